@@ -1,0 +1,205 @@
+"""From a configuration to the functions, networks and data of a run."""
+
+import inspect
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+
+from jaxproto import batches, data, federation, models, options, participation
+from jaxproto.client import Local
+from jaxproto.data import describe
+from jaxproto.data.describe import Counts
+from jaxproto.data.partition import PARTITIONS, Partition
+from jaxproto.data.sources import Source
+from jaxproto.errors import UserError, pick
+from jaxproto.federation import Cohort
+from jaxproto.method import Method
+from jaxproto.methods import METHODS
+from jaxproto.types import Pool, Shard, Spec
+
+
+class Experiment(NamedTuple):
+    """All that a run needs besides its state."""
+
+    spec: Spec
+    method: Method
+    how: Local
+    law: participation.Law
+    over: Callable
+    cohorts: tuple[Cohort, ...]
+    source: Source
+    partition: Partition
+    train: tuple[Shard, ...]  # per cohort
+    test: tuple[Shard, ...]
+    counts: Counts  # examples per client and class, [K, C] for training and test
+
+
+def experiment(config: ml_collections.ConfigDict, platform: str) -> Experiment:
+    """Builds and checks everything that can be checked before training.
+
+    Args:
+      config: checked by `config.check`.
+      platform: of the device, "cpu", "gpu" or "tpu".
+
+    Raises:
+      UserError: whatever is wrong with names, data, partition or shapes.
+    """
+    law = build_law(config.participation)
+    how = build_local(config)
+    names = network_names(config.model.group)
+    source = data.load(
+        config.data.name, data_dir=config.data.data_dir or None, seed=config.data.seed
+    )
+    partition = data.divide(
+        source,
+        build_scheme(config.data),
+        clients=config.data.clients,
+        pooled=config.data.pool,
+        train_share=config.data.train_share,
+        seed=config.data.seed,
+    )
+    spec = Spec(source.num_classes, config.model.feat_dim)
+    cohorts = build_cohorts(names, config.data.clients, source, spec)
+    return Experiment(
+        spec=spec,
+        method=build_method(config.method, spec),
+        how=how,
+        law=law,
+        over=over_clients(config.clients_at_once, platform),
+        cohorts=cohorts,
+        source=source,
+        partition=partition,
+        train=tuple(shards(partition.train, c.ids) for c in cohorts),
+        test=tuple(shards(partition.test, c.ids) for c in cohorts),
+        counts=describe.counts(source, partition),
+    )
+
+
+def build_method(config, spec: Spec) -> Method:
+    """The method with its options resolved."""
+    name = pick("method", config.name, METHODS)
+    arguments = {}
+    for key, value in config.items():
+        if key in options.OPTIONS:
+            choices = options.OPTIONS[key]
+            arguments[key] = choices[pick(f"method.{key}", value, choices)](spec)
+        elif key != "name":
+            arguments[key] = value
+    return METHODS[name](spec, **arguments)
+
+
+def build_local(config) -> Local:
+    """Local training with its options resolved."""
+    local, states = config.local, options.OPTIMIZER_STATES
+    return Local(
+        opt=build_optimizer(config.optimizer),
+        epochs=local.epochs,
+        batch_size=local.batch_size,
+        order=options.ORDERS[pick("local.order", local.order, options.ORDERS)],
+        whole=options.SHORT[pick("local.short", local.short, options.SHORT)],
+        begin=states[pick("local.optimizer_state", local.optimizer_state, states)],
+    )
+
+
+def optimizers() -> dict[str, Callable]:
+    """Every function of optax that makes an optimiser from a learning rate."""
+    made = {n: f for n, f in vars(optax).items() if inspect.isfunction(f)}
+    return {
+        n: f
+        for n, f in made.items()
+        if "learning_rate" in inspect.signature(f).parameters
+    }
+
+
+def build_optimizer(config) -> optax.GradientTransformation:
+    """Gradient clipping, L2 weight decay, then the optimiser, each only if asked."""
+    name = pick("optimizer", config.name, optimizers())
+    if config.momentum and name != "sgd":
+        raise UserError(
+            f"optimizer.momentum is {config.momentum}, but {name!r} takes none; "
+            "set it to 0 or use sgd."
+        )
+    momentum = {"momentum": config.momentum} if config.momentum else {}
+    steps = [optimizers()[name](config.learning_rate, **momentum)]
+    if config.weight_decay:
+        steps.insert(0, optax.add_decayed_weights(config.weight_decay))
+    if config.clip_norm:
+        steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    return optax.chain(*steps) if len(steps) > 1 else steps[0]
+
+
+def build_law(config) -> participation.Law:
+    """The participation law, with dropouts if asked."""
+    laws = {
+        "all": participation.everyone,
+        "uniform": lambda: participation.uniform(config.fraction),
+    }
+    law = laws[pick("participation.law", config.law, laws)]()
+    lossy = participation.with_dropouts
+    return lossy(law, config.dropout) if config.dropout else law
+
+
+def build_scheme(config):
+    """The partition scheme, with those of its arguments that the config has."""
+    make = PARTITIONS[pick("partition", config.partition, PARTITIONS)]
+    known = inspect.signature(make).parameters
+    return make(**{k: config[k] for k in known if k in config})
+
+
+def network_names(group: str) -> tuple[str, ...]:
+    """Networks of a group, of one name, or of names joined by commas."""
+    names = tuple(n.strip() for n in group.split(","))
+    return models.members(names if len(names) > 1 else names[0])
+
+
+def build_cohorts(names, clients: int, source: Source, spec: Spec):
+    """Client i gets entry i mod n; clients of one architecture form a cohort."""
+    ids: dict[str, list[int]] = {}
+    for i in range(clients):
+        ids.setdefault(names[i % len(names)], []).append(i)
+    shape = tuple(source.x.shape[1:])
+    make = models.build
+    nets = {
+        n: make(n, input_shape=shape, num_classes=spec[0], feat_dim=spec[1])
+        for n in ids
+    }
+    return tuple(Cohort(n, nets[n], tuple(i)) for n, i in ids.items())
+
+
+def shards(rows, ids) -> Shard:
+    """Index tables [K, M] of the clients `ids`, padded to the longest."""
+    sizes = [len(rows[i]) for i in ids]
+    table = np.zeros((len(ids), max(sizes)), np.int32)
+    for k, i in enumerate(ids):
+        table[k, : sizes[k]] = rows[i]
+    return Shard(jnp.asarray(table), jnp.asarray(sizes, jnp.int32))
+
+
+def pool(source: Source) -> Pool:
+    """Every example, on the device once."""
+    return Pool(jnp.asarray(source.x), jnp.asarray(source.y, jnp.int32))
+
+
+def over_clients(choice: str, platform: str) -> Callable:
+    """How clients of a cohort run: auto, one, all, or a number at a time."""
+    if choice == "auto":
+        choice = "one" if platform == "cpu" else "all"
+    if choice in ("one", "all"):
+        return federation.one_by_one if choice == "one" else federation.all_at_once
+    if not choice.isdigit() or int(choice) < 1:
+        raise UserError(
+            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
+            "clients such as 4."
+        )
+    return federation.in_chunks(int(choice))
+
+
+def check(exp: Experiment):
+    """Fails before training where method, networks and data do not fit."""
+    x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.source.x[:1]))
+    federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)

@@ -1,0 +1,202 @@
+"""The configuration of a run: its fields, its presets, and checks of its keys.
+
+A configuration holds names and numbers only, so that it can be saved, compared and
+overridden from the command line; `build.py` turns it into functions.
+"""
+
+import inspect
+import json
+import runpy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import ml_collections
+
+from jaxproto import presets
+from jaxproto.errors import UserError, pick
+from jaxproto.methods import METHODS
+from jaxproto.options import OPTIONS
+
+
+def default() -> ml_collections.ConfigDict:
+    """Every field with its default; sources in the comments (N: ProtoNorm)."""
+    return ml_collections.ConfigDict(
+        {
+            "name": "run",  # first part of the default work directory
+            "seed": 0,  # networks, batches, participation
+            "rounds": 300,  # N 5.1
+            "eval_every": 1,
+            "checkpoint_every": 10,
+            "data": {
+                "name": "digits",
+                "data_dir": "",  # of prepared TFDS sets; "" is TFDS's own default
+                "clients": 20,  # N 5.1
+                "partition": "dirichlet",  # N 5.1
+                "alpha": 0.1,  # N 5.1, dirichlet
+                "classes_per_client": 2,  # spec 4.1 item 4, pathological
+                "min_size": 2,  # examples per client, dirichlet
+                "least_samples": 1,  # the same, pfllib_*
+                "pool": True,  # pool official parts, then split per client (N 5.1)
+                "train_share": 0.75,  # N 5.1
+                "seed": 1,  # decision D29
+            },
+            "model": {
+                "group": "digits",  # a group, or network names joined by commas
+                "feat_dim": 64,
+            },
+            "method": {"name": "local"},
+            "local": {
+                "epochs": 1,  # N 5.1
+                "batch_size": 32,  # N 5.1
+                "order": "shuffled",  # of examples: shuffled, fixed (D13)
+                "short": "wrap",  # clients below one batch: wrap, skip (D13)
+                "optimizer_state": "restart",  # each round: restart, keep
+            },
+            "optimizer": {
+                "name": "sgd",  # any optax optimiser
+                "learning_rate": 0.01,  # N 5.1
+                "momentum": 0.0,  # sgd only
+                "weight_decay": 0.0,  # added to the gradient, as PyTorch's SGD does
+                "clip_norm": 0.0,  # global norm; 0 is off
+            },
+            "participation": {
+                "law": "all",  # all, uniform
+                "fraction": 1.0,  # of the clients, uniform
+                "dropout": 0.0,  # probability that a trained update is lost
+            },
+            "clients_at_once": "auto",  # auto, one, all, or a number
+        }
+    )
+
+
+def method_fields(name: str) -> dict:
+    """A method's hyper-parameters that a configuration can hold, with defaults."""
+    fields = {"name": name}
+    for key, p in inspect.signature(METHODS[name]).parameters.items():
+        if key in OPTIONS:
+            fields[key] = next(iter(OPTIONS[key]))
+        elif isinstance(p.default, bool | int | float | str):
+            fields[key] = p.default
+    return fields
+
+
+def experiment(
+    method: str, arg: str, variants: Mapping[str, Mapping] | None = None
+) -> ml_collections.ConfigDict:
+    """A configuration of `method` changed by the presets named in `arg`.
+
+    Args:
+      method: a name of `METHODS`.
+      arg: names joined by commas: a data set of `presets.DATASETS` and variants of
+        the method, in any order, applied from left to right after the data set.
+      variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
+        as the data set is applied with it.
+
+    Raises:
+      UserError: for a name that is neither.
+    """
+    variants = dict(variants or {})
+    names = [n for n in arg.split(",") if n]
+    for name in names:
+        pick("preset", name, {*presets.DATASETS, *variants})
+    datasets = [n for n in names if n in presets.DATASETS] or ["digits"]
+    config = default()
+    config.name = method
+    config.method = ml_collections.ConfigDict(method_fields(method))
+    for name in [*datasets, *(n for n in names if n not in presets.DATASETS)]:
+        fields = {**presets.DATASETS.get(name, {}), **variants.get(name, {})}
+        config.update_from_flattened_dict(fields)
+    return config
+
+
+def check_keys(config: Mapping, paths: Sequence[str]):
+    """Raises UserError with a did-you-mean for a dotted path that does not exist."""
+    for path in paths:
+        node, seen = config, "config"
+        for key in path.split("."):
+            if not isinstance(node, Mapping | ml_collections.ConfigDict):
+                raise UserError(f"{seen!r} is a value and has no field {key!r}.")
+            pick(f"field of {seen!r}:", key, list(node))
+            node, seen = node[key], f"{seen}.{key}"
+
+
+def load(file: str) -> ml_collections.ConfigDict:
+    """The configuration of "FILE.py" or "FILE.py:ARG".
+
+    Raises:
+      UserError: there is no such file, or what its `get_config` raises.
+    """
+    path, _, arg = file.partition(":")
+    if not Path(path).is_file():
+        there = sorted(p.name for p in Path(path).parent.glob("*.py"))
+        beside = f" There are: {', '.join(there)}." if there else ""
+        raise UserError(f"there is no configuration file {path}.{beside}")
+    return runpy.run_path(path)["get_config"](*[arg] * bool(arg))
+
+
+def check_flags(arguments: Sequence[str]):
+    """Raises UserError for a wrong file, preset or field among command-line flags."""
+    flags = [a.lstrip("-").partition("=") for a in arguments]
+    files = [value for name, _, value in flags if name == "config" and value]
+    fields = [name[7:] for name, _, _ in flags if name.startswith("config.")]
+    if files:
+        check_keys(load(files[-1]), fields)
+
+
+def check(config: ml_collections.ConfigDict):
+    """Raises UserError for missing, unknown or impossible fields."""
+    want = default()
+    want.method = ml_collections.ConfigDict({"name": "", **config.get("method", {})})
+    check_keys(want, flat(config))
+    missing = [p for p in flat(want) if p not in flat(config)]
+    if missing:
+        raise UserError(
+            f"the configuration lacks {', '.join(missing)}; start from "
+            "jaxproto.config.default() or from a file in configs/."
+        )
+    pick("method", config.method.name, METHODS)
+    fields = method_fields(config.method.name)
+    check_keys({"method": fields}, [f"method.{k}" for k in config.method])
+    for path in ["rounds", "eval_every", "checkpoint_every", "local.epochs"]:
+        _at_least(path, flat(config)[path], 1)
+    for path in ["local.batch_size", "data.clients", "model.feat_dim"]:
+        _at_least(path, flat(config)[path], 1)
+    _share("participation.fraction", config.participation.fraction, 0.0)
+    if not 0 <= config.participation.dropout < 1:
+        raise UserError(
+            f"participation.dropout is {config.participation.dropout}; it is a "
+            "probability in [0, 1)."
+        )
+
+
+def _at_least(path, value, least):
+    if value < least:
+        raise UserError(f"{path} is {value}; it must be at least {least}.")
+
+
+def _share(path, value, low):
+    if not low < value <= 1:
+        raise UserError(f"{path} is {value}; it must lie in ({low:g}, 1].")
+
+
+def flat(config) -> dict:
+    """Dotted path -> value; tuples become lists as they do in JSON."""
+    if isinstance(config, ml_collections.ConfigDict):
+        config = json.loads(config.to_json())
+    out = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            out |= {f"{key}.{k}": v for k, v in flat(value).items()}
+        else:
+            out[key] = value
+    return out
+
+
+def differences(old: Mapping, new: Mapping) -> list[str]:
+    """One line per field that differs between two flat configurations."""
+    keys = sorted({*old, *new})
+    return [
+        f"{k}: {old.get(k, 'absent')!r} there, {new.get(k, 'absent')!r} here"
+        for k in keys
+        if old.get(k, "absent") != new.get(k, "absent")
+    ]

@@ -1,0 +1,133 @@
+"""What a partition looks like, before an hour is spent on it.
+
+Counts per client and class, steps, and the work that padding would waste.
+"""
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import rich.table
+
+from jaxproto.data.partition import Partition
+from jaxproto.data.source import Source
+
+MANY_CLASSES = 10  # a client with more shows only the
+SHOWN = 5  # commonest ones in the table; the csv has all
+MOST_CLIENTS = 50  # shown in the table; the csv has all
+
+
+class Counts(NamedTuple):
+    """Examples per client and class."""
+
+    train: np.ndarray  # [K, C]
+    test: np.ndarray  # [K, C]
+
+
+class Work(NamedTuple):
+    """What a round costs each client, and what padding to the longest would add."""
+
+    steps: np.ndarray  # [K] local steps per round
+    dropped: np.ndarray  # [K] training examples outside the whole batches of an epoch
+    waste: tuple[float, ...]  # per cohort, share of steps that only pad
+    total_waste: float  # the same over all cohorts
+
+
+def counts(source: Source, partition: Partition) -> Counts:
+    """Counts the examples of each client by class, [K, C] for train and for test."""
+
+    def count(rows):
+        return np.bincount(source.y[rows], minlength=source.num_classes)
+
+    return Counts(*(np.stack([count(rows) for rows in split]) for split in partition))
+
+
+def write_csv(path: str | os.PathLike, counts: Counts) -> None:
+    """Writes one line per client and split: client, split, one column per class."""
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["client", "split", *range(counts.train.shape[1])])
+        for client, pair in enumerate(zip(*counts, strict=True)):
+            for split, count_C in zip(Counts._fields, pair, strict=True):
+                writer.writerow([client, split, *count_C.tolist()])
+
+
+def work(
+    sizes: Sequence[int],
+    cohorts: Sequence[Sequence[int]],
+    *,
+    batch_size: int,
+    epochs: int,
+    per_epoch: Callable[[np.ndarray, int], np.ndarray],
+) -> Work:
+    """Counts steps, dropped examples and padding waste per round.
+
+    Args:
+      sizes: [K] training examples per client.
+      cohorts: the client ids of each cohort.
+      batch_size: examples per step.
+      epochs: local epochs per round.
+      per_epoch: sizes [K], batch_size -> steps [K]; `batches.wrap` or `batches.skip`.
+    """
+    size_K = np.asarray(sizes)
+    batch_K = np.asarray(per_epoch(size_K, batch_size))
+    left_K = np.maximum(size_K - batch_K * batch_size, 0)
+    step_K = batch_K * epochs
+    useful = np.array([step_K[list(ids)].sum() for ids in cohorts])
+    padded = np.array([step_K[list(ids)].max() * len(ids) for ids in cohorts])
+    waste = (padded - useful) / np.maximum(padded, 1)  # 0 where nobody trains
+    total = (padded - useful).sum() / max(padded.sum(), 1)
+    return Work(step_K, left_K, tuple(waste.tolist()), float(total))
+
+
+def unseen(counts: Counts) -> int:
+    """Test examples of classes that their client has no training example of."""
+    return int(counts.test[counts.train == 0].sum())
+
+
+def table(counts: Counts, work: Work | None = None) -> rich.table.Table:
+    """Returns one line per client: sizes, classes held, and counts of the commonest."""
+    view = rich.table.Table(title="Partition", caption=_caption(counts, work))
+    for column in ("client", "train", "test", "classes"):
+        view.add_column(column, justify="right")
+    if work is not None:
+        view.add_column("steps", justify="right")
+    view.add_column("class:training examples", overflow="fold")
+    for client, train_C in enumerate(counts.train[:MOST_CLIENTS]):
+        row = [client, train_C.sum(), counts.test[client].sum(), (train_C > 0).sum()]
+        row += [] if work is None else [work.steps[client]]
+        view.add_row(*map(str, row), commonest(train_C))
+    return view
+
+
+def commonest(count_C: np.ndarray) -> str:
+    """Returns "class:count ..." of the classes held, in their order.
+
+    Of many, the commonest: "17:58 108:48 112:133 116:97 125:99 +63 more".
+    """
+    there = np.flatnonzero(count_C)
+    shown = there
+    if len(there) > MANY_CLASSES:
+        shown = np.sort(there[np.argsort(-count_C[there], kind="stable")[:SHOWN]])
+    text = " ".join(f"{c}:{count_C[c]}" for c in shown)
+    return text + f" +{len(there) - len(shown)} more" * (len(shown) < len(there))
+
+
+def _caption(counts, work):
+    clients, classes = counts.train.shape
+    pairs = (counts.train > 0).sum()
+    parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
+    parts.append(f"{counts.train.sum()} training and {counts.test.sum()} test examples")
+    parts.append(f"{unseen(counts)} test examples of classes unseen in training")
+    if clients > MOST_CLIENTS:
+        parts.append(f"clients from {MOST_CLIENTS} on not shown")
+    if (empty := (counts.train + counts.test).sum(axis=0) == 0).any():
+        parts.append(f"{empty.sum()} classes without examples")
+    if work is not None:
+        parts.append(
+            f"{work.steps.sum()} steps per round, {work.dropped.sum()} examples "
+            f"outside whole batches, padding would waste {work.total_waste:.0%}"
+        )
+    return "; ".join(parts) + "."

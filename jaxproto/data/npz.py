@@ -1,0 +1,68 @@
+"""Data sets from one's own npz file, with the keys that Keras uses."""
+
+import os
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import source
+
+TRAIN = ("x_train", "y_train")
+TEST = ("x_test", "y_test")
+OPTIONAL = ("num_classes",)
+
+
+def load(path: str | os.PathLike) -> source.Source:
+    """Returns the data set in an npz file.
+
+    The keys are x_train, y_train, x_test, y_test, and num_classes where the largest
+    label does not tell. A file with none but the training keys has no test part.
+
+    Raises:
+      UserError: no such file, unreadable or truncated, keys missing, or data that
+        `source.assemble` refuses.
+    """
+    name = f"npz:{path}"
+    arrays, present = _read(os.path.expanduser(path), name)
+    needed = TRAIN + TEST if present - {*TRAIN, *OPTIONAL} else TRAIN
+    missing = [key for key in needed if key not in arrays]
+    if missing:
+        raise errors.UserError(
+            f"{name}: {', '.join(missing)} missing; the file has "
+            f"{', '.join(sorted(present)) or 'no arrays'}. "
+            f"Save it with np.savez(path, {', '.join(f'{k}=...' for k in needed)})."
+        )
+    train = arrays["x_train"], arrays["y_train"]
+    test = (arrays["x_test"], arrays["y_test"]) if needed != TRAIN else None
+    return source.assemble(name, train, test, _declared_classes(name, arrays))
+
+
+def _read(path, name):
+    """Returns the arrays we know, and the names of all that the file holds."""
+    if not os.path.isfile(path):
+        raise errors.UserError(f"{name}: no such file. Looked for {_absolute(path)}.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            known = {*TRAIN, *TEST, *OPTIONAL} & {*archive.files}
+            return {key: archive[key] for key in known}, {*archive.files}
+    except Exception as error:  # zip, zlib and numpy raise half a dozen kinds
+        raise errors.UserError(
+            f"{name}: cannot be read as npz ({type(error).__name__}: {error}); it is "
+            f"truncated, damaged, of another format or holds Python objects. "
+            f"Save {_absolute(path)} again with np.savez."
+        ) from error
+
+
+def _absolute(path):
+    return os.path.abspath(path)
+
+
+def _declared_classes(name, arrays):
+    if "num_classes" not in arrays:
+        return None
+    value = arrays["num_classes"]
+    if value.size != 1 or value.dtype.kind not in "iu" or value.item() < 1:
+        raise errors.UserError(
+            f"{name}: num_classes is {value.tolist()!r}. Save one integer above 0."
+        )
+    return value.item()

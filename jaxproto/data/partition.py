@@ -1,0 +1,115 @@
+"""Who gets which examples: schemes by name, and the division into train and test.
+
+Other schemes (rows from a file, uneven quantities) are one more function that returns
+a `Scheme`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data.pfllib import pfllib_dirichlet, pfllib_pathological
+from jaxproto.data.scheme import Scheme, dirichlet, iid, pathological
+from jaxproto.data.source import Source
+
+PARTITIONS: dict[str, Callable[..., Scheme]] = {
+    "iid": iid,
+    "dirichlet": dirichlet,
+    "pathological": pathological,
+    "pfllib_dirichlet": pfllib_dirichlet,
+    "pfllib_pathological": pfllib_pathological,
+}
+
+
+class Partition(NamedTuple):
+    """Rows of `Source.x` per client, in the order in which unshuffled batches run."""
+
+    train: tuple[np.ndarray, ...]  # K arrays of int32
+    test: tuple[np.ndarray, ...]  # K arrays of int32
+
+
+def divide(
+    source: Source,
+    scheme: Scheme,
+    *,
+    clients: int,
+    pooled: bool = True,
+    train_share: float = 0.75,
+    seed: int = 1,
+) -> Partition:
+    """Divides a data set over clients, and each client's examples into train and test.
+
+    Args:
+      source: the data set.
+      scheme: how examples are dealt out, such as `dirichlet(0.1)`.
+      clients: how many.
+      pooled: True pools the official parts and divides every client's examples by
+        `train_share` (specification 4.1 items 1 and 5). False deals out the official
+        training part, all of it to train on, and tests every client on the whole
+        official test part (4.3).
+      train_share: part of a client's examples to train on if pooled; 0.75 in all
+        papers.
+      seed: of the data, apart from those of the models (D29: 1).
+
+    Raises:
+      UserError: impossible for these sizes; a client is left without training or test
+        examples; no official test part to keep.
+    """
+    _check_arguments(train_share, seed)
+    rng = scheme.make_rng(seed)
+    split = _split_each if pooled else _keep_official_test
+    train, test = split(source, scheme, clients, train_share, rng)
+    _check_none_is_empty(train, test, train_share)
+    return Partition(
+        *(tuple(np.asarray(rows, np.int32) for rows in part) for part in (train, test))
+    )
+
+
+def _split_each(source, scheme, clients, train_share, rng):
+    """Bit-equal to scikit-learn's train_test_split(train_size=...) on this stream."""
+    train, test = [], []
+    for rows in scheme.assign(source.y, source.num_classes, clients, rng):
+        order = rows[rng.permutation(len(rows))]
+        tested = len(rows) - math.floor(train_share * len(rows))
+        test.append(order[:tested])
+        train.append(order[tested:])
+    return train, test
+
+
+def _keep_official_test(source, scheme, clients, train_share, rng):
+    del train_share
+    size, examples = source.train_size, len(source.y)
+    if size == examples:
+        raise errors.UserError(
+            f"data set {source.name!r} has no official test part (all {examples} "
+            "examples are for training). Pool it: pooled=True splits every client's "
+            "examples."
+        )
+    y_N = source.y[:size]
+    hands = scheme.assign(y_N, source.num_classes, clients, rng)
+    train = [rows[rng.permutation(len(rows))] for rows in hands]
+    return train, [np.arange(size, examples, dtype=np.int32)] * clients
+
+
+def _check_arguments(train_share, seed):
+    if not 0 < train_share < 1:
+        raise errors.UserError(
+            f"train_share is {train_share}. Give a number between 0 and 1, like 0.75."
+        )
+    if not 0 <= seed < 2**32:
+        raise errors.UserError(f"the data seed is {seed}. Use one from 0 to 2**32 - 1.")
+
+
+def _check_none_is_empty(train, test, train_share):
+    lacking = [k for k, pair in enumerate(zip(train, test)) if not all(map(len, pair))]
+    if lacking:
+        k, others = lacking[0], len(lacking) - 1
+        more = f" (and so do {others} more clients)" if others else ""
+        raise errors.UserError(
+            f"client {k} gets {len(train[k])} training and {len(test[k])} test "
+            f"examples at train_share={train_share}{more}. Raise min_size (pfllib: "
+            f"least_samples), use fewer than {len(train)} clients or a larger alpha."
+        )

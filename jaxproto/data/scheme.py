@@ -1,0 +1,203 @@
+"""Schemes that divide examples over clients, drawn from numpy's Generator.
+
+A scheme looks at labels only and uses every example exactly once. `pfllib` has the
+legacy streams, `partition` the registry.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxproto import errors
+
+Rng = np.random.Generator | np.random.RandomState
+
+
+class Scheme(NamedTuple):
+    """How examples are dealt out, and the random stream that goes with it."""
+
+    # y_N, num_classes, clients, rng -> the rows of each client
+    assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
+    make_rng: Callable[[int], Rng] = np.random.default_rng  # seed -> rng
+
+
+def iid() -> Scheme:
+    """Shuffles all examples and cuts them into sizes that differ by at most one."""
+
+    def assign(y_N, num_classes, clients, rng):
+        check_room(len(y_N), clients, 1)
+        return np.array_split(rng.permutation(len(y_N)), clients)
+
+    return Scheme(assign)
+
+
+def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
+    """Deals out each class in proportions drawn from Dirichlet(alpha).
+
+    As in specification 4.1 item 3: a client that already holds its fair share N / K
+    gets nothing of the next class, and all is drawn again while a client has fewer
+    than `min_size`. Unlike there, cuts are rounded (the remainders do not pile up on
+    the last client), and after `max_tries` the poorest clients are topped up from the
+    richest (`top_up`), so it always ends.
+
+    Args:
+      alpha: small is uneven; 0.1 in papers T and N.
+      min_size: examples per client; 2 is the least that divides into train and test.
+      max_tries: draws before topping up.
+    """
+    check_positive("alpha", alpha)
+    check_whole("max_tries", max_tries)
+
+    def assign(y_N, num_classes, clients, rng):
+        check_room(len(y_N), clients, min_size)
+        count_C = np.bincount(y_N, minlength=num_classes)
+        for _ in range(max_tries):
+            count_KC = _dirichlet_counts(count_C, clients, alpha, rng)
+            if count_KC.sum(axis=1).min() >= min_size:
+                break
+        return _deal(y_N, top_up(count_KC, min_size), rng)
+
+    return Scheme(assign)
+
+
+def _dirichlet_counts(count_C, clients, alpha, rng):
+    count_KC = np.zeros((clients, len(count_C)), int)
+    size_K = np.zeros(clients, int)
+    for c in np.flatnonzero(count_C):
+        open_K = size_K < count_C.sum() / clients
+        share_K = rng.dirichlet(np.full(clients, alpha)) * open_K
+        if not share_K.sum() > 0:  # all mass underflowed or fell on full clients
+            share_K = np.eye(clients)[rng.choice(np.flatnonzero(open_K))]
+        cut_K = np.rint(np.cumsum(share_K / share_K.sum()) * count_C[c]).astype(int)
+        count_KC[:, c] = np.diff(cut_K, prepend=0)
+        size_K += count_KC[:, c]
+    return count_KC
+
+
+def top_up(count_KC: np.ndarray, min_size: int) -> np.ndarray:
+    """Returns counts [K, C] in which every client has at least `min_size` examples.
+
+    The client with the fewest gets one example of the commonest class of the client
+    with the most, until none is short. There must be K * min_size examples.
+    """
+    count_KC = count_KC.copy()
+    size_K = count_KC.sum(axis=1)
+    while size_K.min() < min_size:
+        poor, rich = size_K.argmin(), size_K.argmax()
+        c = count_KC[rich].argmax()
+        count_KC[rich, c] -= 1
+        count_KC[poor, c] += 1
+        size_K[rich] -= 1
+        size_K[poor] += 1
+    return count_KC
+
+
+def pathological(classes_per_client: int) -> Scheme:
+    """Gives each client this many classes, and each class to equally many clients.
+
+    The clients of a class (their numbers differ by at most one between classes) share
+    its examples equally. Specification 4.1 item 4 has 2 for CIFAR-10, 10 for
+    CIFAR-100.
+    """
+    check_whole("classes_per_client", classes_per_client)
+
+    def assign(y_N, num_classes, clients, rng):
+        check_room(len(y_N), clients, 1)
+        count_C = np.bincount(y_N, minlength=num_classes)
+        there = np.count_nonzero(count_C)
+        check_classes(there, classes_per_client)
+        _check_places(there, clients, classes_per_client)
+        owns_KC = _owners(count_C > 0, clients, classes_per_client, rng)
+        count_KC = np.zeros(owns_KC.shape, int)
+        for c in np.flatnonzero(count_C):
+            owner_S = rng.permutation(np.flatnonzero(owns_KC[:, c]))
+            _check_owners(c, count_C[c], len(owner_S))
+            whole, rest = divmod(count_C[c], len(owner_S))
+            count_KC[owner_S, c] = whole + (np.arange(len(owner_S)) < rest)
+        return _deal(y_N, count_KC, rng)
+
+    return Scheme(assign)
+
+
+def _owners(exists_C, clients, classes_per_client, rng):
+    """Returns [K, C] bool: each client takes the classes with most places left."""
+    left_C = np.zeros(len(exists_C), int)
+    class_P = rng.permutation(np.flatnonzero(exists_C))
+    whole, rest = divmod(clients * classes_per_client, len(class_P))
+    left_C[class_P] = whole + (np.arange(len(class_P)) < rest)
+    owns_KC = np.zeros((clients, len(exists_C)), bool)
+    for owns_C in owns_KC:
+        order_C = np.lexsort((rng.random(len(left_C)), -left_C))  # ties at random
+        owns_C[order_C[:classes_per_client]] = True
+        left_C -= owns_C
+    return owns_KC
+
+
+def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
+    """Returns the rows of each class, in the order of the data set."""
+    ends_C = np.cumsum(np.bincount(y_N, minlength=num_classes))
+    return np.split(np.argsort(y_N, kind="stable"), ends_C[:-1])
+
+
+def _deal(y_N, count_KC, rng):
+    """Returns per client the rows that `count_KC` asks for, shuffled in each class."""
+    hands = []
+    for rows, count_K in zip(rows_by_class(y_N, count_KC.shape[1]), count_KC.T):
+        hands.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
+    return [np.concatenate(rows) for rows in zip(*hands)]
+
+
+def check_positive(argument: str, value: float) -> None:
+    """Raises a UserError unless `value` is in (0, 1e6]."""
+    if not 0 < value <= 1e6:
+        raise errors.UserError(
+            f"{argument} is {value}, but must be above 0 and at most 1e6. Small values "
+            "make clients uneven, large ones alike (for exactly alike use 'iid')."
+        )
+
+
+def check_whole(argument: str, value: int) -> None:
+    """Raises a UserError unless `value` is an integer of at least 1."""
+    if value < 1 or value != int(value):
+        raise errors.UserError(f"{argument} is {value}. Give an integer of at least 1.")
+
+
+def check_room(examples: int, clients: int, min_size: int) -> None:
+    """Raises a UserError unless every client can have `min_size` of the examples."""
+    check_whole("clients", clients)
+    check_whole("min_size", min_size)
+    if clients * min_size > examples:
+        fewer = f" or at most {examples // clients} each" * (examples >= clients)
+        raise errors.UserError(
+            f"{clients} clients with at least {min_size} examples each need "
+            f"{clients * min_size} examples, but there are {examples}. "
+            f"Use at most {examples // min_size} clients{fewer}."
+        )
+
+
+def check_classes(there: int, classes_per_client: int) -> None:
+    """Raises a UserError if a client is to have more classes than there are."""
+    if classes_per_client > there:
+        raise errors.UserError(
+            f"classes_per_client is {classes_per_client}, but only {there} classes "
+            f"have examples. Use at most {there}."
+        )
+
+
+def _check_places(there, clients, classes_per_client):
+    if clients * classes_per_client < there:
+        raise errors.UserError(
+            f"{clients} clients with {classes_per_client} classes each hold "
+            f"{clients * classes_per_client} classes, but {there} have examples. Use "
+            f"at least {-(-there // classes_per_client)} clients or classes_per_client "
+            f"of at least {-(-there // clients)}."
+        )
+
+
+def _check_owners(c, examples, owners):
+    if examples < owners:
+        raise errors.UserError(
+            f"class {c} has {examples} examples for {owners} clients. "
+            "Use fewer clients or a smaller classes_per_client."
+        )

@@ -1,0 +1,200 @@
+"""Cohorts and one round. The only file that knows the leading client axis.
+
+A round is three kinds of program: `train_cohort` and `evaluate_cohort`, one per
+architecture, and `update_server`, one for all. Their number never grows.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto import client as clients_
+from jaxproto import comm
+from jaxproto.client import Local
+from jaxproto.errors import UserError
+from jaxproto.method import Method
+from jaxproto.participation import Turnout
+from jaxproto.types import Array, Client, Data, Net, Pool, Shard, Spec, Tree
+
+
+class Cohort(NamedTuple):
+    """The clients that share an architecture."""
+
+    name: str
+    net: Net
+    ids: tuple[int, ...]
+
+
+class Report(NamedTuple):
+    """What a cohort sends after a round, and what is watched; rows are clients."""
+
+    up: Tree  # [K, ...], zeros where the client did not report
+    loss: Array  # [K] mean over local steps, 0 for who did not train
+    finite: Array  # [K] loss and upload are finite numbers
+    sent: Array  # [K] scalars
+
+
+def one_by_one(f: Callable) -> Callable:
+    """Clients one after the other, each with its own number of steps (fast on CPU)."""
+    return lambda *args: lax.map(lambda a: f(*a), args)
+
+
+def all_at_once(f: Callable) -> Callable:
+    """All clients in step, padded to the one with most steps (accelerators)."""
+    return jax.vmap(f)
+
+
+def in_chunks(size: int) -> Callable:
+    """`size` clients at a time, where memory does not hold all."""
+
+    def over(f):
+        return lambda *args: lax.map(lambda a: f(*a), args, batch_size=size)
+
+    return over
+
+
+def select(on_K: Array, new: Tree, old: Tree) -> Tree:
+    """Rows of `new` where `on_K`, else of `old`."""
+
+    def choose(a, b):
+        return jnp.where(on_K.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(choose, new, old)
+
+
+def all_finite(tree: Tree) -> Array:
+    """Whether every floating-point leaf is finite."""
+    ok = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]
+    return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
+
+
+def init_cohort(method: Method, how: Local, cohort: Cohort, key: Array, count: Array):
+    """Stacked clients; `count` holds the training examples per class [K, C]."""
+    one = partial(clients_.init, method, cohort.net, how, key)
+    return lax.map(lambda a: one(*a), (jnp.asarray(cohort.ids), count))
+
+
+def train_cohort(
+    method: Method,
+    how: Local,
+    over: Callable,
+    cohort: Cohort,
+    key: Array,
+    turnout: Turnout,
+    server: Tree,
+    clients: Client,
+    pool: Pool,
+    shards: Shard,
+) -> tuple[Client, Report]:
+    """One round of one cohort.
+
+    Args:
+      key: the round's key; each client folds in its own id.
+      turnout: by client id over all cohorts. A client that sits out keeps its state
+        and takes no step; one that does not report keeps its progress, sends zeros.
+    """
+    down = method.broadcast(server)
+    trains_K = turnout.trains[clients.id]
+    reports_K = turnout.reports[clients.id]
+
+    def one(client, shard, trains):
+        shard = shard.replace(size=jnp.where(trains, shard.size, 0))
+        data = Data(pool, shard)
+        after, up, loss = clients_.train(
+            method, cohort.net, how, key, down, client, data
+        )
+        finite = all_finite((loss, up))
+        return after, up, loss, finite, comm.scalars(up)
+
+    after, up, loss_K, finite_K, sent_K = over(one)(clients, shards, trains_K)
+    up = select(reports_K, up, jax.tree.map(jnp.zeros_like, up))
+    report = Report(up, loss_K, finite_K | ~trains_K, sent_K * reports_K)
+    return select(trains_K, after, clients), report
+
+
+def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
+    """Joins what cohorts return into one tree with rows in the order of client ids."""
+    ids = [i for c in cohorts for i in c.ids]
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+
+    def join(*rows):
+        all_K = jnp.concatenate(rows)
+        in_order = order == list(range(len(ids)))
+        return all_K if in_order else all_K[jnp.asarray(order)]
+
+    return jax.tree.map(join, *parts)
+
+
+def update_server(method: Method, cohorts, key: Array, server: Tree, ups) -> Tree:
+    """Aggregation and server step over the uploads of all cohorts, in id order."""
+    return method.update(cohorts[0].net, server, by_id(cohorts, ups), key)
+
+
+def evaluate_cohort(
+    method: Method,
+    over: Callable,
+    cohort: Cohort,
+    server: Tree,
+    clients: Client,
+    pool: Pool,
+    shards: Shard,
+) -> dict[str, Array]:
+    """Correct predictions per rule and client: {rule: [K]}."""
+    down = method.broadcast(server)
+
+    def one(client, shard):
+        data = Data(pool, shard)
+        return clients_.score(method, cohort.net, down, client, data)
+
+    return over(one)(clients, shards)
+
+
+def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
+    """Fails before training, by shapes alone, where method and cohorts do not fit.
+
+    Args:
+      x: one batch of inputs as a ShapeDtypeStruct.
+
+    Raises:
+      UserError: names the cohort, the array and both shapes.
+    """
+    for cohort in cohorts:
+        _check_features(cohort, spec, x)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
+    down = jax.eval_shape(method.broadcast, server)
+    for cohort in cohorts:
+        params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
+        _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
+
+
+def _check_features(cohort: Cohort, spec: Spec, x):
+    params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(jax.random.key, 0))
+    out = jax.eval_shape(lambda *a: cohort.net.apply(*a, False), params, norm, x)
+    for what, got, want in [
+        ("feature dimension", out.feat.shape[-1], spec.feat_dim),
+        ("number of classes", out.logits.shape[-1], spec.num_classes),
+    ]:
+        if got != want:
+            raise UserError(
+                f"network {cohort.name!r} has {what} {got}, but the federation has "
+                f"{want}: prototypes of all cohorts must have one shape. Build it "
+                f"with {what} {want} or leave it out of the group."
+            )
+
+
+def _check_received(cohort: Cohort, have: Tree, got: Tree):
+    have = dict(jax.tree_util.tree_leaves_with_path(have))
+    got = dict(jax.tree_util.tree_leaves_with_path(got))
+    for path in [*have, *(p for p in got if p not in have)]:
+        a, b = (getattr(t.get(path), "shape", "nothing") for t in (have, got))
+        if a != b:
+            raise UserError(
+                f"cohort {cohort.name!r}: the broadcast would turn "
+                f"{jax.tree_util.keystr(path)} from {a} into {b}. A method that "
+                "shares this part needs clients of one architecture."
+            )

@@ -1,0 +1,166 @@
+"""Jitted operations on prototypes: class means, nearest prototype, alignment.
+
+Source: ProtoNorm (Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype
+Alignment and Upscaling), equation numbers beside the lines.
+"""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from jaxproto.types import Array, Protos, Tree
+
+
+def class_sum(feat_BD: Array, y_B: Array, mask_B: Array, num_classes: int):
+    """Sums of features [C, D] and counts [C] per class, as a segment sum."""
+    chex.assert_rank([feat_BD, y_B, mask_B], [2, 1, 1])
+    sum_CD = jax.ops.segment_sum(feat_BD * mask_B[:, None], y_B, num_classes)
+    return sum_CD, jax.ops.segment_sum(mask_B, y_B, num_classes)
+
+
+def mean_of(sums) -> Protos:
+    """Class means from `class_sum`; a class without examples has count 0 (Eq. 2)."""
+    sum_CD, count_C = sums
+    return Protos(sum_CD / jnp.maximum(count_C, 1.0)[:, None], count_C)
+
+
+def empty(num_classes: int, feat_dim: int) -> Protos:
+    """No prototype yet: every count is 0."""
+    return Protos(jnp.zeros((num_classes, feat_dim)), jnp.zeros(num_classes))
+
+
+def mean_over_clients(up: Protos) -> Protos:
+    """Plain mean over the clients that hold each class; count is their number (Eq. 7).
+
+    Args:
+      up: mean [K, C, D], count [K, C]; count 0 means "not sent".
+    """
+    has_KC = (up.count > 0).astype(up.mean.dtype)
+    return mean_of((jnp.einsum("kcd,kc->cd", up.mean, has_KC), jnp.sum(has_KC, 0)))
+
+
+def mean_over_examples(up: Protos) -> Protos:
+    """Mean over clients weighted by their counts n_ij; count is the total.
+
+    The weights printed in Eq. 3 (and FedProto's Eq. 6) are divided by |N_j| once
+    more, which shrinks every prototype; no released code does that (spec 2.1).
+    """
+    return mean_of((jnp.einsum("kcd,kc->cd", up.mean, up.count), jnp.sum(up.count, 0)))
+
+
+def nearest(feat_BD: Array, protos: Protos) -> Array:
+    """Scores [B, C]: minus the mean squared distance; -inf where absent (Eq. 6)."""
+    chex.assert_rank([feat_BD, protos.mean], 2)
+    own_C = jnp.sum(protos.mean**2, -1)
+    dist_BC = own_C - 2 * feat_BD @ protos.mean.T + jnp.sum(feat_BD**2, -1)[:, None]
+    return jnp.where(protos.count > 0, -dist_BC / feat_BD.shape[-1], -jnp.inf)
+
+
+def angles(mean_CD: Array) -> Array:
+    """Pairwise angles [C, C] in degrees."""
+    unit_CD = unit(mean_CD)
+    return jnp.degrees(jnp.arccos(jnp.clip(unit_CD @ unit_CD.T, -1.0, 1.0)))
+
+
+def unit(mean_CD: Array) -> Array:
+    """Rows scaled to length 1; a zero row stays zero."""
+    length_C1 = jnp.linalg.norm(mean_CD, axis=-1, keepdims=True)
+    return mean_CD / jnp.maximum(length_C1, 1e-12)
+
+
+def repulsion(point_CD: Array, present_C: Array) -> Array:
+    """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11).
+
+    Distances come from inner products (one matrix product). Points are centred
+    first: without it, float32 loses every digit of a distance near 1e-3, the state
+    in which untrained networks start.
+    """
+    chex.assert_rank([point_CD, present_C], [2, 1])
+    here_C = present_C.astype(point_CD.dtype)
+    middle_D = here_C @ point_CD / jnp.maximum(jnp.sum(here_C), 1.0)
+    x_CD = (point_CD - middle_D) * here_C[:, None]
+    gram_CC = x_CD @ x_CD.T
+    own_C = jnp.diagonal(gram_CC)
+    dist_CC = jnp.maximum(own_C[:, None] + own_C - 2 * gram_CC, 0.0)
+    pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
+    weight_CC = pair_CC / (dist_CC + 1e-10)
+    return jnp.sum(weight_CC, 1)[:, None] * x_CD - weight_CC @ x_CD
+
+
+def alignment_rate(step: Array) -> Array:
+    """0.1 times 0.95 after iterations 0, 10, 20, ... (spec 2.3 item 5)."""
+    return 0.1 * 0.95 ** jnp.ceil(step / 10)
+
+
+ALIGNMENT = optax.chain(  # v = mu v + eta F: the rate sits inside the velocity (Eq. 12)
+    optax.scale_by_learning_rate(alignment_rate), optax.trace(decay=0.9)
+)
+
+
+class Alignment(NamedTuple):
+    """State of the alignment loop."""
+
+    step: Array  # iterations done
+    point: Array  # [C, D]
+    opt: Tree
+    force: Array  # mean length of the forces, in units of 1e-4, rounded
+    same: Array  # consecutive iterations without a change of `force`
+
+
+def align(
+    mean_CD: Array,
+    present_C: Array,
+    *,
+    max_steps: int = 500,
+    patience: int = 10,
+    opt: optax.GradientTransformation = ALIGNMENT,
+) -> tuple[Array, Array]:
+    """Prototype Alignment: spreads unit vectors by mutual repulsion (Algorithm 1).
+
+    Args:
+      mean_CD: prototypes, any length.
+      present_C: bool; absent rows exert no force and are returned unchanged.
+      max_steps: iterations at most (released code: 500).
+      patience: stop when the mean force, rounded to 4 decimals, has not changed for
+        this many iterations in a row, from iteration 10 on (decision D18).
+      opt: any optax optimiser of the energy; the default is the paper's.
+
+    Returns:
+      Unit prototypes [C, D] and the number of iterations done.
+    """
+    chex.assert_rank([mean_CD, present_C], [2, 1])
+
+    def onwards(s):
+        return (s.step < max_steps) & (s.same < patience)
+
+    def iterate(s):
+        force_CD = repulsion(s.point, present_C)  # minus the gradient of Eq. 10
+        move_CD, opt_state = opt.update(-force_CD, s.opt, s.point)
+        length_C = jnp.linalg.norm(force_CD, axis=-1)
+        force = jnp.round(1e4 * jnp.mean(length_C - radial, where=present_C))
+        repeat = (s.step > 10) & (force == s.force)
+        same = jnp.where(repeat, s.same + 1, 0)
+        point_CD = unit(s.point + move_CD)  # Eq. 13, 14
+        return Alignment(s.step + 1, point_CD, opt_state, force, same)
+
+    # The radial part of every force is (C - 1) / 2; without it float32 can tell
+    # neighbours at the fourth decimal apart. As 1e4 times it is a whole number,
+    # the rounding is that of the full length.
+    radial = (jnp.sum(present_C) - 1) / 2
+    start_CD = unit(mean_CD)
+    zero = jnp.zeros((), jnp.int32)
+    start = Alignment(zero, start_CD, opt.init(start_CD), jnp.float32(-1), zero)
+    end = lax.while_loop(onwards, iterate, start)
+    return jnp.where(present_C[:, None], end.point, mean_CD), end.step
+
+
+def smallest_angle(protos: Protos) -> Array:
+    """Smallest angle in degrees between two present prototypes; nan if fewer than 2."""
+    here_C = protos.count > 0
+    pair_CC = here_C[:, None] & here_C & ~jnp.eye(len(here_C), dtype=bool)
+    least = jnp.min(jnp.where(pair_CC, angles(protos.mean), jnp.inf))
+    return jnp.where(jnp.isinf(least), jnp.nan, least)

@@ -1,0 +1,54 @@
+"""Losses over a batch: cross-entropy and the pulls of features towards prototypes.
+
+The prototype terms are one function per reading of the papers (decision D2). Each
+is `(protos, feat_BD, y_B, weight_B) -> scalar`; weight 0 leaves an example out of
+the sum, and classes without a prototype contribute 0 but still count in the mean
+(spec 1.4).
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxproto.kernels import class_sum, mean_of
+from jaxproto.types import Array, Protos
+
+
+def mean_over(value_B: Array, mask_B: Array) -> Array:
+    """Mean over the examples that count; 0 if none does."""
+    return jnp.sum(value_B * mask_B) / jnp.maximum(jnp.sum(mask_B), 1.0)
+
+
+def cross_entropy(logits_BC: Array, y_B: Array, mask_B: Array) -> Array:
+    """Mean cross-entropy over the examples that count."""
+    value_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, y_B)
+    return mean_over(value_B, mask_B)
+
+
+def sq_l2_mean(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> Array:
+    """Mean over the batch of the squared distance to the own class's prototype."""
+    chex.assert_rank([feat_BD, y_B, weight_B], [2, 1, 1])
+    target = jax.lax.stop_gradient(protos)
+    gap_BD = feat_BD - target.mean[y_B]
+    seen_B = (target.count[y_B] > 0).astype(feat_BD.dtype)
+    return mean_over(jnp.sum(gap_BD**2, -1) * seen_B, weight_B)
+
+
+def mse_mean(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> Array:
+    """Mean over batch and feature dimensions, as all released code does (spec 1.4)."""
+    return sq_l2_mean(protos, feat_BD, y_B, weight_B) / feat_BD.shape[-1]
+
+
+def l2_of_means(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> Array:
+    """Sum over classes of |mean of the batch's features - prototype|_2 (N Eq. 5, 15).
+
+    The papers do not say how the local prototype is formed inside a step; here it
+    is the mean over the batch's examples of the class (spec 1.4).
+    """
+    target = jax.lax.stop_gradient(protos)
+    own = mean_of(class_sum(feat_BD, y_B, weight_B, len(target.count)))
+    both_C = (own.count > 0) & (target.count > 0)
+    square_C = jnp.sum((own.mean - target.mean) ** 2, -1)
+    away_C = both_C & (square_C > 0)  # the root has no gradient at 0
+    return jnp.sum(jnp.where(away_C, jnp.sqrt(jnp.where(away_C, square_C, 1.0)), 0.0))

@@ -1,0 +1,38 @@
+"""The interface of a method: a federated algorithm as a value of pure functions."""
+
+import dataclasses
+from collections.abc import Callable
+
+from jaxproto.types import Array, Client, Net, Tree
+
+
+def own_network(net: Net, key: Array):
+    """One network per client under the name `net`, and no memory."""
+    params, norm = net.init(key)
+    return {"net": params}, {"net": norm}, ()
+
+
+def by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
+    """Rule `head`: the logits of the client's own network."""
+    del down
+    out = net.apply(client.params["net"], client.norm["net"], x, False)
+    return {"head": out.logits}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Method:
+    """Four functions to write, the rest default. All are for one client or the server.
+
+    An upload has the same shape for every client; an all-zero upload means "not
+    there". The server state has its final tree from round 0. Float hyper-parameters
+    may be traced, so no factory branches on them in Python.
+    """
+
+    init_server: Callable  # net, key -> server
+    loss: Callable  # net, params, norm, batch, down, client -> scalar, Aux
+    upload: Callable  # net, before, after, data, down, sums -> up, memory
+    update: Callable  # net, server, up [K, ...], key -> server
+    init_client: Callable = own_network  # net, key -> params, norm, memory
+    broadcast: Callable = lambda server: server  # server -> down
+    receive: Callable = lambda params, down: params  # params, down -> params
+    predict: Callable = by_head  # net, client, x, down -> {rule: scores_BC}

@@ -1,0 +1,153 @@
+"""FedProto, and the frame of the methods built on it.
+
+Tan et al.: FedProto: Federated Prototype Learning across Heterogeneous Clients,
+AAAI 2022, https://arxiv.org/abs/2105.00243. Equation numbers are those of ProtoNorm
+(N: Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype Alignment and
+Upscaling), whose presets are the defaults.
+
+    c_ij = mean of f_i(x) over the examples of class j          (N Eq. 2)
+    g_j  = mean of c_ij over the clients that hold class j      (N Eq. 7)
+    loss = CE + lam * sum_j |c_ij - g_j|_2                      (N Eq. 4, 5)
+    y    = argmin_j |f_i(x) - c_ij|                             (N Eq. 6)
+
+Deviations (paper / released code / here):
+- aggregation: weights n_ij / (|N_j| sum n_ij), which shrink every prototype / plain
+  mean / plain mean; `aggregate=kernels.mean_over_examples` weights by n_ij.
+- pull: distance of class means, lam 1 / mean squared error per example, lam 10 /
+  `reg`, with the paper's as default and both as presets.
+- local prototypes: after training / train pass (FedProto, TinyProto) or before
+  training, a side effect (FedTGP, ProtoNorm) / `collect`, default after training,
+  over all examples (released code: whole batches only).
+- prediction: own local prototypes / global ones of all classes / every rule at once.
+- first round: not stated / no pull / no pull.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto import kernels, losses
+from jaxproto.batches import sum_over
+from jaxproto.method import Method, by_head, own_network
+from jaxproto.transforms import IDENTITY, Transform, apply, chain, hide_count
+from jaxproto.types import Aux, Protos, Spec, Tree
+
+
+class Collect(NamedTuple):
+    """Where local prototypes come from (decision D3)."""
+
+    each_step: Callable[..., Tree]  # feat_BD, batch, num_classes -> sums
+    at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
+
+
+def second_pass(net, client, data, num_classes):
+    """Class sums of the client's features over all its examples, evaluation mode."""
+
+    def f(b):
+        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
+        return kernels.class_sum(feat, b.y, b.mask, num_classes)
+
+    return sum_over(f, data)
+
+
+def nothing(feat_BD, batch, num_classes):
+    """Keeps nothing during training."""
+    del feat_BD, batch, num_classes
+    return ()
+
+
+after_training = Collect(
+    nothing, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
+)
+before_training = Collect(
+    nothing, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
+)
+train_pass = Collect(
+    lambda feat, b, c: kernels.class_sum(jax.lax.stop_gradient(feat), b.y, b.mask, c),
+    lambda net, before, after, data, sums, c: sums,
+)
+
+
+class FedProtoState(NamedTuple):
+    """Global prototypes, and what the server-side transform remembers."""
+
+    protos: Protos
+    transform: Tree
+
+
+def scores(feat_BD, client, down: Protos) -> dict:
+    """The prototype rules of decision D1."""
+    own = Protos(down.mean, down.count * (client.count > 0))
+    return {
+        "local": kernels.nearest(feat_BD, client.memory),
+        "global": kernels.nearest(feat_BD, down),
+        "global_own": kernels.nearest(feat_BD, own),
+    }
+
+
+def fedproto(
+    spec: Spec,
+    *,
+    lam: float = 1.0,
+    reg: Callable = losses.l2_of_means,
+    collect: Collect = after_training,
+    aggregate: Callable = kernels.mean_over_clients,
+    on_upload: Transform = IDENTITY,
+    on_server: Transform = IDENTITY,
+    on_client: Transform = IDENTITY,
+) -> Method:
+    """FedProto.
+
+    Args:
+      spec: number of classes and feature dimension.
+      lam: weight of the pull towards global prototypes (N Table 1: 1; code: 10).
+      reg: the pull, one of `losses` (D2).
+      collect: source of local prototypes (D3).
+      aggregate: uploads [K, C, D] -> global prototypes. Only presence is sent with
+        `mean_over_clients`; anything else receives the counts n_ij.
+      on_upload, on_server, on_client: prototype transforms.
+    """
+    disclose = IDENTITY if aggregate is not kernels.mean_over_clients else hide_count()
+    on_upload = chain(on_upload, disclose)
+
+    def init_client(net, key):
+        params, norm, _ = own_network(net, key)
+        return params, norm, kernels.empty(*spec)
+
+    def init_server(net, key):
+        del net, key
+        return FedProtoState(kernels.empty(*spec), on_server.init())
+
+    def loss(net, params, norm, batch, down, client):
+        del client
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        pull = reg(apply(on_client, down), out.feat, batch.y, batch.mask)
+        sums = collect.each_step(out.feat, batch, spec.num_classes)
+        return ce + lam * pull, Aux({"net": out.norm}, sums)  # N Eq. 4
+
+    def upload(net, before, after, data, down, sums):
+        del down
+        sums = collect.at_end(net, before, after, data, sums, spec.num_classes)
+        own = kernels.mean_of(sums)  # N Eq. 2
+        return apply(on_upload, own), own
+
+    def update(net, server, up, key):
+        del net, key
+        return FedProtoState(*on_server.update(aggregate(up), server.transform))
+
+    def predict(net, client, x, down):
+        out = net.apply(client.params["net"], client.norm["net"], x, False)
+        return {"head": out.logits, **scores(out.feat, client, apply(on_client, down))}
+
+    return Method(
+        init_client=init_client,
+        init_server=init_server,
+        loss=loss,
+        upload=upload,
+        update=update,
+        broadcast=lambda server: server.protos,
+        predict=predict,
+    )

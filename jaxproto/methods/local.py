@@ -1,0 +1,26 @@
+"""Local training: every client alone, nothing crosses the network.
+
+The lower bound of every comparison.
+"""
+
+from jaxproto import losses
+from jaxproto.method import Method
+from jaxproto.types import Aux, Spec
+
+
+def local(spec: Spec) -> Method:
+    """Cross-entropy on the own data."""
+    del spec
+
+    def loss(net, params, norm, batch, down, client):
+        del down, client
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
+        return ce, Aux({"net": out.norm})
+
+    return Method(
+        init_server=lambda net, key: (),
+        loss=loss,
+        upload=lambda net, before, after, data, down, sums: ((), ()),
+        update=lambda net, server, up, key: server,
+    )

@@ -1,0 +1,17 @@
+"""What networks on images ask of their input."""
+
+from jaxproto.errors import UserError
+
+
+def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """`shape` if it is that of an image [H, W, channels].
+
+    Raises:
+      UserError: names the network and the shape.
+    """
+    if len(shape) != 3:
+        raise UserError(
+            f"network {name!r} takes images [height, width, channels], but an input "
+            f"has shape {tuple(shape)}. Use network 'mlp', or reshape the inputs."
+        )
+    return tuple(shape)

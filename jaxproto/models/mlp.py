@@ -1,0 +1,81 @@
+"""Perceptrons: a light one for any input, and the spiral network of ProtoNorm."""
+
+import math
+
+import jax
+from flax import nnx
+
+from jaxproto.errors import UserError
+from jaxproto.models.bundle import bundle
+from jaxproto.models.layers import Call, Linear, flatten
+from jaxproto.nn import Ops
+from jaxproto.types import Array, Net
+
+
+class Perceptron(nnx.Module):
+    """Linear layers `fc1`, `fc2`, ... with ReLU between them."""
+
+    def __init__(self, widths: tuple[int, ...], last_relu: bool, rngs: nnx.Rngs):
+        self.depth, self.last_relu = len(widths) - 1, last_relu
+        for i in range(self.depth):
+            layer = Linear(widths[i], widths[i + 1], rngs)
+            setattr(self, f"fc{i + 1}", layer)
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, ...] to [B, last width]."""
+        del call
+        x = flatten(x) if x.ndim == 4 else x.reshape(len(x), -1)
+        for i in range(1, self.depth + 1):
+            x = getattr(self, f"fc{i}")(x)
+            if i < self.depth or self.last_relu:
+                x = jax.nn.relu(x)
+        return x
+
+
+def mlp(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+) -> Net:
+    """Two hidden layers of 256 with ReLU, for any input: the lightest member of a group.
+
+    No paper uses it.
+    """
+    widths = (math.prod(input_shape), 256, 256)
+    return bundle(
+        lambda rngs: Perceptron(widths, True, rngs),
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        ops=ops,
+    )
+
+
+def spiral_mlp(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+) -> Net:
+    """The 5-layer network 2-16-8-4-2-C of ProtoNorm's spiral: 242 parameters at C = 6.
+
+    ReLU after the first three layers only (on the 2-d feature it would confine the
+    prototypes to a quadrant, against ProtoNorm's Figure 2), and a head without bias.
+    """
+    if tuple(input_shape) != (2,):
+        raise UserError(
+            f"network 'spiral_mlp' takes inputs of shape (2,), not {input_shape}. "
+            "Use it with data 'spiral', or another network."
+        )
+    if feat_dim != 2:
+        raise UserError(
+            f"network 'spiral_mlp' has 2 features, but feat_dim is {feat_dim}. "
+            "Set feat_dim to 2."
+        )
+    return bundle(
+        lambda rngs: Perceptron((2, 16, 8, 4, 2), False, rngs),
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        ops=ops,
+        head_bias=False,
+    )

@@ -1,0 +1,95 @@
+"""Residual networks of basic blocks: ResNet-4, 6, 8 and 10.
+
+Structure and names as in ProtoNorm's released code (`resnet8`): torchvision's ImageNet
+stem is kept, stages have one block each. He, Zhang, Ren, Sun, "Deep Residual Learning
+for Image Recognition", CVPR 2016, https://arxiv.org/abs/1512.03385.
+"""
+
+import functools
+
+import jax
+from flax import nnx
+
+from jaxproto import nn
+from jaxproto.models.bundle import bundle
+from jaxproto.models.images import image_shape
+from jaxproto.models.layers import BatchNorm, Call, Chain, Conv
+from jaxproto.types import Array, Net
+
+WIDTHS = (64, 128, 256, 512)
+
+
+class BasicBlock(nnx.Module):
+    """Two 3x3 convolutions beside a shortcut; norms are named as `norms` says."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        stride: int,
+        rngs: nnx.Rngs,
+        norms: tuple[str, str] = ("bn2", "bn3"),
+    ):
+        self.norms = norms
+        how = {"padding": 1}
+        self.conv1 = Conv(inputs, outputs, 3, rngs, stride=stride, **how)
+        self.conv2 = Conv(outputs, outputs, 3, rngs, **how)
+        for name in norms:
+            setattr(self, name, BatchNorm(outputs))
+        if stride != 1 or inputs != outputs:
+            short = Conv(inputs, outputs, 1, rngs, stride=stride)
+            self.downsample = Chain(short, BatchNorm(outputs))
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        first, second = (getattr(self, name) for name in self.norms)
+        short = self.downsample(x, call) if hasattr(self, "downsample") else x
+        x = jax.nn.relu(first(self.conv1(x, call), call))
+        return jax.nn.relu(second(self.conv2(x, call), call) + short)
+
+
+class ResNet(nnx.Module):
+    """Stem, one stage per width, mean over the image: features at least 0."""
+
+    def __init__(self, channels: int, stages: dict[str, nnx.Module], rngs: nnx.Rngs):
+        self.conv1 = Conv(channels, 64, 7, rngs, stride=2, padding=3)
+        self.bn1 = BatchNorm(64)
+        self.order = tuple(stages)
+        for name, stage in stages.items():
+            setattr(self, name, stage)
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, channels] to [B, last width]."""
+        x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
+        x = call.ops.max_pool(x, 3, 2, 1)
+        for name in self.order:
+            x = getattr(self, name)(x, call)
+        return nn.global_mean(x)
+
+
+def one_block_stages(widths: tuple[int, ...], rngs: nnx.Rngs) -> dict:
+    """`layer_0`, `layer_1`, ...: one block each, halving the map from the second on."""
+    inputs = (64, *widths)
+    return {
+        f"layer_{i}": BasicBlock(inputs[i], width, 1 if i == 0 else 2, rngs)
+        for i, width in enumerate(widths)
+    }
+
+
+def small(
+    blocks: int,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: nn.Ops | None = None,
+) -> Net:
+    """ResNet with `blocks` stages of one block (2 * blocks + 2 layers)."""
+    channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
+
+    def body(rngs):
+        return ResNet(channels, one_block_stages(WIDTHS[:blocks], rngs), rngs)
+
+    return bundle(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+
+
+resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))

@@ -1,0 +1,152 @@
+"""Convolutions of images [B, H, W, C] with kernels [kh, kw, C, C'], without bias.
+
+Each operation has two forms with the same signature and numbers. The `lax` forms are
+for accelerators. On CPU XLA brings the gradient of a convolution inside a loop to a
+slow path (3 to 8 GF/s on two cores), so there a convolution is its shifted slices,
+concatenated, times one matrix (100 to 290 GF/s), and a depthwise one a sum of shifted
+products. Taps that read nothing but padding are left out.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto.nn import window
+from jaxproto.types import Array
+
+DIMS = ("NHWC", "HWIO", "NHWC")
+
+
+def conv_lax(
+    x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
+) -> Array:
+    """Convolution as XLA's own operation.
+
+    Args:
+      x: [B, H, W, C].
+      kernel: [kh, kw, C / groups, C'].
+      stride: of both axes.
+      padding: zeros on every side.
+      groups: independent slices of the channels; C of them is a depthwise one.
+    """
+    around = ((padding, padding), (padding, padding))
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        (stride, stride),
+        around,
+        dimension_numbers=DIMS,
+        feature_group_count=groups,
+    )
+
+
+def depthwise_lax(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Depthwise convolution, kernel [kh, kw, 1, C], as XLA's own operation."""
+    return conv_lax(x, kernel, stride, padding, groups=x.shape[-1])
+
+
+def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Convolution as shifted slices, concatenated, times one matrix."""
+    slices, live = patches(x, kernel, stride, padding)
+    x = jnp.concatenate(slices, -1)
+    return (x.reshape(-1, x.shape[-1]) @ live.reshape(x.shape[-1], -1)).reshape(
+        *x.shape[:3], -1
+    )
+
+
+def grouped_matmul(
+    x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
+) -> Array:
+    """Grouped convolution as shifted slices and one matrix per group."""
+    slices, live = patches(x, kernel, stride, padding)
+    x = jnp.stack(slices, 3)  # [B, H, W, taps, C]
+    x = x.reshape(*x.shape[:4], groups, -1)
+    live = live.reshape(len(slices), live.shape[2], groups, -1)
+    out = jnp.einsum("bhwtgc,tcgd->bhwgd", x, live)
+    return out.reshape(*out.shape[:3], -1)
+
+
+def patches(x: Array, kernel: Array, stride: int, padding: int):
+    """One slice [B, H', W', C] per live tap, and the live taps of the kernel."""
+    rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
+    x = window.pad(x, padding)
+    slices = [
+        window.shift(window.shift(x, i, 1, rows), j, 2, cols)
+        for i in rows.live
+        for j in cols.live
+    ]
+    i, j = rows.live, cols.live
+    return slices, kernel[i.start : i.stop, j.start : j.stop]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def depthwise_shift(
+    x: Array, kernel: Array, stride: int = 1, padding: int = 0
+) -> Array:
+    """Depthwise convolution as a sum of shifted products.
+
+    Columns are shifted once and rows after each row's sum: k + k slices, not k * k.
+    XLA's own transpose of this is up to three times slower than the gradient below,
+    which is again such a sum (input), and one product per tap summed up (kernel).
+    """
+    rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
+    return row_sums(window.pad(x, padding), kernel, rows, cols)
+
+
+def row_sums(x, kernel, rows, cols, live=None):
+    """Sum over the live taps (i, j) of x, already padded, shifted, times kernel."""
+    live_i, live_j = live or (rows.live, cols.live)
+    by_col = {j: window.shift(x, j, 2, cols) for j in live_j}
+    by_row = (
+        window.shift(sum(by_col[j] * kernel[i, j, 0] for j in live_j), i, 1, rows)
+        for i in live_i
+    )
+    return sum(by_row)
+
+
+def depthwise_forward(x, kernel, stride, padding):
+    """Keeps the two inputs."""
+    return depthwise_shift(x, kernel, stride, padding), (x, kernel)
+
+
+def depthwise_backward(stride, padding, kept, grad):
+    """Gradients with respect to input and kernel."""
+    x, kernel = kept
+    rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
+    grad_x = depthwise_grad_input(kernel, grad, rows, cols)
+    return grad_x, depthwise_grad_kernel(x, kernel, grad, rows, cols)
+
+
+def depthwise_grad_input(kernel, grad, rows, cols):
+    """Stride-1 sum over the gradient, spread out, with the kernel turned round."""
+    around = [(a.window - 1 - a.padding, spare(a), a.stride - 1) for a in (rows, cols)]
+    spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *around, (0, 0, 0)))
+    turned = jnp.flip(kernel, (0, 1))
+    live = [[a.window - 1 - t for t in a.live] for a in (rows, cols)]
+    back = [window.Axis(a.size + a.window - 1, a.window, 1, 0) for a in (rows, cols)]
+    return row_sums(spread, turned, *back, live)
+
+
+def spare(along) -> int:
+    """Elements after the last window's first: what stretches out to size + k - 1."""
+    return along.size + along.padding - (along.out - 1) * along.stride - 1
+
+
+def depthwise_grad_kernel(x, kernel, grad, rows, cols):
+    """Per live tap the sum of gradient times shifted input; the others get none."""
+    x = window.pad(x, rows.padding)
+    zero = jnp.zeros(x.shape[-1], x.dtype)
+
+    def tap(i, j):
+        if i not in rows.live or j not in cols.live:
+            return zero
+        seen = window.shift(window.shift(x, i, 1, rows), j, 2, cols)
+        return jnp.sum(seen * grad, (0, 1, 2))
+
+    taps = [tap(i, j) for i in range(rows.window) for j in range(cols.window)]
+    return jnp.stack(taps).reshape(kernel.shape)
+
+
+depthwise_shift.defvjp(depthwise_forward, depthwise_backward)

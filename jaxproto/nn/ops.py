@@ -1,0 +1,40 @@
+"""The form of each operation that a platform runs fastest."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+
+from jaxproto.nn import conv, pool
+from jaxproto.types import Array
+
+
+class Ops(NamedTuple):
+    """Operations on images [B, H, W, C]; networks take them as an argument."""
+
+    conv: Callable[..., Array]  # x, kernel, stride, padding
+    depthwise: Callable[..., Array]  # x, kernel, stride, padding
+    grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
+    max_pool: Callable[..., Array]  # x, size, stride, padding
+    avg_pool: Callable[..., Array]  # x, size, stride, padding
+
+
+CPU = Ops(
+    conv.conv_matmul,
+    conv.depthwise_shift,
+    conv.grouped_matmul,
+    pool.max_pool_chain,
+    pool.avg_pool_chain,
+)
+LAX = Ops(
+    conv.conv_lax,
+    conv.depthwise_lax,
+    conv.conv_lax,
+    pool.max_pool_lax,
+    pool.avg_pool_lax,
+)
+
+
+def ops_for(platform: str | None = None) -> Ops:
+    """The operations for 'cpu', 'gpu', 'tpu', ...; by default where JAX runs now."""
+    return CPU if (platform or jax.default_backend()) == "cpu" else LAX

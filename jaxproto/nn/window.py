@@ -1,0 +1,57 @@
+"""Sliding windows over images as shifted, strided slices.
+
+Along one axis a window of length k with stride s and padding p has k taps: tap t of
+output o reads input o * s + t - p. A tap is live if it reads a real element for some
+output; at small maps most taps of a large kernel only ever read padding.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto.types import Array
+
+
+class Axis(NamedTuple):
+    """A window along one axis; everything is a Python int."""
+
+    size: int  # elements of the input
+    window: int
+    stride: int
+    padding: int  # on each side
+
+    @property
+    def out(self) -> int:
+        """Number of outputs; a last incomplete window is dropped, as in PyTorch."""
+        return (self.size + 2 * self.padding - self.window) // self.stride + 1
+
+    @property
+    def live(self) -> range:
+        """From the first to the last live tap."""
+        first = [o * self.stride - self.padding for o in range(self.out)]
+        taps = [t for t in range(self.window) for f in first if 0 <= f + t < self.size]
+        return range(min(taps), max(taps) + 1)
+
+
+def axes(x: Array, window: tuple[int, int], stride: int, padding: int):
+    """The windows along height and width of x [B, H, W, C]."""
+    return tuple(
+        Axis(n, k, stride, padding) for n, k in zip(x.shape[1:3], window, strict=True)
+    )
+
+
+def pad(x: Array, padding: int, value: float = 0.0) -> Array:
+    """x [B, H, W, C] with `padding` rows and columns of `value` on every side."""
+    if not padding:
+        return x
+    around = (padding, padding, 0)
+    return lax.pad(
+        x, jnp.asarray(value, x.dtype), ((0, 0, 0), around, around, (0,) * 3)
+    )
+
+
+def shift(x: Array, tap: int, axis: int, along: Axis) -> Array:
+    """What one tap reads of the padded x along an axis (1 height, 2 width)."""
+    stop = tap + (along.out - 1) * along.stride + 1
+    return lax.slice_in_dim(x, tap, stop, along.stride, axis)

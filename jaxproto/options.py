@@ -1,0 +1,32 @@
+"""The names by which a configuration chooses functions. The first is the default."""
+
+from jaxproto import batches, client, kernels, losses, transforms
+from jaxproto.methods.fedproto import after_training, before_training, train_pass
+
+OPTIONS = {  # argument of a method -> name -> spec -> value
+    "reg": {
+        "l2_of_means": lambda spec: losses.l2_of_means,
+        "mse_mean": lambda spec: losses.mse_mean,
+        "sq_l2_mean": lambda spec: losses.sq_l2_mean,
+    },
+    "collect": {
+        "after_training": lambda spec: after_training,
+        "before_training": lambda spec: before_training,
+        "train_pass": lambda spec: train_pass,
+    },
+    "aggregate": {
+        "mean_over_clients": lambda spec: kernels.mean_over_clients,
+        "mean_over_examples": lambda spec: kernels.mean_over_examples,
+    },
+    "alignment": {
+        "thomson": lambda spec: transforms.THOMSON,
+        "none": lambda spec: transforms.IDENTITY,
+    },
+    "on_server": {
+        "none": lambda spec: transforms.IDENTITY,
+        "carry_over": lambda spec: transforms.carry_over(*spec),
+    },
+}
+ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
+SHORT = {"wrap": batches.wrap, "skip": batches.skip}
+OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}

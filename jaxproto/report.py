@@ -1,0 +1,70 @@
+"""What a run says of itself: its partition before, its summary after."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from jaxproto import comm, metrics
+from jaxproto.build import Experiment
+from jaxproto.data import describe
+
+
+def partition(exp: Experiment, path: Path, console: Console):
+    """Prints who has what and saves it as `partition.csv`."""
+    sizes = [len(rows) for rows in exp.partition.train]
+    work = describe.work(
+        sizes,
+        [c.ids for c in exp.cohorts],
+        batch_size=exp.how.batch_size,
+        epochs=exp.how.epochs,
+        per_epoch=exp.how.whole,
+    )
+    console.print(describe.table(exp.counts, work))
+    for cohort in exp.cohorts:
+        ids = ", ".join(map(str, cohort.ids))
+        console.print(f"cohort {cohort.name}: clients {ids}")
+    describe.write_csv(path / "partition.csv", exp.counts)
+
+
+def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
+    """Accuracy over samples, and mean and spread over clients (population std)."""
+    each_K = correct_K / size_K
+    return {
+        "pooled": float(correct_K.sum() / size_K.sum()),
+        "client_mean": float(each_K.mean()),
+        "client_std": float(each_K.std()),
+        "client_min": float(each_K.min()),
+        "client_max": float(each_K.max()),
+    }
+
+
+def summary(setup, state, status: dict) -> dict:
+    """The contents of `summary.json`."""
+    config, exp = setup.config, setup.exp
+    records = metrics.read(setup.path / "metrics.jsonl")
+    classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
+    nominal = comm.NOMINAL[config.method.name](classes_K, exp.spec)
+    warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
+    return {
+        **status,
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "seed": config.seed,
+        "rounds": records[-1]["round"] if records else 0,
+        "rules": metrics.rule_summary(records),
+        "scalars_per_round": {
+            "nominal": nominal,
+            "up": _mean(records, "scalars_up"),
+            "down": _mean(records, "scalars_down"),
+        },
+        "smallest_angle": records[-1].get("smallest_angle") if records else None,
+        "seconds_per_round": float(np.median(warm)) if warm else None,
+        "compile_seconds": setup.compile_seconds,
+        "peak_memory_bytes": metrics.peak_memory_bytes(),
+        "versions": metrics.versions(),
+    }
+
+
+def _mean(records, key):
+    return float(np.mean([r[key] for r in records])) if records else None

@@ -1,0 +1,187 @@
+"""One run: build, compile, rounds with evaluation and checkpoints, summary."""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from rich.console import Console
+
+from jaxproto import build, checkpoint, metrics, pictures, programs, report, workdir
+from jaxproto import config as config_
+from jaxproto.build import Experiment
+from jaxproto.programs import Programs, State
+from jaxproto.progress import progress, result_table
+from jaxproto.types import Pool
+
+
+class Diverged(RuntimeError):
+    """A loss or an upload is no longer a finite number."""
+
+
+class Setup(NamedTuple):
+    """What stays the same over the rounds of a run."""
+
+    config: ml_collections.ConfigDict
+    path: Path
+    exp: Experiment
+    pool: Pool
+    compiled: Programs
+    compile_seconds: float
+    console: Console
+
+
+class Round(NamedTuple):
+    """What the host learns of a round."""
+
+    loss: float  # mean over the clients that trained
+    participants: int
+    scalars_up: int
+    scalars_down: int
+
+
+def run(
+    config: ml_collections.ConfigDict,
+    workdir_path: str | Path = "",
+    console: Console | None = None,
+) -> dict:
+    """Runs or resumes an experiment; a finished one is left as it is.
+
+    Args:
+      config: see `jaxproto.config.default`.
+      workdir_path: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
+      console: where progress and tables go.
+
+    Returns:
+      The summary, as in `summary.json`; its `status` is "finished" or "diverged".
+
+    Raises:
+      UserError: before training, for anything that cannot work.
+    """
+    console = console or Console()
+    config_.check(config)
+    path = Path(workdir_path or workdir.default(config))
+    with workdir.claim(path):
+        workdir.check_config(path, config)
+        summary = workdir.summary(path)
+        if summary is None:
+            summary = _run(config, path, console)
+        else:
+            console.print(f"{path} is {summary['status']}: nothing to do.")
+    console.print(result_table(summary))
+    return summary
+
+
+def _run(config, path: Path, console: Console) -> dict:
+    exp = build.experiment(config, jax.default_backend())
+    build.check(exp)
+    workdir.save_config(path, config)
+    report.partition(exp, path, console)
+    pool = build.pool(exp.source)
+    state = programs.init(exp, config.seed)
+    compiled, seconds = programs.compile_all(exp, config.seed, state, pool)
+    setup = Setup(config, path, exp, pool, compiled, seconds, console)
+    start, state = resume(setup, state)
+    try:
+        state = all_rounds(setup, start, state)
+        status = {"status": "finished"}
+    except Diverged as e:
+        console.print(f"[red]diverged[/]: {e}")
+        status = {"status": "diverged", "reason": str(e)}
+    summary = report.summary(setup, state, status)
+    if status["status"] == "finished":
+        pictures.draw(setup, state)
+    metrics.write_json(path / "summary.json", summary)
+    return summary
+
+
+def resume(setup: Setup, state: State) -> tuple[int, State]:
+    """The newest readable checkpoint, with metrics cut to it; else round 0."""
+    found = checkpoint.latest(setup.path / "checkpoints", state)
+    start = 0
+    if found is not None:
+        start, state, notes = found
+        for note in notes:
+            setup.console.print(note)
+        setup.console.print(f"resuming {setup.path} after round {start}")
+    metrics.keep_until(setup.path / "metrics.jsonl", start)
+    return start, state
+
+
+def all_rounds(setup: Setup, start: int, state: State) -> State:
+    """The loop over rounds.
+
+    Raises:
+      Diverged: names round, cohort and client.
+    """
+    config, seconds = setup.config, []
+    directory = setup.path / "checkpoints"
+    with progress(config.rounds, start, setup.console) as bar:
+        for r in range(start, config.rounds):
+            begin = time.perf_counter()
+            state, seen = one_round(setup, r, state)
+            seconds.append(time.perf_counter() - begin)
+            bar.round(r + 1, seconds[-1])
+            last = r + 1 == config.rounds
+            if last or (r + 1) % config.eval_every == 0:
+                record = evaluate(setup, r + 1, state, seen, seconds)
+                metrics.append(setup.path / "metrics.jsonl", record)
+                bar.evaluated(record)
+                seconds = []
+            if last or (r + 1) % config.checkpoint_every == 0:
+                checkpoint.save(directory, r + 1, state)
+    return state
+
+
+def one_round(setup: Setup, r: int, state: State) -> tuple[State, Round]:
+    """Training of every cohort and the server's step."""
+    exp, run_, at = setup.exp, setup.compiled, jnp.int32(r)
+    turnout, down = run_.begin(at, state.server)
+    each = [
+        train(at, turnout, state.server, clients, setup.pool, shard)
+        for train, clients, shard in zip(
+            run_.train, state.clients, exp.train, strict=True
+        )
+    ]
+    clients, reports = zip(*each, strict=True)
+    server = run_.update(at, state.server, tuple(p.up for p in reports))
+    seen = jax.device_get([p._replace(up=()) for p in reports])
+    for cohort, p in zip(exp.cohorts, seen, strict=True):
+        for k in np.flatnonzero(~p.finite):
+            raise Diverged(
+                f"round {r + 1}: client {cohort.ids[k]} of cohort {cohort.name!r} has "
+                f"loss {p.loss[k]:g} or an upload that is not finite. The last good "
+                f"checkpoint is in {setup.path / 'checkpoints'}; a smaller "
+                "optimizer.learning_rate or optimizer.clip_norm may help."
+            )
+    trains = np.asarray(turnout.trains)
+    loss = sum(float(p.loss.sum()) for p in seen) / max(trains.sum(), 1)
+    up = sum(int(p.sent.sum()) for p in seen)
+    jax.block_until_ready(server)
+    state = State(server, clients)
+    return state, Round(loss, int(trains.sum()), up, int(down) * int(trains.sum()))
+
+
+def evaluate(setup: Setup, r: int, state: State, seen: Round, seconds) -> dict:
+    """One record of `metrics.jsonl`: every rule on every client's test data."""
+    exp, rows = setup.exp, zip(setup.compiled.evaluate, state.clients, strict=True)
+    parts = [
+        jax.device_get(f(state.server, clients, setup.pool, shard))
+        for (f, clients), shard in zip(rows, exp.test, strict=True)
+    ]
+    sizes = np.concatenate([np.asarray(s.size) for s in exp.test])
+    rules = {
+        rule: report.accuracy(np.concatenate([p[rule] for p in parts]), sizes)
+        for rule in parts[0]
+    }
+    look = jax.device_get(setup.compiled.look(state.server))
+    return {
+        "round": r,
+        "rules": rules,
+        **seen._asdict(),
+        **{name: float(value) for name, value in look.items()},
+        "seconds": float(np.mean(seconds)),
+    }

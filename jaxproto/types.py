@@ -1,0 +1,100 @@
+"""The words of the library: what a client, a prototype, a network and a batch are.
+
+Axis key, used as a suffix of array names everywhere: K clients, M examples of one
+client, N examples of the pool, S local steps, B batch, C classes, D features.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+
+Array = jax.Array
+Tree = Any
+
+
+@flax.struct.dataclass
+class Protos:
+    """Class prototypes. A row with count 0 is absent: never sent, never used."""
+
+    mean: Array  # [..., C, D]
+    count: Array  # [..., C] examples (or clients) behind each row; 1 if not disclosed
+
+
+@flax.struct.dataclass
+class Client:
+    """All that a client keeps between rounds; K of them share a leading axis."""
+
+    params: Tree  # trained
+    norm: Tree  # BatchNorm statistics: follow the data, never sent
+    opt: Tree  # optimiser state
+    memory: Tree  # what the method remembers (FedProto: the last local prototypes)
+    count: Array  # [C] training examples per class
+    id: Array  # [] index over all cohorts, the only source of per-client randomness
+    steps: Array  # [] local steps of the last round this client took part in
+
+
+@flax.struct.dataclass
+class Pool:
+    """Every example of the federation, on the device once."""
+
+    x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
+    y: Array  # [N] int32
+
+
+@flax.struct.dataclass
+class Shard:
+    """One client's rows of the pool; K of them share a leading axis."""
+
+    index: Array  # [M] int32, the first `size` are real, the rest padding
+    size: Array  # [] int32
+
+
+class Data(NamedTuple):
+    """What one client sees: the pool through its own rows."""
+
+    pool: Pool
+    shard: Shard
+
+
+class Batch(NamedTuple):
+    """One step's examples. The key is the step's own (dropout and the like)."""
+
+    x: Array  # [B, ...] float32, normalised (tokens stay int32)
+    y: Array  # [B] int32
+    mask: Array  # [B] 1.0 counts in losses and prototypes, 0.0 does not
+    key: Array | None = None
+
+
+class Out(NamedTuple):
+    """What a network returns for a batch."""
+
+    feat: Array  # [B, D]
+    logits: Array  # [B, C]
+    norm: Tree  # BatchNorm statistics after the batch (unchanged when not training)
+
+
+class Net(NamedTuple):
+    """A network as pure functions; Flax NNX, Linen or Equinox can stand behind it.
+
+    `params` is a dict with the entries `body` and `head`; every leaf is float32.
+    """
+
+    init: Callable[[Array], tuple[Tree, Tree]]  # key -> params, norm
+    apply: Callable[..., Out]  # params, norm, x_B, train, key=None -> Out
+    head: Callable[[Tree, Array], Array]  # params["head"], feat_BD -> logits_BC
+
+
+class Aux(NamedTuple):
+    """What a loss hands back: new statistics, and sums added up over the round."""
+
+    norm: Tree
+    sums: Tree = ()
+
+
+class Spec(NamedTuple):
+    """The shapes that every cohort shares."""
+
+    num_classes: int
+    feat_dim: int

@@ -1,0 +1,177 @@
+"""The operations: fast form against `lax` form, and both against their definition."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxproto import nn
+from jaxproto.nn import conv, ops, pool
+
+KEY = jax.random.key(0)
+WINDOWS = [  # kernel, stride, padding, input size; odd height and even width
+    (k, s, p, (9, 6))
+    for k, p in ((1, 0), (3, 1), (5, 0), (5, 2), (7, 3))
+    for s in (1, 2)
+] + [(3, 1, 1, (1, 2)), (3, 2, 1, (2, 1)), (5, 1, 2, (2, 1)), (7, 2, 3, (1, 3))]
+
+
+def image(size, channels=6, batch=3):
+    """A random image [B, H, W, C]; size is an int or (H, W)."""
+    size = size if isinstance(size, tuple) else (size, size)
+    return jax.random.normal(KEY, (batch, *size, channels))
+
+
+def at(function, *static):
+    """The function of arrays at fixed further arguments."""
+    return lambda *arrays: function(*arrays, *static)
+
+
+def value_and_grads(function, *args):
+    """A function's value, and gradients of a weighted sum of it."""
+    out = function(*args)
+    weight = jax.random.normal(jax.random.key(1), out.shape)
+    pulled = jax.vjp(function, *args)[1](weight)
+    return out, pulled
+
+
+def assert_same(one, other, *args):
+    """Two functions agree in value and gradients to 1e-5 of the largest entry."""
+    both = jax.jit(lambda *a: (value_and_grads(one, *a), value_and_grads(other, *a)))
+    got, expected = both(*args)
+    scale = max(float(jnp.max(jnp.abs(a))) for a in jax.tree.leaves(expected))
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * scale, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
+def test_conv_as_matmul_equals_lax(k, s, p, n):
+    kernel = jax.random.normal(KEY, (k, k, 6, 5))
+    assert_same(at(conv.conv_matmul, s, p), at(conv.conv_lax, s, p), image(n), kernel)
+
+
+@pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
+def test_depthwise_as_shifts_equals_lax(k, s, p, n):
+    kernel = jax.random.normal(KEY, (k, k, 1, 6))
+    assert_same(
+        at(conv.depthwise_shift, s, p), at(conv.depthwise_lax, s, p), image(n), kernel
+    )
+
+
+@pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS[2:6])
+def test_grouped_as_matmul_equals_lax(k, s, p, n):
+    kernel = jax.random.normal(KEY, (k, k, 2, 9))
+    assert_same(
+        at(conv.grouped_matmul, s, p, 3), at(conv.conv_lax, s, p, 3), image(n), kernel
+    )
+
+
+POOLS = [(2, 2, 0, (9, 6)), (3, 2, 1, (9, 6)), (3, 1, 1, (5, 4)), (3, 2, 1, (1, 2))]
+
+
+@pytest.mark.parametrize(("k", "s", "p", "n"), POOLS)
+def test_pools_as_chains_equal_lax(k, s, p, n):
+    for fast, slow in (
+        (pool.max_pool_chain, pool.max_pool_lax),
+        (pool.avg_pool_chain, pool.avg_pool_lax),
+    ):
+        assert_same(at(fast, k, s, p), at(slow, k, s, p), image(n))
+
+
+CPU_FORMS = {
+    "conv": (at(conv.conv_matmul, 2, 1), (3, 3, 4, 5)),
+    "depthwise": (at(conv.depthwise_shift, 2, 1), (3, 3, 1, 4)),
+    "grouped": (at(conv.grouped_matmul, 2, 1, 2), (3, 3, 2, 6)),
+    "max_pool": (lambda x, _: pool.max_pool_chain(x, 3, 2, 1), ()),
+    "channel_pool": (lambda x, _: nn.channel_pool(x[:, 0, 0], 5), ()),
+    "batch_norm": (lambda x, w: nn.batch_norm(x, w[0], w[1])[0], (2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CPU_FORMS)
+def test_vmap_over_clients_equals_one_by_one_and_a_loop(name):
+    function, shape = CPU_FORMS[name]
+    both = functools.partial(value_and_grads, function)
+    x_KBHWC = jax.random.normal(KEY, (2, 3, 6, 5, 4))
+    kernel_K = jax.random.normal(KEY, (2, *shape))
+    mapped = jax.jit(jax.vmap(both))(x_KBHWC, kernel_K)
+    looped = jax.jit(lambda *a: jax.lax.map(lambda b: both(*b), a))(x_KBHWC, kernel_K)
+    for a, b in zip(jax.tree.leaves(mapped), jax.tree.leaves(looped), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [pool.max_pool_chain, pool.max_pool_lax])
+def test_max_pool_gradient_of_ties_goes_to_the_first_in_row_major_order(form):
+    x = jnp.asarray([[0.0, 1.0], [1.0, 1.0]])[None, :, :, None]
+    grad = jax.grad(lambda x: jnp.sum(form(x, 2, 2)))(x)
+    np.testing.assert_array_equal(grad[0, :, :, 0], [[0.0, 1.0], [0.0, 0.0]])
+
+
+def test_max_pool_keeps_nan():
+    for where in range(4):
+        x = jnp.ones(4).at[where].set(jnp.nan).reshape(1, 2, 2, 1)
+        assert jnp.isnan(pool.max_pool_chain(x, 2, 2)).all()
+
+
+def test_platform_decides_the_form():
+    assert nn.ops_for("cpu") is ops.CPU
+    assert nn.ops_for("gpu") is nn.ops_for("tpu") is ops.LAX
+    assert nn.ops_for() is nn.ops_for(jax.default_backend())
+
+
+@pytest.mark.parametrize(("c", "d"), [(256, 500), (256, 64), (1280, 512), (7, 3)])
+def test_channel_pool_is_the_mean_of_the_papers_windows(c, d):
+    """Windows of ../shared/spec/algorithms.md 3.1: floor(iC/d) to ceil((i+1)C/d)-1."""
+    matrix = np.zeros((c, d))
+    for i in range(d):
+        window = slice(i * c // d, int(np.ceil((i + 1) * c / d)))
+        matrix[window, i] = 1 / (window.stop - window.start)
+    x = jax.random.normal(KEY, (4, c))
+    assert_same(lambda x: nn.channel_pool(x, d), lambda x: x @ matrix, x)
+
+
+def test_channel_pool_to_the_same_number_is_the_identity():
+    x = jax.random.normal(KEY, (4, 9))
+    np.testing.assert_array_equal(nn.channel_pool(x, 9), x)
+
+
+def numpy_batch_norm(x, scale, bias, mean, var):
+    """PyTorch's definition: biased variance to normalise, unbiased one to remember."""
+    axes, n = tuple(range(x.ndim - 1)), x.size // x.shape[-1]
+    m, v = x.mean(axes), x.var(axes)
+    out = (x - m) / np.sqrt(v + 1e-5) * scale + bias
+    return out, 0.9 * mean + 0.1 * m, 0.9 * var + 0.1 * v * n / (n - 1)
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 2, 5), (32, 5)])
+def test_batch_norm_is_pytorchs(shape):
+    rng = np.random.default_rng(0)
+    x = rng.normal(2, 3, shape)
+    scale, bias, mean, var = rng.uniform(0.5, 1.5, (4, shape[-1]))
+    expected = numpy_batch_norm(x, scale, bias, mean, var)
+    x = jnp.asarray(x, jnp.float32)
+    out, *batch = nn.batch_norm(x, jnp.float32(scale), jnp.float32(bias))
+    got = out, *nn.update_stats(mean, var, *batch, x.size // shape[-1])
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+def test_batch_norm_gradient_is_that_of_its_definition():
+    def plain(x, scale, bias):
+        mean, var = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
+        return nn.with_stats(x, scale, bias, mean, var)
+
+    scale, bias = jax.random.normal(KEY, (2, 6)) + 1.0
+    x = 3.0 * image(4) + 1.0
+    assert_same(lambda *a: nn.batch_norm(*a)[0], plain, x, scale, bias)
+
+
+def test_batch_norm_of_one_element_stays_finite():
+    x = jnp.ones((1, 4))
+    out, *batch = nn.batch_norm(x, jnp.ones(4), jnp.zeros(4))
+    new = nn.update_stats(jnp.zeros(4), jnp.ones(4), *batch, 1)
+    np.testing.assert_allclose(out, 0.0)
+    np.testing.assert_allclose(new[0], 0.1, rtol=1e-6)
+    np.testing.assert_allclose(new[1], 0.9, rtol=1e-6)

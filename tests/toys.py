@@ -1,0 +1,201 @@
+"""A small federation for tests: networks of two widths with running statistics."""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxproto import federation, participation
+from jaxproto.client import Local
+from jaxproto.federation import Cohort
+from jaxproto.types import Net, Out, Pool, Shard, Spec
+
+SPEC = Spec(num_classes=5, feat_dim=8)
+INPUT = 6
+HOW = Local(optax.sgd(0.05), epochs=2, batch_size=4)
+
+
+@cache
+def net(width: int, spec: Spec = SPEC) -> Net:
+    """One hidden layer, a running mean and variance, features of spec.feat_dim."""
+
+    shapes = [(INPUT, width), (width, spec.feat_dim), tuple(reversed(spec))]
+
+    def init(key):
+        sizes = np.cumsum([a * b for a, b in shapes])
+        draw = 0.5 * jax.random.normal(key, (sizes[-1],))  # one draw compiles fast
+        first, second, kernel = (
+            part.reshape(s)
+            for part, s in zip(jnp.split(draw, sizes[:-1]), shapes, strict=True)
+        )
+        head = {"kernel": kernel, "bias": jnp.zeros(spec.num_classes)}
+        norm = {"mean": jnp.zeros(width), "var": jnp.ones(width)}
+        return {"body": {"in": first, "out": second}, "head": head}, norm
+
+    def head(params, feat):
+        return feat @ params["kernel"] + params["bias"]
+
+    def apply(params, norm, x, train, key=None):
+        del key
+        h = x @ params["body"]["in"]
+        mean, var = (h.mean(0), h.var(0)) if train else (norm["mean"], norm["var"])
+        if train:
+            norm = jax.tree.map(
+                lambda o, n: 0.9 * o + 0.1 * n, norm, {"mean": mean, "var": var}
+            )
+        feat = jax.nn.relu((h - mean) / jnp.sqrt(var + 1e-5)) @ params["body"]["out"]
+        return Out(feat, head(params["head"], feat), norm)
+
+    return Net(init, apply, head)
+
+
+def cohorts(*layout):
+    """Cohorts from (width, ids)."""
+    return tuple(Cohort(f"toy{w}", net(w), tuple(ids)) for w, ids in layout)
+
+
+HET = ((8, (0, 2, 4)), (16, (1, 3, 5)))
+HOM = ((8, (0, 1, 2, 3, 4, 5)),)
+
+
+def pool_and_rows(clients=6, most=19, seed=0):
+    """A pool and per client rows; sizes 5, 7, ..., each client has three classes."""
+    rng = np.random.default_rng(seed)
+    centre = rng.normal(size=(SPEC.num_classes, INPUT)) * 1.5
+    y = np.concatenate(
+        [
+            rng.choice(rng.choice(SPEC.num_classes, 3, replace=False), most)
+            for _ in range(clients)
+        ]
+    )
+    x = (centre[y] + rng.normal(size=(len(y), INPUT))).astype(np.float32)
+    rows = [k * most + np.arange(5 + 2 * k) for k in range(clients)]
+    return Pool(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
+
+
+def shard(rows, ids, extra=0):
+    """Index tables padded to the longest and `extra` more."""
+    longest = max(len(rows[i]) for i in ids) + extra
+    table = np.zeros((len(ids), longest), np.int32)
+    for k, i in enumerate(ids):
+        table[k, : len(rows[i])] = rows[i]
+    size = jnp.asarray([len(rows[i]) for i in ids], jnp.int32)
+    return Shard(jnp.asarray(table), size)
+
+
+def counts(pool, rows, ids):
+    """Examples per class [K, C]."""
+    c = [np.bincount(np.asarray(pool.y)[rows[i]], minlength=SPEC[0]) for i in ids]
+    return jnp.asarray(np.stack(c), jnp.float32)
+
+
+class Result:
+    """State and reports after some rounds, on the host, by client id."""
+
+    def __init__(self, server, clients, groups, reports):
+        self.server, clients, reports = jax.device_get((server, clients, reports))
+        self.params, self.clients, self.stacked = {}, {}, clients
+        for group, stacked in zip(groups, clients, strict=True):
+            for k, i in enumerate(group.ids):
+                one = jax.tree.map(lambda a, k=k: a[k], stacked)
+                self.clients[i], self.params[i] = one, one.params
+        self.report = by_id(groups, reports)
+
+
+def by_id(groups, parts):
+    """Rows of all cohorts in the order of client ids, on the host."""
+    order = np.argsort([i for g in groups for i in g.ids])
+    return jax.tree.map(lambda *a: np.concatenate(a)[order], *parts)
+
+
+class Programs(NamedTuple):
+    """The jitted functions of a toy run."""
+
+    groups: tuple
+    init: Callable
+    one_round: Callable
+    traces: list
+
+
+@cache
+def starter(method, layout, how):
+    """Jitted initialisation."""
+    groups = cohorts(*layout)
+
+    @jax.jit
+    def init(key, counts):
+        each = zip(groups, counts, strict=True)
+        start = partial(federation.init_cohort, method, how)
+        clients = tuple(start(g, key, c) for g, c in each)
+        return method.init_server(groups[0].net, key), clients
+
+    return init
+
+
+@cache
+def programs(method, layout, over, how, law):
+    """Jitted initialisation and round; `traces` grows with every trace of a round."""
+    groups, traces = cohorts(*layout), []
+
+    @jax.jit
+    def one_round(key, server, clients, pool, shards):
+        traces.append(1)
+        turnout = law(jax.random.fold_in(key, 7), 6)
+        out = [
+            federation.train_cohort(
+                method, how, over, g, key, turnout, server, c, pool, s
+            )
+            for g, c, s in zip(groups, clients, shards, strict=True)
+        ]
+        clients, reports = zip(*out, strict=True)
+        ups = [p.up for p in reports]
+        server = federation.update_server(method, groups, key, server, ups)
+        return server, clients, reports
+
+    return Programs(groups, starter(method, layout, how), one_round, traces)
+
+
+EVERYONE = participation.everyone()
+DEFAULTS = (HET, federation.one_by_one, HOW, EVERYONE)
+
+
+def run(
+    method,
+    layout=HET,
+    rounds=3,
+    over=federation.one_by_one,
+    how=HOW,
+    law=EVERYONE,
+    extra=0,
+):
+    """Trains the toy federation with the real cohort functions."""
+    groups, init, one_round, _ = programs(method, layout, over, how, law)
+    pool, rows = pool_and_rows()
+    key = jax.random.key(3)
+    shards = [shard(rows, g.ids, extra) for g in groups]
+    server, clients = init(key, [counts(pool, rows, g.ids) for g in groups])
+    for r in range(rounds):
+        round_key = jax.random.fold_in(key, r)
+        server, clients, reports = one_round(round_key, server, clients, pool, shards)
+    return Result(server, clients, groups, reports)
+
+
+def evaluate(method, result, over=federation.one_by_one, layout=HET):
+    """Correct predictions per rule on the training data, by client id."""
+    groups = cohorts(*layout)
+    pool, rows = pool_and_rows()
+    parts = []
+    for g, clients in zip(groups, result.stacked, strict=True):
+        f = partial(federation.evaluate_cohort, method, over, g)
+        parts.append(jax.jit(f)(result.server, clients, pool, shard(rows, g.ids)))
+    return by_id(groups, parts)
+
+
+def gap(a, b) -> float:
+    """Largest absolute difference between two trees."""
+    leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return max([float(np.max(np.abs(x - y))) for x, y in leaves if x.size], default=0.0)
