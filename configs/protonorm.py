@@ -1,19 +1,31 @@
-"""ProtoNorm."""
+"""ProtoNorm on clients of different architectures.
+
+    python main.py --config=configs/protonorm.py                 # digits
+    python main.py --config=configs/protonorm.py:spiral
+    python main.py --config=configs/protonorm.py:fashion_mnist   # data_dir of TFDS
+    python main.py --config=configs/protonorm.py:spiral,code     # as the released code
+
+Ablation (Section 5.3): --config.method.alignment=none and --config.method.upscale=1.
+Measured times and accuracies: README.
+"""
 
 from jaxproto import config
 
 VARIANTS = {
-    "spiral": {"method.upscale": 10.0},
-    "code": {
+    "paper": {},  # the defaults: lam 1, distance of class means, after training
+    "code": {  # spec 2.3 items 5 to 8, D2, D3, D13
         "method.lam": 10.0,
         "method.reg": "mse_mean",
         "method.collect": "before_training",
         "local.order": "fixed",
         "local.short": "skip",
     },
-    "paper": {},
+    "digits": {"method.upscale": 10.0},  # ours
+    "spiral": {"method.upscale": 10.0},  # Figure 2 (d)
+    "fashion_mnist": {"method.upscale": 100.0},  # as CIFAR-10, Section 5.1
 }
 
 
 def get_config(arg: str = "digits"):
+    """The configuration; `arg` names a data set and variants, joined by commas."""
     return config.experiment("protonorm", arg, VARIANTS)

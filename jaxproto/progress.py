@@ -1,4 +1,4 @@
-"""What a person sees of a run: one live line, or plain lines, and a table at the end."""
+"""What a person sees of a run: one live line or plain lines, and a final table."""
 
 import contextlib
 import datetime
@@ -57,7 +57,7 @@ class Progress:
             self._live.update(self._line(), refresh=True)
 
     def _line(self):
-        """Position, bar, accuracy of the main rule, speed; the bar takes what is free."""
+        """Position, bar, accuracy of the main rule, speed; the bar takes free space."""
         rules = self._record.get("rules", {})
         rule = self._rule or next(iter(rules), None)
         main = [s for s in _accuracies(self._record) if s.startswith(f"{rule} ")]

@@ -10,7 +10,12 @@ import pytest
 from jaxproto import nn
 from jaxproto.nn import conv, ops, pool
 
-KEY = jax.random.key(0)
+
+def normal(*shape):
+    """The same values each time; of numpy, as JAX would compile for each shape."""
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
 WINDOWS = [  # kernel, stride, padding, input size; odd height and even width
     (k, s, p, (9, 6))
     for k, p in ((1, 0), (3, 1), (5, 0), (5, 2), (7, 3))
@@ -21,7 +26,7 @@ WINDOWS = [  # kernel, stride, padding, input size; odd height and even width
 def image(size, channels=6, batch=3):
     """A random image [B, H, W, C]; size is an int or (H, W)."""
     size = size if isinstance(size, tuple) else (size, size)
-    return jax.random.normal(KEY, (batch, *size, channels))
+    return normal(batch, *size, channels)
 
 
 def at(function, *static):
@@ -32,7 +37,7 @@ def at(function, *static):
 def value_and_grads(function, *args):
     """A function's value, and gradients of a weighted sum of it."""
     out = function(*args)
-    weight = jax.random.normal(jax.random.key(1), out.shape)
+    weight = jnp.asarray(normal(*out.shape))
     pulled = jax.vjp(function, *args)[1](weight)
     return out, pulled
 
@@ -48,13 +53,13 @@ def assert_same(one, other, *args):
 
 @pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
 def test_conv_as_matmul_equals_lax(k, s, p, n):
-    kernel = jax.random.normal(KEY, (k, k, 6, 5))
+    kernel = normal(k, k, 6, 5)
     assert_same(at(conv.conv_matmul, s, p), at(conv.conv_lax, s, p), image(n), kernel)
 
 
 @pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
 def test_depthwise_as_shifts_equals_lax(k, s, p, n):
-    kernel = jax.random.normal(KEY, (k, k, 1, 6))
+    kernel = normal(k, k, 1, 6)
     assert_same(
         at(conv.depthwise_shift, s, p), at(conv.depthwise_lax, s, p), image(n), kernel
     )
@@ -62,7 +67,7 @@ def test_depthwise_as_shifts_equals_lax(k, s, p, n):
 
 @pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS[2:6])
 def test_grouped_as_matmul_equals_lax(k, s, p, n):
-    kernel = jax.random.normal(KEY, (k, k, 2, 9))
+    kernel = normal(k, k, 2, 9)
     assert_same(
         at(conv.grouped_matmul, s, p, 3), at(conv.conv_lax, s, p, 3), image(n), kernel
     )
@@ -94,8 +99,8 @@ CPU_FORMS = {
 def test_vmap_over_clients_equals_one_by_one_and_a_loop(name):
     function, shape = CPU_FORMS[name]
     both = functools.partial(value_and_grads, function)
-    x_KBHWC = jax.random.normal(KEY, (2, 3, 6, 5, 4))
-    kernel_K = jax.random.normal(KEY, (2, *shape))
+    x_KBHWC = normal(2, 3, 6, 5, 4)
+    kernel_K = normal(2, *shape)
     mapped = jax.jit(jax.vmap(both))(x_KBHWC, kernel_K)
     looped = jax.jit(lambda *a: jax.lax.map(lambda b: both(*b), a))(x_KBHWC, kernel_K)
     for a, b in zip(jax.tree.leaves(mapped), jax.tree.leaves(looped), strict=True):
@@ -128,12 +133,12 @@ def test_channel_pool_is_the_mean_of_the_papers_windows(c, d):
     for i in range(d):
         window = slice(i * c // d, int(np.ceil((i + 1) * c / d)))
         matrix[window, i] = 1 / (window.stop - window.start)
-    x = jax.random.normal(KEY, (4, c))
+    x = normal(4, c)
     assert_same(lambda x: nn.channel_pool(x, d), lambda x: x @ matrix, x)
 
 
 def test_channel_pool_to_the_same_number_is_the_identity():
-    x = jax.random.normal(KEY, (4, 9))
+    x = normal(4, 9)
     np.testing.assert_array_equal(nn.channel_pool(x, 9), x)
 
 
@@ -163,7 +168,7 @@ def test_batch_norm_gradient_is_that_of_its_definition():
         mean, var = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
         return nn.with_stats(x, scale, bias, mean, var)
 
-    scale, bias = jax.random.normal(KEY, (2, 6)) + 1.0
+    scale, bias = normal(2, 6) + 1.0
     x = 3.0 * image(4) + 1.0
     assert_same(lambda *a: nn.batch_norm(*a)[0], plain, x, scale, bias)
 

@@ -17,6 +17,7 @@ from jaxproto.types import Net, Out, Pool, Shard, Spec
 SPEC = Spec(num_classes=5, feat_dim=8)
 INPUT = 6
 HOW = Local(optax.sgd(0.05), epochs=2, batch_size=4)
+STILL = Local(optax.sgd(0.0), epochs=2, batch_size=4)
 
 
 @cache
@@ -160,12 +161,12 @@ def programs(method, layout, over, how, law):
 
 
 EVERYONE = participation.everyone()
-DEFAULTS = (HET, federation.one_by_one, HOW, EVERYONE)
+DEFAULTS = (HOM, federation.one_by_one, HOW, EVERYONE)
 
 
 def run(
     method,
-    layout=HET,
+    layout=HOM,
     rounds=3,
     over=federation.one_by_one,
     how=HOW,
@@ -184,7 +185,7 @@ def run(
     return Result(server, clients, groups, reports)
 
 
-def evaluate(method, result, over=federation.one_by_one, layout=HET):
+def evaluate(method, result, over=federation.one_by_one, layout=HOM):
     """Correct predictions per rule on the training data, by client id."""
     groups = cohorts(*layout)
     pool, rows = pool_and_rows()

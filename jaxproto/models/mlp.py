@@ -38,7 +38,7 @@ def mlp(
     feat_dim: int,
     ops: Ops | None = None,
 ) -> Net:
-    """Two hidden layers of 256 with ReLU, for any input: the lightest member of a group.
+    """Two hidden layers of 256 with ReLU, for any input: a group's lightest member.
 
     No paper uses it.
     """

@@ -1,0 +1,266 @@
+"""The networks: their sizes, golden numbers, groups and error messages."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxproto import models, nn
+from jaxproto.errors import UserError
+from jaxproto.nn import ops
+
+GOLDEN = np.load(Path(__file__).parent / "fixtures" / "networks.npz")
+IMAGE = (32, 32, 3)
+
+
+def build(name, shape=IMAGE, classes=10, dim=500, **how):
+    return models.build(
+        name, input_shape=shape, num_classes=classes, feat_dim=dim, **how
+    )
+
+
+def shapes(net):
+    """Shapes of params and norm, without computing anything."""
+    return jax.eval_shape(net.init, jax.random.key(0))
+
+
+def size(tree):
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+BODIES = {  # ../shared/spec/algorithms.md 3.2: parameters, running mean and variance
+    "resnet4": (83_520, 384),
+    "resnet6": (313_664, 1_152),
+    "resnet8": (1_232_704, 2_688),
+    "resnet10": (4_905_792, 5_760),
+    "cnn4": (873_408, 0),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(("classes", "dim"), [(10, 500), (100, 512), (200, 500)])
+def test_parameter_counts_are_the_released_ones(name, classes, dim):
+    """Spec 3.2 (torch instantiation): the body's count, and d * K + K for the head."""
+    params, norm = shapes(build(name, classes=classes, dim=dim))
+    assert (size(params["body"]), size(norm)) == BODIES[name]
+    assert size(params["head"]) == dim * classes + classes
+
+
+def test_cnn4_at_64_pixels_has_the_released_count():
+    """Spec 3.2: 5,597,010 at K = 10, d = 500."""
+    assert size(shapes(build("cnn4", (64, 64, 3)))[0]) == 5_597_010
+
+
+def test_cnn4_d_has_feat_dim_hidden_units():
+    params, _ = shapes(build("cnn4_d", dim=100))
+    assert params["body"]["fc1"]["0"]["kernel"].shape == (1600, 100)
+
+
+def test_spiral_network_has_242_parameters():
+    """ProtoNorm's spiral network, spec 3.3: 2-16-8-4-2-6, no bias in the head."""
+    params, norm = shapes(build("spiral_mlp", (2,), 6, 2))
+    assert size(params) == 242
+    assert list(params["head"]) == ["kernel"]
+    assert not norm
+
+
+@pytest.mark.parametrize("name", models.NETS)
+@pytest.mark.parametrize("train", [False, True])
+def test_apply_keeps_shapes_and_trees(name, train):
+    shape, dim = ((2,), 2) if name == "spiral_mlp" else ((8, 8, 1), 7)
+    net = build(name, shape, 3, dim)
+    params, norm = shapes(net)
+    x = jax.ShapeDtypeStruct((4, *shape), jnp.float32)
+    out = jax.eval_shape(lambda *a: net.apply(*a, train), params, norm, x)
+    assert out.feat.shape == (4, dim)
+    assert out.logits.shape == (4, 3)
+    assert out.norm == norm
+    assert set(params) == {"body", "head"}
+    dtypes = {leaf.dtype.name for leaf in jax.tree.leaves((params, out))}
+    assert dtypes == {"float32"}
+
+
+@pytest.mark.parametrize("name", ["cnn4", "resnet4"])
+@pytest.mark.parametrize("pixels", [4, 8, 13, 15, 16, 17, 28, 64])
+def test_any_image_size_fits(name, pixels):
+    net = build(name, (pixels, pixels, 1))
+    x = jax.ShapeDtypeStruct((2, pixels, pixels, 1), jnp.float32)
+    out = jax.eval_shape(lambda *a: net.apply(*a, True), *shapes(net), x)
+    assert out.feat.shape == (2, 500)
+
+
+def test_evaluation_leaves_statistics_alone_and_training_moves_them():
+    net = build("resnet4", (8, 8, 1), dim=8)
+    params, norm = net.init(jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (4, 8, 8, 1))
+    for train in (False, True):
+        new = net.apply(params, norm, x, train).norm
+        pairs = zip(jax.tree.leaves(norm), jax.tree.leaves(new), strict=True)
+        same = [bool(jnp.array_equal(a, b)) for a, b in pairs]
+        assert all(same) if not train else not any(same)
+
+
+def test_head_is_the_last_layer_of_apply():
+    for name, shape, dim in (("mlp", (8, 8, 1), 9), ("spiral_mlp", (2,), 2)):
+        net = build(name, shape, 4, dim)
+        params, norm = net.init(jax.random.key(0))
+        out = net.apply(params, norm, jnp.ones((3, *shape)), False)
+        np.testing.assert_allclose(
+            net.head(params["head"], out.feat), out.logits, rtol=1e-6
+        )
+
+
+def test_init_depends_on_the_key_only_and_maps_over_clients():
+    net = build("resnet4", (8, 8, 1), dim=8)
+    keys = jax.random.split(jax.random.key(3), 2)
+    stacked = jax.vmap(net.init)(keys)
+    for i, key in enumerate(keys):
+        one, same = net.init(key), jax.tree.map(lambda a, i=i: a[i], stacked)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), one, same
+        )
+    kernel = stacked[0]["body"]["conv1"]["kernel"]
+    assert not np.allclose(kernel[0], kernel[1])
+
+
+def test_initial_values_have_pytorchs_spread():
+    """kaiming_uniform(a = sqrt 5) is U(-1, 1) / sqrt(fan_in); residual networks draw
+    convolutions from N(0, 2 / fan_out)."""
+    linear = build("mlp").init(jax.random.key(0))[0]["body"]["fc1"]
+    for leaf in linear.values():
+        bound = 1 / np.sqrt(32 * 32 * 3)
+        assert float(jnp.max(jnp.abs(leaf))) <= bound
+        assert float(jnp.std(leaf)) == pytest.approx(bound / np.sqrt(3), rel=0.1)
+    kernel = build("resnet4").init(jax.random.key(0))[0]["body"]["conv1"]["kernel"]
+    expected = np.sqrt(2 / (49 * 64))
+    assert float(jnp.std(kernel)) == pytest.approx(expected, rel=0.05)
+
+
+def test_ops_do_not_change_the_numbers():
+    fast, slow = (build("resnet6", (9, 9, 2), ops=o) for o in (ops.CPU, ops.LAX))
+    params, norm = fast.init(jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (4, 9, 9, 2))
+    for train in (False, True):
+        one, other = (jax.jit(n.apply, static_argnums=3) for n in (fast, slow))
+        got, expected = (f(params, norm, x, train) for f in (one, other))
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+            got,
+            expected,
+        )
+
+
+@pytest.mark.parametrize(("c", "d"), [(256, 500), (1280, 512), (1024, 64)])
+def test_channel_pool_is_pytorchs(c, d):
+    """../shared/golden pool_*: AdaptiveAvgPool1d of PyTorch 2.13."""
+    given, expected = (GOLDEN[f"pool_{c}_{d}/{k}"] for k in ("input", "output"))
+    np.testing.assert_allclose(nn.channel_pool(given, d), expected, atol=1e-6)
+
+
+# ----------------------------------------------------------- one golden network
+def golden_weights(case):
+    """PyTorch names and arrays from the frozen stream of ../shared/golden/README.md."""
+    entries = json.loads(bytes(GOLDEN[f"{case}/state_dict_json"]))
+    out = {}
+    for i, (name, shape) in enumerate(entries):
+        t = np.random.RandomState(i).uniform(-1, 1, int(np.prod(shape)))
+        if name.endswith("running_var"):
+            t = 1 + 0.2 * t
+        elif name.endswith("running_mean"):
+            t = 0.1 * t
+        elif len(shape) == 1:
+            t = 1 + 0.1 * t if name.endswith("weight") else 0.05 * t
+        elif shape:
+            t = t * np.sqrt(6 / (t.size / shape[0]))
+        out[name] = t.reshape(shape).astype(np.float32)
+    return out
+
+
+def from_state_dict(tree, weights, prefix=()):
+    """A pure dictionary filled from PyTorch's names: a rename and a transposition."""
+    rename = {"kernel": "weight", "scale": "weight"}
+    rename |= {"mean": "running_mean", "var": "running_var"}
+    out = {}
+    for name, leaf in tree.items():
+        path = (*prefix, rename.get(name, name))
+        if isinstance(leaf, dict):
+            out[name] = from_state_dict(leaf, weights, path)
+            continue
+        value = weights[".".join(path).replace("body.", "base.", 1)]
+        axes = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}[value.ndim]
+        out[name] = jnp.asarray(value.transpose(axes))
+        assert out[name].shape == leaf.shape, path
+    return out
+
+
+def relative(got, expected):
+    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("form", [ops.CPU, ops.LAX])
+def test_resnet8_is_the_released_one(form):
+    """../shared/golden resnet8_k10_d500: ProtoNorm's released PyTorch network, before
+    and after one SGD step (0.01, training mode) on CE + 10 * MSE to prototypes; of
+    its features the fixture keeps the first 8 rows."""
+    case = "resnet8_k10_d500"
+    net = build("resnet8", ops=form)
+    params, norm = (from_state_dict(t, golden_weights(case)) for t in shapes(net))
+    x = np.random.RandomState(999).standard_normal(32 * 32 * 32 * 3)
+    x = jnp.asarray(x.reshape(32, 32, 32, 3), jnp.float32)
+    y, rows = jnp.arange(32) % 10, jnp.arange(32)
+    target = np.random.RandomState(998).standard_normal((10, 500))
+    target = jnp.asarray(target, jnp.float32)
+
+    def loss(params):
+        out = net.apply(params, norm, x, True)
+        cross = -jnp.mean(jax.nn.log_softmax(out.logits)[rows, y])
+        return cross + 10 * jnp.mean((out.feat - target[y]) ** 2), out.norm
+
+    def check(params, norm, feat, logits, tolerance):
+        out = jax.jit(lambda p, n: net.apply(p, n, x, False))(params, norm)
+        assert relative(out.feat[:8], GOLDEN[f"{case}/{feat}"]) < tolerance
+        assert relative(out.logits, GOLDEN[f"{case}/{logits}"]) < tolerance
+
+    check(params, norm, "eval_features", "eval_logits", 1e-4)
+    (value, norm), grad = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    assert float(value) == pytest.approx(GOLDEN[f"{case}/train_losses"][0], rel=1e-4)
+    params = jax.tree.map(lambda p, g: p - 0.01 * g, params, grad)
+    check(params, norm, "features_after", "logits_after", 1e-3)
+
+
+# ------------------------------------------------------------- groups and errors
+def test_every_group_consists_of_networks():
+    for names in models.GROUPS.values():
+        assert set(names) <= set(models.NETS)
+
+
+def test_client_i_gets_entry_i_mod_n():
+    names = models.GROUPS["digits"]
+    assert models.assign("digits", (0, 1, 5, 7)) == tuple(
+        names[i] for i in (0, 1, 1, 3)
+    )
+    assert models.assign("resnet4", range(2)) == ("resnet4", "resnet4")
+    assert models.assign(("mlp", "cnn4"), (3,)) == ("cnn4",)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: build("resnet9"), r"unknown network 'resnet9'. Did you mean 'resnet"),
+        (lambda: models.assign("digit", (0,)), r"group 'digit'. Did you mean 'digits'"),
+        (lambda: models.assign(("mlq",), (0,)), r"'mlq'. Did you mean 'mlp'"),
+        (lambda: build("cnn4", (2,)), r"'cnn4' takes images .* shape \(2,\)"),
+        (lambda: build("resnet8", (28, 28)), r"'resnet8' takes images .* \(28, 28\)"),
+        (lambda: build("cnn4", (3, 3, 1)), r"at least 4x4 pixels, not \(3, 3, 1\)"),
+        (lambda: build("spiral_mlp", (8, 8, 1), dim=2), r"shape \(2,\), not \(8, 8, 1"),
+        (lambda: build("spiral_mlp", (2,), dim=3), r"2 features, but feat_dim is 3"),
+        (lambda: build("mlp", dim=0), r"feat_dim is 0; it must be at least 1"),
+        (lambda: build("mlp", classes=0), r"num_classes is 0; it must be at least 1"),
+    ],
+)
+def test_bad_requests_are_named(make, message):
+    with pytest.raises(UserError, match=message):
+        make()

@@ -1,0 +1,164 @@
+"""Pictures: that they show what they are given, and stay readable at any size."""
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from jaxproto import plots
+from jaxproto.errors import UserError
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Calls a plot; returns its figure after a look at the file it wrote."""
+    figures = []
+    save = Figure.savefig
+
+    def keep(figure, *args, **kwargs):
+        figures.append(figure)
+        save(figure, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+
+    def draw(plot, *args):
+        plot(tmp_path / "x.png", *args)
+        with Image.open(tmp_path / "x.png") as image:
+            assert len(image.convert("L").getcolors(256)) > 10  # not a blank page
+        return figures[-1]
+
+    return draw
+
+
+def texts(axes):
+    """The numbers written into a matrix."""
+    return [t.get_text() for t in axes.texts]
+
+
+def legend(axes):
+    """The lines of a legend."""
+    return [t.get_text() for t in axes.get_legend().get_texts()]
+
+
+def test_partition_numbers_every_cell_that_has_examples(drawn):
+    counts_KC = np.array([[5, 0, 1000], [0, 1, 0]])
+    axes = drawn(plots.partition_heatmap, counts_KC).axes[0]
+    assert sorted(texts(axes)) == ["1", "1000", "5"]
+    assert axes.get_title() == "2 clients, 3 classes, 1,006 examples"
+    assert (axes.images[0].get_array().mask == (counts_KC == 0)).all()
+
+
+@pytest.mark.parametrize(("num_K", "num_C"), [(20, 10), (20, 100), (100, 100), (1, 2)])
+def test_partition_is_legible_at_every_size(drawn, num_K, num_C):
+    counts_KC = RNG.integers(0, 600, (num_K, num_C))
+    figure = drawn(plots.partition_heatmap, counts_KC)
+    axes = figure.axes[0]
+    box = axes.get_window_extent()
+    assert min(box.width / num_C, box.height / num_K) * 72 / figure.dpi > 3.5  # points
+    numbers = np.count_nonzero(counts_KC) if num_K * num_C <= 400 else 0
+    assert len(axes.texts) == numbers
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    widest = max((t.get_window_extent(renderer).width for t in axes.texts), default=0)
+    assert widest < box.width / num_C
+
+
+def record(r):
+    """Two rules; accuracy r percent, the clients' mean half of it."""
+    row = {"pooled": r / 100, "client_mean": r / 200, "client_std": 0.1}
+    return {"round": r, "rules": {"head": row, "local": {**row, "pooled": None}}}
+
+
+def test_accuracy_has_a_panel_per_rule_in_percent(drawn):
+    figure = drawn(plots.accuracy_over_rounds, [record(r) for r in (10, 20, 40)])
+    head, local = figure.axes
+    assert (head.get_title(), local.get_title()) == ("head", "local")
+    lines = {line.get_label(): line for line in head.lines}
+    pooled, mean = lines["pooled over samples"], lines["mean over clients"]
+    np.testing.assert_allclose(pooled.get_xydata(), [[10, 10], [20, 20], [40, 40]])
+    np.testing.assert_allclose(mean.get_ydata(), [5, 10, 20])
+    assert (pooled.get_linestyle(), mean.get_linestyle()) == ("-", "--")
+    (band,) = head.collections
+    extent = band.get_datalim(head.transData)
+    assert (extent.ymin, extent.ymax) == (0, 30)  # 5 - 10 is cut at 0; 20 + 10
+    other = {line.get_label(): line for line in local.lines}["pooled over samples"]
+    assert np.isnan(other.get_ydata()).all()
+
+
+def test_accuracy_of_a_single_evaluation_is_visible(drawn):
+    figure = drawn(plots.accuracy_over_rounds, [record(10)])
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert lines["pooled over samples"].get_marker() == "o"
+
+
+def test_angles_are_those_of_a_loop_over_pairs():
+    mean_CD = RNG.normal(size=(5, 7))
+    for i, a in enumerate(mean_CD):
+        for j, b in enumerate(mean_CD):
+            cosine = a @ b / np.sqrt((a @ a) * (b @ b))
+            want = np.degrees(np.arccos(min(cosine, 1.0)))
+            assert plots.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
+
+
+def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
+    turns = np.radians([0, 30, 90, 95, 200])
+    mean_CD = 7 * np.stack([np.cos(turns), np.sin(turns)], 1)
+    mean_CD[4] = 0  # no direction: as good as absent
+    count_C = np.array([1, 1, 5, 0, 1])
+    axes = drawn(plots.prototype_angles, mean_CD, count_C).axes[0]
+    assert axes.get_title() == "smallest angle 30.0°, classes 0 and 1"
+    assert sorted(texts(axes)) == ["30", "30", "60", "60", "90", "90"]
+
+
+def test_angles_of_100_classes_are_drawn_without_numbers(drawn):
+    axes = drawn(
+        plots.prototype_angles, RNG.normal(size=(100, 512)), np.ones(100)
+    ).axes[0]
+    assert texts(axes) == [] and "smallest angle" in axes.get_title()
+
+
+def test_angles_of_a_single_class_have_no_smallest(drawn):
+    axes = drawn(plots.prototype_angles, np.ones((3, 2)), np.array([0, 1, 0])).axes[0]
+    assert axes.get_title() == ""
+
+
+def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(drawn):
+    global_CD = np.array([[3.0, 0.0], [0.0, 2.0]])
+    local_KCD = RNG.normal(size=(3, 2, 2))
+    count_KC = np.array([[4, 0], [1, 0], [0, 9]])
+    axes = drawn(plots.prototypes_2d, global_CD, local_KCD, count_KC).axes[0]
+    lines = [line for line in axes.lines if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(lines[1].get_xydata(), [[0, 0], [0, 2]])
+    first, second = (points.get_offsets() for points in axes.collections)
+    np.testing.assert_allclose(first, local_KCD[:2, 0])
+    np.testing.assert_allclose(second, local_KCD[2:, 1])
+    assert axes.get_aspect() == 1 and legend(axes) == ["class 0", "class 1"]
+
+
+def test_features_show_own_classes_as_lines_and_every_sample_as_a_point(drawn):
+    feat_MD, y_M = RNG.normal(size=(50, 2)), RNG.integers(0, 2, 50)
+    local_CD, count_C = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
+    figure = drawn(plots.features_2d, feat_MD, y_M, local_CD, count_C, "client 4")
+    axes = figure.axes[0]
+    lines = [line.get_xydata().tolist() for line in axes.lines]
+    assert [[0, 0], [1, 2]] in lines and [[0, 0], [3, 4]] not in lines
+    assert sum(len(points.get_offsets()) for points in axes.collections) == 50
+    assert axes.get_title() == "client 4" and legend(axes) == ["class 0", "class 1"]
+
+
+def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
+    global_CD = RNG.normal(size=(100, 2))
+    local_KCD, count_KC = RNG.normal(size=(20, 100, 2)), RNG.integers(0, 2, (20, 100))
+    figure = drawn(plots.prototypes_2d, global_CD, local_KCD, count_KC)
+    assert figure.axes[0].get_legend() is None
+    assert figure.axes[1].get_ylabel() == "class"
+
+
+def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    assert not plots.available()
+    with pytest.raises(UserError, match=r"pip install 'jaxproto\[plots\]'"):
+        plots.partition_heatmap(tmp_path / "x.png", np.ones((2, 2), int))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,123 @@
+"""What a person sees: on a terminal, in a log file, at the end."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from jaxproto import metrics
+from jaxproto.progress import progress, result_table
+
+RULES = ("head", "local", "global", "global_own")
+
+
+def record(r, loss=0.25):
+    """One evaluation: pooled 50% + rule + round, client mean ten points less."""
+    accuracy = {rule: 0.5 + 0.1 * i + r / 1000 for i, rule in enumerate(RULES)}
+    rules = {k: {"pooled": a, "client_mean": a - 0.1} for k, a in accuracy.items()}
+    return {"round": r, "rules": rules, "loss": loss}
+
+
+def shown(terminal, width=100, rounds=4, **kwargs):
+    """The text of a run of 20 rounds, evaluated every other one."""
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=width)
+    with progress(20, 0, console, **kwargs) as bar:
+        for r in range(1, rounds + 1):
+            bar.round(r, 30.0 if r == 1 else 0.5)
+            if r % 2 == 0:
+                bar.evaluated(record(r))
+    return console.file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def a_real_terminal(monkeypatch):
+    """Not the dumb one that tests may run in."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def test_a_log_gets_one_plain_line_per_evaluation_with_everything():
+    lines = shown(terminal=False).splitlines()
+    assert len(lines) == 2
+    assert lines[1] == (
+        "round  4/20  head 50.40%  local 60.40%  global 70.40%  global_own 80.40%  "
+        "loss 0.2500  0.5 s/round  0:00:08 left"
+    )
+
+
+def test_log_lines_are_never_wrapped():
+    assert len(shown(terminal=False, width=30).splitlines()) == 2
+
+
+def test_a_terminal_gets_one_line_that_is_drawn_over():
+    text = shown(terminal=True)
+    assert text.count("\n") == 1 and text.count("\x1b[2K") >= 4
+    last = text.split("\x1b[2K")[-1]
+    assert "round  4/20" in last and "━" in last
+    assert "head 50.40%" in last and "local" not in last
+    assert "0.5 s/round" in last and "0:00:08 left" in last
+
+
+def test_the_live_line_shows_the_rule_that_was_asked_for():
+    last = shown(terminal=True, rule="global").split("\x1b[2K")[-1]
+    assert "global 70.40%" in last and "head" not in last and "own" not in last
+
+
+@pytest.mark.parametrize(("width", "bar"), [(60, True), (52, False)])
+def test_a_narrow_terminal_loses_the_bar_before_the_numbers(width, bar):
+    last = shown(terminal=True, width=width).split("\x1b[2K")[-1]
+    for number in ("round  4/20", "head 50.40%", "0.5 s/round", "0:00:08 left"):
+        assert number in last
+    assert ("━" in last) == bar
+
+
+def test_compilation_in_the_first_round_does_not_spoil_the_time_left():
+    assert "0.5 s/round  0:00:08 left" in shown(terminal=False, rounds=4)
+
+
+def test_a_resumed_run_starts_where_it_stopped():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress(20, 15, console):
+        pass
+    assert "round 15/20" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_notes_stay_and_brackets_in_them_are_text(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    with progress(20, 0, console) as bar:
+        bar.note("the checkpoint in /runs/[red]x is damaged")
+        bar.round(1, 1.0)
+    assert "the checkpoint in /runs/[red]x is damaged\n" in console.file.getvalue()
+
+
+def test_an_evaluation_without_loss_or_accuracy_is_shown_too():
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with progress(20, 0, console) as bar:
+        bar.evaluated({"round": 0, "rules": {"head": {"pooled": None}}, "loss": None})
+    assert console.file.getvalue() == "round  0/20  head -%\n"
+
+
+def table_text(summary):
+    """The table as lines of 80 columns."""
+    console = Console(file=io.StringIO(), width=80)
+    console.print(result_table(summary))
+    return console.file.getvalue()
+
+
+def test_the_table_has_a_row_per_rule_in_percent_and_fits_80_columns():
+    rules = metrics.rule_summary([record(r) for r in (8, 9, 10)])
+    text = table_text({"rules": rules, "status": "finished"})
+    row = next(line for line in text.splitlines() if "global_own" in line)
+    cells = [c.strip() for c in row.strip("│").split("│")]
+    want = ["81.00 (10)", "81.00", "80.90", "71.00 (10)", "71.00", "70.90"]
+    assert cells == ["global_own", *want]
+    assert sum(any(f"{rule} " in s for s in text.splitlines()) for rule in RULES) == 4
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    assert text == table_text(rules)
+
+
+def test_the_table_of_a_run_without_numbers_shows_dashes():
+    rules = metrics.rule_summary(
+        [{"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}]
+    )
+    assert table_text(rules).count(" - ") == 6

@@ -1,0 +1,60 @@
+"""Identities between methods and between their variants."""
+
+import toys
+
+from jaxproto import kernels, losses, transforms
+from jaxproto.methods.fedproto import before_training, fedproto, train_pass
+from jaxproto.methods.local import local
+from jaxproto.methods.protonorm import protonorm
+
+
+def trained(method):
+    return toys.run(method).params
+
+
+BASE = fedproto(toys.SPEC)
+
+
+def test_fedproto_without_pull_is_local_training():
+    assert (
+        toys.gap(trained(fedproto(toys.SPEC, lam=0.0)), trained(local(toys.SPEC))) == 0
+    )
+
+
+def test_protonorm_without_alignment_and_upscaling_is_fedproto():
+    plain = protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=1.0)
+    assert toys.gap(trained(plain), trained(BASE)) == 0
+
+
+def test_alignment_and_upscaling_each_change_training():
+    both = trained(protonorm(toys.SPEC, upscale=5.0))
+    scaled = protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=5.0)
+    aligned = protonorm(toys.SPEC, upscale=1.0)
+    for other in (scaled, aligned, BASE):
+        assert toys.gap(both, trained(other)) > 1e-4
+
+
+def test_every_source_of_prototypes_differs():
+    base = toys.run(BASE).server.protos
+    for collect in (train_pass, before_training):
+        other = toys.run(fedproto(toys.SPEC, collect=collect)).server.protos
+        assert toys.gap(base, other) > 1e-4
+
+
+def test_every_pull_differs():
+    base = trained(BASE)
+    for reg in (losses.mse_mean, losses.sq_l2_mean):
+        assert toys.gap(base, trained(fedproto(toys.SPEC, reg=reg))) > 1e-5
+
+
+def test_counts_leave_the_client_only_for_the_weighted_mean():
+    shown = fedproto(toys.SPEC, aggregate=kernels.mean_over_examples)
+    assert toys.run(BASE).report.up.count.max() == 1
+    assert toys.run(shown).report.up.count.max() > 1
+
+
+def test_prototypes_before_training_in_the_first_round_are_those_of_the_start():
+    stale = fedproto(toys.SPEC, collect=before_training)
+    still = toys.run(stale, rounds=1, how=toys.STILL)
+    moved = toys.run(stale, rounds=1)
+    assert toys.gap(still.server.protos, moved.server.protos) == 0

@@ -1,0 +1,43 @@
+"""Prototype transforms compose, and keep what they say they keep."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import transforms
+from jaxproto.types import Protos
+
+P = Protos(jnp.asarray([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]]), jnp.asarray([7.0, 2, 0]))
+
+
+def test_an_empty_chain_changes_nothing():
+    q = transforms.apply(transforms.IDENTITY, P)
+    np.testing.assert_array_equal(q.mean, P.mean)
+    np.testing.assert_array_equal(q.count, P.count)
+
+
+def test_a_chain_applies_from_left_to_right():
+    both = transforms.chain(transforms.align(), transforms.scale(5.0))
+    length = np.linalg.norm(transforms.apply(both, P).mean[:2], axis=1)
+    np.testing.assert_allclose(length, 5, rtol=1e-5)
+
+
+def test_hidden_counts_tell_presence_only():
+    q = transforms.apply(transforms.hide_count(), P)
+    np.testing.assert_array_equal(q.count, [1, 1, 0])
+
+
+def test_alignment_leaves_absent_classes_absent():
+    q = transforms.apply(transforms.THOMSON, P)
+    np.testing.assert_array_equal(q.count, P.count)
+    np.testing.assert_array_equal(q.mean[2], 0)
+    np.testing.assert_allclose(q.mean[0], -q.mean[1], atol=0.05)  # two points: opposite
+
+
+def test_carry_over_keeps_the_last_prototype_of_a_class_nobody_sent():
+    keep = transforms.carry_over(3, 2)
+    first, state = keep.update(P, keep.init())
+    gone = Protos(jnp.zeros((3, 2)), jnp.asarray([0.0, 0.0, 1.0]))
+    second, _ = keep.update(gone, state)
+    np.testing.assert_array_equal(first.count, P.count)
+    np.testing.assert_array_equal(second.mean[:2], P.mean[:2])
+    np.testing.assert_array_equal(second.count > 0, [True, True, True])
