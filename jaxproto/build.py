@@ -10,7 +10,7 @@ import ml_collections
 import numpy as np
 import optax
 
-from jaxproto import batches, data, federation, models, options, participation
+from jaxproto import batches, data, federation, forms, models, options, participation
 from jaxproto.client import Local
 from jaxproto.data import describe
 from jaxproto.data.describe import Counts
@@ -18,6 +18,7 @@ from jaxproto.data.partition import PARTITIONS, Partition
 from jaxproto.data.sources import Source
 from jaxproto.errors import UserError, pick
 from jaxproto.federation import Cohort
+from jaxproto.forms import Form
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.types import Pool, Shard, Spec
@@ -30,7 +31,7 @@ class Experiment(NamedTuple):
     method: Method
     how: Local
     law: participation.Law
-    over: Callable
+    forms: tuple[Form, ...]  # per cohort, how its clients run
     cohorts: tuple[Cohort, ...]
     source: Source
     partition: Partition
@@ -64,13 +65,16 @@ def experiment(config: ml_collections.ConfigDict, platform: str) -> Experiment:
         seed=config.data.seed,
     )
     spec = Spec(source.num_classes, config.model.feat_dim)
-    cohorts = build_cohorts(names, config.data.clients, source, spec)
+    cohorts = build_cohorts(names, partition, source, spec)
     return Experiment(
         spec=spec,
         method=build_method(config.method, spec),
         how=how,
         law=law,
-        over=over_clients(config.clients_at_once, platform),
+        forms=tuple(
+            build_form(config.clients_at_once, platform, steps(partition, c.ids, how))
+            for c in cohorts
+        ),
         cohorts=cohorts,
         source=source,
         partition=partition,
@@ -157,18 +161,29 @@ def network_names(group: str) -> tuple[str, ...]:
     return models.members(names if len(names) > 1 else names[0])
 
 
-def build_cohorts(names, clients: int, source: Source, spec: Spec):
-    """Client i gets entry i mod n; clients of one architecture form a cohort."""
-    ids: dict[str, list[int]] = {}
-    for i in range(clients):
-        ids.setdefault(names[i % len(names)], []).append(i)
+def build_cohorts(names, partition: Partition, source: Source, spec: Spec):
+    """Client i gets entry i mod n; clients of one architecture form a cohort.
+
+    Within a cohort the largest client comes first, as the padded forms want it.
+    """
+    clients = sorted(
+        range(len(partition.train)), key=lambda i: -len(partition.train[i])
+    )
     shape = tuple(source.x.shape[1:])
-    make = models.build
-    nets = {
-        n: make(n, input_shape=shape, num_classes=spec[0], feat_dim=spec[1])
-        for n in ids
-    }
-    return tuple(Cohort(n, nets[n], tuple(i)) for n, i in ids.items())
+    cohorts = []
+    for name in dict.fromkeys(names):
+        ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
+        classes, dim = spec
+        make = models.build
+        net = make(name, input_shape=shape, num_classes=classes, feat_dim=dim)
+        cohorts += [Cohort(name, net, ids)] * bool(ids)
+    return tuple(cohorts)
+
+
+def steps(partition: Partition, ids, how: Local) -> list[int]:
+    """Local steps per round of the clients `ids`."""
+    sizes = np.asarray([len(partition.train[i]) for i in ids])
+    return (np.asarray(how.whole(sizes, how.batch_size)) * how.epochs).tolist()
 
 
 def shards(rows, ids) -> Shard:
@@ -185,18 +200,21 @@ def pool(source: Source) -> Pool:
     return Pool(jnp.asarray(source.x), jnp.asarray(source.y, jnp.int32))
 
 
-def over_clients(choice: str, platform: str) -> Callable:
-    """How clients of a cohort run: auto, one, all, or a number at a time."""
+def build_form(choice: str, platform: str, steps_K: list[int]) -> Form:
+    """How the clients of a cohort run: auto, one, all, or a number at a time."""
     if choice == "auto":
         choice = "one" if platform == "cpu" else "all"
-    if choice in ("one", "all"):
-        return federation.one_by_one if choice == "one" else federation.all_at_once
+    if choice == "one":
+        return forms.one_by_one()
+    if choice == "all":
+        segments = forms.plan(steps_K)
+        return forms.in_segments(segments, -(-len(steps_K) // len(segments)))
     if not choice.isdigit() or int(choice) < 1:
         raise UserError(
             f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
             "clients such as 4."
         )
-    return federation.in_chunks(int(choice))
+    return forms.in_chunks(int(choice))
 
 
 def check(exp: Experiment):

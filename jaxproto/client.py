@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,48 +50,83 @@ def init(method: Method, net: Net, how: Local, key: Array, id: Array, count: Arr
     return Client(params, norm, how.opt.init(params), memory, count, id, steps)
 
 
-def train(method, net, how: Local, key, down, client: Client, data: Data):
-    """One round of one client: receive, train, upload.
+class Session(NamedTuple):
+    """One client in the middle of its local training."""
 
-    Args:
-      key: the round's key, the same for all clients.
+    before: Client  # as it starts, with what it received
+    order: Array  # [E, M] positions of each epoch
+    params: Tree
+    norm: Tree
+    opt: Tree
+    sums: Tree  # of what the loss hands back
+    loss: Array  # summed over the steps so far
 
-    Returns:
-      The client afterwards, its upload, and the mean of its losses.
-    """
-    order_key, step_key = jax.random.split(jax.random.fold_in(key, client.id))
-    each = how.whole(data.shard.size, how.batch_size)
-    steps = each * how.epochs
-    params = method.receive(client.params, down)
-    opt_state = how.begin(how.opt, params, client.opt)
-    before = client.replace(params=params, opt=opt_state, steps=steps)
 
-    epoch_keys = jax.random.split(order_key, how.epochs)
-    order_EM = jnp.stack([how.order(k, data.shard) for k in epoch_keys])
-    grad = jax.value_and_grad(partial(method.loss, net), has_aux=True)
+class Task(NamedTuple):
+    """What every client of a cohort trains with in one round."""
 
-    def gradient(params, norm, s):
-        order_M = order_EM[s // jnp.maximum(each, 1)]
-        at, key = s % jnp.maximum(each, 1), jax.random.fold_in(step_key, s)
-        batch = batches.training_batch(data, order_M, at, how.batch_size, key)
-        return grad(params, norm, batch, down, before)
+    method: Method
+    net: Net
+    how: Local
+    key: Array  # the round's, the same for all clients
+    down: Tree
 
-    def step(s, carry):
-        params, norm, opt_state, sums, total = carry
-        (value, aux), slope = gradient(params, norm, s)
-        move, opt_state = how.opt.update(slope, opt_state, params)
-        sums = jax.tree.map(jnp.add, sums, aux.sums)
-        params = optax.apply_updates(params, move)
-        return params, aux.norm, opt_state, sums, total + value
 
-    (_, aux), _ = jax.eval_shape(gradient, params, client.norm, 0)
+def begin(task: Task, client: Client, data: Data) -> Session:
+    """Receives, and lays out the batches of all epochs."""
+    how, (order_key, _) = task.how, _keys(task, client)
+    steps = how.whole(data.shard.size, how.batch_size) * how.epochs
+    params = task.method.receive(client.params, task.down)
+    opt = how.begin(how.opt, params, client.opt)
+    before = client.replace(params=params, opt=opt, steps=steps)
+    keys = jax.random.split(order_key, how.epochs)
+    order_EM = jnp.stack([how.order(key, data.shard) for key in keys])
+    start = Session(before, order_EM, params, client.norm, opt, (), jnp.zeros(()))
+    (_, aux), _ = jax.eval_shape(partial(_gradient, task, data), start, 0)
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), aux.sums)
-    start = (params, client.norm, opt_state, zero, jnp.zeros(()))
-    end = lax.fori_loop(0, steps, step, start)
-    params, norm, opt_state, sums, total = end
-    after = before.replace(params=params, norm=norm, opt=opt_state)
-    up, memory = method.upload(net, before, after, data, down, sums)
-    return after.replace(memory=memory), up, total / jnp.maximum(steps, 1)
+    return start._replace(sums=zero)
+
+
+def advance(task: Task, session: Session, data: Data, first, last) -> Session:
+    """Local steps from `first` to before `last`, as far as the client has steps."""
+
+    def step(s, now):
+        (value, aux), slope = _gradient(task, data, now, s)
+        move, opt = task.how.opt.update(slope, now.opt, now.params)
+        return now._replace(
+            params=optax.apply_updates(now.params, move),
+            norm=aux.norm,
+            opt=opt,
+            sums=jax.tree.map(jnp.add, now.sums, aux.sums),
+            loss=now.loss + value,
+        )
+
+    last = jnp.minimum(last, session.before.steps)
+    return lax.fori_loop(first, last, step, session)
+
+
+def finish(task: Task, session: Session, data: Data):
+    """Uploads: the client afterwards, its upload, the mean of its losses."""
+    before, (_, _, params, norm, opt, sums, loss) = session.before, session
+    after = before.replace(params=params, norm=norm, opt=opt)
+    method, net = task.method, task.net
+    up, memory = method.upload(net, before, after, data, task.down, sums)
+    return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
+
+
+def _gradient(task: Task, data: Data, now: Session, s):
+    """Value, side results and gradient of the loss on the batch of step `s`."""
+    each = jnp.maximum(now.before.steps // task.how.epochs, 1)
+    key = jax.random.fold_in(_keys(task, now.before)[1], s)
+    order_M, size = now.order[s // each], task.how.batch_size
+    batch = batches.training_batch(data, order_M, s % each, size, key)
+    loss = jax.value_and_grad(partial(task.method.loss, task.net), has_aux=True)
+    return loss(now.params, now.norm, batch, task.down, now.before)
+
+
+def _keys(task: Task, client: Client):
+    """Two keys of this client in this round: batch order, steps."""
+    return jax.random.split(jax.random.fold_in(task.key, client.id))
 
 
 def score(method: Method, net: Net, down: Tree, client: Client, data: Data):

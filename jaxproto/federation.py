@@ -4,7 +4,7 @@ A round is three kinds of program: `train_cohort` and `evaluate_cohort`, one per
 architecture, and `update_server`, one for all. Their number never grows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from jaxproto import client as clients_
 from jaxproto import comm
 from jaxproto.client import Local
 from jaxproto.errors import UserError
+from jaxproto.forms import Form, Stages
 from jaxproto.method import Method
 from jaxproto.participation import Turnout
 from jaxproto.types import Array, Client, Data, Net, Pool, Shard, Spec, Tree
@@ -36,25 +37,6 @@ class Report(NamedTuple):
     loss: Array  # [K] mean over local steps, 0 for who did not train
     finite: Array  # [K] loss and upload are finite numbers
     sent: Array  # [K] scalars
-
-
-def one_by_one(f: Callable) -> Callable:
-    """Clients one after the other, each with its own number of steps (fast on CPU)."""
-    return lambda *args: lax.map(lambda a: f(*a), args)
-
-
-def all_at_once(f: Callable) -> Callable:
-    """All clients in step, padded to the one with most steps (accelerators)."""
-    return jax.vmap(f)
-
-
-def in_chunks(size: int) -> Callable:
-    """`size` clients at a time, where memory does not hold all."""
-
-    def over(f):
-        return lambda *args: lax.map(lambda a: f(*a), args, batch_size=size)
-
-    return over
 
 
 def select(on_K: Array, new: Tree, old: Tree) -> Tree:
@@ -81,7 +63,7 @@ def init_cohort(method: Method, how: Local, cohort: Cohort, key: Array, count: A
 def train_cohort(
     method: Method,
     how: Local,
-    over: Callable,
+    form: Form,
     cohort: Cohort,
     key: Array,
     turnout: Turnout,
@@ -101,16 +83,23 @@ def train_cohort(
     trains_K = turnout.trains[clients.id]
     reports_K = turnout.reports[clients.id]
 
-    def one(client, shard, trains):
-        shard = shard.replace(size=jnp.where(trains, shard.size, 0))
-        data = Data(pool, shard)
-        after, up, loss = clients_.train(
-            method, cohort.net, how, key, down, client, data
-        )
-        finite = all_finite((loss, up))
-        return after, up, loss, finite, comm.scalars(up)
+    task = clients_.Task(method, cohort.net, how, key, down)
 
-    after, up, loss_K, finite_K, sent_K = over(one)(clients, shards, trains_K)
+    def data(shard, trains):
+        return Data(pool, shard.replace(size=jnp.where(trains, shard.size, 0)))
+
+    def begin(client, shard, trains):
+        return clients_.begin(task, client, data(shard, trains))
+
+    def advance(session, first, last, client, shard, trains):
+        return clients_.advance(task, session, data(shard, trains), first, last)
+
+    def finish(session, client, shard, trains):
+        after, up, loss = clients_.finish(task, session, data(shard, trains))
+        return after, up, loss, all_finite((loss, up)), comm.scalars(up)
+
+    run = form.train(Stages(begin, advance, finish))
+    after, up, loss_K, finite_K, sent_K = run(clients, shards, trains_K)
     up = select(reports_K, up, jax.tree.map(jnp.zeros_like, up))
     report = Report(up, loss_K, finite_K | ~trains_K, sent_K * reports_K)
     return select(trains_K, after, clients), report
@@ -136,7 +125,7 @@ def update_server(method: Method, cohorts, key: Array, server: Tree, ups) -> Tre
 
 def evaluate_cohort(
     method: Method,
-    over: Callable,
+    form: Form,
     cohort: Cohort,
     server: Tree,
     clients: Client,
@@ -150,7 +139,7 @@ def evaluate_cohort(
         data = Data(pool, shard)
         return clients_.score(method, cohort.net, down, client, data)
 
-    return over(one)(clients, shards)
+    return form.each(one)(clients, shards)
 
 
 def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):

@@ -68,8 +68,8 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
         down = exp.method.broadcast(server)
         return exp.law(key(r, 0), num), comm.scalars(down)
 
-    def train(cohort, r, turnout, server, *rest):
-        fixed = (exp.method, exp.how, exp.over, cohort, key(r, 1), turnout, server)
+    def train(cohort, form, r, turnout, server, *rest):
+        fixed = (exp.method, exp.how, form, cohort, key(r, 1), turnout, server)
         return federation.train_cohort(*fixed, *rest)
 
     def update(r, server, ups):
@@ -84,11 +84,13 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
     turnout = jax.eval_shape(begin, r, state.server)[0]
     lowered = [jax.jit(begin).lower(r, state.server), jax.jit(look).lower(state.server)]
     ups = []
-    for cohort, clients, shard in zip(
-        exp.cohorts, state.clients, exp.train, strict=True
+    for cohort, form, clients, shard in zip(
+        exp.cohorts, exp.forms, state.clients, exp.train, strict=True
     ):
         arguments = (r, turnout, state.server, clients, pool, shard)
-        jitted = jax.jit(partial(train, cohort), donate_argnums=3).lower(*arguments)
+        jitted = jax.jit(partial(train, cohort, form), donate_argnums=3).lower(
+            *arguments
+        )
         ups.append(jitted.out_info[1].up)
         lowered.append(jitted)
     lowered.append(jax.jit(update).lower(r, state.server, tuple(ups)))

@@ -155,7 +155,7 @@ def test_early_stop_is_that_of_exact_arithmetic(case):
 @pytest.mark.parametrize(("k", "d"), [(10, 512), (6, 5), (100, 128)])
 @pytest.mark.parametrize("spread", [1.0, 1e-3])
 def test_alignment_comes_close_to_the_regular_simplex(k, d, spread):
-    """Spec 8.2: for K <= d + 1 every distance is sqrt(2 K / (K - 1)) in the limit; after
+    """Spec 8.2: for K <= d + 1 every distance is sqrt(2 K / (K - 1)) at last; after
     the 500 iterations of the decaying rate, 1.312 to 1.545 (K 100), mean 1.421.
     """
     x = RNG.normal(size=d) + spread * RNG.normal(size=(k, d)) / np.sqrt(d)

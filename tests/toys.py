@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto import federation, participation
+from jaxproto import federation, forms, participation
 from jaxproto.client import Local
 from jaxproto.federation import Cohort
 from jaxproto.types import Net, Out, Pool, Shard, Spec
 
 SPEC = Spec(num_classes=5, feat_dim=8)
 INPUT = 6
+ONE = forms.one_by_one()
 HOW = Local(optax.sgd(0.05), epochs=2, batch_size=4)
 STILL = Local(optax.sgd(0.0), epochs=2, batch_size=4)
 
@@ -138,7 +139,7 @@ def starter(method, layout, how):
 
 
 @cache
-def programs(method, layout, over, how, law):
+def programs(method, layout, form, how, law):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
     groups, traces = cohorts(*layout), []
 
@@ -148,7 +149,7 @@ def programs(method, layout, over, how, law):
         turnout = law(jax.random.fold_in(key, 7), 6)
         out = [
             federation.train_cohort(
-                method, how, over, g, key, turnout, server, c, pool, s
+                method, how, form, g, key, turnout, server, c, pool, s
             )
             for g, c, s in zip(groups, clients, shards, strict=True)
         ]
@@ -161,20 +162,20 @@ def programs(method, layout, over, how, law):
 
 
 EVERYONE = participation.everyone()
-DEFAULTS = (HOM, federation.one_by_one, HOW, EVERYONE)
+DEFAULTS = (HOM, ONE, HOW, EVERYONE)
 
 
 def run(
     method,
     layout=HOM,
     rounds=3,
-    over=federation.one_by_one,
+    form=ONE,
     how=HOW,
     law=EVERYONE,
     extra=0,
 ):
     """Trains the toy federation with the real cohort functions."""
-    groups, init, one_round, _ = programs(method, layout, over, how, law)
+    groups, init, one_round, _ = programs(method, layout, form, how, law)
     pool, rows = pool_and_rows()
     key = jax.random.key(3)
     shards = [shard(rows, g.ids, extra) for g in groups]
@@ -185,13 +186,13 @@ def run(
     return Result(server, clients, groups, reports)
 
 
-def evaluate(method, result, over=federation.one_by_one, layout=HOM):
+def evaluate(method, result, form=ONE, layout=HOM):
     """Correct predictions per rule on the training data, by client id."""
     groups = cohorts(*layout)
     pool, rows = pool_and_rows()
     parts = []
     for g, clients in zip(groups, result.stacked, strict=True):
-        f = partial(federation.evaluate_cohort, method, over, g)
+        f = partial(federation.evaluate_cohort, method, form, g)
         parts.append(jax.jit(f)(result.server, clients, pool, shard(rows, g.ids)))
     return by_id(groups, parts)
 

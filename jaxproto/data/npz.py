@@ -42,7 +42,7 @@ def _read(path, name):
     if not os.path.isfile(path):
         raise errors.UserError(f"{name}: no such file. Looked for {_absolute(path)}.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             known = {*TRAIN, *TEST, *OPTIONAL} & {*archive.files}
             return {key: archive[key] for key in known}, {*archive.files}
     except Exception as error:  # zip, zlib and numpy raise half a dozen kinds

@@ -104,7 +104,11 @@ def _check_arguments(train_share, seed):
 
 
 def _check_none_is_empty(train, test, train_share):
-    lacking = [k for k, pair in enumerate(zip(train, test)) if not all(map(len, pair))]
+    lacking = [
+        k
+        for k, pair in enumerate(zip(train, test, strict=True))
+        if not all(map(len, pair))
+    ]
     if lacking:
         k, others = lacking[0], len(lacking) - 1
         more = f" (and so do {others} more clients)" if others else ""

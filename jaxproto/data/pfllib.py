@@ -61,7 +61,7 @@ def _draw(rows_C, fair_share, clients, alpha, rng):
         hand = np.split(rows, cut_K.astype(int)[:-1])  # the last takes what is left
         hands.append(hand)
         size_K += [len(part) for part in hand]
-    return [np.concatenate(parts) for parts in zip(*hands)]
+    return [np.concatenate(parts) for parts in zip(*hands, strict=True)]
 
 
 def pfllib_pathological(
@@ -87,7 +87,7 @@ def pfllib_pathological(
             if len(owner_S) == 0:
                 break
             cut_S = np.cumsum(_amounts(c, len(rows), len(owner_S), least, rng))
-            for owner, part in zip(owner_S, np.split(rows, cut_S)):
+            for owner, part in zip(owner_S, np.split(rows, cut_S), strict=True):
                 hands[owner].append(part)
             left_K[owner_S] -= 1
         return [np.concatenate(parts) for parts in hands]

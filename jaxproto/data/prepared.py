@@ -49,7 +49,9 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> source.Source:
         with _explained(name, f"{path}, split {split!r},"):
             parts.append(_decode(builder.as_data_source(split), keys, empty))
     test = parts.pop() if len(parts) > 1 else None
-    train = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts))
+    train = (
+        parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+    )
     classes = features[keys[1]].num_classes
     return source.assemble(f"tfds:{name}", tuple(train), test, classes)
 

@@ -143,9 +143,11 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 def _deal(y_N, count_KC, rng):
     """Returns per client the rows that `count_KC` asks for, shuffled in each class."""
     hands = []
-    for rows, count_K in zip(rows_by_class(y_N, count_KC.shape[1]), count_KC.T):
+    for rows, count_K in zip(
+        rows_by_class(y_N, count_KC.shape[1]), count_KC.T, strict=True
+    ):
         hands.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
-    return [np.concatenate(rows) for rows in zip(*hands)]
+    return [np.concatenate(rows) for rows in zip(*hands, strict=True)]
 
 
 def check_positive(argument: str, value: float) -> None:

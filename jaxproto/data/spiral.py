@@ -28,7 +28,7 @@ def fednh_angles(rng: np.random.Generator) -> np.ndarray:
 
 
 def literal_angles(rng: np.random.Generator) -> np.ndarray:
-    """Returns [C, N] angles in radians, omega of the paper's appendix A to the letter."""
+    """Returns [C, N] angles in radians, to the letter of the paper's appendix A."""
     class_C1 = np.arange(CLASSES)[:, None]
     turn_N = np.linspace(0, 1, POINTS)
     noise_CN = rng.standard_normal((CLASSES, POINTS))
@@ -38,7 +38,7 @@ def literal_angles(rng: np.random.Generator) -> np.ndarray:
 def points(
     angles: Callable[[np.random.Generator], np.ndarray], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns x [N, 2] float32 = (r sin omega, r cos omega) and y [N], class by class."""
+    """Returns x [N, 2] = (r sin omega, r cos omega) and y [N], class by class."""
     angle_CN = angles(np.random.default_rng(seed))
     radius_N = np.linspace(1, 10, POINTS)
     x_CN2 = np.stack([radius_N * np.sin(angle_CN), radius_N * np.cos(angle_CN)], axis=2)

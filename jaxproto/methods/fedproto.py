@@ -26,11 +26,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
-from jaxproto.method import Method, by_head, own_network
+from jaxproto.method import Method, own_network
 from jaxproto.transforms import IDENTITY, Transform, apply, chain, hide_count
 from jaxproto.types import Aux, Protos, Spec, Tree
 

@@ -1,0 +1,27 @@
+"""Compiled programs that outlive the process: JAX's persistent cache, on by default."""
+
+import os
+from pathlib import Path
+
+import jax
+import platformdirs
+
+
+def keep_compiled() -> Path | None:
+    """Turns JAX's persistent compilation cache on, in the user's cache folder.
+
+    A folder chosen by the user stays: `JAX_COMPILATION_CACHE_DIR`, or
+    `jax.config.jax_compilation_cache_dir`. `JAXPROTO_CACHE=off` switches it off.
+
+    Returns:
+      The folder in use, or None.
+    """
+    chosen = jax.config.jax_compilation_cache_dir
+    if chosen is not None:
+        return Path(chosen)
+    if os.environ.get("JAXPROTO_CACHE") == "off":
+        return None
+    folder = Path(platformdirs.user_cache_dir("jaxproto")) / "compiled"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    return folder

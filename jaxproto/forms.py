@@ -1,0 +1,140 @@
+"""How the clients of a cohort run: one by one, in chunks, or all in step.
+
+The numbers are the same in every form; only speed and memory differ. Rows must be
+sorted by local steps, most first, for the padded forms to waste little.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxproto.types import Tree
+
+LIMIT = np.iinfo(np.int32).max  # more steps than any client takes
+
+
+class Stages(NamedTuple):
+    """Local training of one client in three parts."""
+
+    begin: Callable  # *client -> session
+    advance: Callable  # session, first, last, *client -> session
+    finish: Callable  # session, *client -> result
+
+
+class Form(NamedTuple):
+    """Maps over the leading axis of clients."""
+
+    each: Callable[[Callable], Callable]  # f of one client -> f of all
+    train: Callable[[Stages], Callable]  # stages of one client -> training of all
+
+
+class Segment(NamedTuple):
+    """The first `clients` rows take the steps from `first` to before `last`."""
+
+    first: int
+    last: int
+    clients: int
+
+
+def mapped(each: Callable[[Callable], Callable]) -> Form:
+    """A form that trains each client from begin to end under one map."""
+
+    def train(stages):
+        def whole(*client):
+            session = stages.advance(stages.begin(*client), 0, LIMIT, *client)
+            return stages.finish(session, *client)
+
+        return each(whole)
+
+    return Form(each, train)
+
+
+def one_by_one() -> Form:
+    """One after the other, each with its own number of steps (fast on CPU)."""
+    return mapped(lambda f: lambda *args: lax.map(lambda a: f(*a), args))
+
+
+def in_chunks(size: int) -> Form:
+    """`size` clients in step at a time, as long as the slowest of them."""
+
+    def each(f):
+        return lambda *args: lax.map(lambda a: f(*a), args, batch_size=size)
+
+    return mapped(each)
+
+
+def all_at_once() -> Form:
+    """All in step, as long as the slowest."""
+    return mapped(jax.vmap)
+
+
+def in_segments(segments: Sequence[Segment], chunk: int) -> Form:
+    """All in step (accelerators); who has no steps left does not run along.
+
+    Args:
+      segments: from `plan`.
+      chunk: clients at a time where a client's whole data is swept.
+    """
+    each = in_chunks(chunk).each
+
+    def train(stages):
+        def one(first, last):
+            return lambda s, *client: stages.advance(s, first, last, *client)
+
+        def whole(*clients):
+            session = jax.vmap(stages.begin)(*clients)
+            for first, last, k in segments:
+                args = _head((session, *clients), k)
+                moved = jax.vmap(one(first, last))(*args)
+                session = _put(moved, session, k)
+            return each(stages.finish)(session, *clients)
+
+        return whole
+
+    return Form(each, train)
+
+
+def _head(tree: Tree, k: int) -> Tree:
+    return jax.tree.map(lambda a: a[:k], tree)
+
+
+def _put(head: Tree, tree: Tree, k: int) -> Tree:
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b[k:]]), head, tree)
+
+
+def plan(steps_K: Sequence[int], most: int = 4) -> tuple[Segment, ...]:
+    """At most `most` segments with the least padded work.
+
+    Args:
+      steps_K: local steps per client, in descending order.
+      most: segments; each is compiled once more.
+    """
+    steps_K = np.asarray(steps_K)
+    ends = np.unique(steps_K[steps_K > 0])  # ascending; a segment ends at one of them
+    runs = np.array([np.sum(steps_K > e) for e in [0, *ends[:-1]]])  # rows beyond
+    n = len(ends)
+    edge = np.concatenate([[0], ends])
+    # cost[i]: least work up to edge[i]; a segment from a to b runs runs[a] rows
+    cost = np.full((most + 1, n + 1), np.inf)
+    cost[:, 0], back = 0, np.zeros((most + 1, n + 1), int)
+    for m in range(1, most + 1):
+        for b in range(1, n + 1):
+            work = cost[m - 1, :b] + (edge[b] - edge[:b]) * runs[:b]
+            back[m, b] = np.argmin(work)
+            cost[m, b] = work[back[m, b]]
+    segments, b, m = [], n, most
+    while b > 0:
+        a = back[m, b]
+        segments.append(Segment(int(edge[a]), int(edge[b]), int(runs[a])))
+        b, m = a, m - 1
+    return tuple(reversed(segments))
+
+
+def waste(steps_K: Sequence[int], segments: Sequence[Segment]) -> float:
+    """Share of the work of `segments` that only pads."""
+    done = sum((s.last - s.first) * s.clients for s in segments)
+    return 1 - float(np.sum(steps_K)) / done if done else 0.0
