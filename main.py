@@ -36,3 +36,5 @@ if __name__ == "__main__":
         app.run(main, flags_parser=parse)
     except UserError as e:
         sys.exit(f"error: {e}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command resumes from the last checkpoint")

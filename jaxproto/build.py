@@ -111,13 +111,18 @@ def build_local(config) -> Local:
 
 
 def optimizers() -> dict[str, Callable]:
-    """Every function of optax that makes an optimiser from a learning rate."""
-    made = {n: f for n, f in vars(optax).items() if inspect.isfunction(f)}
-    return {
-        n: f
-        for n, f in made.items()
-        if "learning_rate" in inspect.signature(f).parameters
-    }
+    """Every function of optax that makes an optimiser from a learning rate alone.
+
+    Without lbfgs, which asks for the loss as a function.
+    """
+    found = {}
+    for name, f in vars(optax).items():
+        if inspect.isfunction(f) and not name.startswith(("_", "scale_by_", "lbfgs")):
+            takes = inspect.signature(f).parameters
+            needs = {k for k, p in takes.items() if p.default is p.empty}
+            if "learning_rate" in takes and needs <= {"learning_rate"}:
+                found[name] = f
+    return found
 
 
 def build_optimizer(config) -> optax.GradientTransformation:
@@ -139,6 +144,11 @@ def build_optimizer(config) -> optax.GradientTransformation:
 
 def build_law(config) -> participation.Law:
     """The participation law, with dropouts if asked."""
+    if config.law == "all" and config.fraction != 1:
+        raise UserError(
+            f"participation.fraction is {config.fraction}, but law 'all' takes every "
+            "client; set participation.law to uniform."
+        )
     laws = {
         "all": participation.everyone,
         "uniform": lambda: participation.uniform(config.fraction),
@@ -208,8 +218,8 @@ def build_form(choice: str, platform: str, steps_K: list[int]) -> Form:
         return forms.one_by_one()
     if choice == "all":
         segments = forms.plan(steps_K)
-        return forms.in_segments(segments, -(-len(steps_K) // len(segments)))
-    if not choice.isdigit() or int(choice) < 1:
+        return forms.in_segments(segments, -(-len(steps_K) // max(len(segments), 1)))
+    if not choice.isdecimal() or int(choice) < 1:
         raise UserError(
             f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
             "clients such as 4."
@@ -221,3 +231,10 @@ def check(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
     x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.source.x[:1]))
     federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    sizes, size = [len(rows) for rows in exp.partition.train], exp.how.batch_size
+    if not np.any(exp.how.whole(np.asarray(sizes), size)):
+        raise UserError(
+            f"no client would train: local.batch_size is {size}, but the largest "
+            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
+            "wrap."
+        )

@@ -4,8 +4,10 @@ A configuration holds names and numbers only, so that it can be saved, compared 
 overridden from the command line; `build.py` turns it into functions.
 """
 
+import difflib
 import inspect
-import json
+import math
+import re
 import runpy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -124,71 +126,101 @@ def load(file: str) -> ml_collections.ConfigDict:
     """The configuration of "FILE.py" or "FILE.py:ARG".
 
     Raises:
-      UserError: there is no such file, or what its `get_config` raises.
+      UserError: there is no such file, it is no configuration file, or what its
+        `get_config` raises.
     """
     path, _, arg = file.partition(":")
     if not Path(path).is_file():
         there = sorted(p.name for p in Path(path).parent.glob("*.py"))
+        near = difflib.get_close_matches(Path(path).name, there, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         beside = f" There are: {', '.join(there)}." if there else ""
-        raise UserError(f"there is no configuration file {path}.{beside}")
-    return runpy.run_path(path)["get_config"](*[arg] * bool(arg))
+        raise UserError(f"there is no configuration file {path}.{hint}{beside}")
+    try:
+        get_config = runpy.run_path(path)["get_config"]
+    except (SyntaxError, KeyError) as e:
+        raise UserError(
+            f"{path} is no configuration file ({type(e).__name__}: {e}); it is Python "
+            "and defines get_config, as the files in configs/ do."
+        ) from e
+    return get_config(*[arg] * bool(arg))
 
 
 def check_flags(arguments: Sequence[str]):
     """Raises UserError for a wrong file, preset or field among command-line flags."""
-    flags = [a.lstrip("-").partition("=") for a in arguments]
-    files = [value for name, _, value in flags if name == "config" and value]
-    fields = [name[7:] for name, _, _ in flags if name.startswith("config.")]
-    if files:
+    files, fields = [], []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        dashes, name, value = re.match(r"(-*)([^=]*)(=.*)?", argument).groups()
+        if dashes and name == "config":
+            files.append(value[1:] if value else following)
+        elif dashes and re.match(r"(no)?config\.", name):
+            fields.append(name.partition(".")[2])
+    if files and files[-1]:
         check_keys(load(files[-1]), fields)
 
 
 def check(config: ml_collections.ConfigDict):
     """Raises UserError for missing, unknown or impossible fields."""
-    want = default()
-    want.method = ml_collections.ConfigDict({"name": "", **config.get("method", {})})
-    check_keys(want, flat(config))
-    missing = [p for p in flat(want) if p not in flat(config)]
+    want, have = default().to_dict(), flat(config)
+    method = {k.removeprefix("method."): "" for k in have if k.startswith("method.")}
+    check_keys({**want, "method": {"name": "", **method}}, have)
+    missing = [p for p in flat(want) if p not in have]
     if missing:
         raise UserError(
             f"the configuration lacks {', '.join(missing)}; start from "
             "jaxproto.config.default() or from a file in configs/."
         )
-    pick("method", config.method.name, METHODS)
-    fields = method_fields(config.method.name)
-    check_keys({"method": fields}, [f"method.{k}" for k in config.method])
-    for path in ["rounds", "eval_every", "checkpoint_every", "local.epochs"]:
-        _at_least(path, flat(config)[path], 1)
-    for path in ["local.batch_size", "data.clients", "model.feat_dim"]:
-        _at_least(path, flat(config)[path], 1)
-    _share("participation.fraction", config.participation.fraction, 0.0)
-    if not 0 <= config.participation.dropout < 1:
-        raise UserError(
-            f"participation.dropout is {config.participation.dropout}; it is a "
-            "probability in [0, 1)."
-        )
+    name = pick("method", have["method.name"], METHODS)
+    for key in method:
+        pick(f"field of method {name!r}:", key, method_fields(name))
+    types = flat({**want, "method": method_fields(name)})
+    for path, value in have.items():
+        _check_type(path, value, types[path])
+    for path, (fits, words) in RANGES.items():
+        if not fits(have[path]):
+            raise UserError(f"{path} is {have[path]}; it must be {words}.")
 
 
-def _at_least(path, value, least):
-    if value < least:
-        raise UserError(f"{path} is {value}; it must be at least {least}.")
+_ONE = (lambda v: v >= 1, "at least 1")
+_NONE = (lambda v: v >= 0, "0 (off) or more")
+_SHARE = (lambda v: 0 <= v < 1, "at least 0 and below 1")
+RANGES = {  # path -> fits, in words; data.* is checked where the data are divided
+    "seed": (lambda v: 0 <= v < 2**32, "from 0 to 2**32 - 1"),
+    "rounds": _ONE,
+    "eval_every": _ONE,
+    "checkpoint_every": _ONE,
+    "data.clients": _ONE,
+    "model.feat_dim": _ONE,
+    "local.epochs": _ONE,
+    "local.batch_size": _ONE,
+    "optimizer.learning_rate": (lambda v: v > 0, "above 0"),
+    "optimizer.momentum": _SHARE,
+    "optimizer.weight_decay": _NONE,
+    "optimizer.clip_norm": _NONE,
+    "participation.fraction": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
+    "participation.dropout": _SHARE,
+}
+TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 
 
-def _share(path, value, low):
-    if not low < value <= 1:
-        raise UserError(f"{path} is {value}; it must lie in ({low:g}, 1].")
+def _check_type(path, value, example):
+    """Raises UserError unless `value` is what `example` is; a float may be whole."""
+    want = type(example)
+    kinds = (int, float) if want is float else want
+    if not isinstance(value, kinds) or isinstance(value, bool) != (want is bool):
+        raise UserError(f"{path} is {value!r}; it must be {TYPES[want]}.")
+    if want is float and not math.isfinite(value):
+        raise UserError(f"{path} is {value}; it must be finite.")
 
 
 def flat(config) -> dict:
     """Dotted path -> value; tuples become lists as they do in JSON."""
-    if isinstance(config, ml_collections.ConfigDict):
-        config = json.loads(config.to_json())
     out = {}
     for key, value in config.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping | ml_collections.ConfigDict):
             out |= {f"{key}.{k}": v for k, v in flat(value).items()}
         else:
-            out[key] = value
+            out[key] = list(value) if isinstance(value, tuple) else value
     return out
 
 

@@ -53,11 +53,18 @@ def mean_over_examples(up: Protos) -> Protos:
 
 
 def nearest(feat_BD: Array, protos: Protos) -> Array:
-    """Scores [B, C]: minus the mean squared distance; -inf where absent (Eq. 6)."""
+    """Scores [B, C], highest for the nearest prototype; -inf where absent (Eq. 6).
+
+    A score is minus the mean squared distance up to a constant per example. That
+    constant would drown the differences between prototypes that are close together,
+    and so would their common part: they are centred first, as in `repulsion`.
+    """
     chex.assert_rank([feat_BD, protos.mean], 2)
-    own_C = jnp.sum(protos.mean**2, -1)
-    dist_BC = own_C - 2 * feat_BD @ protos.mean.T + jnp.sum(feat_BD**2, -1)[:, None]
-    return jnp.where(protos.count > 0, -dist_BC / feat_BD.shape[-1], -jnp.inf)
+    here_C = (protos.count > 0).astype(feat_BD.dtype)
+    middle_D = here_C @ protos.mean / jnp.maximum(jnp.sum(here_C), 1.0)
+    proto_CD = protos.mean - middle_D
+    away_BC = jnp.sum(proto_CD**2, -1) - 2 * (feat_BD - middle_D) @ proto_CD.T
+    return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
 def angles(mean_CD: Array) -> Array:
@@ -73,21 +80,33 @@ def unit(mean_CD: Array) -> Array:
 
 
 def repulsion(point_CD: Array, present_C: Array) -> Array:
-    """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11).
-
-    Distances come from inner products (one matrix product). Points are centred
-    first: without it, float32 loses every digit of a distance near 1e-3, the state
-    in which untrained networks start.
-    """
+    """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11)."""
     chex.assert_rank([point_CD, present_C], [2, 1])
     here_C = present_C.astype(point_CD.dtype)
+    pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
+    small = point_CD.size * len(here_C) <= 2**17  # half a MiB of differences
+    by = by_differences if small else by_products
     middle_D = here_C @ point_CD / jnp.maximum(jnp.sum(here_C), 1.0)
-    x_CD = (point_CD - middle_D) * here_C[:, None]
+    return by((point_CD - middle_D) * here_C[:, None], pair_CC)
+
+
+def by_differences(x_CD: Array, pair_CC: Array) -> Array:
+    """The force from all differences: exact at any distance, C * C * D numbers."""
+    gap_CCD = x_CD[:, None] - x_CD
+    weight_CC = pair_CC / (jnp.sum(gap_CCD**2, -1) + 1e-10)
+    return jnp.einsum("jk,jkd->jd", weight_CC, gap_CCD)
+
+
+def by_products(x_CD: Array, pair_CC: Array) -> Array:
+    """The force from inner products: two matrix products.
+
+    The points must be centred: otherwise float32 loses every digit of a distance near
+    1e-3, the state in which untrained networks start.
+    """
     gram_CC = x_CD @ x_CD.T
     own_C = jnp.diagonal(gram_CC)
-    dist_CC = jnp.maximum(own_C[:, None] + own_C - 2 * gram_CC, 0.0)
-    pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
-    weight_CC = pair_CC / (dist_CC + 1e-10)
+    square_CC = jnp.maximum(own_C[:, None] + own_C - 2 * gram_CC, 0.0)
+    weight_CC = pair_CC / (square_CC + 1e-10)
     return jnp.sum(weight_CC, 1)[:, None] * x_CD - weight_CC @ x_CD
 
 

@@ -27,10 +27,12 @@ def draw(setup, state):
         mean_CD, count_C = np.asarray(protos.mean), np.asarray(protos.count)
         plots.prototype_angles(folder / "angles.png", mean_CD, count_C)
         if setup.exp.spec.feat_dim == 2:
-            _planes(setup, state, mean_CD, folder)
+            upscale = setup.config.method.get("upscale", 1.0)
+            _planes(setup, state, mean_CD * upscale, folder)
 
 
 def _planes(setup, state, global_CD, folder):
+    """`global_CD` as clients are pulled to it: scaled."""
     exp = setup.exp
     local = federation.by_id(exp.cohorts, [c.memory for c in state.clients])
     mean_KCD, count_KC = np.asarray(local.mean), np.asarray(local.count)

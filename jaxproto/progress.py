@@ -113,10 +113,11 @@ def result_table(summary: Mapping) -> Table:
       summary: of a run (its entry "rules"), or what `metrics.rule_summary` returns.
     """
     rules = summary.get("rules", summary)
-    table = Table(title="accuracy in %: best (round), final, mean of the last 10")
+    title = "accuracy in %: best (round), final, mean of the last 10"
+    table = Table(title=title, show_edge=False)  # fits 80 columns
     table.add_column("rule", no_wrap=True)
-    for kind in ("pooled", "clients"):
-        for what in ("best", "final", "last 10"):
+    for kind in ("pooled", "client"):
+        for what in ("best", "final", "last10"):
             table.add_column(f"{kind}\n{what}", justify="right", no_wrap=True)
     for rule, kinds in rules.items():
         cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds[k])]

@@ -23,7 +23,8 @@ def partition(exp: Experiment, path: Path, console: Console):
     console.print(describe.table(exp.counts, work))
     for cohort in exp.cohorts:
         ids = ", ".join(map(str, cohort.ids))
-        console.print(f"cohort {cohort.name}: clients {ids}")
+        line = f"cohort {cohort.name}: clients {ids}"
+        console.print(line, highlight=False, soft_wrap=True)
     describe.write_csv(path / "partition.csv", exp.counts)
 
 
@@ -39,7 +40,7 @@ def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
     }
 
 
-def summary(setup, state, status: dict) -> dict:
+def summary(setup, status: dict) -> dict:
     """The contents of `summary.json`."""
     config, exp = setup.config, setup.exp
     records = metrics.read(setup.path / "metrics.jsonl")

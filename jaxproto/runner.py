@@ -70,7 +70,7 @@ def run(
         if summary is None:
             summary = _run(config, path, console)
         else:
-            console.print(f"{path} is {summary['status']}: nothing to do.")
+            _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     return summary
 
@@ -78,24 +78,39 @@ def run(
 def _run(config, path: Path, console: Console) -> dict:
     exp = build.experiment(config, jax.default_backend())
     build.check(exp)
-    workdir.save_config(path, config)
     report.partition(exp, path, console)
     pool = build.pool(exp.source)
     state = programs.init(exp, config.seed)
     compiled, seconds = programs.compile_all(exp, config.seed, state, pool)
+    workdir.save_config(path, config)  # not before all that can be wrong was tried
     setup = Setup(config, path, exp, pool, compiled, seconds, console)
     start, state = resume(setup, state)
     try:
         state = all_rounds(setup, start, state)
         status = {"status": "finished"}
     except Diverged as e:
-        console.print(f"[red]diverged[/]: {e}")
-        status = {"status": "diverged", "reason": str(e)}
-    summary = report.summary(setup, state, status)
+        status = {"status": "diverged", "reason": f"{e} {_way_out(path)}"}
+        _say(console, f"diverged: {status['reason']}")
+    summary = report.summary(setup, status)
     if status["status"] == "finished":
         pictures.draw(setup, state)
     metrics.write_json(path / "summary.json", summary)
     return summary
+
+
+def _say(console: Console, text: str):
+    """Prints a sentence as it is, however long: paths may hold brackets."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _way_out(path: Path) -> str:
+    folder = path / "checkpoints"
+    rounds = checkpoint.rounds(folder)
+    kept = f"The checkpoint of round {rounds[-1]} stays in {folder}" if rounds else ""
+    return (
+        f"{kept or 'No round was saved before it'}; in another folder, a smaller "
+        "optimizer.learning_rate or optimizer.clip_norm may help."
+    )
 
 
 def resume(setup: Setup, state: State) -> tuple[int, State]:
@@ -105,8 +120,8 @@ def resume(setup: Setup, state: State) -> tuple[int, State]:
     if found is not None:
         start, state, notes = found
         for note in notes:
-            setup.console.print(note)
-        setup.console.print(f"resuming {setup.path} after round {start}")
+            _say(setup.console, note)
+        _say(setup.console, f"resuming {setup.path} after round {start}")
     metrics.keep_until(setup.path / "metrics.jsonl", start)
     return start, state
 
@@ -153,9 +168,7 @@ def one_round(setup: Setup, r: int, state: State) -> tuple[State, Round]:
         for k in np.flatnonzero(~p.finite):
             raise Diverged(
                 f"round {r + 1}: client {cohort.ids[k]} of cohort {cohort.name!r} has "
-                f"loss {p.loss[k]:g} or an upload that is not finite. The last good "
-                f"checkpoint is in {setup.path / 'checkpoints'}; a smaller "
-                "optimizer.learning_rate or optimizer.clip_norm may help."
+                f"loss {p.loss[k]:g} or an upload that is not finite."
             )
     trains = np.asarray(turnout.trains)
     loss = sum(float(p.loss.sum()) for p in seen) / max(trains.sum(), 1)

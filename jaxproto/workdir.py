@@ -16,7 +16,9 @@ from jaxproto.errors import UserError
 
 def default(config: ml_collections.ConfigDict) -> Path:
     """`runs/<config>-<dataset>-seed<seed>`."""
-    dataset = re.sub(r"[^\w.-]+", "_", Path(config.data.name).stem.split(":")[-1])
+    kind, _, rest = config.data.name.partition(":")
+    dataset = Path(rest).stem if kind == "npz" else rest or kind
+    dataset = re.sub(r"[^\w.-]+", "_", dataset)
     return Path("runs") / f"{config.name}-{dataset}-seed{config.seed}"
 
 
@@ -29,7 +31,7 @@ def claim(path: Path) -> Iterator[None]:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = (path / ".lock").open("w")
+        lock = (path / ".lock").open("a")  # no change of a finished folder
     except OSError as e:
         raise UserError(
             f"cannot write to the work directory {path}: {e.strerror}. Choose another "
@@ -38,27 +40,22 @@ def claim(path: Path) -> Iterator[None]:
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as e:
+        except BlockingIOError as e:
             raise UserError(
                 f"another process is running in {path}; wait for it or choose another "
                 "folder with --workdir."
             ) from e
+        except OSError:
+            pass  # a file system without locks, such as Drive on Colab
         yield
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
     """Raises UserError if the folder holds a run of a different configuration."""
-    file = path / "config.json"
-    if not file.exists():
+    old = _read_json(path / "config.json")
+    if old is None:
         return
-    try:
-        old = flat(json.loads(file.read_text()))
-    except (ValueError, AttributeError) as e:
-        raise UserError(
-            f"{file} is damaged ({e}); move {path} away or choose another folder with "
-            "--workdir."
-        ) from e
-    lines = differences(old, flat(config))
+    lines = differences(flat(old), flat(config))
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -75,5 +72,20 @@ def save_config(path: Path, config: ml_collections.ConfigDict):
 
 def summary(path: Path) -> dict | None:
     """The summary of an ended run, or None."""
-    file = path / "summary.json"
-    return json.loads(file.read_text()) if file.exists() else None
+    return _read_json(path / "summary.json")
+
+
+def _read_json(file: Path) -> dict | None:
+    """The object in `file`, or None where there is no such file."""
+    if not file.exists():
+        return None
+    try:
+        content = json.loads(file.read_text())
+    except ValueError as e:
+        content = e
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{file} is damaged ({content}); move {file.parent} away or choose another "
+            "folder with --workdir."
+        )
+    return content

@@ -70,12 +70,19 @@ def test_mean_over_examples_weighs_by_count():
     np.testing.assert_array_equal(p.count, [6, 0])
 
 
-def test_nearest_is_minus_mean_squared_distance_and_minus_infinity_where_absent():
-    feat, protos = random_points(7, 5), random_points(3, 5)
-    got = kernels.nearest(feat, Protos(protos, jnp.asarray([1.0, 0.0, 4.0])))
-    want = -np.mean((np.asarray(feat)[:, None] - np.asarray(protos)[None]) ** 2, -1)
-    np.testing.assert_allclose(got[:, [0, 2]], want[:, [0, 2]], rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_nearest_ranks_by_distance_also_when_prototypes_are_close(spread):
+    feat = RNG.normal(size=(200, 16)).astype(np.float32)
+    protos = (1 + spread * RNG.normal(size=(9, 16))).astype(np.float32)
+    count = np.asarray([1.0, 0.0] + [3.0] * 7, np.float32)
+    got = kernels.nearest(jnp.asarray(feat), Protos(jnp.asarray(protos), count))
+    gap = feat.astype(np.float64)[:, None] - protos.astype(np.float64)[None]
+    want = -np.mean(gap**2, -1)
     assert np.all(np.isneginf(got[:, 1]))
+    got, want = (np.delete(a, 1, 1) for a in (np.asarray(got), want))
+    np.testing.assert_array_equal(got.argmax(1), want.argmax(1))
+    got, want = (a - a.max(1, keepdims=True) for a in (got, want))
+    np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
 
 
 def force_in_float64(x):
@@ -90,7 +97,7 @@ def force_in_float64(x):
     return force
 
 
-@pytest.mark.parametrize(("k", "d"), [(6, 2), (30, 64), (40, 512)])
+@pytest.mark.parametrize(("k", "d"), [(6, 2), (30, 64), (60, 512)])
 @pytest.mark.parametrize("spread", [2.0, 1e-3])
 def test_repulsion_is_equation_11_also_when_points_are_close(k, d, spread):
     x = RNG.normal(size=d) + spread * RNG.normal(size=(k, d)) / np.sqrt(d)
@@ -164,8 +171,8 @@ def test_alignment_comes_close_to_the_regular_simplex(k, d, spread):
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-5)
     gap = np.linalg.norm(np.asarray(got)[:, None] - np.asarray(got)[None], axis=-1)
     off = gap[~np.eye(k, dtype=bool)]
-    np.testing.assert_allclose(off.mean(), np.sqrt(2 * k / (k - 1)), rtol=2e-3)
-    np.testing.assert_allclose(off, np.sqrt(2 * k / (k - 1)), rtol=0.1)
+    np.testing.assert_allclose(off.mean(), np.sqrt(2 * k / (k - 1)), rtol=1e-2)
+    np.testing.assert_allclose(off, np.sqrt(2 * k / (k - 1)), rtol=0.15)
 
 
 def test_alignment_is_equivariant_under_permutation_and_rotation():
