@@ -6,6 +6,7 @@ overridden from the command line; `build.py` turns it into functions.
 
 import difflib
 import inspect
+import itertools
 import math
 import re
 import runpy
@@ -149,7 +150,7 @@ def load(file: str) -> ml_collections.ConfigDict:
 def check_flags(arguments: Sequence[str]):
     """Raises UserError for a wrong file, preset or field among command-line flags."""
     files, fields = [], []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in itertools.pairwise([*arguments, ""]):
         dashes, name, value = re.match(r"(-*)([^=]*)(=.*)?", argument).groups()
         if dashes and name == "config":
             files.append(value[1:] if value else following)

@@ -52,14 +52,9 @@ def init(exp: Experiment, seed: int) -> State:
     return State(server, clients)
 
 
-def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
-    """Compiles every program before the first round.
-
-    Returns:
-      The programs, and the seconds it took.
-    """
-    start, round_key, num = time.perf_counter(), keys(seed)[2], len(exp.partition.train)
-    r = jnp.int32(0)
+def functions(exp: Experiment, seed: int) -> Programs:
+    """The programs of a run before they are compiled."""
+    round_key, num = keys(seed)[2], len(exp.partition.train)
 
     def key(r, stage):
         return jax.random.fold_in(jax.random.fold_in(round_key, r), stage)
@@ -81,27 +76,44 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
         protos = isinstance(down, Protos)
         return {"smallest_angle": kernels.smallest_angle(down)} if protos else {}
 
-    turnout = jax.eval_shape(begin, r, state.server)[0]
-    lowered = [jax.jit(begin).lower(r, state.server), jax.jit(look).lower(state.server)]
-    ups = []
-    for cohort, form, clients, shard in zip(
-        exp.cohorts, exp.forms, state.clients, exp.train, strict=True
-    ):
-        arguments = (r, turnout, state.server, clients, pool, shard)
-        jitted = jax.jit(partial(train, cohort, form), donate_argnums=3).lower(
-            *arguments
-        )
-        ups.append(jitted.out_info[1].up)
-        lowered.append(jitted)
-    lowered.append(jax.jit(update).lower(r, state.server, tuple(ups)))
-    for cohort, clients, shard in zip(
-        exp.cohorts, state.clients, exp.test, strict=True
-    ):
-        evaluate = partial(federation.evaluate_cohort, exp.method, exp.over, cohort)
-        arguments = (state.server, clients, pool, shard)
-        lowered.append(jax.jit(evaluate).lower(*arguments))
+    def for_each(f):
+        pairs = zip(exp.cohorts, exp.forms, strict=True)
+        return tuple(f(cohort, form) for cohort, form in pairs)
+
+    evaluate = federation.evaluate_cohort
+    return Programs(
+        begin=begin,
+        train=for_each(lambda cohort, form: partial(train, cohort, form)),
+        update=update,
+        evaluate=for_each(lambda c, form: partial(evaluate, exp.method, form, c)),
+        look=look,
+    )
+
+
+def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
+    """Compiles every program before the first round.
+
+    Returns:
+      The programs, and the seconds it took.
+    """
+    clock, r, f = time.perf_counter(), jnp.int32(0), functions(exp, seed)
+    server, clients = state
+    begin = jax.jit(f.begin).lower(r, server)
+    turnout = begin.out_info[0]
+    train = [
+        jax.jit(g, donate_argnums=3).lower(r, turnout, server, c, pool, shard)
+        for g, c, shard in zip(f.train, clients, exp.train, strict=True)
+    ]
+    evaluate = [
+        jax.jit(g).lower(server, c, pool, shard)
+        for g, c, shard in zip(f.evaluate, clients, exp.test, strict=True)
+    ]
+    ups = tuple(lowered.out_info[1].up for lowered in train)
+    update = jax.jit(f.update).lower(r, server, ups)
+    look = jax.jit(f.look).lower(server)
     with ThreadPoolExecutor(max_workers=4) as workers:
-        begin, look, *rest = workers.map(lambda a: a.compile(), lowered)
-    n = len(exp.cohorts)
-    programs = Programs(begin, tuple(rest[:n]), rest[n], tuple(rest[n + 1 :]), look)
-    return programs, time.perf_counter() - start
+        slowest_first = [*train, *evaluate, update, look, begin]
+        *rest, update, look, begin = workers.map(lambda a: a.compile(), slowest_first)
+    train, evaluate = tuple(rest[: len(train)]), tuple(rest[len(train) :])
+    compiled = Programs(begin, train, update, evaluate, look)
+    return compiled, time.perf_counter() - clock

@@ -2,28 +2,40 @@
 
 from collections.abc import Callable
 
-import jax
 from flax import nnx
 
 from jaxproto import nn
-from jaxproto.models.layers import Call, Linear
+from jaxproto.models.dropout import Place, as_is
+from jaxproto.models.layers import Call, Draws, Linear, draw
 from jaxproto.types import Array, Net, Out, Tree
 
-Body = Callable[[nnx.Rngs], nnx.Module]  # module(x, call) -> [B, width]
+Body = Callable[[Draws], nnx.Module]  # module(x, call) -> [B, width]
 
 
 class Split(nnx.Module):
     """The two halves under the names that a `Net` promises (BaseHeadSplit)."""
 
-    def __init__(self, body: Body, feat_dim: int, classes: int, bias: bool, rngs):
-        self.feat_dim = feat_dim
-        self.body = body(rngs)
-        self.head = Linear(feat_dim, classes, rngs, bias)
+    def __init__(
+        self,
+        body: Body,
+        feat_dim: int,
+        classes: int,
+        bias: bool,
+        place: Place,
+        draws: Draws,
+    ):
+        self.feat_dim, self.place = feat_dim, place
+        self.body = body(draws)
+        self.head = Linear(feat_dim, classes, draws, bias)
 
     def __call__(self, x: Array, call: Call) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""
-        feat = nn.channel_pool(self.body(x, call), self.feat_dim)
-        return feat, self.head(feat)
+        feat, given = self.place(self.body(x, call), self.pool, call)
+        return feat, self.head(given)
+
+    def pool(self, x: Array) -> Array:
+        """[B, width] to [B, D]."""
+        return nn.channel_pool(x, self.feat_dim)
 
 
 def bundle(
@@ -33,6 +45,7 @@ def bundle(
     feat_dim: int,
     ops: nn.Ops | None = None,
     head_bias: bool = True,
+    place: Place = as_is,
 ) -> Net:
     """A network as pure functions of pure dictionaries.
 
@@ -45,16 +58,20 @@ def bundle(
       feat_dim: D, outputs of the channel pooling.
       ops: forms of the operations; by default those of the platform JAX runs on.
       head_bias: whether the head has one.
+      place: where dropout acts, if anywhere.
     """
     ops = ops or nn.ops_for()
 
-    def make(key):
-        return Split(body, feat_dim, num_classes, head_bias, nnx.Rngs(key))
+    def make(draws):
+        return Split(body, feat_dim, num_classes, head_bias, place, draws)
 
-    graph = nnx.graphdef(nnx.eval_shape(lambda: make(jax.random.key(0))))
+    count = Draws()
+    graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
 
     def init(key: Array) -> tuple[Tree, Tree]:
-        _, params, norm = nnx.split(make(key), nnx.Param, nnx.BatchStat)
+        _, params, norm = nnx.split(
+            make(draw(key, count.used)), nnx.Param, nnx.BatchStat
+        )
         return nnx.to_pure_dict(params), nnx.to_pure_dict(norm)
 
     def apply(params, norm, x, train, key=None) -> Out:

@@ -6,7 +6,15 @@ from flax import nnx
 from jaxproto.errors import UserError
 from jaxproto.models.bundle import bundle
 from jaxproto.models.images import image_shape
-from jaxproto.models.layers import Call, Chain, Conv, Linear, flatten, kaiming_uniform
+from jaxproto.models.layers import (
+    Call,
+    Chain,
+    Conv,
+    Draws,
+    Linear,
+    flatten,
+    kaiming_uniform,
+)
 from jaxproto.nn import Ops
 from jaxproto.types import Array, Net
 
@@ -17,13 +25,13 @@ class FedAvgCNN(nnx.Module):
     """Two 5x5 convolutions with ReLU and 2x2 maximum, one hidden linear layer."""
 
     def __init__(
-        self, shape: tuple[int, int, int], hidden: int, padding: int, rngs: nnx.Rngs
+        self, shape: tuple[int, int, int], hidden: int, padding: int, draws: Draws
     ):
         how = {"padding": padding, "bias": True, "init": kaiming_uniform}
-        self.conv1 = Chain(Conv(shape[-1], 32, 5, rngs, **how))
-        self.conv2 = Chain(Conv(32, 64, 5, rngs, **how))
+        self.conv1 = Chain(Conv(shape[-1], 32, 5, draws, **how))
+        self.conv2 = Chain(Conv(32, 64, 5, draws, **how))
         rows, cols = (map_size(n, padding) for n in shape[:2])
-        self.fc1 = Chain(Linear(rows * cols * 64, hidden, rngs))
+        self.fc1 = Chain(Linear(rows * cols * 64, hidden, draws))
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, C] to [B, hidden]."""
@@ -63,7 +71,7 @@ def cnn4(
             "Use network 'mlp', or larger images."
         )
     return bundle(
-        lambda rngs: FedAvgCNN(shape, hidden, padding, rngs),
+        lambda draws: FedAvgCNN(shape, hidden, padding, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,

@@ -24,30 +24,97 @@ class Call(NamedTuple):
     rngs: nnx.Rngs | None = None  # of dropout and the like; None switches them off
 
 
-def kaiming_uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
+class Draws:
+    """Initial random values, cut from one long draw of each kind.
+
+    A draw per array would compile a random generator per array. Without values it
+    gives zeros, and `used` tells how many of each kind a network takes.
+    """
+
+    def __init__(self, values: dict[str, Array] | None = None):
+        self.values, self.used = values, {"uniform": 0, "normal": 0}
+
+    def uniform(self, shape: tuple[int, ...]) -> Array:
+        """U(-1, 1)."""
+        return self.cut("uniform", shape)
+
+    def normal(self, shape: tuple[int, ...]) -> Array:
+        """N(0, 1)."""
+        return self.cut("normal", shape)
+
+    def cut(self, kind, shape):
+        """The next values of a kind."""
+        start = self.used[kind]
+        self.used[kind] = stop = start + math.prod(shape)
+        if self.values is None:
+            return jnp.zeros(shape)
+        return jax.lax.slice(self.values[kind], (start,), (stop,)).reshape(shape)
+
+
+def draw(key: Array, sizes: dict[str, int]) -> Draws:
+    """As many values as a network takes."""
+    uniform, normal = jax.random.split(key)
+    return Draws(
+        {
+            "uniform": jax.random.uniform(uniform, (sizes["uniform"],), minval=-1),
+            "normal": jax.random.normal(normal, (sizes["normal"],)),
+        }
+    )
+
+
+def kaiming_uniform(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
     """PyTorch's default for weights and biases: U(-1, 1) / sqrt(fan_in)."""
-    bound = 1 / math.sqrt(fan_in)
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+    return draws.uniform(shape) / math.sqrt(fan_in)
 
 
-def kaiming_normal(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
+def kaiming_normal(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
     """He's normal values by fan-out, as torchvision draws convolutions [kh, kw, ., C].
 
     The number of inputs plays no part; it is there for the signature.
     """
     del fan_in
     kh, kw, _, out = shape
-    return jax.random.normal(key, shape) * math.sqrt(2 / (kh * kw * out))
+    return draws.normal(shape) * math.sqrt(2 / (kh * kw * out))
+
+
+def zeros(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
+    """Zeros, under the signature of an initialiser."""
+    del draws, fan_in
+    return jnp.zeros(shape)
+
+
+def relu(x: Array, call: Call) -> Array:
+    """max(x, 0), as a member of a Chain."""
+    del call
+    return jax.nn.relu(x)
+
+
+def relu6(x: Array, call: Call) -> Array:
+    """x between 0 and 6; no gradient at either end, as in PyTorch."""
+    del call
+    return jax.lax.clamp(0.0, x, 6.0)
+
+
+def silu(x: Array, call: Call) -> Array:
+    """x times its sigmoid."""
+    del call
+    return jax.nn.silu(x)
+
+
+def identity(x: Array, call: Call) -> Array:
+    """x."""
+    del call
+    return x
 
 
 class Linear(nnx.Module):
     """x @ kernel + bias."""
 
-    def __init__(self, inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True):
+    def __init__(self, inputs: int, outputs: int, draws: Draws, bias: bool = True):
         init = kaiming_uniform
-        self.kernel = nnx.Param(init(rngs.params(), (inputs, outputs), inputs))
+        self.kernel = nnx.Param(init(draws, (inputs, outputs), inputs))
         if bias:
-            self.bias = nnx.Param(init(rngs.params(), (outputs,), inputs))
+            self.bias = nnx.Param(init(draws, (outputs,), inputs))
 
     def __call__(self, x: Array, call: Call | None = None) -> Array:
         """[B, inputs] to [B, outputs]."""
@@ -64,20 +131,21 @@ class Conv(nnx.Module):
         inputs: int,
         outputs: int,
         size: int,
-        rngs: nnx.Rngs,
+        draws: Draws,
         *,
         stride: int = 1,
         padding: int = 0,
         groups: int = 1,
         bias: bool = False,
         init=kaiming_normal,
+        bias_init=kaiming_uniform,
     ):
         self.stride, self.padding, self.groups = stride, padding, groups
         shape = (size, size, inputs // groups, outputs)
-        self.kernel = nnx.Param(init(rngs.params(), shape, math.prod(shape[:3])))
+        self.kernel = nnx.Param(init(draws, shape, math.prod(shape[:3])))
         if bias:
-            key, fan_in = rngs.params(), math.prod(shape[:3])
-            self.bias = nnx.Param(kaiming_uniform(key, (outputs,), fan_in))
+            fan_in = math.prod(shape[:3])
+            self.bias = nnx.Param(bias_init(draws, (outputs,), fan_in))
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
@@ -113,18 +181,29 @@ class BatchNorm(nnx.Module):
 
 
 class Chain(nnx.Module):
-    """Modules one after the other under the names '0', '1', ..."""
+    """Modules, or functions of (x, call), one after the other.
 
-    def __init__(self, *modules: nnx.Module):
-        self.length = len(modules)
-        for i, module in enumerate(modules):
-            setattr(self, str(i), module)
+    A module's name is its place, '0', '1', ..., counting functions too, as in PyTorch.
+    """
+
+    def __init__(self, *members):
+        self.length = len(members)
+        for i, member in enumerate(members):
+            setattr(self, str(i), member)
 
     def __call__(self, x: Array, call: Call) -> Array:
-        """Applies every module in turn."""
+        """Applies every member in turn."""
         for i in range(self.length):
             x = getattr(self, str(i))(x, call)
         return x
+
+
+def conv_norm(
+    inputs: int, outputs: int, size: int, activation, draws: Draws, **how
+) -> Chain:
+    """Convolution that keeps the map (but for its stride), norm, activation."""
+    conv = Conv(inputs, outputs, size, draws, padding=(size - 1) // 2, **how)
+    return Chain(conv, BatchNorm(outputs), activation)
 
 
 def flatten(x: Array) -> Array:

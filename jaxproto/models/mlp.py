@@ -7,7 +7,12 @@ from flax import nnx
 
 from jaxproto.errors import UserError
 from jaxproto.models.bundle import bundle
-from jaxproto.models.layers import Call, Linear, flatten
+from jaxproto.models.layers import (
+    Call,
+    Draws,
+    Linear,
+    flatten,
+)
 from jaxproto.nn import Ops
 from jaxproto.types import Array, Net
 
@@ -15,10 +20,10 @@ from jaxproto.types import Array, Net
 class Perceptron(nnx.Module):
     """Linear layers `fc1`, `fc2`, ... with ReLU between them."""
 
-    def __init__(self, widths: tuple[int, ...], last_relu: bool, rngs: nnx.Rngs):
+    def __init__(self, widths: tuple[int, ...], last_relu: bool, draws: Draws):
         self.depth, self.last_relu = len(widths) - 1, last_relu
         for i in range(self.depth):
-            layer = Linear(widths[i], widths[i + 1], rngs)
+            layer = Linear(widths[i], widths[i + 1], draws)
             setattr(self, f"fc{i + 1}", layer)
 
     def __call__(self, x: Array, call: Call) -> Array:
@@ -44,7 +49,7 @@ def mlp(
     """
     widths = (math.prod(input_shape), 256, 256)
     return bundle(
-        lambda rngs: Perceptron(widths, True, rngs),
+        lambda draws: Perceptron(widths, True, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,
@@ -73,7 +78,7 @@ def spiral_mlp(
             "Set feat_dim to 2."
         )
     return bundle(
-        lambda rngs: Perceptron((2, 16, 8, 4, 2), False, rngs),
+        lambda draws: Perceptron((2, 16, 8, 4, 2), False, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
         ops=ops,

@@ -1,7 +1,8 @@
-"""Residual networks of basic blocks: ResNet-4, 6, 8 and 10.
+"""Residual networks of basic blocks: ResNet-4, 6, 8, 10 and 18.
 
-Structure and names as in ProtoNorm's released code (`resnet8`): torchvision's ImageNet
-stem is kept, stages have one block each. He, Zhang, Ren, Sun, "Deep Residual Learning
+The first four in structure and names as in ProtoNorm's released code (`resnet8`):
+torchvision's ImageNet stem is kept, stages have one block each. ResNet-18 is
+torchvision's. He, Zhang, Ren, Sun, "Deep Residual Learning
 for Image Recognition", CVPR 2016, https://arxiv.org/abs/1512.03385.
 """
 
@@ -13,7 +14,13 @@ from flax import nnx
 from jaxproto import nn
 from jaxproto.models.bundle import bundle
 from jaxproto.models.images import image_shape
-from jaxproto.models.layers import BatchNorm, Call, Chain, Conv
+from jaxproto.models.layers import (
+    BatchNorm,
+    Call,
+    Chain,
+    Conv,
+    Draws,
+)
 from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)
@@ -27,17 +34,17 @@ class BasicBlock(nnx.Module):
         inputs: int,
         outputs: int,
         stride: int,
-        rngs: nnx.Rngs,
+        draws: Draws,
         norms: tuple[str, str] = ("bn2", "bn3"),
     ):
         self.norms = norms
         how = {"padding": 1}
-        self.conv1 = Conv(inputs, outputs, 3, rngs, stride=stride, **how)
-        self.conv2 = Conv(outputs, outputs, 3, rngs, **how)
+        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, **how)
+        self.conv2 = Conv(outputs, outputs, 3, draws, **how)
         for name in norms:
             setattr(self, name, BatchNorm(outputs))
         if stride != 1 or inputs != outputs:
-            short = Conv(inputs, outputs, 1, rngs, stride=stride)
+            short = Conv(inputs, outputs, 1, draws, stride=stride)
             self.downsample = Chain(short, BatchNorm(outputs))
 
     def __call__(self, x: Array, call: Call) -> Array:
@@ -51,8 +58,8 @@ class BasicBlock(nnx.Module):
 class ResNet(nnx.Module):
     """Stem, one stage per width, mean over the image: features at least 0."""
 
-    def __init__(self, channels: int, stages: dict[str, nnx.Module], rngs: nnx.Rngs):
-        self.conv1 = Conv(channels, 64, 7, rngs, stride=2, padding=3)
+    def __init__(self, channels: int, stages: dict[str, nnx.Module], draws: Draws):
+        self.conv1 = Conv(channels, 64, 7, draws, stride=2, padding=3)
         self.bn1 = BatchNorm(64)
         self.order = tuple(stages)
         for name, stage in stages.items():
@@ -67,12 +74,24 @@ class ResNet(nnx.Module):
         return nn.global_mean(x)
 
 
-def one_block_stages(widths: tuple[int, ...], rngs: nnx.Rngs) -> dict:
+def one_block_stages(widths: tuple[int, ...], draws: Draws) -> dict:
     """`layer_0`, `layer_1`, ...: one block each, halving the map from the second on."""
     inputs = (64, *widths)
     return {
-        f"layer_{i}": BasicBlock(inputs[i], width, 1 if i == 0 else 2, rngs)
+        f"layer_{i}": BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws)
         for i, width in enumerate(widths)
+    }
+
+
+def two_block_stages(draws: Draws) -> dict:
+    """torchvision's `layer1` to `layer4`: two blocks each."""
+    inputs, norms = (64, *WIDTHS), ("bn1", "bn2")
+    return {
+        f"layer{i + 1}": Chain(
+            BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws, norms),
+            BasicBlock(width, width, 1, draws, norms),
+        )
+        for i, width in enumerate(WIDTHS)
     }
 
 
@@ -86,10 +105,25 @@ def small(
     """ResNet with `blocks` stages of one block (2 * blocks + 2 layers)."""
     channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
 
-    def body(rngs):
-        return ResNet(channels, one_block_stages(WIDTHS[:blocks], rngs), rngs)
+    def body(draws):
+        return ResNet(channels, one_block_stages(WIDTHS[:blocks], draws), draws)
 
     return bundle(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
 
 
 resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
+
+
+def resnet18(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: nn.Ops | None = None,
+) -> Net:
+    """torchvision's ResNet-18 with its ImageNet stem."""
+    channels = image_shape("resnet18", input_shape)[-1]
+
+    def body(draws):
+        return ResNet(channels, two_block_stages(draws), draws)
+
+    return bundle(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)

@@ -1,0 +1,1 @@
+"""Measurements of speed and memory, run from the repository root; see README.md."""

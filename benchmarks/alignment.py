@@ -1,0 +1,69 @@
+"""Milliseconds per call of the prototype alignment on the server.
+
+    python -m benchmarks.alignment
+
+From random starts (means of non-negative features) and from nearly equal ones (what
+untrained networks upload), with the iterations done.
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+from absl import flags
+
+from benchmarks import measure
+from jaxproto import kernels
+
+FLAGS = measure.flag_values()
+flags.DEFINE_list(
+    "classes", "10,100,200,1000", "K, each with every d", flag_values=FLAGS
+)
+flags.DEFINE_list("dims", "64,512", "d", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "calls that count", flag_values=FLAGS)
+
+STARTS = {  # name -> key, shape -> prototypes
+    "random": lambda key, shape: jnp.abs(jax.random.normal(key, shape)),
+    "nearly equal": lambda key, shape: 1 + 1e-3 * jax.random.normal(key, shape),
+}
+
+
+def one(start: str, classes: int, dim: int, repeats: int) -> dict:
+    """Time and iterations of one size."""
+    shape = (classes, dim)
+    mean, here = STARTS[start](jax.random.key(0), shape), jnp.ones(classes, bool)
+    align = jax.jit(kernels.align).lower(mean, here).compile()
+
+    def call():
+        jax.block_until_ready(align(mean, here))
+
+    time = measure.alternate({"align": call}, repeats)["align"]
+    steps = int(align(mean, here)[1])
+    return {"start": start, "K": classes, "d": dim, "steps": steps, **time.record()}
+
+
+def milliseconds(r: dict) -> tuple[float, ...]:
+    """Per call, the extremes, and microseconds per iteration."""
+    each = 1e6 * r["median"] / r["steps"]
+    return (*(1e3 * r[k] for k in ("median", "min", "max")), each)
+
+
+def main(argv):
+    """Measures every start and size."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    rows = [
+        one(start, classes, dim, settings["repeats"])
+        for start in STARTS
+        for classes in measure.whole(settings["classes"])
+        for dim in measure.whole(settings["dims"])
+    ]
+    cells = [
+        (*(r[k] for k in ("start", "K", "d", "steps")), *milliseconds(r)) for r in rows
+    ]
+    columns = ("start", "K", "d", "iterations", "ms", "min", "max", "us / iteration")
+    view = measure.table("Prototype alignment, per call", columns, cells)
+    measure.finish("alignment", settings, rows, [view])
+
+
+if __name__ == "__main__":
+    main(sys.argv)

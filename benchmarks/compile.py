@@ -1,0 +1,141 @@
+"""Seconds to trace, lower and compile all programs of a round.
+
+    python -m benchmarks.compile
+
+Each measurement is a new process: `cold` as the runner compiles, with an empty
+persistent cache; `warm` the same with the cache that `cold` left; `each` one program
+after the other with no cache, for seconds per program.
+"""
+
+import sys
+import tempfile
+import time
+
+import jax
+import jax.numpy as jnp
+from absl import flags
+
+from benchmarks import made_up, measure
+from jaxproto import build, compilation, programs
+
+FLAGS = measure.flag_values()
+flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 8, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("test", 96, "test examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+flags.DEFINE_bool("each", True, "measure every program alone too", flag_values=FLAGS)
+
+
+def prepare(s: dict):
+    """Experiment, pool and first state; and the seconds of each part."""
+    clock = measure.Clock()
+    exp = made_up.equal_clients(
+        clients=s["clients"],
+        train=s["train"],
+        test=s["test"],
+        shape=(s["pixels"], s["pixels"], 3),
+        classes=s["classes"],
+        model__group=s["group"],
+        model__feat_dim=s["dim"],
+        clients_at_once=s["form"],
+    )
+    pool = build.pool(exp.source)
+    clock.lap("build")
+    state = jax.block_until_ready(programs.init(exp, 0))
+    clock.lap("first state")
+    return exp, pool, state, clock
+
+
+def together(settings: dict, cache: str) -> dict:
+    """As the runner does it; a fresh process calls this."""
+    compilation.keep_compiled()
+    jax.config.update("jax_compilation_cache_dir", cache)
+    exp, pool, state, clock = prepare(settings)
+    programs.compile_all(exp, 0, state, pool)
+    clock.lap("programs")
+    return clock.parts
+
+
+def alone(settings: dict) -> list[dict]:
+    """Program after program; a fresh process calls this."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    exp, pool, state, _ = prepare(settings)
+    f, r = programs.functions(exp, 0), jnp.int32(0)
+    turnout = jax.eval_shape(f.begin, r, state.server)[0]
+    names, rows, ups = [c.name for c in exp.cohorts], [], []
+    for name, g, clients, shard in zip(
+        names, f.train, state.clients, exp.train, strict=True
+    ):
+        given = (r, turnout, state.server, clients, pool, shard)
+        rows.append(one(f"train {name}", g, given))
+        ups.append(jax.eval_shape(g, *given)[1].up)
+    rows.append(one("update", f.update, (r, state.server, tuple(ups))))
+    for name, g, clients, shard in zip(
+        names, f.evaluate, state.clients, exp.test, strict=True
+    ):
+        given = (state.server, clients, pool, shard)
+        rows.append(one(f"evaluate {name}", g, given))
+    rows.append(one("begin", f.begin, (r, state.server)))
+    rows.append(one("look", f.look, (state.server,)))
+    return rows
+
+
+def one(name: str, f, given) -> dict:
+    """Seconds of the three stages of one program, and the size of its code."""
+    start = time.perf_counter()
+    traced = jax.jit(f).trace(*given)
+    lower = time.perf_counter()
+    lowered = traced.lower()
+    begin = time.perf_counter()
+    lowered.compile()
+    end = time.perf_counter()
+    return {
+        "program": name,
+        "trace": lower - start,
+        "lower": begin - lower,
+        "compile": end - begin,
+        "total": end - start,
+        "lines": lowered.as_text().count("\n"),
+    }
+
+
+def main(argv):
+    """Measures in fresh processes."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    given, here = {"settings": settings}, "benchmarks.compile"
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = (
+            measure.fresh(here, "together", {**given, "cache": cache}) for _ in range(2)
+        )
+    rows = measure.fresh(here, "alone", given) if settings["each"] else []
+    tables = [
+        measure.table(
+            "All programs, as the runner compiles them: seconds",
+            ("cache", "first state", "programs", "both"),
+            [
+                (
+                    name,
+                    t["first state"],
+                    t["programs"],
+                    t["first state"] + t["programs"],
+                )
+                for name, t in {"cold": cold, "warm": warm}.items()
+            ],
+        )
+    ]
+    if rows:
+        keys = ("program", "trace", "lower", "compile", "total", "lines")
+        total = {k: sum(r[k] for r in rows) for k in keys[1:]}
+        rows.append({"program": "all", **total})
+        title = "Every program alone, no cache: seconds, and lines of StableHLO"
+        tables.append(measure.table(title, keys, [[r[k] for k in keys] for r in rows]))
+    results = {"cold": cold, "warm": warm, "each": rows}
+    measure.finish("compile", settings, results, tables)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

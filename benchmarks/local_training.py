@@ -1,0 +1,242 @@
+"""Samples per second of local training: forward, backward and SGD, per network.
+
+    python -m benchmarks.local_training
+    python -m benchmarks.local_training --networks=resnet8 --contenders=ours,torch
+    python -m benchmarks.local_training --contenders=ours,all:lax,one:lax,4:matmul
+
+Contenders: `ours` is the federation's own training in the form of the platform;
+`naive` is one jitted `vmap` of a step over the clients, with XLA's convolutions;
+`torch` is an eager PyTorch loop over the clients; FORM:OPS is ours in another form
+(one, all, a number of clients at a time) with other operations (lax, matmul).
+"""
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from absl import flags
+
+from benchmarks import ceiling as ceiling_
+from benchmarks import made_up, measure
+from jaxproto import batches, build, federation, losses, models, participation
+from jaxproto.client import Local
+from jaxproto.federation import Cohort
+from jaxproto.methods.protonorm import protonorm
+from jaxproto.nn import ops
+from jaxproto.types import Batch, Net, Pool, Shard, Spec
+
+FLAGS = measure.flag_values()
+NETWORKS = "resnet8,mobilenet_v2,shufflenet_v2_x1_0,efficientnet_b0,cnn4"
+flags.DEFINE_list("networks", NETWORKS, "networks", flag_values=FLAGS)
+flags.DEFINE_list("contenders", "ours,naive,torch", "see above", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 4, "clients of one architecture", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 10, "local steps per client", flag_values=FLAGS)
+flags.DEFINE_integer("naive_steps", 1, "the same of `naive`", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "repetitions that count", flag_values=FLAGS)
+flags.DEFINE_integer("naive_repeats", 2, "the same of `naive`", flag_values=FLAGS)
+flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+
+RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam (D2)
+OPS = {"auto": ops.ops_for, "lax": lambda: ops.LAX, "matmul": lambda: ops.CPU}
+
+
+class Task(NamedTuple):
+    """What all contenders do for one network."""
+
+    name: str
+    spec: Spec
+    shape: tuple[int, ...]
+    clients: int
+    batch: int
+    pool: Pool
+    globals: jax.Array  # [C, D] global prototypes
+    method: object
+
+
+class Contender(NamedTuple):
+    """Something that trains, and how many samples that is."""
+
+    run: Callable[[], None]
+    samples: int
+    compile_seconds: float | None = None
+
+
+def make_task(name: str, s: dict) -> Task:
+    """Random images for all steps of all clients, and ProtoNorm's loss."""
+    spec, shape = Spec(s["classes"], s["dim"]), (s["pixels"], s["pixels"], 3)
+    steps = max(s["steps"], s["naive_steps"])
+    x, y = made_up.images(s["clients"] * steps * s["batch"], shape, spec.num_classes)
+    method = protonorm(spec, lam=LAM, upscale=GAMMA, reg=losses.mse_mean)
+    nothing = dataclasses.replace(
+        method,
+        upload=lambda net, before, after, data, down, sums: ((), after.memory),
+    )
+    protos = jax.random.normal(jax.random.key(1), spec)
+    protos /= jnp.linalg.norm(protos, axis=1, keepdims=True)
+    pool = Pool(jnp.asarray(x), jnp.asarray(y))
+    return Task(name, spec, shape, s["clients"], s["batch"], pool, protos, nothing)
+
+
+def network(task: Task, kind: str) -> Net:
+    """The network with operations of one kind."""
+    classes, dim = task.spec
+    how = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
+    return models.build(task.name, input_shape=task.shape, **how)
+
+
+def server(task: Task, net: Net):
+    """A server state with a prototype of every class."""
+    state = task.method.init_server(net, jax.random.key(0))
+    present = jnp.ones(task.spec.num_classes)
+    return state._replace(protos=state.protos.replace(mean=task.globals, count=present))
+
+
+def ours(task: Task, form: str, kind: str, steps: int) -> Contender:
+    """The federation's local training of one cohort, without what follows it."""
+    net, key = network(task, kind), jax.random.key(0)
+    each = len(task.pool.y) // task.clients
+    index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
+    shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
+    how = Local(optax.sgd(RATE), batch_size=task.batch)
+    cohort = Cohort(task.name, net, tuple(range(task.clients)))
+    count = jnp.ones((task.clients, task.spec.num_classes))
+    init = jax.jit(partial(federation.init_cohort, task.method, how, cohort))
+    clients, state = init(key, count), server(task, net)
+    turnout = participation.everyone()(key, task.clients)
+    form = build.build_form(form, jax.default_backend(), [steps] * task.clients)
+    train = partial(federation.train_cohort, task.method, how, form, cohort)
+    fixed = (key, turnout, state)
+    begin = time.perf_counter()
+    jitted = jax.jit(train, donate_argnums=3)
+    compiled = jitted.lower(*fixed, clients, task.pool, shards).compile()
+    seconds = time.perf_counter() - begin
+
+    def run():
+        nonlocal clients
+        clients, report = compiled(*fixed, clients, task.pool, shards)
+        if not np.all(jax.device_get(report.finite)):
+            sys.exit(f"error: the loss of {task.name} is no longer finite.")
+
+    return Contender(run, task.clients * steps * task.batch, seconds)
+
+
+def naive(task: Task, steps: int) -> Contender:
+    """One step of all clients as a jitted `vmap`, called once per step."""
+    net = network(task, "lax")
+    down = task.method.broadcast(server(task, net))
+    keys = jax.random.split(jax.random.key(0), task.clients)
+    params, norm, _ = jax.jit(jax.vmap(partial(task.method.init_client, net)))(keys)
+    both = (task.pool.x, task.pool.y)
+    x, y = (a.reshape(task.clients, -1, *a.shape[1:]) for a in both)
+
+    def step(params, norm, x, y, key):
+        batch = Batch(batches.decode(x), y, jnp.ones(task.batch), key)
+        loss = partial(task.method.loss, net)
+        slope, aux = jax.grad(loss, has_aux=True)(params, norm, batch, down, None)
+        return jax.tree.map(lambda p, g: p - RATE * g, params, slope), aux.norm
+
+    jitted = jax.jit(jax.vmap(step), donate_argnums=(0, 1))
+    first = (x[:, : task.batch], y[:, : task.batch], keys)
+    begin = time.perf_counter()
+    compiled = jitted.lower(params, norm, *first).compile()
+    seconds = time.perf_counter() - begin
+
+    def run():
+        nonlocal params, norm
+        for s in range(steps):
+            rows = slice(s * task.batch, (s + 1) * task.batch)
+            params, norm = compiled(params, norm, x[:, rows], y[:, rows], keys)
+        jax.block_until_ready(params)
+
+    return Contender(run, task.clients * steps * task.batch, seconds)
+
+
+def eager(task: Task, steps: int) -> Contender:
+    """PyTorch, one client after the other; images lie decoded in its memory."""
+    from benchmarks import torch_loops
+
+    x = np.asarray(batches.decode(task.pool.x)).transpose(0, 3, 1, 2)
+    shape = (task.clients, -1, task.batch)
+    data = [a.reshape(*shape, *a.shape[1:]) for a in (x, np.asarray(task.pool.y))]
+    protos = np.asarray(GAMMA * task.globals)
+    how = torch_loops.Hyper(*task.spec, RATE, LAM)
+    run = torch_loops.local_training(task.name, task.shape, how, protos, *data, steps)
+    return Contender(run, task.clients * steps * task.batch)
+
+
+def contender(which: str, task: Task, s: dict) -> Contender | None:
+    """By its name on the command line; None for PyTorch where it is missing."""
+    if which == "naive":
+        return naive(task, s["naive_steps"])
+    if which == "torch":
+        return eager(task, s["steps"]) if measure.import_torch() else None
+    form, _, kind = {"ours": "auto:auto"}.get(which, which).partition(":")
+    if kind not in OPS:
+        sys.exit(f"error: contender {which!r}; it is ours, naive, torch or FORM:OPS.")
+    return ours(task, form, kind, s["steps"])
+
+
+def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
+    """All contenders on one network, in turn.
+
+    Args:
+      ceiling: floating-point operations per second of a matrix product.
+    """
+    task = make_task(name, s)
+    made = {which: contender(which, task, s) for which in s["contenders"]}
+    made = {which: c for which, c in made.items() if c is not None}
+    runs = {which: c.run for which, c in made.items()}
+    fewer = {"naive": min(s["naive_repeats"], s["repeats"])}
+    times = measure.alternate(runs, s["repeats"], fewer)
+    speed = {which: c.samples / times[which].median for which, c in made.items()}
+    flops = ceiling_.training_flops(name, task.shape, *task.spec)
+    return [
+        {
+            "network": name,
+            "contender": which,
+            "samples_per_second": speed[which],
+            "share_of_ceiling": flops and speed[which] * flops / ceiling,
+            "times_torch": speed[which] / speed["torch"] if "torch" in speed else None,
+            "times_naive": speed[which] / speed["naive"] if "naive" in speed else None,
+            "slowest": c.samples / max(times[which].seconds),
+            "fastest": c.samples / min(times[which].seconds),
+            "compile_seconds": c.compile_seconds,
+            "time": times[which].record(),
+        }
+        for which, c in made.items()
+    ]
+
+
+def main(argv):
+    """Measures every network."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    if "torch" in settings["contenders"] and not measure.import_torch():
+        print(measure.NO_TORCH)
+    rows, ceiling = [], ceiling_.matmul_flops()
+    for name in settings["networks"]:
+        rows += one_network(name, settings, ceiling)
+        print(f"{name}: done", flush=True)
+    keys = ("contender", "samples_per_second", "slowest", "fastest")
+    keys = ("network", *keys, "times_torch", "times_naive")
+    keys = (*keys, "share_of_ceiling", "compile_seconds")
+    columns = ("network", "contender", "samples/s", "slowest", "fastest")
+    columns = (*columns, "x torch", "x naive", "ceiling", "compile s")
+    cells = [[r[k] for k in keys] for r in rows]
+    title = f"Local training, medians; ceiling: {ceiling / 1e9:.0f} GF/s in a matmul"
+    view = measure.table(title, columns, cells)
+    results = {"matmul_flops": ceiling, "rows": rows}
+    measure.finish("local_training", settings, results, [view])
+
+
+if __name__ == "__main__":
+    main(sys.argv)

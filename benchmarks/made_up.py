@@ -1,0 +1,78 @@
+"""Federations on random images: only their sizes matter here."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import ml_collections
+import numpy as np
+from rich.console import Console
+
+from jaxproto import build, programs, runner
+from jaxproto import config as config_
+from jaxproto.build import Experiment
+from jaxproto.programs import State
+
+AS_RELEASED = {  # what every round here does: the released code's loss (D2), D3, D13
+    "method.lam": 10.0,
+    "method.reg": "mse_mean",
+    "method.collect": "after_training",
+    "local.order": "fixed",
+    "local.short": "skip",
+}
+
+
+def images(examples: int, shape: Sequence[int], classes: int):
+    """Random images [N, H, W, channels] as uint8, and as many labels of each class."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (examples, *shape), np.uint8)
+    return x, rng.permutation(np.arange(examples) % classes).astype(np.int32)
+
+
+def save(path: Path, examples: int, shape: Sequence[int], classes: int):
+    """Random images as an npz file that the configuration `npz:PATH` reads."""
+    x, y = images(examples, shape, classes)
+    np.savez(path, x_train=x, y_train=y, num_classes=classes)
+
+
+def config(path: Path, clients: int, **fields) -> ml_collections.ConfigDict:
+    """ProtoNorm on the images in `path`; `fields` are written with two underscores."""
+    made = config_.default()
+    made.method = ml_collections.ConfigDict(config_.method_fields("protonorm"))
+    fields = {name.replace("__", "."): value for name, value in fields.items()}
+    given = {"data.name": f"npz:{path}", "data.clients": clients}
+    made.update_from_flattened_dict({**AS_RELEASED, **given, **fields})
+    config_.check(made)
+    return made
+
+
+def equal_clients(
+    *, clients: int, train: int, test: int, shape: Sequence[int], classes: int, **fields
+) -> Experiment:
+    """Clients of `train` and `test` random images each, of all classes alike."""
+    each = train + test
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "images.npz"
+        save(path, clients * each, shape, classes)
+        share = (train + 0.5) / each  # rounded down later
+        how = {"data__partition": "iid", "data__train_share": share}
+        made = config(path, clients, **how, **fields)
+        return build.experiment(made, jax.default_backend())
+
+
+def start(exp: Experiment, seed: int = 0) -> tuple[runner.Setup, State]:
+    """Everything compiled, as the runner does it, and the state before round 1."""
+    pool = build.pool(exp.source)
+    state = programs.init(exp, seed)
+    compiled, seconds = programs.compile_all(exp, seed, state, pool)
+    setup = runner.Setup(
+        config=None,
+        path=Path(),
+        exp=exp,
+        pool=pool,
+        compiled=compiled,
+        compile_seconds=seconds,
+        console=Console(quiet=True),
+    )
+    return setup, state

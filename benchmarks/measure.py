@@ -1,0 +1,271 @@
+"""What every benchmark shares: flags, the machine, timing, tables and JSON files.
+
+Contenders are timed in turn (A B A B ...), so that what else the machine does meanwhile
+falls on all of them, and reported by their medians.
+"""
+
+import datetime
+import importlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from absl import flags
+from rich.console import Console
+from rich.table import Table
+
+from jaxproto import metrics
+
+WIDTH = 120  # of tables in files and logs
+ROOT = Path(__file__).parent.parent
+BUSY = (
+    "this machine is busy (load {:.1f}): measure on a quiet one. PyTorch suffers most, "
+    "because its threads wait for each other: ratios against it come out too good."
+)
+NO_TORCH = "torch is not installed: its column is left out (pip install torch)."
+
+
+class Timing(NamedTuple):
+    """Seconds of the repetitions of one contender, in the order they ran."""
+
+    seconds: list[float]
+    parts: list[dict[str, float]]  # seconds by name within each, where it tells
+
+    @property
+    def median(self) -> float:
+        """Of the seconds."""
+        return statistics.median(self.seconds)
+
+    def record(self) -> dict:
+        """As it is written: median, extremes, medians of the parts, everything."""
+        return {
+            "median": self.median,
+            "min": min(self.seconds),
+            "max": max(self.seconds),
+            "parts": {
+                name: statistics.median(p[name] for p in self.parts)
+                for name in (self.parts[0] if self.parts else {})
+            },
+            "seconds": self.seconds,
+        }
+
+
+def alternate(
+    contenders: Mapping[str, Callable[[], dict | None]],
+    repeats: int,
+    fewer: Mapping[str, int] | None = None,
+) -> dict[str, Timing]:
+    """Times contenders in turn, after one run of each that does not count.
+
+    Args:
+      contenders: each does its work and waits for the result; it may return the
+        seconds of its parts.
+      repeats: of each.
+      fewer: repeats of contenders that are too slow for more.
+    """
+    times = {name: Timing([], []) for name in contenders}
+    for run in contenders.values():
+        run()
+    for i in range(repeats):
+        for name, run in contenders.items():
+            if i < (fewer or {}).get(name, repeats):
+                start = time.perf_counter()
+                parts = run()
+                times[name].seconds.append(time.perf_counter() - start)
+                times[name].parts.extend([parts] * bool(parts))
+    return times
+
+
+def ratio(slow: Timing, fast: Timing) -> float:
+    """How many times faster `fast` is, by medians."""
+    return slow.median / fast.median
+
+
+class Clock:
+    """Seconds by the name of what was done; `lap` ends a part."""
+
+    def __init__(self):
+        """Starts now."""
+        self.parts, self._last = {}, time.perf_counter()
+
+    def lap(self, name: str):
+        """Adds the time since the last lap to the part `name`."""
+        now = time.perf_counter()
+        self.parts[name] = self.parts.get(name, 0.0) + now - self._last
+        self._last = now
+
+
+def exponent(factors: Sequence[float], values: Sequence[float]) -> float:
+    """The slope b of value = a * factor**b, by least squares of the logarithms."""
+    return float(np.polyfit(np.log(factors), np.log(values), 1)[0])
+
+
+def flag_values() -> flags.FlagValues:
+    """Flags of one benchmark, apart from those of other modules."""
+    values = flags.FlagValues()
+    flags.DEFINE_string(
+        "out",
+        "",
+        "JSON file; default: benchmarks/results/<name>-<platform>.json",
+        flag_values=values,
+    )
+    return values
+
+
+def parse(values: flags.FlagValues, argv: Sequence[str], about: str) -> dict:
+    """Settings by name from the command line; ends the program on a wrong one."""
+    if {"--help", "-h"} & {*argv}:
+        print(about, values.get_help(), sep="\n")
+        sys.exit(0)
+    try:
+        rest = values(list(argv))[1:]
+    except flags.Error as e:
+        sys.exit(f"error: {e}")
+    if rest:
+        sys.exit(f"error: {' '.join(rest)}: only flags are understood, see --help.")
+    if load() > 0.25 * cores():
+        print(BUSY.format(load()))
+    return {name: values[name].value for name in values}
+
+
+def whole(texts: Iterable[str]) -> list[int]:
+    """Whole numbers of a list flag."""
+    return [int(text) for text in texts]
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+
+
+def load() -> float:
+    """Processes that ran in the last minute, on average."""
+    return os.getloadavg()[0]
+
+
+def machine() -> dict:
+    """What the numbers were measured on."""
+    device = jax.devices()[0]
+    stats = device.memory_stats() or {}
+    on_cpu = device.platform == "cpu"
+    return {
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "platform": device.platform,
+        "accelerator": None if on_cpu else device.device_kind,
+        "accelerators": 0 if on_cpu else jax.device_count(),
+        "accelerator_bytes": stats.get("bytes_limit"),
+        "system": platform.platform(),
+    }
+
+
+def cpu_model() -> str:
+    """The processor's own name, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1] for line in lines if line.startswith("model name")]
+    return names[0].strip() if names else platform.processor()
+
+
+def versions() -> dict:
+    """Of the packages that the numbers depend on, and of this repository."""
+    torch = import_torch()
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    try:
+        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        commit = ""
+    found = {**metrics.versions(), "torch": torch and torch.__version__}
+    return {**found, "commit": commit or None}
+
+
+def import_torch():
+    """The module, or None where it is not installed."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        return None
+
+
+def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Path:
+    """Prints the tables and writes everything as JSON; returns the file."""
+    file = f"{name}-{jax.default_backend()}.json"
+    path = Path(settings["out"] or ROOT / "benchmarks" / "results" / file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "benchmark": name,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "load_at_the_end": load(),
+        "versions": versions(),
+        "settings": dict(settings),
+        "results": results,
+    }
+    metrics.write_json(path, record)
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    for view in tables:
+        console.print(view)
+    console.print(f"written to {path}", highlight=False, soft_wrap=True)
+    return path
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence]) -> Table:
+    """A table: text to the left, numbers to the right."""
+    rows, view = list(rows), Table(title=title)
+    for i, column in enumerate(columns):
+        text = any(isinstance(row[i], str) for row in rows)
+        view.add_column(column, justify="left" if text else "right", no_wrap=True)
+    for row in rows:
+        view.add_row(*(cell(value) for value in row))
+    return view
+
+
+def cell(value) -> str:
+    """Text of one entry: three digits of a number, a dash for None."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def peak_bytes() -> int:
+    """The most memory this process had resident, not counting who started it."""
+    try:
+        status = Path("/proc/self/status").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in status)
+        return int(fields["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return metrics.peak_memory_bytes()["host"]
+
+
+def fresh(module: str, function: str, arguments: Mapping, **environment: str):
+    """Calls `module.function(**arguments)` in a new process; JSON both ways."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, got = (Path(folder) / name for name in ("arguments", "result"))
+        given.write_text(json.dumps(dict(arguments)))
+        command = ["-m", "benchmarks.measure", module, function, str(given), str(got)]
+        env = {**os.environ, **environment}
+        subprocess.run([sys.executable, *command], cwd=ROOT, env=env, check=True)
+        return json.loads(got.read_text())
+
+
+if __name__ == "__main__":
+    module_, function_, given_, got_ = sys.argv[1:]
+    call = getattr(importlib.import_module(module_), function_)
+    metrics.write_json(got_, call(**json.loads(Path(given_).read_text())))

@@ -1,0 +1,138 @@
+"""Peak memory of a run of the size of CIFAR-10, in a fresh process.
+
+    python -m benchmarks.memory                  # 1 round of at most 320 examples each
+    python -m benchmarks.memory --most=0         # of all examples: the real thing
+
+60,000 random images in 20 clients by the partition of the papers. The images, the state
+of all clients and all programs are those of a real run; `--most` only shortens the
+rounds. The peak is that of the process at the end of every stage, the checkpoint
+included, and what XLA reserves for every program.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import flags
+
+from benchmarks import made_up, measure
+from jaxproto import build, checkpoint, metrics, runner
+from jaxproto.build import Experiment
+from jaxproto.types import Shard
+
+FLAGS = measure.flag_values()
+flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
+flags.DEFINE_integer("images", 60_000, "examples of the pool", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 20, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 1, "rounds to run", flag_values=FLAGS)
+flags.DEFINE_integer("most", 320, "examples a client uses; 0: all", flag_values=FLAGS)
+flags.DEFINE_float("alpha", 0.1, "of the Dirichlet partition", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+
+
+def shortened(exp: Experiment, most: int) -> Experiment:
+    """Clients use the first `most` of their examples; their tables stay as long."""
+
+    def cut(shard):
+        return Shard(shard.index, np.minimum(shard.size, most))
+
+    if not most:
+        return exp
+    train, test = (tuple(map(cut, part)) for part in (exp.train, exp.test))
+    return exp._replace(train=train, test=test)
+
+
+def run(settings: dict, images: str) -> dict:
+    """The run; a fresh process calls this.
+
+    Args:
+      images: npz file.
+    """
+    stages, folder = {}, Path(images).parent
+
+    def stage(name):
+        stages[name] = {"host": measure.peak_bytes(), "device": on_device()}
+
+    jax.devices()
+    stage("imports")
+    config = made_up.config(
+        images,
+        settings["clients"],
+        data__partition="pfllib_dirichlet",
+        data__alpha=settings["alpha"],
+        model__group=settings["group"],
+        model__feat_dim=settings["dim"],
+        clients_at_once=settings["form"],
+    )
+    exp = build.experiment(config, jax.default_backend())
+    stage("data")
+    setup, state = made_up.start(shortened(exp, settings["most"]))
+    stage("programs")
+    clock = measure.Clock()
+    for r in range(settings["rounds"]):
+        state, seen = runner.one_round(setup, r, state)
+        stage("training")
+        runner.evaluate(setup, r + 1, state, seen, [1.0])
+        stage("evaluation")
+    clock.lap("rounds")
+    checkpoint.save(folder / "checkpoints", settings["rounds"], state)
+    stage("checkpoint")
+    return {"stages": stages, "seconds": clock.parts, "programs": programs(setup)}
+
+
+def on_device() -> int | None:
+    """Peak bytes of the fullest accelerator."""
+    return metrics.peak_memory_bytes()["device"]
+
+
+def programs(setup: runner.Setup) -> list[dict]:
+    """XLA's own account of every program, in bytes."""
+    compiled, names = setup.compiled, [c.name for c in setup.exp.cohorts]
+    every = {
+        "begin": compiled.begin,
+        **{f"train {n}": f for n, f in zip(names, compiled.train, strict=True)},
+        "update": compiled.update,
+        **{f"evaluate {n}": f for n, f in zip(names, compiled.evaluate, strict=True)},
+        "look": compiled.look,
+    }
+    return [{"program": name, **account(f)} for name, f in every.items()]
+
+
+def account(compiled) -> dict:
+    """Bytes of arguments, results, scratch space and code."""
+    said = compiled.memory_analysis()
+    kinds = ("argument", "output", "alias", "temp", "generated_code")
+    return {kind: getattr(said, f"{kind}_size_in_bytes", None) for kind in kinds}
+
+
+def main(argv):
+    """Measures in a fresh process."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    shape = (settings["pixels"], settings["pixels"], 3)
+    with tempfile.TemporaryDirectory() as folder:
+        images = Path(folder) / "images.npz"
+        made_up.save(images, settings["images"], shape, settings["classes"])
+        given = {"settings": settings, "images": str(images)}
+        results = measure.fresh("benchmarks.memory", "run", given)
+    stages = [
+        (name, *(b and b / 2**20 for b in (at["host"], at["device"])))
+        for name, at in results["stages"].items()
+    ]
+    columns = ("up to and including", "process", "device")
+    tables = [measure.table("Peak memory in MiB", columns, stages)]
+    rows = [
+        [c if isinstance(c, str) else c / 2**20 for c in r.values()]
+        for r in results["programs"]
+    ]
+    title = "What XLA reserves, in MiB (alias: results in the arguments' place)"
+    tables.append(measure.table(title, list(results["programs"][0]), rows))
+    measure.finish("memory", settings, results, tables)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

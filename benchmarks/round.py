@@ -1,0 +1,145 @@
+"""Seconds of one whole ProtoNorm round, against the same round in PyTorch.
+
+    python -m benchmarks.round
+
+Training, second pass for prototypes, aggregation and alignment, evaluation of every
+client on both parts. `ours` runs the programs of the runner and evaluates every rule
+on both parts; `scripts` is the round as the released PyTorch scripts do it; `lean` is
+tidy PyTorch, with models in memory and no loops over examples (see torch_rounds.py).
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import flags
+
+from benchmarks import made_up, measure
+from jaxproto import batches, build, models, programs, runner
+from jaxproto.build import Experiment
+
+FLAGS = measure.flag_values()
+flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
+flags.DEFINE_list("contenders", "ours,scripts,lean", "see above", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 8, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("test", 96, "test examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+
+
+def experiment(s: dict) -> Experiment:
+    """The federation of the settings."""
+    return made_up.equal_clients(
+        clients=s["clients"],
+        train=s["train"],
+        test=s["test"],
+        shape=(s["pixels"], s["pixels"], 3),
+        classes=s["classes"],
+        model__group=s["group"],
+        model__feat_dim=s["dim"],
+        local__batch_size=s["batch"],
+        clients_at_once=s["form"],
+    )
+
+
+def ours(exp: Experiment) -> Callable[[], dict]:
+    """The runner's round, and its evaluation on test and training parts."""
+    setup, state = made_up.start(exp)
+    on_train = evaluation_of_training(exp, setup, state)
+    r = 0
+
+    def run():
+        nonlocal state, r
+        clock = measure.Clock()
+        state, seen = runner.one_round(setup, r, state)
+        r += 1
+        clock.lap("train, prototypes, server")
+        for each in (setup, on_train):
+            runner.evaluate(each, r, state, seen, [1.0])
+        clock.lap("evaluate")
+        return clock.parts
+
+    return run
+
+
+def evaluation_of_training(exp: Experiment, setup, state) -> runner.Setup:
+    """A setup whose evaluation runs over the clients' training parts."""
+    jitted = [jax.jit(f) for f in programs.functions(exp, 0).evaluate]
+    evaluate = tuple(
+        f.lower(state.server, clients, setup.pool, shard).compile()
+        for f, clients, shard in zip(jitted, state.clients, exp.train, strict=True)
+    )
+    compiled = setup.compiled._replace(evaluate=evaluate)
+    return setup._replace(exp=exp._replace(test=exp.train), compiled=compiled)
+
+
+def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], dict]]:
+    """Both forms in PyTorch, on the same images and networks."""
+    import torch
+
+    from benchmarks import torch_loops, torch_rounds
+
+    x = np.asarray(batches.decode(exp.source.x)).transpose(0, 3, 1, 2)
+    x, y = torch.tensor(x), torch.tensor(exp.source.y).long()
+    parts = [
+        torch_rounds.Part(*((x[rows], y[rows]) for rows in both))
+        for both in zip(*exp.partition, strict=True)
+    ]
+    names = models.assign(build.network_names(s["group"]), range(s["clients"]))
+    how = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])
+    nets = partial(torch_rounds.make_nets, names, exp.source.x.shape[1:], how)
+    make = {
+        "scripts": lambda: torch_rounds.scripts_round(folder, nets(), parts, how),
+        "lean": lambda: torch_rounds.lean_round(nets(), parts, how),
+    }
+    return {name: make[name]() for name in s["contenders"] if name in make}
+
+
+def contest(s: dict) -> dict[str, measure.Timing]:
+    """Times all contenders in turn."""
+    known = {"ours", "scripts", "lean"}
+    if {*s["contenders"]} - known:
+        sys.exit(f"error: contenders are {', '.join(sorted(known))}.")
+    exp, runs = experiment(s), {}
+    if "ours" in s["contenders"]:
+        runs["ours"] = ours(exp)
+    with tempfile.TemporaryDirectory() as folder:
+        if {*s["contenders"]} - {"ours"}:
+            if measure.import_torch():
+                runs |= in_torch(exp, s, Path(folder))
+            else:
+                print(measure.NO_TORCH)
+        return measure.alternate(runs, s["repeats"])
+
+
+def main(argv):
+    """Measures the round."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    times = contest(settings)
+    rows = [
+        {
+            "contender": name,
+            "times_ours": measure.ratio(t, times["ours"]) if "ours" in times else None,
+            **t.record(),
+        }
+        for name, t in times.items()
+    ]
+    parts = list(dict.fromkeys(p for r in rows for p in r["parts"]))
+    columns = ("contender", "s / round", "min", "max", "x ours", *parts)
+    keys = ("contender", "median", "min", "max", "times_ours")
+    cells = [[*(r[k] for k in keys), *map(r["parts"].get, parts)] for r in rows]
+    view = measure.table("One ProtoNorm round, medians in seconds", columns, cells)
+    measure.finish("round", settings, rows, [view])
+
+
+if __name__ == "__main__":
+    main(sys.argv)

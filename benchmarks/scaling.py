@@ -1,0 +1,95 @@
+"""Seconds and bytes per round as clients, classes or features grow.
+
+    python -m benchmarks.scaling
+
+ProtoNorm with a light network on small images, every client with the same number of
+examples; one of the three varies at a time. `exponent` is the slope b of
+value = a * size**b: 1 is linear.
+"""
+
+import statistics
+import sys
+
+import jax
+from absl import flags
+
+from benchmarks import made_up, measure
+from jaxproto import runner
+
+FLAGS = measure.flag_values()
+flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
+flags.DEFINE_list("clients", "20,50,100,500", "first: the usual", flag_values=FLAGS)
+flags.DEFINE_list("classes", "10,100,200,1000", "first: the usual", flag_values=FLAGS)
+flags.DEFINE_list("dims", "64,128,256,512,1024", "first: usual", flag_values=FLAGS)
+flags.DEFINE_integer("train", 64, "training examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("test", 64, "test examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 8, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 10, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
+
+FACTORS = ("clients", "classes", "dims")
+MEASURED = ("training", "evaluation", "bytes")
+
+
+def one(sizes: dict[str, int], s: dict) -> dict:
+    """Medians over the rounds of one federation."""
+    exp = made_up.equal_clients(
+        clients=sizes["clients"],
+        train=s["train"],
+        test=s["test"],
+        shape=(s["pixels"], s["pixels"], 1),
+        classes=sizes["classes"],
+        model__group=s["network"],
+        model__feat_dim=sizes["dims"],
+        clients_at_once=s["form"],
+    )
+    setup, state = made_up.start(exp)
+    laps, seen = [], None
+    for r in range(s["rounds"] + 1):
+        clock = measure.Clock()
+        state, seen = runner.one_round(setup, r, state)
+        clock.lap("training")
+        runner.evaluate(setup, r + 1, state, seen, [1.0])
+        clock.lap("evaluation")
+        laps.append(clock.parts)
+    times = {k: statistics.median(p[k] for p in laps[1:]) for k in laps[0]}
+    size = 4 * (seen.scalars_up + seen.scalars_down)
+    return {**sizes, **times, "bytes": size, "compile": setup.compile_seconds}
+
+
+def vary(factor: str, s: dict) -> list[dict]:
+    """Every size of one factor, the others at their usual size."""
+    usual = {name: measure.whole(s[name])[0] for name in FACTORS}
+    rows = []
+    for size in measure.whole(s[factor]):
+        rows.append(one({**usual, factor: size}, s))
+        jax.clear_caches()
+        print(f"{factor} {size}: done", flush=True)
+    return rows
+
+
+def exponents(factor: str, rows: list[dict]) -> dict[str, float | None]:
+    """How every measured value grows with the factor."""
+    if len(rows) < 2:
+        return dict.fromkeys(MEASURED)
+    sizes = [r[factor] for r in rows]
+    return {k: measure.exponent(sizes, [r[k] for r in rows]) for k in MEASURED}
+
+
+def main(argv):
+    """Varies every factor."""
+    settings, results, tables = measure.parse(FLAGS, argv, __doc__), {}, []
+    for factor in FACTORS:
+        rows = vary(factor, settings)
+        grows = exponents(factor, rows)
+        results[factor] = {"rows": rows, "exponents": grows}
+        cells = [[r[factor], *(r[k] for k in MEASURED), r["compile"]] for r in rows]
+        cells = [[str(c[0]), *c[1:]] for c in cells]
+        cells.append(["exponent", *grows.values(), None])
+        columns = (factor, "training s", "evaluation s", "bytes", "compile s")
+        tables.append(measure.table(f"A round, {factor} varied", columns, cells))
+    measure.finish("scaling", settings, results, tables)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,81 @@
+"""Local training and prototype alignment in eager PyTorch."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from benchmarks import torch_nets
+
+
+class Hyper(NamedTuple):
+    """What the loss and the optimiser need."""
+
+    classes: int
+    dim: int
+    rate: float
+    lam: float
+    gamma: float = 1.0
+    batch: int = 32
+
+
+def device() -> str:
+    """Where PyTorch runs: on a GPU if it sees one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def wait():
+    """Waits until the GPU is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def local_training(name, shape, how: Hyper, protos, x, y, steps) -> Callable[[], None]:
+    """Some steps of every client, with all images in memory.
+
+    Args:
+      protos: upscaled global prototypes [C, D].
+      x: [K, S, B, channels, H, W] float32.
+      y: [K, S, B].
+    """
+    torch_nets.check([name])
+    where, protos, x = device(), torch.tensor(protos), torch.tensor(x)
+    protos, x, y = protos.to(where), x.to(where), torch.tensor(y).long().to(where)
+    nets = [torch_nets.build(name, shape, how.classes, how.dim).to(where) for _ in x]
+
+    def run():
+        for net, x_SB, y_SB in zip(nets, x, y, strict=True):
+            optimizer = torch.optim.SGD(net.parameters(), how.rate)
+            net.train()
+            for x_B, y_B in zip(x_SB[:steps], y_SB[:steps], strict=True):
+                feat, logits = net(x_B)
+                pull = F.mse_loss(feat, protos[y_B])
+                loss = F.cross_entropy(logits, y_B) + how.lam * pull
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        wait()
+
+    return run
+
+
+def align(mean: torch.Tensor, most: int = 500, patience: int = 10) -> torch.Tensor:
+    """Prototype Alignment as released: [C, D] to unit vectors (spec 2.3 item 5)."""
+    x, speed, rate = F.normalize(mean), torch.zeros_like(mean), 0.1
+    last, same = None, 0
+    for t in range(most):
+        gap = x[:, None] - x[None]
+        weight = 1 / (gap.square().sum(-1) + 1e-10)
+        weight.fill_diagonal_(0)
+        force = (gap * weight[..., None]).sum(1)
+        speed = 0.9 * speed + rate * force
+        x = F.normalize(x + speed)
+        rate *= 0.95 if t % 10 == 0 else 1
+        if t >= 10:
+            length = round(force.norm(dim=1).mean().item(), 4)
+            same = same + 1 if length == last else 0
+            last = length
+            if same >= patience:
+                break
+    return x

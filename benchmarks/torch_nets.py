@@ -1,0 +1,299 @@
+"""The released networks in plain PyTorch, without torchvision.
+
+Structures from spec 3.1 to 3.3 and the papers of the networks; names of modules as
+in torchvision. Every network is a body, the channel pooling and a linear head.
+`check` compares the number of parameters with spec 3.2 and ends the program where
+one differs.
+"""
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Split(nn.Module):
+    """Body, AdaptiveAvgPool1d over its channels, head (BaseHeadSplit, spec 3.1)."""
+
+    def __init__(self, body: nn.Module, dim: int, classes: int):
+        super().__init__()
+        self.base = nn.Sequential(body, nn.AdaptiveAvgPool1d(dim))
+        self.head = nn.Linear(dim, classes)
+
+    def forward(self, x):
+        """Features and logits."""
+        feat = self.base(x)
+        return feat, self.head(feat)
+
+
+def unit(inputs, outputs, size=3, stride=1, groups=1, act: Callable | None = nn.ReLU):
+    """Convolution without bias, BatchNorm, activation."""
+    conv = nn.Conv2d(
+        inputs, outputs, size, stride, (size - 1) // 2, groups=groups, bias=False
+    )
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs), *([act()] if act else []))
+
+
+def he_normal(net: nn.Module) -> nn.Module:
+    """He's normal values by fan-out in every convolution."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+    return net
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = unit(inputs, outputs, 1, stride, act=None)
+
+    def forward(self, x):
+        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        short = x if self.downsample is None else self.downsample(x)
+        x = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(x)) + short)
+
+
+class ResNet(nn.Module):
+    """ImageNet stem, stages of basic blocks, mean over the image."""
+
+    def __init__(self, channels, stages, blocks):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layers, width = nn.Sequential(), 64
+        for i, new in enumerate((64, 128, 256, 512)[:stages]):
+            for j in range(blocks):
+                stride = 2 if i > 0 and j == 0 else 1
+                self.layers.append(BasicBlock(width, new, stride))
+                width = new
+
+    def forward(self, x):
+        """[B, channels, H, W] to [B, width]."""
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        return self.layers(x).mean((2, 3))
+
+
+class InvertedResidual(nn.Module):
+    """MobileNetV2: 1x1 out, depthwise 3x3, 1x1 back without activation."""
+
+    def __init__(self, inputs, outputs, stride, expand):
+        super().__init__()
+        hidden = inputs * expand
+        wide = [unit(inputs, hidden, 1, act=nn.ReLU6)] if expand != 1 else []
+        self.conv = nn.Sequential(
+            *wide,
+            unit(hidden, hidden, 3, stride, hidden, nn.ReLU6),
+            *unit(hidden, outputs, 1, act=None),
+        )
+        self.residual = stride == 1 and inputs == outputs
+
+    def forward(self, x):
+        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        return x + self.conv(x) if self.residual else self.conv(x)
+
+
+class MobileNetV2(nn.Module):
+    """Sandler et al. 2018; its dropout lies before the channel pooling (spec 3.3)."""
+
+    STAGES = (  # expansion, channels, blocks, stride
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    )
+
+    def __init__(self, channels):
+        super().__init__()
+        features, width = [unit(channels, 32, 3, 2, act=nn.ReLU6)], 32
+        for expand, new, blocks, stride in self.STAGES:
+            for i in range(blocks):
+                step = stride if i == 0 else 1
+                features.append(InvertedResidual(width, new, step, expand))
+                width = new
+        features.append(unit(width, 1280, 1, act=nn.ReLU6))
+        self.features = he_normal(nn.Sequential(*features))
+
+    def forward(self, x):
+        """[B, channels, H, W] to [B, 1280]."""
+        return F.dropout(self.features(x).mean((2, 3)), 0.2, self.training)
+
+
+class ShuffleUnit(nn.Module):
+    """ShuffleNetV2: half of the channels (all where it halves the map) go through."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        half, self.halves = outputs // 2, stride > 1
+        self.branch1 = nn.Sequential()
+        if self.halves:
+            self.branch1 = nn.Sequential(
+                *unit(inputs, inputs, 3, stride, inputs, None), *unit(inputs, half, 1)
+            )
+        self.branch2 = nn.Sequential(
+            *unit(inputs if self.halves else half, half, 1),
+            *unit(half, half, 3, stride, half, None),
+            *unit(half, half, 1),
+        )
+
+    def forward(self, x):
+        """[B, inputs, H, W] to [B, outputs, H', W'], channels of the halves mixed."""
+        left, right = (x, x) if self.halves else x.chunk(2, 1)
+        x = torch.stack((self.branch1(left), self.branch2(right)), 2)
+        return x.flatten(1, 2)
+
+
+class ShuffleNetV2(nn.Module):
+    """Ma et al. 2018, width 1.0."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1, stages, width = unit(channels, 24, 3, 2), [], 24
+        for new, blocks in ((116, 4), (232, 8), (464, 4)):
+            for i in range(blocks):
+                stages.append(ShuffleUnit(width, new, 2 if i == 0 else 1))
+                width = new
+        self.stages, self.conv5 = nn.Sequential(*stages), unit(width, 1024, 1)
+
+    def forward(self, x):
+        """[B, channels, H, W] to [B, 1024]."""
+        x = self.stages(F.max_pool2d(self.conv1(x), 3, 2, 1))
+        return self.conv5(x).mean((2, 3))
+
+
+class SqueezeExcite(nn.Module):
+    """Channels scaled by a small network of their means."""
+
+    def __init__(self, width, squeezed):
+        super().__init__()
+        self.fc1 = nn.Conv2d(width, squeezed, 1)
+        self.fc2 = nn.Conv2d(squeezed, width, 1)
+
+    def forward(self, x):
+        """Of the same shape."""
+        mean = F.adaptive_avg_pool2d(x, 1)
+        return x * torch.sigmoid(self.fc2(F.silu(self.fc1(mean))))
+
+
+class MBConv(nn.Module):
+    """EfficientNet: inverted residual with squeeze-excite and stochastic depth."""
+
+    def __init__(self, inputs, outputs, size, stride, expand, drop):
+        super().__init__()
+        hidden = inputs * expand
+        wide = [unit(inputs, hidden, 1, act=nn.SiLU)] if expand != 1 else []
+        self.block = nn.Sequential(
+            *wide,
+            unit(hidden, hidden, size, stride, hidden, nn.SiLU),
+            SqueezeExcite(hidden, inputs // 4),
+            unit(hidden, outputs, 1, act=None),
+        )
+        self.residual, self.drop = stride == 1 and inputs == outputs, drop
+
+    def forward(self, x):
+        """[B, inputs, H, W] to [B, outputs, H', W']."""
+        new = self.block(x)
+        if not self.residual:
+            return new
+        if self.training and self.drop:
+            keep = torch.empty(len(x), 1, 1, 1, device=x.device)
+            new = new * keep.bernoulli_(1 - self.drop) / (1 - self.drop)
+        return x + new
+
+
+class EfficientNetB0(nn.Module):
+    """Tan and Le 2019; stochastic depth from 0 to 0.1875 over the 16 blocks."""
+
+    STAGES = (  # expansion, kernel, stride, channels, blocks
+        (1, 3, 1, 16, 1),
+        (6, 3, 2, 24, 2),
+        (6, 5, 2, 40, 2),
+        (6, 3, 2, 80, 3),
+        (6, 5, 1, 112, 3),
+        (6, 5, 2, 192, 4),
+        (6, 3, 1, 320, 1),
+    )
+
+    def __init__(self, channels):
+        super().__init__()
+        features, width, done = [unit(channels, 32, 3, 2, act=nn.SiLU)], 32, 0
+        for expand, size, stride, new, blocks in self.STAGES:
+            for i in range(blocks):
+                step, drop = stride if i == 0 else 1, 0.2 * done / 16
+                features.append(MBConv(width, new, size, step, expand, drop))
+                width, done = new, done + 1
+        features.append(unit(width, 1280, 1, act=nn.SiLU))
+        self.features = he_normal(nn.Sequential(*features))
+
+    def forward(self, x):
+        """[B, channels, H, W] to [B, 1280]."""
+        return self.features(x).mean((2, 3))
+
+
+def cnn4(shape):
+    """PFLlib's FedAvgCNN with 512 hidden units."""
+    rows, cols = (((n - 4) // 2 - 4) // 2 for n in shape[:2])
+    layers = [nn.Conv2d(shape[2], 32, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    hidden = nn.Linear(rows * cols * 64, 512)
+    return nn.Sequential(*layers, nn.Flatten(), hidden, nn.ReLU())
+
+
+def resnet(stages, blocks=1):
+    """Makes a ResNet body for a shape [H, W, channels]."""
+    return lambda shape: he_normal(ResNet(shape[2], stages, blocks))
+
+
+BODIES = {  # name -> shape [H, W, channels] -> body
+    "resnet4": resnet(1),
+    "resnet6": resnet(2),
+    "resnet8": resnet(3),
+    "resnet10": resnet(4),
+    "resnet18": resnet(4, 2),
+    "mobilenet_v2": lambda shape: MobileNetV2(shape[2]),
+    "shufflenet_v2_x1_0": lambda shape: ShuffleNetV2(shape[2]),
+    "efficientnet_b0": lambda shape: EfficientNetB0(shape[2]),
+    "cnn4": cnn4,
+}
+COUNTS = {  # spec 3.2, bodies for 32x32x3: parameters, running means and variances
+    "resnet4": (83_520, 384),
+    "resnet6": (313_664, 1_152),
+    "resnet8": (1_232_704, 2_688),
+    "resnet10": (4_905_792, 5_760),
+    "resnet18": (11_176_512, 9_600),
+    "mobilenet_v2": (2_223_872, 34_112),
+    "shufflenet_v2_x1_0": (1_253_604, 16_180),
+    "efficientnet_b0": (4_007_548, 42_016),
+    "cnn4": (873_408, 0),
+}
+
+
+def build(name: str, shape, classes: int, dim: int) -> Split:
+    """The network `name`; for EfficientNet the head drops out before it (spec 3.1)."""
+    net = Split(BODIES[name](shape), dim, classes)
+    if name == "efficientnet_b0":
+        net.head = nn.Sequential(nn.Dropout(0.2), net.head)
+    return net
+
+
+def check(names):
+    """Ends the program where a network has not the size of the released one."""
+    for name in names:
+        body = BODIES[name]((32, 32, 3))
+        stats = [b.numel() for b in body.buffers() if b.ndim]
+        got = sum(p.numel() for p in body.parameters()), sum(stats)
+        if got != COUNTS[name]:
+            sys.exit(f"error: torch {name} has {got}, not {COUNTS[name]} numbers.")

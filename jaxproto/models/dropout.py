@@ -1,0 +1,66 @@
+"""Dropout, stochastic depth, and where a network's features meet its dropout.
+
+A placement is a function `place(x, pool, call)` from what the body returns, [B, width],
+and the channel pooling to the features (what prototypes and the pull towards them use)
+and the head's input. The released code and a clean reading differ here: choice D19 of
+../shared/spec/algorithms.md.
+
+Srivastava et al., "Dropout", JMLR 2014, https://jmlr.org/papers/v15/srivastava14a.html.
+Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016,
+https://arxiv.org/abs/1603.09382.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto.models.layers import Call
+from jaxproto.types import Array
+
+RATE = 0.2  # MobileNetV2 and EfficientNet-B0, in torchvision and in the released code
+
+Pool = Callable[[Array], Array]
+Place = Callable[[Array, Pool, Call], tuple[Array, Array]]
+
+
+def dropout(x: Array, rate: float, call: Call) -> Array:
+    """Zeroes each element with probability `rate`; the rest grow by 1 / (1 - rate)."""
+    return thin(x, x.shape, rate, call)
+
+
+def drop_rows(x: Array, rate: float, call: Call) -> Array:
+    """Zeroes whole examples [B, ...]: stochastic depth of a residual branch."""
+    return thin(x, (len(x),) + (1,) * (x.ndim - 1), rate, call)
+
+
+def thin(x, shape, rate, call):
+    """Zeroes by a mask of `shape`; nothing without a key or at rate 0."""
+    if call.rngs is None or rate == 0:
+        return x
+    keep = jax.random.bernoulli(call.rngs.dropout(), 1 - rate, shape)
+    return jnp.where(keep, x / (1 - rate), 0)
+
+
+def as_is(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+    """No dropout."""
+    del call
+    feat = pool(x)
+    return feat, feat
+
+
+def logits_only(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+    """The clean placement: the head sees dropped-out features, nobody else does."""
+    feat = pool(x)
+    return feat, dropout(feat, RATE, call)
+
+
+def before_pool(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+    """As MobileNetV2 was released: at the end of the base, so features are dropped."""
+    return as_is(dropout(x, RATE, call), pool, call)
+
+
+def in_place(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+    """As EfficientNet was released: the head's in-place dropout hits the features."""
+    feat = dropout(pool(x), RATE, call)
+    return feat, feat

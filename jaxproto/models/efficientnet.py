@@ -1,0 +1,138 @@
+"""EfficientNet-B0.
+
+Structure and names as in torchvision. Tan, Le, "EfficientNet: Rethinking Model Scaling
+for Convolutional Neural Networks", ICML 2019, https://arxiv.org/abs/1905.11946.
+
+Deviations:
+- dropout: the released head begins with one in place, which overwrites the features
+  (`efficientnet_b0_code`); here on the logits' path only (`efficientnet_b0`).
+"""
+
+import functools
+
+import jax
+from flax import nnx
+
+from jaxproto import nn
+from jaxproto.models.bundle import bundle
+from jaxproto.models.dropout import Place, drop_rows, in_place, logits_only
+from jaxproto.models.images import image_shape
+from jaxproto.models.layers import (
+    Call,
+    Chain,
+    Conv,
+    Draws,
+    conv_norm,
+    identity,
+    silu,
+    zeros,
+)
+from jaxproto.types import Array, Net
+
+WIDTH = 1280
+DEPTH_RATE = 0.2  # of stochastic depth after the last block, from 0 at the first
+# The paper's Table 1: expansion, kernel, stride of the first block, channels, blocks
+STAGES = (
+    (1, 3, 1, 16, 1),
+    (6, 3, 2, 24, 2),
+    (6, 5, 2, 40, 2),
+    (6, 3, 2, 80, 3),
+    (6, 5, 1, 112, 3),
+    (6, 5, 2, 192, 4),
+    (6, 3, 1, 320, 1),
+)
+
+
+class SqueezeExcite(nnx.Module):
+    """Channels scaled by gates in (0, 1) that the whole image decides.
+
+    Its two 1x1 convolutions see one pixel per image, so they are plain matrices.
+    """
+
+    def __init__(self, width: int, squeezed: int, draws: Draws):
+        how = {"bias": True, "bias_init": zeros}
+        self.fc1 = Conv(width, squeezed, 1, draws, **how)
+        self.fc2 = Conv(squeezed, width, 1, draws, **how)
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, width] to the same."""
+        del call
+        gate = nn.global_mean(x)
+        gate = jax.nn.silu(gate @ self.fc1.kernel[0, 0] + self.fc1.bias[...])
+        gate = jax.nn.sigmoid(gate @ self.fc2.kernel[0, 0] + self.fc2.bias[...])
+        return x * gate[:, None, None]
+
+
+class MBConv(nnx.Module):
+    """Expansion, depthwise convolution, squeeze-excite, linear projection."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        expand: int,
+        kernel: int,
+        stride: int,
+        depth_rate: float,
+        draws: Draws,
+    ):
+        self.short = stride == 1 and inputs == outputs
+        self.depth_rate = depth_rate
+        hidden, layers = inputs * expand, []
+        if expand != 1:
+            layers.append(conv_norm(inputs, hidden, 1, silu, draws))
+        how = {"stride": stride, "groups": hidden}
+        self.block = Chain(
+            *layers,
+            conv_norm(hidden, hidden, kernel, silu, draws, **how),
+            SqueezeExcite(hidden, max(1, inputs // 4), draws),
+            conv_norm(hidden, outputs, 1, identity, draws),
+        )
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        y = self.block(x, call)
+        return x + drop_rows(y, self.depth_rate, call) if self.short else y
+
+
+class EfficientNet(nnx.Module):
+    """Stem, 16 blocks, 1x1 convolution with SiLU, mean: features from about -0.28."""
+
+    def __init__(self, channels: int, draws: Draws):
+        layers = [conv_norm(channels, 32, 3, silu, draws, stride=2)]
+        total, done, inputs = sum(blocks for *_, blocks in STAGES), 0, 32
+        for expand, kernel, stride, outputs, blocks in STAGES:
+            stage = []
+            for i in range(blocks):
+                step, rate = stride if i == 0 else 1, DEPTH_RATE * done / total
+                how = (inputs, outputs, expand, kernel, step, rate)
+                stage.append(MBConv(*how, draws))
+                inputs, done = outputs, done + 1
+            layers.append(Chain(*stage))
+        self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, silu, draws))
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, channels] to [B, 1280]."""
+        return nn.global_mean(self.features(x, call))
+
+
+def efficientnet_b0(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: nn.Ops | None = None,
+    *,
+    place: Place = logits_only,
+) -> Net:
+    """EfficientNet-B0 for images of any size; `place` says where its dropout acts."""
+    channels = image_shape("efficientnet_b0", input_shape)[-1]
+    return bundle(
+        lambda draws: EfficientNet(channels, draws),
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        ops=ops,
+        place=place,
+    )
+
+
+efficientnet_b0_code = functools.partial(efficientnet_b0, place=in_place)

@@ -1,0 +1,211 @@
+"""PyTorch weights in and out: a rename and a transposition per array.
+
+A network's parameters are named as in torchvision and the released code, so `kernel`
+and `scale` become `weight`, and statistics `running_mean` and `running_var`. The body's
+names may start with `base.`; the head's with `head`, `fc` or `classifier`, and there
+with `.1` where a dropout comes first.
+"""
+
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from jaxproto.errors import UserError
+from jaxproto.models.registry import build
+from jaxproto.types import Array, Net, Tree
+
+Weights = Mapping[str, np.ndarray]  # PyTorch's names and shapes
+Head = Callable[[Net, dict], dict]  # net, entries -> entries with the wanted head
+
+LAST = {"kernel": "weight", "scale": "weight"}
+LAST |= {"mean": "running_mean", "var": "running_var"}
+AXES = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}  # of ours, in PyTorch's order
+HEAD = re.compile(r"(head|fc|classifier)(\.1)?\.(weight|bias)")
+COUNTER = "num_batches_tracked"  # PyTorch counts batches; nothing here uses it
+
+
+def given_head(net: Net, entries: dict) -> dict:
+    """The head comes with the weights."""
+    del net
+    return entries
+
+
+def fresh_head(key: Array) -> Head:
+    """The head starts as `init(key)` would draw it; one in the weights is left out.
+
+    For a pretrained body whose own classifier has other classes or features.
+    """
+
+    def replace(net, entries):
+        new = jax.jit(lambda key: net.init(key)[0]["head"])(key)
+        body = {k: v for k, v in entries.items() if not HEAD.fullmatch(k)}
+        return body | flat({"head": new})
+
+    return replace
+
+
+def from_torch(
+    name: str,
+    weights: Weights | str | Path,
+    *,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    head: Head = given_head,
+) -> tuple[Tree, Tree]:
+    """Parameters and statistics of the network `name` from PyTorch's `state_dict`.
+
+    Args:
+      name: a key of NETS.
+      weights: a mapping from names to arrays or tensors, or the path of a `.npz` or
+        `.safetensors` file.
+      input_shape: as for `build`.
+      num_classes: as for `build`.
+      feat_dim: as for `build`.
+      head: `given_head`, or `fresh_head(key)` where only the body is wanted.
+
+    Returns:
+      What `Net.init` returns.
+
+    Raises:
+      UserError: lists every missing, unknown and wrongly shaped entry.
+    """
+    shape = {"input_shape": input_shape, "num_classes": num_classes}
+    net = build(name, **shape, feat_dim=feat_dim)
+    trees = jax.eval_shape(net.init, jax.random.key(0))
+    entries = head(net, canonical(read(weights)))
+    check(name, {k: v.shape for tree in trees for k, v in flat(tree).items()}, entries)
+
+    def fill(path, leaf):
+        value = entries[entry_name(path)]
+        return jnp.asarray(value.transpose(np.argsort(AXES[leaf.ndim])))
+
+    return tuple(jax.tree_util.tree_map_with_path(fill, tree) for tree in trees)
+
+
+def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
+    """The inverse of `from_torch`, under the prefixes `base.` and `head.`.
+
+    PyTorch's `load_state_dict` takes it once every array is made a tensor.
+    """
+    entries = flat(params) | flat(norm)
+    return {
+        k if HEAD.fullmatch(k) else f"base.{k}": np.asarray(v)
+        for k, v in entries.items()
+    }
+
+
+def flat(tree: Tree) -> dict:
+    """PyTorch's names and layout, `base.` left out; of arrays or of their shapes."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {entry_name(path): in_torch_layout(leaf) for path, leaf in leaves}
+
+
+def entry_name(path) -> str:
+    """PyTorch's name of a leaf at `path`."""
+    half, *middle, last = (key.key for key in path)
+    start = ["head"] if half == "head" else []
+    return ".".join([*start, *middle, LAST.get(last, last)])
+
+
+def in_torch_layout(leaf):
+    """An array, or its shape, with its axes in PyTorch's order."""
+    axes = AXES[leaf.ndim]
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct(tuple(leaf.shape[i] for i in axes), leaf.dtype)
+    return np.asarray(leaf).transpose(axes)
+
+
+def read(weights: Weights | str | Path) -> Weights:
+    """The mapping itself, or the one in a file.
+
+    Raises:
+      UserError: no such file, of another kind, or not readable.
+    """
+    if isinstance(weights, Mapping):
+        return weights
+    path = Path(weights)
+    readers = {".npz": read_npz, ".safetensors": safetensors.numpy.load_file}
+    if path.suffix not in readers:
+        raise UserError(
+            f"weights file {path} is neither .npz nor .safetensors. Open it in PyTorch "
+            "and pass the state_dict itself, or save that with safetensors."
+        )
+    if not path.is_file():
+        raise UserError(f"there is no weights file {path}.")
+    try:
+        return readers[path.suffix](path)
+    except (safetensors.SafetensorError, zipfile.BadZipFile, ValueError) as e:
+        raise UserError(f"weights file {path} cannot be read: {e}") from e
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of the file."""
+    with np.load(path) as file:
+        return dict(file)
+
+
+def canonical(weights: Weights) -> dict:
+    """Arrays as `flat` names them, batch counters left out.
+
+    Raises:
+      UserError: two entries mean the same, or one is no array.
+    """
+    entries, source = {}, {}
+    for name, value in weights.items():
+        short = name.removeprefix("base.")
+        found = HEAD.fullmatch(short)
+        short = f"head.{found[3]}" if found else short
+        if short in entries:
+            raise UserError(
+                f"entries {source[short]!r} and {name!r} of the weights mean the same "
+                "array. Remove one."
+            )
+        if short.rpartition(".")[2] != COUNTER:
+            entries[short], source[short] = as_array(name, value), name
+    return entries
+
+
+def check(name: str, wanted: dict[str, tuple], entries: dict) -> None:
+    """Compares names and shapes.
+
+    Raises:
+      UserError: one line per entry that is missing, unknown or wrongly shaped.
+    """
+    given = {k: v.shape for k, v in entries.items()}
+    lines = [f"missing {k}: {v}" for k, v in wanted.items() if k not in given]
+    lines += [f"unknown {k}: {v}" for k, v in given.items() if k not in wanted]
+    lines += [
+        f"wrong shape of {k}: given {given[k]}, wanted {v}"
+        for k, v in wanted.items()
+        if k in given and given[k] != v
+    ]
+    if not lines:
+        return
+    hint = ""
+    if all("head." in line for line in lines):
+        hint = "\nTo keep the body only, pass head=fresh_head(key)."
+    listed = "\n  ".join(lines)
+    raise UserError(f"the weights do not fit network {name!r}:\n  {listed}{hint}")
+
+
+def as_array(name: str, value) -> np.ndarray:
+    """A float32 array of an array or a tensor (of PyTorch, which is not imported).
+
+    Raises:
+      UserError: it is neither.
+    """
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().float()
+    try:
+        return np.asarray(value, np.float32)
+    except (TypeError, ValueError) as e:
+        kind = type(value).__name__
+        raise UserError(f"entry {name!r} of the weights is no array: {kind}.") from e

@@ -1,0 +1,87 @@
+"""The networks by name, groups of them, and the way to build one."""
+
+from collections.abc import Callable, Iterable
+
+from jaxproto.errors import UserError, pick
+from jaxproto.models.cnn4 import cnn4, cnn4_d
+from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
+from jaxproto.models.mlp import mlp, spiral_mlp
+from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
+from jaxproto.models.resnet import resnet4, resnet6, resnet8, resnet10, resnet18
+from jaxproto.models.shufflenet import shufflenet_v2_x1_0
+from jaxproto.nn import Ops
+from jaxproto.types import Net
+
+NETS: dict[str, Callable[..., Net]] = {
+    "cnn4": cnn4,
+    "cnn4_d": cnn4_d,
+    "efficientnet_b0": efficientnet_b0,
+    "efficientnet_b0_code": efficientnet_b0_code,
+    "mlp": mlp,
+    "mobilenet_v2": mobilenet_v2,
+    "mobilenet_v2_code": mobilenet_v2_code,
+    "resnet4": resnet4,
+    "resnet6": resnet6,
+    "resnet8": resnet8,
+    "resnet10": resnet10,
+    "resnet18": resnet18,
+    "shufflenet_v2_x1_0": shufflenet_v2_x1_0,
+    "spiral_mlp": spiral_mlp,
+}
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    # Lightweight networks of both papers' heterogeneous setting, in the code's order
+    "Ht0": ("resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"),
+    # The same with dropout where the released code has it (D19)
+    "Ht0_code": (
+        "resnet8",
+        "mobilenet_v2_code",
+        "shufflenet_v2_x1_0",
+        "efficientnet_b0_code",
+    ),
+    "HmCNN": ("cnn4",),  # N Table 3
+    "HmRes18": ("resnet18",),  # N Table 3
+    "digits": ("mlp", "cnn4_d", "resnet4", "resnet6"),  # ours: light, 8x8 pixels
+    "light": ("cnn4", "resnet4", "resnet6", "resnet8"),  # ours: 28 or 32 pixels
+}
+
+
+def build(
+    name: str,
+    *,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+) -> Net:
+    """The network `name` for inputs of one shape.
+
+    Args:
+      name: a key of NETS.
+      input_shape: of one example, without the batch axis: [H, W, channels] or [n].
+      num_classes: C, at least 1.
+      feat_dim: D, at least 1; channel pooling brings any network's features there.
+      ops: forms of the operations; by default those of the platform JAX runs on.
+
+    Raises:
+      UserError: no such network, or it does not take such inputs.
+    """
+    make = NETS[pick("network", name, NETS)]
+    for what, value in (("num_classes", num_classes), ("feat_dim", feat_dim)):
+        if value < 1:
+            raise UserError(f"{what} is {value}; it must be at least 1.")
+    return make(tuple(input_shape), num_classes, feat_dim, ops)
+
+
+def members(group: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Networks of a group, given by its name, as one network or as a tuple of names."""
+    if not isinstance(group, str):
+        return tuple(pick("network", name, NETS) for name in group)
+    name = pick("network or group", group, {*NETS, *GROUPS})
+    return GROUPS.get(name, (name,))
+
+
+def assign(group: str | tuple[str, ...], client_ids: Iterable[int]) -> tuple[str, ...]:
+    """The network of each client: client i gets entry i mod n of the group's n."""
+    names = members(group)
+    return tuple(names[i % len(names)] for i in client_ids)

@@ -1,0 +1,107 @@
+"""ShuffleNetV2, width 1.
+
+Structure and names as in torchvision. Ma, Zhang, Zheng, Sun, "ShuffleNet V2: Practical
+Guidelines for Efficient CNN Architecture Design", ECCV 2018,
+https://arxiv.org/abs/1807.11164.
+"""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from jaxproto import nn
+from jaxproto.models.bundle import bundle
+from jaxproto.models.images import image_shape
+from jaxproto.models.layers import (
+    BatchNorm,
+    Call,
+    Chain,
+    Conv,
+    Draws,
+    conv_norm,
+    kaiming_uniform,
+    relu,
+)
+from jaxproto.types import Array, Net
+
+WIDTH = 1024
+STAGES = ((116, 4), (232, 8), (464, 4))  # the paper's Table 5: channels, units
+
+
+class ShuffleUnit(nnx.Module):
+    """Half of the channels (all of them at stride 2) pass three convolutions."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, draws: Draws):
+        half = outputs // 2
+        branch_in = inputs // 2
+        if stride == 2:
+            branch_in = inputs
+            self.branch1 = Chain(
+                *depthwise(inputs, stride, draws), *pointwise(inputs, half, draws)
+            )
+        self.branch2 = Chain(
+            *pointwise(branch_in, half, draws),
+            *depthwise(half, stride, draws),
+            *pointwise(half, half, draws),
+        )
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        if hasattr(self, "branch1"):
+            return shuffle(self.branch1(x, call), self.branch2(x, call))
+        kept, used = jnp.split(x, 2, -1)
+        return shuffle(kept, self.branch2(used, call))
+
+
+def pointwise(inputs: int, outputs: int, draws: Draws) -> tuple:
+    """1x1 convolution, norm, ReLU, for a Chain."""
+    how = {"init": kaiming_uniform}
+    return Conv(inputs, outputs, 1, draws, **how), BatchNorm(outputs), relu
+
+
+def depthwise(width: int, stride: int, draws: Draws) -> tuple:
+    """Depthwise 3x3 convolution and norm, for a Chain."""
+    how = {"stride": stride, "padding": 1, "groups": width, "init": kaiming_uniform}
+    return Conv(width, width, 3, draws, **how), BatchNorm(width)
+
+
+def shuffle(a: Array, b: Array) -> Array:
+    """Channels of both in turn, a_0, b_0, a_1, ...: the shuffle of two groups."""
+    return jnp.stack((a, b), -1).reshape(*a.shape[:-1], -1)
+
+
+class ShuffleNetV2(nnx.Module):
+    """Stem, 16 units, 1x1 convolution with ReLU, mean: features at least 0."""
+
+    def __init__(self, channels: int, draws: Draws):
+        how = {"init": kaiming_uniform}
+        self.conv1 = conv_norm(channels, 24, 3, relu, draws, stride=2, **how)
+        inputs = 24
+        for n, (width, units) in enumerate(STAGES, 2):
+            first = ShuffleUnit(inputs, width, 2, draws)
+            rest = (ShuffleUnit(width, width, 1, draws) for _ in range(units - 1))
+            setattr(self, f"stage{n}", Chain(first, *rest))
+            inputs = width
+        self.conv5 = conv_norm(inputs, WIDTH, 1, relu, draws, **how)
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, channels] to [B, 1024]."""
+        x = call.ops.max_pool(self.conv1(x, call), 3, 2, 1)
+        for stage in (self.stage2, self.stage3, self.stage4):
+            x = stage(x, call)
+        return nn.global_mean(self.conv5(x, call))
+
+
+def shufflenet_v2_x1_0(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: nn.Ops | None = None,
+) -> Net:
+    """ShuffleNetV2 for images of any size."""
+    channels = image_shape("shufflenet_v2_x1_0", input_shape)[-1]
+    return bundle(
+        lambda draws: ShuffleNetV2(channels, draws),
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        ops=ops,
+    )
