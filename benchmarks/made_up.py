@@ -66,13 +66,13 @@ def start(exp: Experiment, seed: int = 0) -> tuple[runner.Setup, State]:
     pool = build.pool(exp.source)
     state = programs.init(exp, seed)
     compiled, seconds = programs.compile_all(exp, seed, state, pool)
-    setup = runner.Setup(
-        config=None,
-        path=Path(),
-        exp=exp,
-        pool=pool,
-        compiled=compiled,
-        compile_seconds=seconds,
-        console=Console(quiet=True),
-    )
-    return setup, state
+    known = {
+        "exp": exp,
+        "pool": pool,
+        "compiled": compiled,
+        "compile_seconds": seconds,
+        "console": Console(quiet=True),
+        "path": Path(),
+    }
+    others = dict.fromkeys(runner.Setup._fields)  # only for files that nobody writes
+    return runner.Setup(**{**others, **known}), state

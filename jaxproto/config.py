@@ -138,12 +138,14 @@ def load(file: str) -> ml_collections.ConfigDict:
         beside = f" There are: {', '.join(there)}." if there else ""
         raise UserError(f"there is no configuration file {path}.{hint}{beside}")
     try:
-        get_config = runpy.run_path(path)["get_config"]
-    except (SyntaxError, KeyError) as e:
+        get_config = runpy.run_path(path).get("get_config")
+    except SyntaxError as e:
+        raise UserError(f"{path} is no configuration file: not Python ({e}).") from e
+    if get_config is None:
         raise UserError(
-            f"{path} is no configuration file ({type(e).__name__}: {e}); it is Python "
-            "and defines get_config, as the files in configs/ do."
-        ) from e
+            f"{path} is no configuration file: it defines no get_config, as the files "
+            "in configs/ do."
+        )
     return get_config(*[arg] * bool(arg))
 
 

@@ -34,7 +34,8 @@ class Report(NamedTuple):
     """What a cohort sends after a round, and what is watched; rows are clients."""
 
     up: Tree  # [K, ...], zeros where the client did not report
-    loss: Array  # [K] mean over local steps, 0 for who did not train
+    loss: Array  # [K] mean over local steps, 0 for who took none
+    steps: Array  # [K] local steps
     finite: Array  # [K] loss and upload are finite numbers
     sent: Array  # [K] scalars
 
@@ -101,7 +102,8 @@ def train_cohort(
     run = form.train(Stages(begin, advance, finish))
     after, up, loss_K, finite_K, sent_K = run(clients, shards, trains_K)
     up = select(reports_K, up, jax.tree.map(jnp.zeros_like, up))
-    report = Report(up, loss_K, finite_K | ~trains_K, sent_K * reports_K)
+    steps_K = after.steps * trains_K
+    report = Report(up, loss_K, steps_K, finite_K | ~trains_K, sent_K * reports_K)
     return select(trains_K, after, clients), report
 
 

@@ -30,6 +30,7 @@ class Form(NamedTuple):
 
     each: Callable[[Callable], Callable]  # f of one client -> f of all
     train: Callable[[Stages], Callable]  # stages of one client -> training of all
+    steps: Callable[[Sequence[int]], int]  # of each client -> run, padding included
 
 
 class Segment(NamedTuple):
@@ -40,8 +41,13 @@ class Segment(NamedTuple):
     clients: int
 
 
-def mapped(each: Callable[[Callable], Callable]) -> Form:
-    """A form that trains each client from begin to end under one map."""
+def mapped(each: Callable[[Callable], Callable], size: int | None) -> Form:
+    """A form that trains each client from begin to end under one map.
+
+    Args:
+      each: f of one client -> f of all.
+      size: clients in step at a time, None for all.
+    """
 
     def train(stages):
         def whole(*client):
@@ -50,12 +56,17 @@ def mapped(each: Callable[[Callable], Callable]) -> Form:
 
         return each(whole)
 
-    return Form(each, train)
+    def steps(steps_K):
+        n = size or max(len(steps_K), 1)
+        chunks = [steps_K[i : i + n] for i in range(0, len(steps_K), n)]
+        return sum(max(c) * len(c) for c in chunks)
+
+    return Form(each, train, steps)
 
 
 def one_by_one() -> Form:
     """One after the other, each with its own number of steps (fast on CPU)."""
-    return mapped(lambda f: lambda *args: lax.map(lambda a: f(*a), args))
+    return mapped(lambda f: lambda *args: lax.map(lambda a: f(*a), args), 1)
 
 
 def in_chunks(size: int) -> Form:
@@ -64,12 +75,12 @@ def in_chunks(size: int) -> Form:
     def each(f):
         return lambda *args: lax.map(lambda a: f(*a), args, batch_size=size)
 
-    return mapped(each)
+    return mapped(each, size)
 
 
 def all_at_once() -> Form:
     """All in step, as long as the slowest."""
-    return mapped(jax.vmap)
+    return mapped(jax.vmap, None)
 
 
 def in_segments(segments: Sequence[Segment], chunk: int) -> Form:
@@ -95,7 +106,7 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> Form:
 
         return whole
 
-    return Form(each, train)
+    return Form(each, train, lambda steps_K: work(segments))
 
 
 def _head(tree: Tree, k: int) -> Tree:
@@ -134,7 +145,6 @@ def plan(steps_K: Sequence[int], most: int = 4) -> tuple[Segment, ...]:
     return tuple(reversed(segments))
 
 
-def waste(steps_K: Sequence[int], segments: Sequence[Segment]) -> float:
-    """Share of the work of `segments` that only pads."""
-    done = sum((s.last - s.first) * s.clients for s in segments)
-    return 1 - float(np.sum(steps_K)) / done if done else 0.0
+def work(segments: Sequence[Segment]) -> int:
+    """Steps that the segments run, padding included."""
+    return sum((s.last - s.first) * s.clients for s in segments)

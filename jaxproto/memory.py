@@ -21,5 +21,5 @@ def _of(program: jax.stages.Compiled) -> int:
 
 
 def available(device: jax.Device) -> int | None:
-    """Bytes of the device's memory, None where it does not say (CPU)."""
+    """Bytes of the device's memory that JAX may use; None where unknown (CPU)."""
     return (device.memory_stats() or {}).get("bytes_limit")

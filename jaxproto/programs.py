@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import comm, federation, kernels
+from jaxproto import comm, federation, forms, kernels, memory
 from jaxproto.build import Experiment
 from jaxproto.types import Client, Pool, Protos, Tree
 
@@ -117,3 +117,25 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
     train, evaluate = tuple(rest[: len(train)]), tuple(rest[len(train) :])
     compiled = Programs(begin, train, update, evaluate, look)
     return compiled, time.perf_counter() - clock
+
+
+def compile_to_fit(
+    exp: Experiment, seed: int, state: State, pool: Pool, limit: int | None
+) -> tuple[Programs, float, int]:
+    """Compiles; halves the clients that run at a time until the estimate fits.
+
+    Args:
+      limit: bytes of device memory, None where it is not known.
+
+    Returns:
+      The programs, the seconds it took, and the bytes that they need by XLA's account.
+    """
+    compiled, seconds = compile_all(exp, seed, state, pool)
+    need = memory.needed(jax.tree.leaves(compiled))
+    chunk = max(len(cohort.ids) for cohort in exp.cohorts)
+    while limit is not None and need > limit and chunk > 1:
+        chunk = -(-chunk // 2)
+        smaller = exp._replace(forms=(forms.in_chunks(chunk),) * len(exp.cohorts))
+        compiled, more = compile_all(smaller, seed, state, pool)
+        seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
+    return compiled, seconds, need

@@ -12,20 +12,38 @@ from jaxproto.data import describe
 
 def partition(exp: Experiment, path: Path, console: Console):
     """Prints who has what and saves it as `partition.csv`."""
-    sizes = [len(rows) for rows in exp.partition.train]
-    work = describe.work(
-        sizes,
-        [c.ids for c in exp.cohorts],
-        batch_size=exp.how.batch_size,
-        epochs=exp.how.epochs,
-        per_epoch=exp.how.whole,
-    )
+    how, work = exp.how, padding(exp)
     console.print(describe.table(exp.counts, work))
+    size_K = exp.counts.train.sum(1)
+    short = ", ".join(map(str, np.flatnonzero(size_K < how.batch_size)))
+    if short:
+        step = how.whole(size_K.min(), how.batch_size)
+        what = "a step on their own examples repeated" if step else "never train"
+        line = f"below one batch of {how.batch_size}: clients {short} ({what})"
+        console.print(line, highlight=False, soft_wrap=True)
     for cohort in exp.cohorts:
         ids = ", ".join(map(str, cohort.ids))
         line = f"cohort {cohort.name}: clients {ids}"
         console.print(line, highlight=False, soft_wrap=True)
     describe.write_csv(path / "partition.csv", exp.counts)
+
+
+def padding(exp: Experiment) -> describe.Work:
+    """Steps per client, and the share of them that padding would waste."""
+    return describe.work(
+        [len(rows) for rows in exp.partition.train],
+        [c.ids for c in exp.cohorts],
+        batch_size=exp.how.batch_size,
+        epochs=exp.how.epochs,
+        per_epoch=exp.how.whole,
+    )
+
+
+def wasted(exp: Experiment) -> float:
+    """Share of this run's local steps that only pad, in the forms it has chosen."""
+    work = [padding(exp).steps[list(c.ids)] for c in exp.cohorts]
+    done = sum(f.steps(s) for f, s in zip(exp.forms, work, strict=True))
+    return 1 - float(sum(s.sum() for s in work)) / done if done else 0.0
 
 
 def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
@@ -62,6 +80,8 @@ def summary(setup, status: dict) -> dict:
         "smallest_angle": records[-1].get("smallest_angle") if records else None,
         "seconds_per_round": float(np.median(warm)) if warm else None,
         "compile_seconds": setup.compile_seconds,
+        "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
+        "bytes_needed": setup.bytes_needed,
         "peak_memory_bytes": metrics.peak_memory_bytes(),
         "versions": metrics.versions(),
     }

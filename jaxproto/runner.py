@@ -10,7 +10,17 @@ import ml_collections
 import numpy as np
 from rich.console import Console
 
-from jaxproto import build, checkpoint, metrics, pictures, programs, report, workdir
+from jaxproto import (
+    build,
+    checkpoint,
+    compilation,
+    memory,
+    metrics,
+    pictures,
+    programs,
+    report,
+    workdir,
+)
 from jaxproto import config as config_
 from jaxproto.build import Experiment
 from jaxproto.programs import Programs, State
@@ -31,13 +41,14 @@ class Setup(NamedTuple):
     pool: Pool
     compiled: Programs
     compile_seconds: float
+    bytes_needed: int  # on the device, by XLA's account
     console: Console
 
 
 class Round(NamedTuple):
     """What the host learns of a round."""
 
-    loss: float  # mean over the clients that trained
+    loss: float  # mean over the clients that took a step
     participants: int
     scalars_up: int
     scalars_down: int
@@ -62,6 +73,7 @@ def run(
       UserError: before training, for anything that cannot work.
     """
     console = console or Console()
+    compilation.keep_compiled()
     config_.check(config)
     path = Path(workdir_path or workdir.default(config))
     with workdir.claim(path):
@@ -81,9 +93,12 @@ def _run(config, path: Path, console: Console) -> dict:
     report.partition(exp, path, console)
     pool = build.pool(exp.source)
     state = programs.init(exp, config.seed)
-    compiled, seconds = programs.compile_all(exp, config.seed, state, pool)
+    auto = config.clients_at_once == "auto"
+    limit = memory.available(jax.devices()[0]) if auto else None
+    made = programs.compile_to_fit(exp, config.seed, state, pool, limit)
     workdir.save_config(path, config)  # not before all that can be wrong was tried
-    setup = Setup(config, path, exp, pool, compiled, seconds, console)
+    setup = Setup(config, path, exp, pool, *made, console)
+    _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
     start, state = resume(setup, state)
     try:
         state = all_rounds(setup, start, state)
@@ -171,7 +186,8 @@ def one_round(setup: Setup, r: int, state: State) -> tuple[State, Round]:
                 f"loss {p.loss[k]:g} or an upload that is not finite."
             )
     trains = np.asarray(turnout.trains)
-    loss = sum(float(p.loss.sum()) for p in seen) / max(trains.sum(), 1)
+    stepped = sum(int((p.steps > 0).sum()) for p in seen)
+    loss = sum(float(p.loss.sum()) for p in seen) / max(stepped, 1)
     up = sum(int(p.sent.sum()) for p in seen)
     jax.block_until_ready(server)
     state = State(server, clients)

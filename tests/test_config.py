@@ -36,8 +36,9 @@ def changed(method="protonorm", arg="digits", **fields):
 
 
 @pytest.fixture
-def refused(tmp_path):
+def refused(tmp_path, monkeypatch):
     """Runs what cannot work; the message, after a look at what is left behind."""
+    monkeypatch.setenv("JAXPROTO_CACHE", "off")
 
     def run(c):
         with pytest.raises(UserError) as e:
@@ -445,10 +446,12 @@ def test_a_file_that_does_not_exist_is_answered_with_those_that_do():
         config.load("configs/protonrom.py")
 
 
-@pytest.mark.parametrize("text", ["x = 1", "this is not Python"])
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "why"), [("x = 1", "defines no get_config"), ("two words", "not Python")]
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, why):
     (tmp_path / "c.py").write_text(text)
-    with pytest.raises(UserError, match=r"c\.py is no configuration file .*get_config"):
+    with pytest.raises(UserError, match=rf"c\.py is no configuration file: .*{why}"):
         config.load(str(tmp_path / "c.py"))
 
 

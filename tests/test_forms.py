@@ -9,6 +9,13 @@ from hypothesis import strategies as st
 
 from jaxproto import forms
 
+
+def waste(steps_K, segments):
+    """Share of the work that only pads."""
+    work = forms.work(segments)
+    return 1 - sum(steps_K) / work if work else 0.0
+
+
 STEPS = st.lists(st.integers(0, 300), min_size=1, max_size=40).map(
     lambda s: sorted(s, reverse=True)
 )
@@ -34,16 +41,16 @@ def test_segments_cover_every_step_of_every_client_once_and_in_order(steps_K, mo
 
 @given(STEPS)
 def test_more_segments_never_waste_more_and_enough_of_them_waste_nothing(steps_K):
-    waste = [forms.waste(steps_K, forms.plan(steps_K, most)) for most in (1, 2, 4, 40)]
-    assert np.all(np.diff(waste) <= 1e-12)
-    assert waste[-1] == pytest.approx(0)
+    shares = [waste(steps_K, forms.plan(steps_K, most)) for most in (1, 2, 4, 40)]
+    assert np.all(np.diff(shares) <= 1e-12)
+    assert shares[-1] == pytest.approx(0)
 
 
 def test_one_segment_pads_all_to_the_longest():
     steps_K = [10, 5, 1]
     segments = forms.plan(steps_K, 1)
     assert segments == (forms.Segment(0, 10, 3),)
-    assert forms.waste(steps_K, segments) == pytest.approx(1 - 16 / 30)
+    assert waste(steps_K, segments) == pytest.approx(1 - 16 / 30)
 
 
 def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
@@ -55,7 +62,15 @@ def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
     steps = [int(0.75 * int(n)) // 32 for n in sizes.split(",")]
     for first in range(4):
         cohort = sorted(steps[first::4], reverse=True)
-        assert forms.waste(cohort, forms.plan(cohort)) <= 0.15
+        assert waste(cohort, forms.plan(cohort)) <= 0.15
     everyone = sorted(steps, reverse=True)
-    assert forms.waste(everyone, forms.plan(everyone)) <= 0.15
-    assert forms.waste(everyone, forms.plan(everyone, 1)) > 0.4
+    assert waste(everyone, forms.plan(everyone)) <= 0.15
+    assert waste(everyone, forms.plan(everyone, 1)) > 0.4
+
+
+def test_every_form_says_how_many_steps_it_runs():
+    steps_K = [10, 5, 1]
+    assert forms.one_by_one().steps(steps_K) == 16
+    assert forms.in_chunks(2).steps(steps_K) == 21
+    assert forms.all_at_once().steps(steps_K) == 30
+    assert forms.in_segments(forms.plan(steps_K, 2), 1).steps(steps_K) == 20

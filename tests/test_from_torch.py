@@ -99,7 +99,7 @@ def test_a_golden_network_is_matched(name, case, form):
 
 
 # ------------------------------------------------------------------------ round trips
-@pytest.mark.parametrize("name", models.NETS)
+@pytest.mark.parametrize("name", sorted(set(models.NETS) - {"cnn4_d"}))
 def test_there_and_back_again_changes_nothing(name):
     params, norm, how = tiny(name)
     again = models.from_torch(name, models.to_torch(params, norm), **how)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -582,9 +583,8 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     mean_CD = np.arange(12.0).reshape(6, 2)
     protos = Protos(mean_CD, np.ones(6))
     state = state._replace(server=state.server._replace(protos=protos))
-    made = (programs.functions(exp, 0), 0.0, Console(file=io.StringIO()))
-    setup = runner.Setup(c, tmp_path, exp, build.pool(exp.source), *made)
-    pictures.draw(setup, state)
+    pool = build.pool(exp.source)
+    pictures.draw(SimpleNamespace(config=c, path=tmp_path, exp=exp, pool=pool), state)
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1], 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}

@@ -6,7 +6,7 @@ from flax import nnx
 
 from jaxproto import nn
 from jaxproto.models.dropout import Place, as_is
-from jaxproto.models.layers import Call, Draws, Linear, draw
+from jaxproto.models.layers import Call, Draws, Keys, Linear, draw
 from jaxproto.types import Array, Net, Out, Tree
 
 Body = Callable[[Draws], nnx.Module]  # module(x, call) -> [B, width]
@@ -76,8 +76,8 @@ def bundle(
 
     def apply(params, norm, x, train, key=None) -> Out:
         module = nnx.merge(graph, params, norm)
-        rngs = nnx.Rngs(key) if train and key is not None else None
-        feat, logits = module(x, Call(train, ops, rngs))
+        keys = Keys(key) if train and key is not None else None
+        feat, logits = module(x, Call(train, ops, keys))
         if train:
             norm = nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))
         return Out(feat, logits, norm)

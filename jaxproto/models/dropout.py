@@ -36,9 +36,9 @@ def drop_rows(x: Array, rate: float, call: Call) -> Array:
 
 def thin(x, shape, rate, call):
     """Zeroes by a mask of `shape`; nothing without a key or at rate 0."""
-    if call.rngs is None or rate == 0:
+    if call.keys is None or rate == 0:
         return x
-    keep = jax.random.bernoulli(call.rngs.dropout(), 1 - rate, shape)
+    keep = jax.random.bernoulli(call.keys(), 1 - rate, shape)
     return jnp.where(keep, x / (1 - rate), 0)
 
 

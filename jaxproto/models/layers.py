@@ -16,12 +16,24 @@ from jaxproto import nn
 from jaxproto.types import Array
 
 
+class Keys:
+    """A new key at every call, for dropout and the like."""
+
+    def __init__(self, key: Array):
+        self.key, self.given = key, 0
+
+    def __call__(self) -> Array:
+        """The next key."""
+        self.given += 1
+        return jax.random.fold_in(self.key, self.given)
+
+
 class Call(NamedTuple):
     """How a network is applied."""
 
     train: bool
     ops: nn.Ops
-    rngs: nnx.Rngs | None = None  # of dropout and the like; None switches them off
+    keys: Keys | None = None  # None switches randomness off
 
 
 class Draws:

@@ -1,0 +1,206 @@
+"""The command line: one line of error without a traceback, and the exit code."""
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from jaxproto import runner
+
+ROOT = Path(__file__).parents[1]
+PROTONORM = "--config=configs/protonorm.py"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs main.py in this process; its exit code, its output, its errors."""
+    before = set(flags.FLAGS)
+    monkeypatch.setenv("JAXPROTO_CACHE", "off")
+
+    def run(*arguments):
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", ["main.py", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path("main.py", run_name="__main__")
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
+        out, err = capsys.readouterr()
+        code = end.value.code
+        if isinstance(code, str):  # the interpreter would print it and return 1
+            code, err = 1, f"{err}{code}\n"
+        return int(code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def received(monkeypatch):
+    """What main.py hands to the runner, which does nothing."""
+    calls = []
+
+    def record(config, path):
+        calls.append((config, path))
+        return {"status": "finished"}
+
+    monkeypatch.setattr(runner, "run", record)
+    return calls
+
+
+def process(*arguments, **kwargs):
+    """Runs main.py in a process of its own."""
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off"}
+    arguments = [sys.executable, ROOT / "main.py", *arguments]
+    return subprocess.run(
+        arguments, cwd=ROOT, env=env, capture_output=True, text=True, **kwargs
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--config=configs/protonrom.py"],
+            "no configuration file configs/protonrom.py. Did you mean 'protonorm.py'?",
+        ),
+        (
+            ["--config", "configs/protonrom.py"],
+            "no configuration file configs/protonrom.py. Did you mean 'protonorm.py'?",
+        ),
+        (
+            [f"{PROTONORM}:spirall"],
+            "unknown preset 'spirall'. Did you mean 'spiral'? There are: code, ",
+        ),
+        (
+            [PROTONORM, "--config.method.lma=1"],
+            "unknown field of 'config.method': 'lma'. Did you mean 'lam'? There are: ",
+        ),
+        (
+            [PROTONORM, "--config.metod.lam=1"],
+            "unknown field of 'config': 'metod'. Did you mean 'method'? There are: ",
+        ),
+        (
+            [PROTONORM, "--config.method.lam.x=1"],
+            "'config.method.lam' is a value and has no field 'x'.",
+        ),
+        ([PROTONORM, "--noconfig.data.pol"], "'pol'. Did you mean 'pool'?"),
+        (
+            [PROTONORM, "--config.method.name=protonrm"],
+            "unknown method 'protonrm'. Did you mean 'protonorm'? There are: ",
+        ),
+        (
+            [PROTONORM, "--config.optimizer.learning_rate=nan"],
+            "optimizer.learning_rate is nan; it must be finite.",
+        ),
+        ([PROTONORM, "--config.eval_every=0"], "eval_every is 0; it must be at least"),
+        (
+            [PROTONORM, "--config.data.name=digts"],
+            "unknown data set 'digts'. Did you mean 'digits'?",
+        ),
+        (
+            [PROTONORM, "--config.clients_at_once=some"],
+            "clients_at_once is 'some'; it is auto, one, all or a number",
+        ),
+        (
+            [PROTONORM, "--workdir=README.md/run"],
+            "cannot write to the work directory README.md/run: ",
+        ),
+    ],
+    ids=lambda v: v[-1] if isinstance(v, list) else "",
+)
+def test_a_mistake_is_one_line_of_error(command, tmp_path, arguments, message):
+    code, _, err = command(f"--workdir={tmp_path / 'run'}", *arguments)
+    assert code == 1
+    assert re.fullmatch(r"error: [^\n]*\n", err), err
+    assert message in err
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([PROTONORM, "--config.rounds=many"], "flag --config.rounds=many: invalid lit"),
+        ([PROTONORM, "--config.rounds=1.5"], "flag --config.rounds=1.5: invalid lit"),
+        ([PROTONORM, "--config.method.lam=big"], "flag --config.method.lam=big: "),
+        ([PROTONORM, "--config.data.pool=maybe"], "flag --config.data.pool=maybe: "),
+        ([PROTONORM, "--config.data=3"], "flag --config.data=3: "),
+        ([PROTONORM, "--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
+        ([], "Flag --config must have a value"),
+    ],
+    ids=lambda v: v[-1] if v and isinstance(v, list) else "",
+)
+def test_a_flag_that_cannot_be_parsed_is_named(command, arguments, message):
+    code, _, err = command(*arguments)
+    assert code == 1 and message in err
+
+
+def test_flags_reach_the_runner(command, received):
+    code, _, _ = command(
+        f"{PROTONORM}:spiral,code",
+        "--config.method.upscale=7",
+        "--config.data.partition=iid",
+        "--noconfig.data.pool",
+        "--workdir=runs/mine",
+    )
+    ((config, path),) = received
+    assert code == 0 and path == "runs/mine"
+    assert config.data.name == "spiral" and config.method.lam == 10.0
+    assert config.method.upscale == 7.0 and config.data.partition == "iid"
+    assert config.data.pool is False
+
+
+def test_without_a_workdir_the_runner_chooses(command, received):
+    command(PROTONORM)
+    assert received[0][1] == ""
+
+
+@pytest.mark.parametrize(("status", "want"), [("finished", 0), ("diverged", 1)])
+def test_the_exit_code_says_whether_the_run_finished(
+    command, monkeypatch, status, want
+):
+    monkeypatch.setattr(runner, "run", lambda *_: {"status": status})
+    assert command(PROTONORM)[0] == want
+
+
+def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", interrupted)
+    code, _, err = command(PROTONORM)
+    assert code == 1 and "the same command resumes" in err and "Traceback" not in err
+
+
+def test_a_diverging_run_in_a_process_of_its_own(tmp_path):
+    """Exit code 1, no traceback, and the summary says where and why."""
+    end = process(
+        "--config=configs/local.py:spiral",
+        "--config.optimizer.learning_rate=1e30",
+        "--config.data.clients=2",
+        f"--workdir={tmp_path}",
+    )
+    assert end.returncode == 1 and "Traceback" not in end.stdout + end.stderr
+    lines = [s for s in end.stdout.splitlines() if s.startswith("diverged: ")]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert lines == [f"diverged: {summary['reason']}"]
+    assert re.match(
+        r"round 1: client [01] of cohort 'spiral_mlp' has loss nan or an upload that "
+        r"is not finite\. No round was saved before it; ",
+        summary["reason"],
+    )
+    assert summary["status"] == "diverged" and summary["rounds"] == 0
+    assert summary["rules"] == {}
+
+
+def test_a_mistake_in_a_process_of_its_own_shows_no_traceback(tmp_path):
+    end = process(PROTONORM, "--config.method.lma=1", f"--workdir={tmp_path}")
+    assert end.returncode == 1 and end.stdout == ""
+    assert re.fullmatch(r"error: [^\n]*'lam'\?[^\n]*\n", end.stderr)
