@@ -179,7 +179,7 @@ def contender(which: str, task: Task, s: dict) -> Contender | None:
     if which == "naive":
         return naive(task, s["naive_steps"])
     if which == "torch":
-        return eager(task, s["steps"]) if measure.import_torch() else None
+        return eager(task, s["steps"]) if measure.has_torch() else None
     form, _, kind = {"ours": "auto:auto"}.get(which, which).partition(":")
     if kind not in OPS:
         sys.exit(f"error: contender {which!r}; it is ours, naive, torch or FORM:OPS.")
@@ -220,7 +220,7 @@ def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
 def main(argv):
     """Measures every network."""
     settings = measure.parse(FLAGS, argv, __doc__)
-    if "torch" in settings["contenders"] and not measure.import_torch():
+    if "torch" in settings["contenders"] and not measure.has_torch():
         print(measure.NO_TORCH)
     rows, ceiling = [], ceiling_.matmul_flops()
     for name in settings["networks"]:

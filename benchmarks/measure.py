@@ -6,6 +6,8 @@ falls on all of them, and reported by their medians.
 
 import datetime
 import importlib
+import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -182,22 +184,18 @@ def cpu_model() -> str:
 
 def versions() -> dict:
     """Of the packages that the numbers depend on, and of this repository."""
-    torch = import_torch()
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     except OSError:
         commit = ""
-    found = {**metrics.versions(), "torch": torch and torch.__version__}
-    return {**found, "commit": commit or None}
+    torch = importlib.metadata.version("torch") if has_torch() else None
+    return {**metrics.versions(), "torch": torch, "commit": commit or None}
 
 
-def import_torch():
-    """The module, or None where it is not installed."""
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        return None
+def has_torch() -> bool:
+    """Whether PyTorch is installed."""
+    return importlib.util.find_spec("torch") is not None
 
 
 def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Path:

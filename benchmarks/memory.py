@@ -63,7 +63,7 @@ def run(settings: dict, images: str) -> dict:
     config = made_up.config(
         images,
         settings["clients"],
-        data__partition="pfllib_dirichlet",
+        data__partition="pfllib",
         data__alpha=settings["alpha"],
         model__group=settings["group"],
         model__feat_dim=settings["dim"],

@@ -114,7 +114,7 @@ def contest(s: dict) -> dict[str, measure.Timing]:
         runs["ours"] = ours(exp)
     with tempfile.TemporaryDirectory() as folder:
         if {*s["contenders"]} - {"ours"}:
-            if measure.import_torch():
+            if measure.has_torch():
                 runs |= in_torch(exp, s, Path(folder))
             else:
                 print(measure.NO_TORCH)

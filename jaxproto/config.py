@@ -38,7 +38,7 @@ def default() -> ml_collections.ConfigDict:
                 "alpha": 0.1,  # N 5.1, dirichlet
                 "classes_per_client": 2,  # spec 4.1 item 4, pathological
                 "min_size": 2,  # examples per client, dirichlet
-                "least_samples": 1,  # the same, pfllib_*
+                "least_samples": 1,  # the same, pfllib and pfllib_pathological
                 "pool": True,  # pool official parts, then split per client (N 5.1)
                 "train_share": 0.75,  # N 5.1
                 "seed": 1,  # decision D29

@@ -41,17 +41,15 @@ def test_the_same_round_always_has_the_same_participants():
     assert np.array_equal(first, again)
 
 
-def test_participants_do_not_depend_on_how_clients_are_grouped():
-    """Clients of any order and cohort: the law knows their ids alone."""
-    method, law = METHODS["fedproto"](toys.SPEC), participation.uniform(0.5)
-    orders = [((8, (0, 1, 2, 3, 4, 5)),), ((8, (4, 1)), (8, (5, 3, 0, 2)))]
-    one, other = (toys.run(method, o, rounds=3, law=law) for o in orders)
+def test_participants_do_not_depend_on_the_order_of_clients():
+    """The law knows their ids alone."""
+    method, law = METHODS["local"](toys.SPEC), participation.uniform(0.5)
+    orders = [(0, 1, 2, 3, 4, 5), (4, 1, 5, 3, 0, 2)]
+    one, other = (toys.run(method, ((8, o),), rounds=2, law=law) for o in orders)
     took_part = [one.clients[i].steps > 0 for i in range(6)]
     assert took_part == [other.clients[i].steps > 0 for i in range(6)]
-    assert np.array_equal(one.report.sent > 0, other.report.sent > 0)
-    assert np.count_nonzero(one.report.sent) == 3
-    assert toys.gap(one.server, other.server) < 1e-5
-    assert toys.gap(one.params, other.params) < 1e-5
+    assert 3 <= sum(took_part) < 6
+    assert toys.gap(one.params, other.params) == 0
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,9 @@ def test_dropouts_only_take_reports_away(law):
 
 
 def test_no_dropouts_at_probability_zero():
-    trains, reports = turnouts(participation.with_dropouts(participation.everyone(), 0), 9)
+    trains, reports = turnouts(
+        participation.with_dropouts(participation.everyone(), 0), 9
+    )
     assert np.array_equal(trains, reports)
 
 

@@ -19,7 +19,7 @@ PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "iid": iid,
     "dirichlet": dirichlet,
     "pathological": pathological,
-    "pfllib_dirichlet": pfllib_dirichlet,
+    "pfllib": pfllib_dirichlet,
     "pfllib_pathological": pfllib_pathological,
 }
 

@@ -1,0 +1,153 @@
+"""The benchmarks run, without PyTorch and at tiny sizes; nothing here is timed."""
+
+import importlib
+import json
+
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from benchmarks import (
+    alignment,
+    compile,
+    local_training,
+    measure,
+    memory,
+    round,
+    scaling,
+)
+
+SMALL = ("--pixels=8", "--classes=3", "--dim=8")
+FEW = ("--clients=2", "--train=8", "--test=4")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the main of a benchmark in this process; returns what it wrote."""
+
+    def here(module, function, arguments, **environment):
+        compilation_cache.reset_cache()
+        return getattr(importlib.import_module(module), function)(**arguments)
+
+    def main(module, *flags):
+        out = tmp_path / "results" / "out.json"
+        module.main([module.__name__, f"--out={out}", *flags])
+        return json.loads(out.read_text())
+
+    names = ("compilation_cache_dir", "enable_compilation_cache")
+    names = (*names, "persistent_cache_min_compile_time_secs")
+    before = {f"jax_{n}": getattr(jax.config, f"jax_{n}") for n in names}
+    monkeypatch.setattr(measure, "fresh", here)
+    yield main
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def test_contenders_take_turns_after_one_run_each_that_does_not_count():
+    order = []
+    times = measure.alternate(
+        {
+            "a": lambda: order.append("a"),
+            "b": lambda: order.append("b") or {"part": 2.0},
+        },
+        repeats=3,
+        fewer={"b": 1},
+    )
+    assert "".join(order) == "ab" + "ab" + "a" + "a"
+    assert [len(t.seconds) for t in times.values()] == [3, 1]
+    assert times["a"].record()["parts"] == {}
+    assert times["b"].record()["parts"] == {"part": 2.0}
+
+
+def test_a_timing_is_recorded_with_median_and_extremes():
+    timing = measure.Timing([4.0, 1.0, 2.0], [])
+    record = timing.record()
+    assert [record[k] for k in ("median", "min", "max")] == [2.0, 1.0, 4.0]
+    assert measure.ratio(timing, measure.Timing([0.5], [])) == 4.0
+
+
+def test_the_exponent_of_a_power_law_is_its_power():
+    assert measure.exponent([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2.0)
+
+
+def test_a_clock_adds_up_laps_of_one_name():
+    clock = measure.Clock()
+    for name in ("a", "b", "a"):
+        clock.lap(name)
+    assert list(clock.parts) == ["a", "b"] and min(clock.parts.values()) >= 0
+
+
+def test_cells_are_short():
+    assert [measure.cell(v) for v in (None, 0.12345, 12_345.6, 1_000, "x")] == [
+        "-",
+        "0.123",
+        "12,346",
+        "1,000",
+        "x",
+    ]
+
+
+def test_a_wrong_flag_ends_the_program_in_words():
+    with pytest.raises(SystemExit, match="Unknown command line flag 'client'"):
+        round.main(["round", "--client=3"])
+    with pytest.raises(SystemExit, match="only flags are understood"):
+        round.main(["round", "clients"])
+
+
+def test_a_fresh_process_gets_arguments_and_returns_its_result():
+    assert measure.fresh("benchmarks.measure", "whole", {"texts": ["3"]}) == [3]
+
+
+def test_the_record_names_machine_versions_date_and_settings(run):
+    record = run(alignment, "--classes=3", "--dims=4", "--repeats=2")
+    assert record["machine"]["cores"] > 0 and record["machine"]["memory_bytes"] > 0
+    assert record["versions"]["jax"] == jax.__version__ and record["date"]
+    assert record["settings"]["classes"] == ["3"]
+    starts = {r["start"]: r["steps"] for r in record["results"]}
+    assert {*starts} == {"random", "nearly equal"} and min(starts.values()) > 0
+
+
+def test_local_training_compares_ours_with_naive_and_other_forms(run):
+    flags = ("--networks=mlp", "--clients=2", "--steps=2", "--batch=4")
+    how = ("--contenders=ours,naive,all:lax", "--repeats=1", *SMALL)
+    rows = run(local_training, *flags, *how)["results"]["rows"]
+    assert [r["contender"] for r in rows] == ["ours", "naive", "all:lax"]
+    for row in rows:
+        assert row["samples_per_second"] > 0 and row["times_naive"] > 0
+        assert row["times_torch"] is None and row["share_of_ceiling"] > 0
+
+
+def test_an_unknown_contender_is_named(run):
+    with pytest.raises(SystemExit, match="'all:fast'"):
+        run(local_training, "--networks=mlp", "--contenders=all:fast", *SMALL)
+
+
+def test_a_round_tells_training_from_evaluation(run):
+    how = ("--group=mlp", "--contenders=ours", "--batch=4", "--repeats=2", *SMALL, *FEW)
+    (row,) = run(round, *how)["results"]
+    assert {*row["parts"]} == {"train, prototypes, server", "evaluate"}
+    assert row["times_ours"] == 1.0
+
+
+def test_compilation_is_measured_cold_warm_and_program_by_program(run):
+    results = run(compile, "--group=mlp", *SMALL, *FEW)["results"]
+    assert results["cold"]["programs"] > 0 and results["warm"]["programs"] > 0
+    names = [r["program"] for r in results["each"]]
+    assert names == ["train mlp", "update", "evaluate mlp", "begin", "look", "all"]
+
+
+def test_memory_is_told_by_stage_and_by_program(run):
+    how = ("--images=200", "--clients=2", "--alpha=10", "--most=8", *SMALL)
+    results = run(memory, "--group=mlp", *how)["results"]
+    peaks = [stage["host"] for stage in results["stages"].values()]
+    assert peaks == sorted(peaks) and "checkpoint" in results["stages"]
+    assert all(p["argument"] >= 0 for p in results["programs"])
+
+
+def test_scaling_varies_one_size_at_a_time(run):
+    sizes = ("--clients=2,4", "--classes=3", "--dims=8", "--train=8", "--test=4")
+    results = run(scaling, *sizes, "--rounds=1")["results"]
+    assert [r["clients"] for r in results["clients"]["rows"]] == [2, 4]
+    assert results["clients"]["exponents"]["bytes"] == pytest.approx(1.0)
+    assert results["dims"]["exponents"]["bytes"] is None

@@ -1,0 +1,293 @@
+"""Local training of one client: which examples each step sees, and what it leaves."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxproto import batches, client
+from jaxproto.client import Local
+from jaxproto.method import Method
+from jaxproto.methods import METHODS
+from jaxproto.types import Aux, Batch, Data, Net, Out, Pool, Shard, Spec
+
+N, C = 40, 3  # examples of the pool, classes
+SPEC = Spec(C, 4)
+EPOCHS = 3
+
+
+def linear() -> Net:
+    """Features as they come, logits linear in them, no normalisation."""
+
+    def init(key):
+        kernel = jax.random.normal(key, (SPEC.feat_dim, C))
+        return {"body": {}, "head": {"kernel": kernel}}, {}
+
+    def apply(params, norm, x, train, key=None):
+        return Out(x, head(params["head"], x), norm)
+
+    def head(params, feat):
+        return feat @ params["kernel"]
+
+    return Net(init, apply, head)
+
+
+NET = linear()
+RNG = np.random.default_rng(0)
+POOL = Pool(
+    jnp.asarray(RNG.normal(size=(N, SPEC.feat_dim)), jnp.float32),
+    jnp.asarray(RNG.integers(0, C, N), jnp.int32),
+)
+
+
+def data(size, longest=20, start=7):
+    """One client with `size` rows of the pool in an order of their own."""
+    rows = np.zeros(longest, np.int32)
+    rows[:size] = (start + 3 * np.arange(size)) % N
+    return Data(POOL, Shard(jnp.asarray(rows), jnp.int32(size)))
+
+
+def witness() -> Method:
+    """Counts in `sums`, and uploads, how often each row of the pool was seen."""
+
+    def loss(net, params, norm, batch, down, client):
+        out = net.apply(params["net"], norm["net"], batch.x, True)
+        row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
+        seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
+        return 0.0 * out.logits.sum(), Aux({"net": out.norm}, seen_N)
+
+    return Method(
+        init_server=lambda net, key: (),
+        loss=loss,
+        upload=lambda net, before, after, data, down, sums: (sums, ()),
+        update=lambda net, server, up, key: server,
+    )
+
+
+def descent() -> Method:
+    """Loss |w|^2 / 2 whatever the data: the gradient is the weight itself."""
+
+    def loss(net, params, norm, batch, down, client):
+        return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), Aux(norm)
+
+    return Method(
+        init_server=lambda net, key: (),
+        loss=loss,
+        upload=lambda net, before, after, data, down, sums: ((), ()),
+        update=lambda net, server, up, key: server,
+    )
+
+
+@cache
+def trainer(method, how):
+    """Jitted local training: key, client, data -> client, upload, loss."""
+
+    @jax.jit
+    def train(key, state, data):
+        task = client.Task(method, NET, how, key, ())
+        session = client.begin(task, state, data)
+        return client.finish(task, client.advance(task, session, data, 0, 10**6), data)
+
+    return train
+
+
+def new(method, how, id=0):
+    return client.init(method, NET, how, jax.random.key(1), jnp.int32(id), jnp.ones(C))
+
+
+WITNESS, DESCENT, LOCAL = witness(), descent(), METHODS["local"](SPEC)
+STILL = optax.sgd(0.0)
+FIXED = Local(STILL, EPOCHS, 4, batches.fixed)
+SHUFFLED = Local(STILL, EPOCHS, 4, batches.shuffled)
+FIXED_SKIP = Local(STILL, EPOCHS, 4, batches.fixed, batches.skip)
+
+
+def seen_by(how, size, key=0):
+    """How often each of the client's examples was seen in a round, [size]."""
+    one = data(size)
+    train = trainer(WITNESS, how)
+    state, seen_N, _ = train(jax.random.key(key), new(WITNESS, how), one)
+    rows = np.asarray(one.shard.index)[:size]
+    assert np.delete(np.asarray(seen_N), rows).sum() == 0  # nobody else's
+    return state, np.asarray(seen_N)[rows]
+
+
+def cross_entropy(kernel, rows):
+    """Mean over examples, in plain numpy."""
+    total = 0.0
+    for row in rows:
+        logits = np.asarray(POOL.x)[row].astype(np.float64) @ kernel
+        total += np.log(np.exp(logits).sum()) - logits[int(POOL.y[row])]
+    return total / len(rows)
+
+
+# Steps of an epoch
+
+
+@pytest.mark.parametrize(
+    ("size", "wrap", "skip"), [(0, 0, 0), (1, 1, 0), (3, 1, 0), (4, 1, 1), (11, 2, 2)]
+)
+def test_whole_batches_per_epoch_and_what_is_done_below_one(size, wrap, skip):
+    assert batches.wrap(jnp.int32(size), 4) == wrap
+    assert batches.skip(jnp.int32(size), 4) == skip
+
+
+@pytest.mark.parametrize("size", [4, 11, 20])
+def test_fixed_order_sees_the_same_whole_batches_in_every_epoch(size):
+    state, seen_M = seen_by(FIXED, size)
+    whole = size // 4 * 4
+    assert seen_M.tolist() == [EPOCHS] * whole + [0] * (size - whole)
+    assert state.steps == EPOCHS * (size // 4)
+
+
+@pytest.mark.parametrize("size", [4, 11, 20])
+def test_shuffled_epochs_see_no_example_twice_and_as_many_as_whole_batches_hold(size):
+    _, seen_M = seen_by(SHUFFLED, size)
+    assert seen_M.sum() == EPOCHS * (size // 4) * 4
+    assert seen_M.max() <= EPOCHS
+    if size % 4 == 0:
+        assert seen_M.tolist() == [EPOCHS] * size
+
+
+def test_what_a_shuffled_epoch_leaves_out_differs_between_epochs_and_rounds():
+    left_out = [tuple(seen_by(SHUFFLED, 11, key)[1]) for key in range(5)]
+    assert len(set(left_out)) > 1
+    assert any(0 < n < EPOCHS for n in left_out[0])
+
+
+def test_a_client_below_one_batch_sees_each_own_example_once_per_epoch_with_wrap():
+    state, seen_M = seen_by(FIXED, 3)
+    assert seen_M.tolist() == [EPOCHS] * 3 and state.steps == EPOCHS
+
+
+def test_a_client_below_one_batch_never_trains_with_skip():
+    how = Local(optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.skip)
+    before = new(LOCAL, how)
+    after, _, loss = trainer(LOCAL, how)(jax.random.key(0), before, data(3))
+    assert loss == 0 and after.steps == 0
+    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("how", [FIXED, FIXED_SKIP], ids=["wrap", "skip"])
+@pytest.mark.parametrize("size", [4, 11])
+def test_the_loss_is_the_mean_over_the_whole_batches(how, size):
+    _, _, loss = trainer(LOCAL, how)(jax.random.key(0), new(LOCAL, how), data(size))
+    kernel = np.asarray(new(LOCAL, how).params["net"]["head"]["kernel"])
+    rows = np.asarray(data(size).shard.index)[: size // 4 * 4]
+    assert loss == pytest.approx(cross_entropy(kernel, rows), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_below_one_batch_the_loss_is_the_mean_over_the_own_examples(size):
+    _, _, loss = trainer(LOCAL, FIXED)(jax.random.key(0), new(LOCAL, FIXED), data(size))
+    kernel = np.asarray(new(LOCAL, FIXED).params["net"]["head"]["kernel"])
+    rows = np.asarray(data(size).shard.index)[:size]
+    assert loss == pytest.approx(cross_entropy(kernel, rows), rel=1e-6)
+
+
+# Batches
+
+
+def test_the_batch_of_a_short_client_repeats_its_own_examples_with_mask_zero():
+    one = data(3)
+    batch = batches.training_batch(one, batches.fixed(None, one.shard), 0, 8, None)
+    own = np.asarray(one.shard.index)[np.arange(8) % 3]
+    assert np.array_equal(batch.x, POOL.x[own]) and np.array_equal(batch.y, POOL.y[own])
+    assert batch.mask.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+
+
+def test_a_client_that_sits_out_gathers_without_harm():
+    batch = batches.training_batch(data(0), jnp.arange(20), 0, 4, None)
+    assert batch.mask.sum() == 0 and np.all(np.isfinite(batch.x))
+
+
+def test_shuffled_is_a_permutation_with_the_real_rows_first():
+    shard = data(11).shard
+    orders = [batches.shuffled(jax.random.key(i), shard).tolist() for i in range(5)]
+    assert all(sorted(order) == list(range(20)) for order in orders)
+    assert all(set(order[:11]) == set(range(11)) for order in orders)
+    assert len(set(map(tuple, orders))) == 5
+
+
+def test_fixed_is_the_order_of_the_split():
+    assert batches.fixed(jax.random.key(0), data(11).shard).tolist() == list(range(20))
+
+
+def test_bytes_become_minus_one_to_one_and_floats_stay():
+    x = jnp.array([[0, 51, 255]], jnp.uint8)
+    assert np.allclose(batches.decode(x), [[-1, -0.6, 1]], atol=1e-6)
+    assert batches.decode(jnp.ones((1, 2), jnp.int32)).dtype == jnp.int32
+    assert np.array_equal(batches.decode(POOL.x), POOL.x)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 8, 19, 20])
+def test_sum_over_equals_a_loop_over_the_examples(size):
+    def f(batch: Batch):
+        both = jnp.sum(batch.x * batch.mask[:, None], 0), jnp.sum(batch.mask)
+        return {"x": both[0], "n": both[1], "y": jnp.sum(batch.y * batch.mask)}
+
+    one = data(size)
+    total = jax.jit(lambda d: batches.sum_over(f, d, batch_size=4))(one)
+    want = {"x": np.zeros(SPEC.feat_dim), "n": 0, "y": 0}
+    for row in np.asarray(one.shard.index)[:size]:
+        want["x"] = want["x"] + np.asarray(POOL.x)[row]
+        want["y"] += int(POOL.y[row])
+        want["n"] += 1
+    for name, value in want.items():
+        assert np.allclose(total[name], value, atol=1e-5)
+
+
+# The optimiser between rounds
+
+
+@pytest.mark.parametrize("begin", [client.restart, client.keep])
+def test_momentum_restarts_or_is_kept_between_rounds(begin):
+    """v <- m v + w, w <- w - eta v; two rounds of three steps."""
+    how = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, begin=begin)
+    state = new(DESCENT, how)
+    w = np.asarray(state.params["net"]["head"]["kernel"], np.float64)
+    v = 0.0
+    for r in range(2):
+        state, _, loss = trainer(DESCENT, how)(jax.random.key(r), state, data(4))
+        v, losses = (v if begin is client.keep else 0.0), []
+        for _ in range(EPOCHS):
+            losses.append(0.5 * np.sum(w**2))
+            v = 0.9 * v + w
+            w = w - 0.1 * v
+        assert np.allclose(state.params["net"]["head"]["kernel"], w, atol=1e-6)
+        assert loss == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_adam_counts_its_steps_over_rounds_only_if_kept():
+    for begin, count in [(client.restart, EPOCHS), (client.keep, 2 * EPOCHS)]:
+        how = Local(optax.adam(0.1), EPOCHS, 4, begin=begin)
+        state = new(DESCENT, how)
+        for r in range(2):
+            state, _, _ = trainer(DESCENT, how)(jax.random.key(r), state, data(4))
+        assert optax.tree.get(state.opt, "count") == count
+
+
+# Randomness by identity
+
+
+def test_the_order_of_examples_depends_on_round_and_id_alone():
+    def order(round_key, id):
+        task = client.Task(WITNESS, NET, SHUFFLED, jax.random.key(round_key), ())
+        session = client.begin(task, new(WITNESS, SHUFFLED, id), data(20))
+        return tuple(np.asarray(session.order).ravel())
+
+    assert order(0, 0) == order(0, 0)
+    assert len({order(0, 0), order(0, 1), order(1, 0)}) == 3
+    first, second, _ = np.reshape(order(0, 0), (EPOCHS, 20))
+    assert not np.array_equal(first, second)  # epochs differ
+
+
+def test_a_client_starts_from_key_and_id_alone():
+    a, b, c = (
+        new(LOCAL, FIXED, id).params["net"]["head"]["kernel"] for id in (0, 0, 1)
+    )
+    assert np.array_equal(a, b) and not np.array_equal(a, c)
