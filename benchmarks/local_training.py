@@ -5,7 +5,8 @@
     python -m benchmarks.local_training --contenders=ours,all:lax,one:lax,4:matmul
 
 Contenders: `ours` is the federation's own training in the form of the platform;
-`naive` is one jitted `vmap` of a step over the clients, with XLA's convolutions;
+`naive` is one jitted `vmap` of a step over the clients, with XLA's convolutions, and
+`naive_loop` the same with the loop over the steps inside the program (as in `ours`);
 `torch` is an eager PyTorch loop over the clients; FORM:OPS is ours in another form
 (one, all, a number of clients at a time) with other operations (lax, matmul).
 """
@@ -35,17 +36,19 @@ from jaxproto.types import Batch, Net, Pool, Shard, Spec
 FLAGS = measure.flag_values()
 NETWORKS = "resnet8,mobilenet_v2,shufflenet_v2_x1_0,efficientnet_b0,cnn4"
 flags.DEFINE_list("networks", NETWORKS, "networks", flag_values=FLAGS)
-flags.DEFINE_list("contenders", "ours,naive,torch", "see above", flag_values=FLAGS)
+CONTENDERS = "ours,naive,naive_loop,torch"
+flags.DEFINE_list("contenders", CONTENDERS, "see above", flag_values=FLAGS)
 flags.DEFINE_integer("clients", 4, "clients of one architecture", flag_values=FLAGS)
 flags.DEFINE_integer("steps", 10, "local steps per client", flag_values=FLAGS)
-flags.DEFINE_integer("naive_steps", 1, "the same of `naive`", flag_values=FLAGS)
+flags.DEFINE_integer("naive_steps", 1, "the same of `naive*`", flag_values=FLAGS)
 flags.DEFINE_integer("repeats", 5, "repetitions that count", flag_values=FLAGS)
-flags.DEFINE_integer("naive_repeats", 2, "the same of `naive`", flag_values=FLAGS)
+flags.DEFINE_integer("naive_repeats", 2, "the same of `naive*`", flag_values=FLAGS)
 flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
 flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
 flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
 flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
 
+BASES = ("torch", "naive", "naive_loop")  # what others are compared with
 RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam (D2)
 OPS = {"auto": ops.ops_for, "lax": lambda: ops.LAX, "matmul": lambda: ops.CPU}
 
@@ -178,11 +181,13 @@ def contender(which: str, task: Task, s: dict) -> Contender | None:
     """By its name on the command line; None for PyTorch where it is missing."""
     if which == "naive":
         return naive(task, s["naive_steps"])
+    if which == "naive_loop":
+        return ours(task, "all", "lax", s["naive_steps"])
     if which == "torch":
         return eager(task, s["steps"]) if measure.has_torch() else None
     form, _, kind = {"ours": "auto:auto"}.get(which, which).partition(":")
     if kind not in OPS:
-        sys.exit(f"error: contender {which!r}; it is ours, naive, torch or FORM:OPS.")
+        sys.exit(f"error: contender {which!r}; it is {CONTENDERS} or FORM:OPS.")
     return ours(task, form, kind, s["steps"])
 
 
@@ -196,7 +201,8 @@ def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
     made = {which: contender(which, task, s) for which in s["contenders"]}
     made = {which: c for which, c in made.items() if c is not None}
     runs = {which: c.run for which, c in made.items()}
-    fewer = {"naive": min(s["naive_repeats"], s["repeats"])}
+    few = min(s["naive_repeats"], s["repeats"])
+    fewer = dict.fromkeys(("naive", "naive_loop"), few)
     times = measure.alternate(runs, s["repeats"], fewer)
     speed = {which: c.samples / times[which].median for which, c in made.items()}
     flops = ceiling_.training_flops(name, task.shape, *task.spec)
@@ -206,8 +212,7 @@ def one_network(name: str, s: dict, ceiling: float) -> list[dict]:
             "contender": which,
             "samples_per_second": speed[which],
             "share_of_ceiling": flops and speed[which] * flops / ceiling,
-            "times_torch": speed[which] / speed["torch"] if "torch" in speed else None,
-            "times_naive": speed[which] / speed["naive"] if "naive" in speed else None,
+            **{f"times_{b}": speed[which] / speed[b] for b in BASES if b in speed},
             "slowest": c.samples / max(times[which].seconds),
             "fastest": c.samples / min(times[which].seconds),
             "compile_seconds": c.compile_seconds,
@@ -226,14 +231,19 @@ def main(argv):
     for name in settings["networks"]:
         rows += one_network(name, settings, ceiling)
         print(f"{name}: done", flush=True)
-    keys = ("contender", "samples_per_second", "slowest", "fastest")
-    keys = ("network", *keys, "times_torch", "times_naive")
-    keys = (*keys, "share_of_ceiling", "compile_seconds")
-    columns = ("network", "contender", "samples/s", "slowest", "fastest")
-    columns = (*columns, "x torch", "x naive", "ceiling", "compile s")
-    cells = [[r[k] for k in keys] for r in rows]
+    columns = {
+        "network": "network",
+        "contender": "contender",
+        "samples_per_second": "samples/s",
+        "slowest": "slowest",
+        "fastest": "fastest",
+        **{f"times_{b}": f"x {b}" for b in BASES},
+        "share_of_ceiling": "ceiling",
+        "compile_seconds": "compile s",
+    }
+    cells = [[r.get(k) for k in columns] for r in rows]
     title = f"Local training, medians; ceiling: {ceiling / 1e9:.0f} GF/s in a matmul"
-    view = measure.table(title, columns, cells)
+    view = measure.table(title, columns.values(), cells)
     results = {"matmul_flops": ceiling, "rows": rows}
     measure.finish("local_training", settings, results, [view])
 

@@ -222,7 +222,7 @@ def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Pa
     return path
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence]) -> Table:
+def table(title: str, columns: Iterable[str], rows: Iterable[Sequence]) -> Table:
     """A table: text to the left, numbers to the right."""
     rows, view = list(rows), Table(title=title)
     for i, column in enumerate(columns):

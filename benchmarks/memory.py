@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from absl import flags
 
 from benchmarks import made_up, measure
@@ -39,7 +39,7 @@ def shortened(exp: Experiment, most: int) -> Experiment:
     """Clients use the first `most` of their examples; their tables stay as long."""
 
     def cut(shard):
-        return Shard(shard.index, np.minimum(shard.size, most))
+        return Shard(shard.index, jnp.minimum(shard.size, most))
 
     if not most:
         return exp

@@ -57,14 +57,21 @@ def one(sizes: dict[str, int], s: dict) -> dict:
     return {**sizes, **times, "bytes": size, "compile": setup.compile_seconds}
 
 
-def vary(factor: str, s: dict) -> list[dict]:
-    """Every size of one factor, the others at their usual size."""
-    usual = {name: measure.whole(s[name])[0] for name in FACTORS}
-    rows = []
+def vary(factor: str, s: dict, known: dict) -> list[dict]:
+    """Every size of one factor, the others at their usual size.
+
+    Args:
+      known: what was measured before, by sizes; the usual sizes come in every factor.
+    """
+    usual, rows = {name: measure.whole(s[name])[0] for name in FACTORS}, []
     for size in measure.whole(s[factor]):
-        rows.append(one({**usual, factor: size}, s))
-        jax.clear_caches()
-        print(f"{factor} {size}: done", flush=True)
+        sizes = {**usual, factor: size}
+        key = tuple(sizes.values())
+        if key not in known:
+            known[key] = one(sizes, s)
+            jax.clear_caches()
+            print(f"{factor} {size}: done", flush=True)
+        rows.append(known[key])
     return rows
 
 
@@ -78,9 +85,10 @@ def exponents(factor: str, rows: list[dict]) -> dict[str, float | None]:
 
 def main(argv):
     """Varies every factor."""
-    settings, results, tables = measure.parse(FLAGS, argv, __doc__), {}, []
+    settings, results = measure.parse(FLAGS, argv, __doc__), {}
+    tables, known = [], {}
     for factor in FACTORS:
-        rows = vary(factor, settings)
+        rows = vary(factor, settings, known)
         grows = exponents(factor, rows)
         results[factor] = {"rows": rows, "exponents": grows}
         cells = [[r[factor], *(r[k] for k in MEASURED), r["compile"]] for r in rows]

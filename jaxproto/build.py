@@ -56,14 +56,7 @@ def experiment(config: ml_collections.ConfigDict, platform: str) -> Experiment:
     source = data.load(
         config.data.name, data_dir=config.data.data_dir or None, seed=config.data.seed
     )
-    partition = data.divide(
-        source,
-        build_scheme(config.data),
-        clients=config.data.clients,
-        pooled=config.data.pool,
-        train_share=config.data.train_share,
-        seed=config.data.seed,
-    )
+    partition = build_partition(config.data, source)
     spec = Spec(source.num_classes, config.model.feat_dim)
     cohorts = build_cohorts(names, partition, source, spec)
     return Experiment(
@@ -156,6 +149,18 @@ def build_law(config) -> participation.Law:
     law = laws[pick("participation.law", config.law, laws)]()
     lossy = participation.with_dropouts
     return lossy(law, config.dropout) if config.dropout else law
+
+
+def build_partition(config, source: Source) -> Partition:
+    """Who has which examples."""
+    return data.divide(
+        source,
+        build_scheme(config),
+        clients=config.clients,
+        pooled=config.pool,
+        train_share=config.train_share,
+        seed=config.seed,
+    )
 
 
 def build_scheme(config):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import platformdirs
+from jax.experimental.compilation_cache import compilation_cache
 
 
 def keep_compiled() -> Path | None:
@@ -24,4 +25,5 @@ def keep_compiled() -> Path | None:
     folder = Path(platformdirs.user_cache_dir("jaxproto")) / "compiled"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    compilation_cache.reset_cache()  # or a process that has compiled would not use it
     return folder

@@ -36,7 +36,7 @@ class Report(NamedTuple):
     up: Tree  # [K, ...], zeros where the client did not report
     loss: Array  # [K] mean over local steps, 0 for who took none
     steps: Array  # [K] local steps
-    finite: Array  # [K] loss and upload are finite numbers
+    finite: Array  # [K] loss, upload and parameters are finite numbers
     sent: Array  # [K] scalars
 
 
@@ -97,7 +97,8 @@ def train_cohort(
 
     def finish(session, client, shard, trains):
         after, up, loss = clients_.finish(task, session, data(shard, trains))
-        return after, up, loss, all_finite((loss, up)), comm.scalars(up)
+        finite = all_finite((loss, up, after.params))
+        return after, up, loss, finite, comm.scalars(up)
 
     run = form.train(Stages(begin, advance, finish))
     after, up, loss_K, finite_K, sent_K = run(clients, shards, trains_K)

@@ -47,9 +47,9 @@ def with_dropouts(law: Law, share: float) -> Law:
     """Each participant's upload is lost with probability `share`, after training."""
 
     def lossy(key, num_clients):
-        law_key, drop_key = jax.random.split(key)
-        turnout = law(law_key, num_clients)
-        arrives_K = jax.random.uniform(drop_key, (num_clients,)) >= share
+        turnout = law(key, num_clients)  # the same participants as without dropouts
+        draw_K = jax.random.uniform(jax.random.fold_in(key, 1), (num_clients,))
+        arrives_K = draw_K >= share
         return turnout._replace(reports=turnout.reports & arrives_K)
 
     return lossy

@@ -1,6 +1,10 @@
 """One run: build, compile, rounds with evaluation and checkpoints, summary."""
 
+import contextlib
+import signal
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,8 +166,25 @@ def all_rounds(setup: Setup, start: int, state: State) -> State:
                 bar.evaluated(record)
                 seconds = []
             if last or (r + 1) % config.checkpoint_every == 0:
-                checkpoint.save(directory, r + 1, state)
+                with finished_first():
+                    checkpoint.save(directory, r + 1, state)
     return state
+
+
+@contextlib.contextmanager
+def finished_first() -> Iterator[None]:
+    """Holds Ctrl-C back until the block has ended (only the main thread gets it)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def one_round(setup: Setup, r: int, state: State) -> tuple[State, Round]:

@@ -115,7 +115,7 @@ def test_local_training_compares_ours_with_naive_and_other_forms(run):
     assert [r["contender"] for r in rows] == ["ours", "naive", "all:lax"]
     for row in rows:
         assert row["samples_per_second"] > 0 and row["times_naive"] > 0
-        assert row["times_torch"] is None and row["share_of_ceiling"] > 0
+        assert "times_torch" not in row and row["share_of_ceiling"] > 0
 
 
 def test_an_unknown_contender_is_named(run):

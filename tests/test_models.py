@@ -9,6 +9,7 @@ import pytest
 
 from jaxproto import models, nn
 from jaxproto.errors import UserError
+from jaxproto.models import layers
 from jaxproto.nn import ops
 
 GOLDEN = np.load(Path(__file__).parent / "fixtures" / "networks.npz")
@@ -112,6 +113,18 @@ def test_any_image_size_fits(name, pixels):
     assert out.feat.shape == (2, 500)
 
 
+@pytest.mark.parametrize("name", [*models.GROUPS["Ht0"], "resnet18"])
+@pytest.mark.parametrize(("pixels", "channels"), [(28, 1), (32, 3), (64, 3)])
+def test_the_usual_images_fit(name, pixels, channels):
+    shape = (pixels, pixels, channels)
+    net = build(name, shape)
+    x = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
+    trees = jax.eval_shape(net.init, jax.random.key(0))
+    out = jax.eval_shape(lambda *a: net.apply(*a, True, jax.random.key(0)), *trees, x)
+    assert (out.feat.shape, out.logits.shape) == ((2, 500), (2, 10))
+    assert out.norm == trees[1]
+
+
 def test_evaluation_leaves_statistics_alone_and_training_moves_them():
     net = build("resnet4", (8, 8, 1), dim=8)
     params, norm = net.init(jax.random.key(0))
@@ -157,6 +170,40 @@ def test_initial_values_have_pytorchs_spread():
     kernel = build("resnet4").init(jax.random.key(0))[0]["body"]["conv1"]["kernel"]
     expected = np.sqrt(2 / (49 * 64))
     assert float(jnp.std(kernel)) == pytest.approx(expected, rel=0.05)
+
+
+def test_initial_values_are_torchvisions():
+    """Spec 3.3: He's normal by fan-out (depthwise: k * k * C), ShuffleNetV2 PyTorch's
+    default; torchvision's squeeze-excite biases are 0; the head has the default."""
+    names = ("mobilenet_v2", "efficientnet_b0", "shufflenet_v2_x1_0")
+    nets = [build(name, (8, 8, 3), 3, 16) for name in names]
+    mob, eff, shuf = (jax.jit(net.init)(jax.random.key(0))[0] for net in nets)
+    wide = mob["body"]["features"]["17"]["conv"]["1"]["0"]["kernel"]
+    assert float(jnp.std(wide)) == pytest.approx(np.sqrt(2 / (9 * 960)), rel=0.05)
+    gates = eff["body"]["features"]["6"]["3"]["block"]["2"]
+    spread = float(jnp.std(gates["fc1"]["kernel"]))
+    assert spread == pytest.approx(np.sqrt(2 / 48), rel=0.05)
+    assert not jnp.any(gates["fc1"]["bias"]) and not jnp.any(gates["fc2"]["bias"])
+    last = shuf["body"]["conv5"]["0"]["kernel"]
+    assert float(jnp.max(jnp.abs(last))) <= 1 / np.sqrt(464)
+    assert float(jnp.std(last)) == pytest.approx(1 / np.sqrt(3 * 464), rel=0.05)
+    for params in (eff, mob, shuf):
+        assert float(jnp.max(jnp.abs(params["head"]["kernel"]))) <= 0.25
+
+
+def test_no_two_arrays_share_their_draws():
+    draws = layers.draw(jax.random.key(0), {"uniform": 7, "normal": 4})
+    parts = [draws.uniform((3,)), draws.normal((2, 2)), draws.uniform((2, 2))]
+    flat = np.concatenate([np.ravel(part) for part in parts])
+    assert len(set(flat.tolist())) == 11
+    assert draws.used == {"uniform": 7, "normal": 4}
+
+
+def test_relu6_has_no_gradient_at_its_ends():
+    x = jnp.array([-1.0, 0.0, 1.0, 6.0, 7.0])
+    got, grad = jax.vjp(lambda x: layers.relu6(x, None), x)
+    np.testing.assert_array_equal(got, [0, 0, 1, 6, 6])
+    np.testing.assert_array_equal(grad(jnp.ones(5))[0], [0, 0, 1, 0, 0])
 
 
 def test_ops_do_not_change_the_numbers():

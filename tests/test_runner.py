@@ -355,6 +355,16 @@ class Stop(Exception):
     """Stands for whatever ends a process."""
 
 
+def ctrl_c(save, *args):
+    os.kill(os.getpid(), signal.SIGINT)
+    return save(*args)  # goes on to its end
+
+
+def torn(append, path, row):
+    with path.open("ab") as file:
+        file.write(json.dumps(row).encode()[:50])
+
+
 def stops(patch):
     """Ways to end a run, one after the other, each a little later."""
 
@@ -362,10 +372,12 @@ def stops(patch):
         real = getattr(target, name)
 
         def f(*args, **kwargs):
-            if when(*args):
-                before(real, *args)
+            if not when(*args):
+                return real(*args, **kwargs)
+            result = before(real, *args)
+            if error:
                 raise error
-            return real(*args, **kwargs)
+            return result
 
         patch.setattr(target, name, f)
 
@@ -375,16 +387,14 @@ def stops(patch):
     def record(r):
         return lambda path, row: row["round"] == r
 
-    def torn(append, path, row):
-        with path.open("ab") as file:
-            file.write(json.dumps(row).encode()[:50])
+    def saves(r):
+        return lambda folder, entries: folder.name == f"{r}.partial"
 
     yield lambda: once(runner.metrics, "append", record(2), torn)
     yield lambda: once(runner.metrics, "append", record(2), lambda f, *a: f(*a))
+    yield lambda: once(checkpoint, "_write_manifest", saves(2), ctrl_c, error=None)
     yield lambda: once(runner, "one_round", at(2), error=KeyboardInterrupt)
-    yield lambda: once(
-        checkpoint, "_write_manifest", lambda f, _: f.name == "3.partial"
-    )
+    yield lambda: once(checkpoint, "_write_manifest", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
     yield lambda: once(runner.checkpoint, "save", at(5), lambda f, *a: f(*a))
     yield lambda: once(runner.pictures, "draw", lambda *_: True)
@@ -392,7 +402,7 @@ def stops(patch):
 
 
 def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_path):
-    """Eight ends: in an evaluation, a round, a save, and after the last round."""
+    """Nine ends: in an evaluation, a round, a save, and after the last round."""
     resumed_after = []
     with pytest.MonkeyPatch.context() as patch:
         for arrange in stops(patch):
@@ -401,7 +411,7 @@ def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_pa
                 again(finished, tmp_path)
             patch.undo()
             resumed_after.append(checkpoint.rounds(tmp_path / "checkpoints")[-1])
-    assert resumed_after == [1, 1, 2, 2, 4, 5, 5, 5]
+    assert resumed_after == [1, 1, 2, 2, 2, 4, 5, 5, 5]
     assert "after round 5" in again(finished, tmp_path)[1]
     assert_same_end(tmp_path, finished)
 

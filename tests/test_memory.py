@@ -1,0 +1,54 @@
+"""A run that does not fit runs fewer clients at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxproto import build, config, forms, memory, programs
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A federation in the form of accelerators, its state, and its bytes."""
+    c = config.experiment("local", "digits")
+    c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
+    exp = build.experiment(c, "cpu")
+    state, pool = programs.init(exp, 0), build.pool(exp.source)
+    compiled, _, need = programs.compile_to_fit(exp, 0, state, pool, None)
+    return exp, state, pool, compiled, need
+
+
+def test_the_estimate_covers_what_the_programs_hold(whole):
+    _, state, pool, _, need = whole
+    held = sum(a.nbytes for a in jax.tree.leaves((state, pool)))
+    assert need >= held
+
+
+def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
+    exp, state, pool, compiled, need = whole
+    fewer, _, less = programs.compile_to_fit(exp, 0, state, pool, need - 1)
+    assert less < need
+
+    def train(p):
+        mine = jax.tree.map(jnp.copy, state.clients[0])  # the call takes its buffers
+        turnout, _ = p.begin(jnp.int32(0), state.server)
+        args = (jnp.int32(0), turnout, state.server, mine, pool, exp.train[0])
+        return jax.tree.leaves(p.train[0](*args)[0].params)
+
+    for a, b in zip(train(compiled), train(fewer), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
+    exp, state, pool, *_ = whole
+    asked = []
+    monkeypatch.setattr(
+        forms, "in_chunks", lambda n: asked.append(n) or forms.one_by_one()
+    )
+    programs.compile_to_fit(exp, 0, state, pool, 1)
+    assert asked == [4, 2, 1]
+
+
+def test_the_cpu_does_not_tell_its_memory():
+    assert memory.available(jax.devices("cpu")[0]) is None
