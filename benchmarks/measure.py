@@ -28,7 +28,7 @@ from rich.table import Table
 
 from jaxproto import metrics
 
-WIDTH = 120  # of tables in files and logs
+WIDTH = 140  # of tables in files and logs
 ROOT = Path(__file__).parent.parent
 BUSY = (
     "this machine is busy (load {:.1f}): measure on a quiet one. PyTorch suffers most, "
