@@ -1,13 +1,12 @@
 """Runs one experiment: python main.py --config=configs/protonorm.py:spiral
 
-Every field can be overridden (--config.method.upscale=10.0); --workdir chooses the
-folder. The same command again resumes.
+--config.method.upscale=10.0 overrides a field. The same command again resumes.
 """
 
 import sys
 
 import jax
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from jaxproto import config, runner
@@ -25,8 +24,9 @@ def parse(argv):
     return app.parse_flags_with_usage(argv)
 
 
-def main(argv):
-    del argv
+def main(_):
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)  # JAX and matplotlib chat otherwise
     summary = runner.run(CONFIG.value, WORKDIR.value)
     sys.exit(summary["status"] != "finished")
 
