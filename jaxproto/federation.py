@@ -1,7 +1,7 @@
 """Cohorts and one round. The only file that knows the leading client axis.
 
-A round is three kinds of program: `train_cohort` and `evaluate_cohort`, one per
-architecture, and `update_server`, one for all. Their number never grows.
+Training (`train_cohort`) and evaluation (`evaluate_cohort`) are one program per
+architecture each, the server's step (`update_server`) is one for all (`programs.py`).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The compiled programs of a run: two per cohort and two for the server, no more."""
+"""The compiled programs of a run: two per cohort, three for the server."""
 
 import time
 from collections.abc import Callable
@@ -121,21 +121,22 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
 
 def compile_to_fit(
     exp: Experiment, seed: int, state: State, pool: Pool, limit: int | None
-) -> tuple[Programs, float, int]:
+) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
       limit: bytes of device memory, None where it is not known.
 
     Returns:
-      The programs, the seconds it took, and the bytes that they need by XLA's account.
+      The experiment in the forms that fit, its programs, the seconds it took, and the
+      bytes that they need by XLA's account.
     """
     compiled, seconds = compile_all(exp, seed, state, pool)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
-        smaller = exp._replace(forms=(forms.in_chunks(chunk),) * len(exp.cohorts))
-        compiled, more = compile_all(smaller, seed, state, pool)
+        exp = exp._replace(forms=(forms.in_chunks(chunk),) * len(exp.cohorts))
+        compiled, more = compile_all(exp, seed, state, pool)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
-    return compiled, seconds, need
+    return exp, compiled, seconds, need

@@ -23,9 +23,9 @@ from jaxproto import (
     pictures,
     programs,
     report,
-    workdir,
 )
 from jaxproto import config as config_
+from jaxproto import workdir as folder
 from jaxproto.build import Experiment
 from jaxproto.programs import Programs, State
 from jaxproto.progress import progress, result_table
@@ -33,7 +33,7 @@ from jaxproto.types import Pool
 
 
 class Diverged(RuntimeError):
-    """A loss or an upload is no longer a finite number."""
+    """A loss, an upload or a parameter is no longer a finite number."""
 
 
 class Setup(NamedTuple):
@@ -60,14 +60,14 @@ class Round(NamedTuple):
 
 def run(
     config: ml_collections.ConfigDict,
-    workdir_path: str | Path = "",
+    workdir: str | Path = "",
     console: Console | None = None,
 ) -> dict:
     """Runs or resumes an experiment; a finished one is left as it is.
 
     Args:
       config: see `jaxproto.config.default`.
-      workdir_path: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
+      workdir: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: where progress and tables go.
 
     Returns:
@@ -79,10 +79,10 @@ def run(
     console = console or Console()
     compilation.keep_compiled()
     config_.check(config)
-    path = Path(workdir_path or workdir.default(config))
-    with workdir.claim(path):
-        workdir.check_config(path, config)
-        summary = workdir.summary(path)
+    path = Path(workdir or folder.default(config))
+    with folder.claim(path):
+        folder.check_config(path, config)
+        summary = folder.summary(path)
         if summary is None:
             summary = _run(config, path, console)
         else:
@@ -99,8 +99,8 @@ def _run(config, path: Path, console: Console) -> dict:
     state = programs.init(exp, config.seed)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    made = programs.compile_to_fit(exp, config.seed, state, pool, limit)
-    workdir.save_config(path, config)  # not before all that can be wrong was tried
+    exp, *made = programs.compile_to_fit(exp, config.seed, state, pool, limit)
+    folder.save_config(path, config)  # not before all that can be wrong was tried
     setup = Setup(config, path, exp, pool, *made, console)
     _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
     start, state = resume(setup, state)
@@ -123,9 +123,10 @@ def _say(console: Console, text: str):
 
 
 def _way_out(path: Path) -> str:
-    folder = path / "checkpoints"
-    rounds = checkpoint.rounds(folder)
-    kept = f"The checkpoint of round {rounds[-1]} stays in {folder}" if rounds else ""
+    directory = path / "checkpoints"
+    rounds = checkpoint.rounds(directory)
+    last = f"{rounds[-1]} stays in {directory}" if rounds else ""
+    kept = f"The checkpoint of round {last}" if rounds else ""
     return (
         f"{kept or 'No round was saved before it'}; in another folder, a smaller "
         "optimizer.learning_rate or optimizer.clip_norm may help."
@@ -204,7 +205,7 @@ def one_round(setup: Setup, r: int, state: State) -> tuple[State, Round]:
         for k in np.flatnonzero(~p.finite):
             raise Diverged(
                 f"round {r + 1}: client {cohort.ids[k]} of cohort {cohort.name!r} has "
-                f"loss {p.loss[k]:g} or an upload that is not finite."
+                f"loss {p.loss[k]:g} or an upload or weight that is not finite."
             )
     trains = np.asarray(turnout.trains)
     stepped = sum(int((p.steps > 0).sum()) for p in seen)

@@ -192,8 +192,8 @@ def test_a_diverging_run_in_a_process_of_its_own(tmp_path):
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert lines == [f"diverged: {summary['reason']}"]
     assert re.match(
-        r"round 1: client [01] of cohort 'spiral_mlp' has loss nan or an upload that "
-        r"is not finite\. No round was saved before it; ",
+        r"round 1: client [01] of cohort 'spiral_mlp' has loss nan or an upload or "
+        r"weight that is not finite\. No round was saved before it; ",
         summary["reason"],
     )
     assert summary["status"] == "diverged" and summary["rounds"] == 0

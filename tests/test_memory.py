@@ -15,7 +15,7 @@ def whole():
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
     state, pool = programs.init(exp, 0), build.pool(exp.source)
-    compiled, _, need = programs.compile_to_fit(exp, 0, state, pool, None)
+    _, compiled, _, need = programs.compile_to_fit(exp, 0, state, pool, None)
     return exp, state, pool, compiled, need
 
 
@@ -27,8 +27,9 @@ def test_the_estimate_covers_what_the_programs_hold(whole):
 
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
     exp, state, pool, compiled, need = whole
-    fewer, _, less = programs.compile_to_fit(exp, 0, state, pool, need - 1)
+    smaller, fewer, _, less = programs.compile_to_fit(exp, 0, state, pool, need - 1)
     assert less < need
+    assert smaller.forms != exp.forms
 
     def train(p):
         mine = jax.tree.map(jnp.copy, state.clients[0])  # the call takes its buffers

@@ -101,7 +101,7 @@ def fedproto(
 
     Args:
       spec: number of classes and feature dimension.
-      lam: weight of the pull towards global prototypes (N Table 1: 1; code: 10).
+      lam: weight of the pull towards global prototypes (N Section 5.1: 1; code: 10).
       reg: the pull, one of `losses` (D2).
       collect: source of local prototypes (D3).
       aggregate: uploads [K, C, D] -> global prototypes. Only presence is sent with
