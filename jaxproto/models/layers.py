@@ -185,7 +185,7 @@ class BatchNorm(nnx.Module):
         scale, bias, old = self.scale[...], self.bias[...], (self.mean, self.var)
         if not call.train:
             return nn.with_stats(x, scale, bias, *(stat[...] for stat in old))
-        x, *batch = nn.batch_norm(x, scale, bias)
+        x, *batch = nn.batch_norm(x, scale, bias, call.ops.sums)
         n = x.size // x.shape[-1]
         new = nn.update_stats(*(stat[...] for stat in old), *batch, n)
         self.mean[...], self.var[...] = new

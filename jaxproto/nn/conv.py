@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.nn import window
+from jaxproto.nn import reduce, window
 from jaxproto.types import Array
 
 DIMS = ("NHWC", "HWIO", "NHWC")
@@ -48,12 +48,30 @@ def depthwise_lax(x: Array, kernel: Array, stride: int = 1, padding: int = 0) ->
 
 
 def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Convolution as shifted slices, concatenated, times one matrix."""
+    """Convolution as shifted slices, concatenated, times one matrix.
+
+    A large kernel on many channels would copy its input k * k times and spread the
+    gradient as often; there it is k matrices, one per row of the kernel.
+    """
+    if min(kernel.shape[:2]) >= 5 and kernel.shape[2] >= 16:
+        return conv_by_row(x, kernel, stride, padding)
     slices, live = patches(x, kernel, stride, padding)
-    x = jnp.concatenate(slices, -1)
-    return (x.reshape(-1, x.shape[-1]) @ live.reshape(x.shape[-1], -1)).reshape(
-        *x.shape[:3], -1
-    )
+    return times(jnp.concatenate(slices, -1), live)
+
+
+def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Columns shifted and concatenated once; one matrix for each row of the kernel."""
+    rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
+    x = window.pad(x, padding)
+    wide = jnp.concatenate([window.shift(x, j, 2, cols) for j in cols.live], -1)
+    live = kernel[:, cols.live.start : cols.live.stop]
+    return sum(times(window.shift(wide, i, 1, rows), live[i]) for i in rows.live)
+
+
+def times(x: Array, kernel: Array) -> Array:
+    """x [B, H, W, N] times a kernel [..., C'] that holds N rows."""
+    matrix = kernel.reshape(x.shape[-1], -1)
+    return (x.reshape(-1, x.shape[-1]) @ matrix).reshape(*x.shape[:3], -1)
 
 
 def grouped_matmul(
@@ -135,18 +153,21 @@ def spare(along) -> int:
 
 
 def depthwise_grad_kernel(x, kernel, grad, rows, cols):
-    """Per live tap the sum of gradient times shifted input; the others get none."""
-    x = window.pad(x, rows.padding)
-    zero = jnp.zeros(x.shape[-1], x.dtype)
+    """Per live tap the sum of gradient times shifted input; the others get none.
 
-    def tap(i, j):
-        if i not in rows.live or j not in cols.live:
-            return zero
-        seen = window.shift(window.shift(x, i, 1, rows), j, 2, cols)
-        return jnp.sum(seen * grad, (0, 1, 2))
-
-    taps = [tap(i, j) for i in range(rows.window) for j in range(cols.window)]
-    return jnp.stack(taps).reshape(kernel.shape)
+    One pass over a few rows gives all taps: up to seven times faster than a sum per
+    tap. The barrier keeps what made x from being computed once per tap.
+    """
+    if len(rows.live) * len(cols.live) > 1:
+        x, grad = lax.optimization_barrier((window.pad(x, rows.padding), grad))
+    else:
+        x = window.pad(x, rows.padding)
+    shifted = (window.shift(x, i, 1, rows) for i in rows.live)
+    seen = [window.shift(s, j, 2, cols) for s in shifted for j in cols.live]
+    taps = reduce.rows_first([s * grad for s in seen])
+    taps = taps.reshape(len(rows.live), len(cols.live), *kernel.shape[2:])
+    missing = ((a.live.start, a.window - a.live.stop, 0) for a in (rows, cols))
+    return lax.pad(taps, jnp.zeros((), x.dtype), (*missing, (0, 0, 0), (0, 0, 0)))
 
 
 depthwise_shift.defvjp(depthwise_forward, depthwise_backward)

@@ -1,20 +1,26 @@
 """Batch normalisation as PyTorch defines it."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxproto.nn import reduce
 from jaxproto.types import Array
 
 EPS = 1e-5
 MOMENTUM = 0.1  # of the new value: PyTorch's convention
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def batch_norm(
-    x: Array, scale: Array, bias: Array, eps: float = EPS
+    x: Array,
+    scale: Array,
+    bias: Array,
+    sums: Callable = reduce.channel_sums,
+    eps: float = EPS,
 ) -> tuple[Array, Array, Array]:
     """Normalises x [..., C] with its own mean and biased variance.
 
@@ -22,36 +28,41 @@ def batch_norm(
     `update_stats`. The gradient is written out because XLA's own needs twice the
     passes over x.
 
+    Args:
+      x: [..., C].
+      scale, bias: [C].
+      sums: arrays -> their sums per channel, in the platform's form.
+      eps: added to the variance.
+
     Returns:
       Normalised x, and the batch's mean [C] and biased variance [C].
     """
-    return normalise(x, scale, bias, eps)[:3]
+    return normalise(x, scale, bias, sums, eps)[:3]
 
 
-def normalise(x, scale, bias, eps):
+def normalise(x, scale, bias, sums, eps):
     """As batch_norm, and what the gradient needs."""
-    over = tuple(range(x.ndim - 1))
-    mean = jnp.mean(x, over)
-    var = jnp.mean(jnp.square(x - mean), over)
+    n = x.size // x.shape[-1]
+    mean = sums(x)[0] / n
+    var = sums(jnp.square(x - mean))[0] / n
     rsd = lax.rsqrt(var + eps)
     return (x - mean) * (rsd * scale) + bias, mean, var, rsd
 
 
-def batch_norm_forward(x, scale, bias, eps):
+def batch_norm_forward(x, scale, bias, sums, eps):
     """Keeps the input and two vectors, not the normalised input."""
-    out, mean, var, rsd = normalise(x, scale, bias, eps)
+    out, mean, var, rsd = normalise(x, scale, bias, sums, eps)
     return (out, mean, var), (x, scale, mean, rsd)
 
 
-def batch_norm_backward(eps, kept, grads):
+def batch_norm_backward(sums, eps, kept, grads):
     """Gradients with respect to x, scale and bias."""
     del eps
     x, scale, mean, rsd = kept
     grad = grads[0]
-    over, n = tuple(range(x.ndim - 1)), x.size // x.shape[-1]
-    centred = x - mean
-    grad_bias = jnp.sum(grad, over)
-    grad_scale = jnp.sum(grad * centred, over) * rsd
+    n, centred = x.size // x.shape[-1], x - mean
+    grad_bias, grad_scale = sums(grad, grad * centred)
+    grad_scale = grad_scale * rsd
     inner = grad - grad_bias / n - centred * (rsd * grad_scale / n)
     return inner * (rsd * scale), grad_scale, grad_bias
 

@@ -1,11 +1,11 @@
 """The form of each operation that a platform runs fastest."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 
-from jaxproto.nn import conv, pool
+from jaxproto.nn import conv, pool, reduce
 from jaxproto.types import Array
 
 
@@ -17,6 +17,7 @@ class Ops(NamedTuple):
     grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
     max_pool: Callable[..., Array]  # x, size, stride, padding
     avg_pool: Callable[..., Array]  # x, size, stride, padding
+    sums: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
 
 
 CPU = Ops(
@@ -25,6 +26,7 @@ CPU = Ops(
     conv.grouped_matmul,
     pool.max_pool_chain,
     pool.avg_pool_chain,
+    reduce.channel_sums_short,
 )
 LAX = Ops(
     conv.conv_lax,
@@ -32,6 +34,7 @@ LAX = Ops(
     conv.conv_lax,
     pool.max_pool_lax,
     pool.avg_pool_lax,
+    reduce.channel_sums,
 )
 
 
