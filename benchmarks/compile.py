@@ -65,7 +65,7 @@ def alone(settings: dict) -> list[dict]:
     jax.config.update("jax_enable_compilation_cache", False)
     exp, pool, state, _ = prepare(settings)
     f, r = programs.functions(exp, 0), jnp.int32(0)
-    turnout = jax.eval_shape(f.begin, r, state.server)[0]
+    turnout = jax.eval_shape(f.begin, r, state.server).turnout
     names, rows, ups = [c.name for c in exp.cohorts], [], []
     for name, g, clients, shard in zip(
         names, f.train, state.clients, exp.train, strict=True

@@ -3,16 +3,17 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
-from rich.console import Console
 
-from jaxproto import build, programs, runner
+from jaxproto import build, programs
 from jaxproto import config as config_
 from jaxproto.build import Experiment
 from jaxproto.programs import State
+from jaxproto.rounds import Work
 
 AS_RELEASED = {  # what every round here does: the released code's loss (D2), D3, D13
     "method.lam": 10.0,
@@ -61,18 +62,17 @@ def equal_clients(
         return build.experiment(made, jax.default_backend())
 
 
-def start(exp: Experiment, seed: int = 0) -> tuple[runner.Setup, State]:
-    """Everything compiled, as the runner does it, and the state before round 1."""
+class Start(NamedTuple):
+    """What a measured run begins with."""
+
+    work: Work
+    state: State  # before round 1
+    compile_seconds: float
+
+
+def start(exp: Experiment, seed: int = 0) -> Start:
+    """Everything compiled, as the runner does it."""
     pool = build.pool(exp.source)
     state = programs.init(exp, seed)
     compiled, seconds = programs.compile_all(exp, seed, state, pool)
-    known = {
-        "exp": exp,
-        "pool": pool,
-        "compiled": compiled,
-        "compile_seconds": seconds,
-        "console": Console(quiet=True),
-        "path": Path(),
-    }
-    others = dict.fromkeys(runner.Setup._fields)  # only for files that nobody writes
-    return runner.Setup(**{**others, **known}), state
+    return Start(Work(exp, pool, compiled), state, seconds)

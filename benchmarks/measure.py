@@ -209,7 +209,7 @@ def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Pa
         "machine": machine(),
         "load_at_the_end": load(),
         "versions": versions(),
-        "settings": dict(settings),
+        "settings": {k: v for k, v in settings.items() if k != "out"},
         "results": results,
     }
     metrics.write_json(path, record)

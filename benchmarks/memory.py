@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import build, checkpoint, metrics, runner
+from jaxproto import build, checkpoint, metrics, rounds
 from jaxproto.build import Experiment
+from jaxproto.rounds import Work
 from jaxproto.types import Shard
 
 FLAGS = measure.flag_values()
@@ -73,18 +74,18 @@ def run(settings: dict, images: str) -> dict:
     )
     exp = build.experiment(config, jax.default_backend())
     stage("data")
-    setup, state = made_up.start(shortened(exp, settings["most"]))
+    work, state, _ = made_up.start(shortened(exp, settings["most"]))
     stage("programs")
     clock = measure.Clock()
     for r in range(settings["rounds"]):
-        state, seen = runner.one_round(setup, r, state)
+        state, seen = rounds.one_round(work, r, state)
         stage("training")
-        runner.evaluate(setup, r + 1, state, seen, [1.0])
+        rounds.evaluate(work, r + 1, state, seen, [1.0])
         stage("evaluation")
     clock.lap("rounds")
     checkpoint.save(folder / "checkpoints", settings["rounds"], state)
     stage("checkpoint")
-    return {"stages": stages, "seconds": clock.parts, "programs": programs(setup)}
+    return {"stages": stages, "seconds": clock.parts, "programs": programs(work)}
 
 
 def on_device() -> int | None:
@@ -92,9 +93,9 @@ def on_device() -> int | None:
     return metrics.peak_memory_bytes()["device"]
 
 
-def programs(setup: runner.Setup) -> list[dict]:
+def programs(work: Work) -> list[dict]:
     """XLA's own account of every program, in bytes."""
-    compiled, names = setup.compiled, [c.name for c in setup.exp.cohorts]
+    compiled, names = work.compiled, [c.name for c in work.exp.cohorts]
     every = {
         "begin": compiled.begin,
         **{f"train {n}": f for n, f in zip(names, compiled.train, strict=True)},

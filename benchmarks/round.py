@@ -19,8 +19,9 @@ import numpy as np
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import batches, build, models, programs, runner
+from jaxproto import batches, build, models, programs, rounds
 from jaxproto.build import Experiment
+from jaxproto.rounds import Work
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
@@ -53,33 +54,34 @@ def experiment(s: dict) -> Experiment:
 
 def ours(exp: Experiment) -> Callable[[], dict]:
     """The runner's round, and its evaluation on test and training parts."""
-    setup, state = made_up.start(exp)
-    on_train = evaluation_of_training(exp, setup, state)
+    work, state, _ = made_up.start(exp)
+    on_train = evaluation_of_training(work, state)
     r = 0
 
     def run():
         nonlocal state, r
         clock = measure.Clock()
-        state, seen = runner.one_round(setup, r, state)
+        state, seen = rounds.one_round(work, r, state)
         r += 1
         clock.lap("train, prototypes, server")
-        for each in (setup, on_train):
-            runner.evaluate(each, r, state, seen, [1.0])
+        for each in (work, on_train):
+            rounds.evaluate(each, r, state, seen, [1.0])
         clock.lap("evaluate")
         return clock.parts
 
     return run
 
 
-def evaluation_of_training(exp: Experiment, setup, state) -> runner.Setup:
-    """A setup whose evaluation runs over the clients' training parts."""
+def evaluation_of_training(work: Work, state) -> Work:
+    """The same, whose evaluation runs over the clients' training parts."""
+    exp = work.exp
     jitted = [jax.jit(f) for f in programs.functions(exp, 0).evaluate]
     evaluate = tuple(
-        f.lower(state.server, clients, setup.pool, shard).compile()
+        f.lower(state.server, clients, work.pool, shard).compile()
         for f, clients, shard in zip(jitted, state.clients, exp.train, strict=True)
     )
-    compiled = setup.compiled._replace(evaluate=evaluate)
-    return setup._replace(exp=exp._replace(test=exp.train), compiled=compiled)
+    compiled = work.compiled._replace(evaluate=evaluate)
+    return work._replace(exp=exp._replace(test=exp.train), compiled=compiled)
 
 
 def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], dict]]:

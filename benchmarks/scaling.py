@@ -14,7 +14,7 @@ import jax
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import runner
+from jaxproto import rounds
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
@@ -43,18 +43,18 @@ def one(sizes: dict[str, int], s: dict) -> dict:
         model__feat_dim=sizes["dims"],
         clients_at_once=s["form"],
     )
-    setup, state = made_up.start(exp)
+    work, state, seconds = made_up.start(exp)
     laps, seen = [], None
     for r in range(s["rounds"] + 1):
         clock = measure.Clock()
-        state, seen = runner.one_round(setup, r, state)
+        state, seen = rounds.one_round(work, r, state)
         clock.lap("training")
-        runner.evaluate(setup, r + 1, state, seen, [1.0])
+        rounds.evaluate(work, r + 1, state, seen, [1.0])
         clock.lap("evaluation")
         laps.append(clock.parts)
     times = {k: statistics.median(p[k] for p in laps[1:]) for k in laps[0]}
-    size = 4 * (seen.scalars_up + seen.scalars_down)
-    return {**sizes, **times, "bytes": size, "compile": setup.compile_seconds}
+    size = seen.bytes_up + seen.bytes_down
+    return {**sizes, **times, "bytes": size, "compile": seconds}
 
 
 def vary(factor: str, s: dict, known: dict) -> list[dict]:

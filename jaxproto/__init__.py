@@ -1,9 +1,28 @@
-"""jaxproto: prototype-based and heterogeneous federated learning in JAX."""
+"""jaxproto: prototype-based and heterogeneous federated learning in JAX.
 
-from jaxproto.config import default as default_config
-from jaxproto.errors import UserError
-from jaxproto.method import Method
-from jaxproto.methods import METHODS
-from jaxproto.runner import run
+Public names are imported when they are first used, so that a command of one module
+(`python -m jaxproto.comm`) does not import that module twice.
+"""
+
+import importlib
+
+_HOMES = {  # public name -> module, name there
+    "METHODS": ("methods", "METHODS"),
+    "Method": ("method", "Method"),
+    "UserError": ("errors", "UserError"),
+    "default_config": ("config", "default"),
+    "run": ("runner", "run"),
+}
 
 __all__ = ["METHODS", "Method", "UserError", "default_config", "run"]
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, inside = _HOMES[name]
+    return getattr(importlib.import_module(f"{__name__}.{module}"), inside)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -10,9 +10,17 @@ import ml_collections
 import numpy as np
 import optax
 
-from jaxproto import batches, data, federation, forms, models, options, participation
+from jaxproto import (
+    batches,
+    federation,
+    forms,
+    models,
+    options,
+    participation,
+    wire,
+)
 from jaxproto.client import Local
-from jaxproto.data import describe
+from jaxproto.data import describe, public
 from jaxproto.data.describe import Counts
 from jaxproto.data.partition import PARTITIONS, Partition
 from jaxproto.data.sources import Source
@@ -22,6 +30,7 @@ from jaxproto.forms import Form
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.types import Pool, Shard, Spec
+from jaxproto.wire import Wire
 
 
 class Experiment(NamedTuple):
@@ -38,6 +47,8 @@ class Experiment(NamedTuple):
     train: tuple[Shard, ...]  # per cohort
     test: tuple[Shard, ...]
     counts: Counts  # examples per client and class, [K, C] for training and test
+    formats: Wire  # of values on the wire, both directions
+    check_wire: bool  # encode and decode every message
 
 
 def experiment(config: ml_collections.ConfigDict, platform: str) -> Experiment:
@@ -53,15 +64,21 @@ def experiment(config: ml_collections.ConfigDict, platform: str) -> Experiment:
     law = build_law(config.participation)
     how = build_local(config)
     names = network_names(config.model.group)
-    source = data.load(
-        config.data.name, data_dir=config.data.data_dir or None, seed=config.data.seed
+    source = public.load(
+        config.data.name,
+        data_dir=config.data.data_dir or None,
+        seed=config.data.seed,
+        pooled=config.data.pool,
+        share=config.data.public_share,
+        classes=config.data.public_classes,
+        other=config.data.public_source,
     )
     partition = build_partition(config.data, source)
     spec = Spec(source.num_classes, config.model.feat_dim)
-    cohorts = build_cohorts(names, partition, source, spec)
+    cohorts = build_cohorts(names, partition, source, spec, config.model.compute_dtype)
     return Experiment(
         spec=spec,
-        method=build_method(config.method, spec),
+        method=build_method(config.method, spec, sum(map(len, partition.train))),
         how=how,
         law=law,
         forms=tuple(
@@ -74,11 +91,26 @@ def experiment(config: ml_collections.ConfigDict, platform: str) -> Experiment:
         train=tuple(shards(partition.train, c.ids) for c in cohorts),
         test=tuple(shards(partition.test, c.ids) for c in cohorts),
         counts=describe.counts(source, partition),
+        formats=build_wire(config.wire),
+        check_wire=config.wire.check,
     )
 
 
-def build_method(config, spec: Spec) -> Method:
-    """The method with its options resolved."""
+def build_wire(config) -> Wire:
+    """The formats of both directions."""
+    up, down = (
+        pick(f"wire.{key}", config[key], wire.FORMATS) for key in ("up", "down")
+    )
+    return Wire(up, down)
+
+
+def build_method(config, spec: Spec, num_examples: int = 0) -> Method:
+    """The method with its options resolved.
+
+    Args:
+      num_examples: training examples of all clients, for a method that asks for them
+        and a configuration that leaves them at 0.
+    """
     name = pick("method", config.name, METHODS)
     arguments = {}
     for key, value in config.items():
@@ -87,6 +119,8 @@ def build_method(config, spec: Spec) -> Method:
             arguments[key] = choices[pick(f"method.{key}", value, choices)](spec)
         elif key != "name":
             arguments[key] = value
+    if arguments.get("num_examples") == 0:
+        arguments["num_examples"] = num_examples
     return METHODS[name](spec, **arguments)
 
 
@@ -152,8 +186,8 @@ def build_law(config) -> participation.Law:
 
 
 def build_partition(config, source: Source) -> Partition:
-    """Who has which examples."""
-    return data.divide(
+    """Who has which examples; public ones are nobody's."""
+    return public.divide(
         source,
         build_scheme(config),
         clients=config.clients,
@@ -176,7 +210,13 @@ def network_names(group: str) -> tuple[str, ...]:
     return models.members(names if len(names) > 1 else names[0])
 
 
-def build_cohorts(names, partition: Partition, source: Source, spec: Spec):
+def build_cohorts(
+    names,
+    partition: Partition,
+    source: Source,
+    spec: Spec,
+    compute_dtype: str = "float32",
+):
     """Client i gets entry i mod n; clients of one architecture form a cohort.
 
     Within a cohort the largest client comes first, as the padded forms want it.
@@ -188,9 +228,13 @@ def build_cohorts(names, partition: Partition, source: Source, spec: Spec):
     cohorts = []
     for name in dict.fromkeys(names):
         ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
-        classes, dim = spec
-        make = models.build
-        net = make(name, input_shape=shape, num_classes=classes, feat_dim=dim)
+        net = models.build(
+            name,
+            input_shape=shape,
+            num_classes=spec.num_classes,
+            feat_dim=spec.feat_dim,
+            compute_dtype=compute_dtype,
+        )
         cohorts += [Cohort(name, net, ids)] * bool(ids)
     return tuple(cohorts)
 
@@ -212,7 +256,9 @@ def shards(rows, ids) -> Shard:
 
 def pool(source: Source) -> Pool:
     """Every example, on the device once."""
-    return Pool(jnp.asarray(source.x), jnp.asarray(source.y, jnp.int32))
+    rows = source.public
+    shown = None if rows is None else jnp.asarray(rows, jnp.int32)
+    return Pool(jnp.asarray(source.x), jnp.asarray(source.y, jnp.int32), shown)
 
 
 def build_form(choice: str, platform: str, steps_K: list[int]) -> Form:

@@ -42,10 +42,14 @@ def default() -> ml_collections.ConfigDict:
                 "pool": True,  # pool official parts, then split per client (N 5.1)
                 "train_share": 0.75,  # N 5.1
                 "seed": 1,  # decision D29
+                "public_share": 0.0,  # of the examples, known to all (D21)
+                "public_classes": 0.5,  # share of the classes they cover (D21)
+                "public_source": "",  # a data set whose examples are public instead
             },
             "model": {
                 "group": "digits",  # a group, or network names joined by commas
                 "feat_dim": 64,
+                "compute_dtype": "float32",  # of the bodies: float32, bfloat16
             },
             "method": {"name": "local"},
             "local": {
@@ -66,6 +70,11 @@ def default() -> ml_collections.ConfigDict:
                 "law": "all",  # all, uniform
                 "fraction": 1.0,  # of the clients, uniform
                 "dropout": 0.0,  # probability that a trained update is lost
+            },
+            "wire": {  # format of values: float32, float16, bfloat16, int8
+                "up": "float32",
+                "down": "float32",
+                "check": False,  # encode and decode every message of every round
             },
             "clients_at_once": "auto",  # auto, one, all, or a number
         }

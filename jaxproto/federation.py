@@ -1,7 +1,9 @@
 """Cohorts and one round. The only file that knows the leading client axis.
 
 Training (`train_cohort`) and evaluation (`evaluate_cohort`) are one program per
-architecture each, the server's step (`update_server`) is one for all (`programs.py`).
+architecture each, the server's step (`update_server`) is one for all (`programs.py`);
+so are the first exchange (`probe_cohort`) and its answer (`answer_server`), if a method
+has one. Every message goes through the wire (`wire.py`), in both directions.
 """
 
 from collections.abc import Sequence
@@ -13,13 +15,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import client as clients_
-from jaxproto import comm
+from jaxproto import comm, wire
 from jaxproto.client import Local
 from jaxproto.errors import UserError
 from jaxproto.forms import Form, Stages
 from jaxproto.method import Method
 from jaxproto.participation import Turnout
 from jaxproto.types import Array, Client, Data, Net, Pool, Shard, Spec, Tree
+from jaxproto.wire import Wire
 
 
 class Cohort(NamedTuple):
@@ -33,11 +36,20 @@ class Cohort(NamedTuple):
 class Report(NamedTuple):
     """What a cohort sends after a round, and what is watched; rows are clients."""
 
-    up: Tree  # [K, ...], zeros where the client did not report
+    up: Tree  # [K, ...] packed, zeros where the client did not report
     loss: Array  # [K] mean over local steps, 0 for who took none
     steps: Array  # [K] local steps
     finite: Array  # [K] loss, upload and parameters are finite numbers
     sent: Array  # [K] scalars
+    bytes: Array  # [K] of the upload on the wire
+
+
+class Probe(NamedTuple):
+    """What a cohort sends before it trains; rows are clients."""
+
+    up: Tree  # [K, ...] packed, zeros where the client takes no part
+    sent: Array  # [K] scalars
+    bytes: Array  # [K]
 
 
 def select(on_K: Array, new: Tree, old: Tree) -> Tree:
@@ -72,6 +84,7 @@ def train_cohort(
     clients: Client,
     pool: Pool,
     shards: Shard,
+    formats: Wire = wire.EXACT,
 ) -> tuple[Client, Report]:
     """One round of one cohort.
 
@@ -79,8 +92,9 @@ def train_cohort(
       key: the round's key; each client folds in its own id.
       turnout: by client id over all cohorts. A client that sits out keeps its state
         and takes no step; one that does not report keeps its progress, sends zeros.
+      formats: of the values on the wire.
     """
-    down = method.broadcast(server)
+    down = wire.through(method.broadcast(server), formats.down)
     trains_K = turnout.trains[clients.id]
     reports_K = turnout.reports[clients.id]
 
@@ -97,15 +111,51 @@ def train_cohort(
 
     def finish(session, client, shard, trains):
         after, up, loss = clients_.finish(task, session, data(shard, trains))
-        finite = all_finite((loss, up, after.params))
-        return after, up, loss, finite, comm.scalars(up)
+        packed = wire.pack(up, formats.up)
+        finite = all_finite((loss, wire.unpack(packed), after.params))
+        return after, packed, loss, finite, comm.scalars(up), wire.size(packed)
 
     run = form.train(Stages(begin, advance, finish))
-    after, up, loss_K, finite_K, sent_K = run(clients, shards, trains_K)
-    up = select(reports_K, up, jax.tree.map(jnp.zeros_like, up))
-    steps_K = after.steps * trains_K
-    report = Report(up, loss_K, steps_K, finite_K | ~trains_K, sent_K * reports_K)
+    after, up, loss_K, finite_K, sent_K, bytes_K = run(clients, shards, trains_K)
+    report = Report(
+        up=silence(reports_K, up),
+        loss=loss_K,
+        steps=after.steps * trains_K,
+        finite=finite_K | ~trains_K,
+        sent=sent_K * reports_K,
+        bytes=bytes_K * reports_K,
+    )
     return select(trains_K, after, clients), report
+
+
+def silence(on_K: Array, up: Tree) -> Tree:
+    """Uploads of the clients that report; zeros, "not there", for the others."""
+    return select(on_K, up, jax.tree.map(jnp.zeros_like, up))
+
+
+def probe_cohort(
+    method: Method,
+    form: Form,
+    cohort: Cohort,
+    turnout: Turnout,
+    server: Tree,
+    clients: Client,
+    pool: Pool,
+    shards: Shard,
+    formats: Wire = wire.EXACT,
+) -> Probe:
+    """The first of two exchanges: what clients send before they train."""
+    down = wire.through(method.broadcast(server), formats.down)
+
+    def one(client, shard):
+        client = client.replace(params=method.receive(client.params, down))
+        message = method.probe(cohort.net, client, Data(pool, shard), down)
+        packed = wire.pack(message, formats.up)
+        return packed, comm.scalars(message), wire.size(packed)
+
+    up, sent_K, bytes_K = form.each(one)(clients, shards)
+    trains_K = turnout.trains[clients.id]
+    return Probe(silence(trains_K, up), sent_K * trains_K, bytes_K * trains_K)
 
 
 def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
@@ -121,9 +171,20 @@ def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
     return jax.tree.map(join, *parts)
 
 
+def received(cohorts, ups) -> Tree:
+    """What the server has of all cohorts' packed messages, in id order."""
+    stacked = by_id(cohorts, ups)
+    return jax.vmap(wire.unpack)(stacked) if jax.tree.leaves(stacked) else stacked
+
+
 def update_server(method: Method, cohorts, key: Array, server: Tree, ups) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
-    return method.update(cohorts[0].net, server, by_id(cohorts, ups), key)
+    return method.update(cohorts[0].net, server, received(cohorts, ups), key)
+
+
+def answer_server(method: Method, cohorts, key: Array, server: Tree, probes) -> Tree:
+    """The server's state with what it makes of the first exchange."""
+    return method.answer(server, received(cohorts, probes), key)
 
 
 def evaluate_cohort(
@@ -134,9 +195,10 @@ def evaluate_cohort(
     clients: Client,
     pool: Pool,
     shards: Shard,
+    formats: Wire = wire.EXACT,
 ) -> dict[str, Array]:
     """Correct predictions per rule and client: {rule: [K]}."""
-    down = method.broadcast(server)
+    down = wire.through(method.broadcast(server), formats.down)
 
     def one(client, shard):
         data = Data(pool, shard)

@@ -67,6 +67,15 @@ def nearest(feat_BD: Array, protos: Protos) -> Array:
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
+def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
+    """As `nearest`, but every class by the coordinates of its own mask alone."""
+    chex.assert_rank([feat_BD, protos.mean, mask_CD], 2)
+    mean_CD = protos.mean * mask_CD
+    away_BC = jnp.sum(mean_CD**2, -1) - 2 * feat_BD @ mean_CD.T
+    away_BC = away_BC + feat_BD**2 @ mask_CD.T
+    return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
+
+
 def angles(mean_CD: Array) -> Array:
     """Pairwise angles [C, C] in degrees."""
     unit_CD = unit(mean_CD)
@@ -183,3 +192,35 @@ def smallest_angle(protos: Protos) -> Array:
     pair_CC = here_C[:, None] & here_C & ~jnp.eye(len(here_C), dtype=bool)
     least = jnp.min(jnp.where(pair_CC, angles(protos.mean), jnp.inf))
     return jnp.where(jnp.isinf(least), jnp.nan, least)
+
+
+def largest_gap(protos: Protos) -> Array:
+    """Largest over classes of the distance to the nearest other class; inf if alone.
+
+    Both classes must be present. The prototypes are centred first, as in `repulsion`.
+    """
+    here_C = protos.count > 0
+    on_C = here_C.astype(protos.mean.dtype)
+    middle_D = on_C @ protos.mean / jnp.maximum(jnp.sum(on_C), 1.0)
+    x_CD = (protos.mean - middle_D) * on_C[:, None]
+    own_C = jnp.sum(x_CD**2, -1)
+    square_CC = jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
+    pair_CC = here_C[:, None] & here_C & ~jnp.eye(len(here_C), dtype=bool)
+    nearest_C = jnp.min(jnp.where(pair_CC, square_CC, jnp.inf), 1)
+    return jnp.sqrt(jnp.max(jnp.where(here_C, nearest_C, 0.0)))
+
+
+def compressed(mean: Array, index_CS: Array) -> Array:
+    """The entries [..., C, S] of prototypes [..., C, D] that masks keep (T Eq. 8)."""
+    index = jnp.broadcast_to(index_CS, mean.shape[:-1] + index_CS.shape[-1:])
+    return jnp.take_along_axis(mean, index, -1)
+
+
+def sparse(value: Array, index_CS: Array, feat_dim: int) -> Array:
+    """Prototypes [..., C, D] with compressed entries [..., C, S] in their places.
+
+    The others are zero: of a compressed prototype this makes the structured sparse
+    one (T Eq. 7).
+    """
+    zero = jnp.zeros((*value.shape[:-1], feat_dim), value.dtype)
+    return zero.at[..., jnp.arange(len(index_CS))[:, None], index_CS].set(value)

@@ -1,9 +1,9 @@
 """Losses over a batch: cross-entropy and the pulls of features towards prototypes.
 
 The prototype terms are one function per reading of the papers (decision D2). Each
-is `(protos, feat_BD, y_B, weight_B) -> scalar`; weight 0 leaves an example out of
-the sum, and classes without a prototype contribute 0 but still count in the mean
-(spec 1.4).
+is `(protos, feat_BD, y_B, weight_B, emphasis_C) -> scalar`; weight 0 leaves an example
+out of the sum, classes without a prototype contribute 0 but still count in the mean
+(spec 1.4), and the emphasis multiplies a class's term (CPKD; 1 for all by default).
 """
 
 import chex
@@ -26,21 +26,42 @@ def cross_entropy(logits_BC: Array, y_B: Array, mask_B: Array) -> Array:
     return mean_over(value_B, mask_B)
 
 
-def sq_l2_mean(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> Array:
+def sq_l2_mean(
+    protos: Protos,
+    feat_BD: Array,
+    y_B: Array,
+    weight_B: Array,
+    emphasis_C: Array | None = None,
+) -> Array:
     """Mean over the batch of the squared distance to the own class's prototype."""
     chex.assert_rank([feat_BD, y_B, weight_B], [2, 1, 1])
     target = jax.lax.stop_gradient(protos)
     gap_BD = feat_BD - target.mean[y_B]
     seen_B = (target.count[y_B] > 0).astype(feat_BD.dtype)
+    if emphasis_C is not None:
+        seen_B = seen_B * emphasis_C[y_B]
     return mean_over(jnp.sum(gap_BD**2, -1) * seen_B, weight_B)
 
 
-def mse_mean(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> Array:
+def mse_mean(
+    protos: Protos,
+    feat_BD: Array,
+    y_B: Array,
+    weight_B: Array,
+    emphasis_C: Array | None = None,
+) -> Array:
     """Mean over batch and feature dimensions, as all released code does (spec 1.4)."""
-    return sq_l2_mean(protos, feat_BD, y_B, weight_B) / feat_BD.shape[-1]
+    args = protos, feat_BD, y_B, weight_B, emphasis_C
+    return sq_l2_mean(*args) / feat_BD.shape[-1]
 
 
-def l2_of_means(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> Array:
+def l2_of_means(
+    protos: Protos,
+    feat_BD: Array,
+    y_B: Array,
+    weight_B: Array,
+    emphasis_C: Array | None = None,
+) -> Array:
     """Sum over classes of |mean of the batch's features - prototype|_2 (N Eq. 5, 15).
 
     The papers do not say how the local prototype is formed inside a step; here it
@@ -51,4 +72,5 @@ def l2_of_means(protos: Protos, feat_BD: Array, y_B: Array, weight_B: Array) -> 
     both_C = (own.count > 0) & (target.count > 0)
     square_C = jnp.sum((own.mean - target.mean) ** 2, -1)
     away_C = both_C & (square_C > 0)  # the root has no gradient at 0
-    return jnp.sum(jnp.where(away_C, jnp.sqrt(jnp.where(away_C, square_C, 1.0)), 0.0))
+    root_C = jnp.where(away_C, jnp.sqrt(jnp.where(away_C, square_C, 1.0)), 0.0)
+    return jnp.sum(root_C if emphasis_C is None else root_C * emphasis_C)

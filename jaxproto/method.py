@@ -19,9 +19,19 @@ def by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
     return {"head": out.logits}
 
 
+def no_probe(net: Net, client: Client, data, down: Tree):
+    """Most methods have one exchange a round."""
+    del net, client, data, down
+    return ()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """Four functions to write, the rest default. All are for one client or the server.
+
+    A method with two exchanges has `probe`, what a client sends before it trains (its
+    parameters are those after `receive`), and `answer`, the server's state with what
+    it made of them; clients then train with the broadcast of that state.
 
     An upload has the same shape for every client; an all-zero upload means "not
     there". The server state has its final tree from round 0. Float hyper-parameters
@@ -36,3 +46,6 @@ class Method:
     broadcast: Callable = lambda server: server  # server -> down
     receive: Callable = lambda params, down: params  # params, down -> params
     predict: Callable = by_head  # net, client, x, down -> {rule: scores_BC}
+    probe: Callable = no_probe  # net, client, data, down -> message
+    answer: Callable = lambda server, probes, key: server  # probes [K, ...] -> server
+    setup: Tree = ()  # sent once to every client, before the first round

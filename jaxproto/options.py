@@ -1,6 +1,7 @@
 """The names by which a configuration chooses functions. The first is the default."""
 
-from jaxproto import batches, client, kernels, losses, transforms
+from jaxproto import batches, client, kernels, losses, masks, transforms
+from jaxproto.methods import cps_ppa_cpkd, fedproto, refprotofl, tinyproto
 from jaxproto.methods.fedproto import after_training, before_training, train_pass
 
 OPTIONS = {  # argument of a method -> name -> spec -> value
@@ -25,6 +26,33 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
     "on_server": {
         "none": lambda spec: transforms.IDENTITY,
         "carry_over": lambda spec: transforms.carry_over(*spec),
+    },
+    "base": {
+        "fedproto": lambda spec: tinyproto.on_fedproto,
+        "fedtgp": lambda spec: tinyproto.on_fedtgp,
+    },
+    "masks": {name: lambda spec, m=m: m for name, m in masks.MASKS.items()},
+    "scaling": {
+        "sum": lambda spec: tinyproto.SUM,
+        "mean": lambda spec: tinyproto.MEAN,
+        "none": lambda spec: tinyproto.UNSCALED,
+    },
+    "compare": {
+        "dense": lambda spec: tinyproto.DENSE,
+        "sparse": lambda spec: tinyproto.SPARSE,
+    },
+    "distill": {
+        "cpkd": lambda spec: cps_ppa_cpkd.cpkd,
+        "none": lambda spec: fedproto.alike,
+    },
+    "pull": {  # of RefProtoFL
+        "sq_l2_mean": lambda spec: losses.sq_l2_mean,
+        "sq_l2_sum": lambda spec: refprotofl.sq_l2_sum,
+        "mse_mean": lambda spec: losses.mse_mean,
+    },
+    "anchors": {
+        "external": lambda spec: refprotofl.EXTERNAL,
+        "none": lambda spec: refprotofl.NONE,
     },
 }
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}

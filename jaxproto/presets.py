@@ -29,4 +29,20 @@ DATASETS = {
         "rounds": 20,
         "checkpoint_every": 5,
     },
+    "cifar10": {  # N Section 5.1; full papers' setting: hours on a CPU
+        "data.name": "tfds:cifar10",
+        "data.min_size": 40,
+        "model.group": "Ht0",
+        "model.feat_dim": 512,
+        "rounds": 300,
+        "checkpoint_every": 5,
+    },
+    "cifar100": {  # as CIFAR-10
+        "data.name": "tfds:cifar100",
+        "data.min_size": 40,
+        "model.group": "Ht0",
+        "model.feat_dim": 512,
+        "rounds": 300,
+        "checkpoint_every": 5,
+    },
 }

@@ -1,5 +1,9 @@
-"""The compiled programs of a run: two per cohort, three for the server."""
+"""The compiled programs of a run: two per cohort, three for the server.
 
+A method with a first exchange has one more of each.
+"""
+
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +12,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxproto import comm, federation, forms, kernels, memory
+from jaxproto import comm, federation, forms, kernels, memory, wire
 from jaxproto.build import Experiment
-from jaxproto.types import Client, Pool, Protos, Tree
+from jaxproto.method import no_probe
+from jaxproto.participation import Turnout
+from jaxproto.types import Array, Client, Pool, Protos, Tree
 
 
 class State(NamedTuple):
@@ -19,12 +26,23 @@ class State(NamedTuple):
 
     server: Tree
     clients: tuple[Client, ...]  # per cohort, [K, ...]
+    traffic: np.ndarray  # [2] int64 bytes so far, up and down
+
+
+class Begin(NamedTuple):
+    """What is known when a round begins."""
+
+    turnout: Turnout
+    sent: Array  # [] scalars down to each participant
+    bytes: Array  # [] the same in bytes on the wire
 
 
 class Programs(NamedTuple):
     """Compiled; the round number is an argument, so none is ever compiled again."""
 
-    begin: Callable  # round, server -> Turnout, scalars down per participant
+    begin: Callable  # round, server -> Begin
+    probe: tuple[Callable, ...]  # turnout, server, clients, pool, shards -> Probe
+    answer: Callable | None  # round, server, probes -> server, scalars, bytes
     train: tuple[Callable, ...]  # round, turnout, server, clients, pool, shards
     update: Callable  # round, server, uploads -> server
     evaluate: tuple[Callable, ...]  # server, clients, pool, shards -> {rule: [K]}
@@ -49,7 +67,7 @@ def init(exp: Experiment, seed: int) -> State:
         for cohort in exp.cohorts
     )
     server = jax.jit(partial(exp.method.init_server, exp.cohorts[0].net))(server_key)
-    return State(server, clients)
+    return State(server, clients, np.zeros(2, np.int64))
 
 
 def functions(exp: Experiment, seed: int) -> Programs:
@@ -59,33 +77,51 @@ def functions(exp: Experiment, seed: int) -> Programs:
     def key(r, stage):
         return jax.random.fold_in(jax.random.fold_in(round_key, r), stage)
 
+    method, cohorts, formats, spec = exp.method, exp.cohorts, exp.formats, exp.spec
+
     def begin(r, server):
-        down = exp.method.broadcast(server)
-        return exp.law(key(r, 0), num), comm.scalars(down)
+        down = method.broadcast(server)
+        bytes_down = wire.size(wire.pack(down, formats.down))
+        return Begin(exp.law(key(r, 0), num), comm.scalars(down), bytes_down)
 
     def train(cohort, form, r, turnout, server, *rest):
-        fixed = (exp.method, exp.how, form, cohort, key(r, 1), turnout, server)
-        return federation.train_cohort(*fixed, *rest)
+        fixed = (method, exp.how, form, cohort, key(r, 1), turnout, server)
+        return federation.train_cohort(*fixed, *rest, formats)
 
     def update(r, server, ups):
-        cohorts, method = exp.cohorts, exp.method
         return federation.update_server(method, cohorts, key(r, 2), server, ups)
 
+    def probe(cohort, form, turnout, server, *rest):
+        fixed = (method, form, cohort, turnout, server)
+        return federation.probe_cohort(*fixed, *rest, formats)
+
+    def answer(r, server, probes):
+        fixed = (method, cohorts, key(r, 3))
+        server = federation.answer_server(*fixed, server, probes)
+        down = method.broadcast(server)
+        return server, comm.scalars(down), wire.size(wire.pack(down, formats.down))
+
     def look(server):
-        down = exp.method.broadcast(server)
-        protos = isinstance(down, Protos)
+        down = method.broadcast(server)
+        whole = spec.feat_dim  # angles of compressed prototypes would mean nothing
+        protos = isinstance(down, Protos) and down.mean.shape[-1] == whole
         return {"smallest_angle": kernels.smallest_angle(down)} if protos else {}
 
     def for_each(f):
         pairs = zip(exp.cohorts, exp.forms, strict=True)
         return tuple(f(cohort, form) for cohort, form in pairs)
 
-    evaluate = federation.evaluate_cohort
+    def evaluate(cohort, form, *rest):
+        return federation.evaluate_cohort(method, form, cohort, *rest, formats)
+
+    twice = method.probe is not no_probe
     return Programs(
         begin=begin,
+        probe=for_each(lambda c, form: partial(probe, c, form)) if twice else (),
+        answer=answer if twice else None,
         train=for_each(lambda cohort, form: partial(train, cohort, form)),
         update=update,
-        evaluate=for_each(lambda c, form: partial(evaluate, exp.method, form, c)),
+        evaluate=for_each(lambda c, form: partial(evaluate, c, form)),
         look=look,
     )
 
@@ -97,9 +133,9 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
       The programs, and the seconds it took.
     """
     clock, r, f = time.perf_counter(), jnp.int32(0), functions(exp, seed)
-    server, clients = state
+    server, clients, _ = state
     begin = jax.jit(f.begin).lower(r, server)
-    turnout = begin.out_info[0]
+    turnout = begin.out_info.turnout
     train = [
         jax.jit(g, donate_argnums=3).lower(r, turnout, server, c, pool, shard)
         for g, c, shard in zip(f.train, clients, exp.train, strict=True)
@@ -109,14 +145,32 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
         for g, c, shard in zip(f.evaluate, clients, exp.test, strict=True)
     ]
     ups = tuple(lowered.out_info[1].up for lowered in train)
-    update = jax.jit(f.update).lower(r, server, ups)
-    look = jax.jit(f.look).lower(server)
-    with ThreadPoolExecutor(max_workers=4) as workers:
-        slowest_first = [*train, *evaluate, update, look, begin]
-        *rest, update, look, begin = workers.map(lambda a: a.compile(), slowest_first)
-    train, evaluate = tuple(rest[: len(train)]), tuple(rest[len(train) :])
-    compiled = Programs(begin, train, update, evaluate, look)
-    return compiled, time.perf_counter() - clock
+    probe = [
+        jax.jit(g).lower(turnout, server, c, pool, shard)
+        for g, c, shard in zip(f.probe, clients, exp.train, strict=bool(f.probe))
+    ]
+    probes = tuple(lowered.out_info.up for lowered in probe)
+    lowered = Programs(
+        begin=begin,
+        probe=tuple(probe),
+        answer=f.answer and jax.jit(f.answer).lower(r, server, probes),
+        train=tuple(train),
+        update=jax.jit(f.update).lower(r, server, ups),
+        evaluate=tuple(evaluate),
+        look=jax.jit(f.look).lower(server),
+    )
+    return compile_together(lowered), time.perf_counter() - clock
+
+
+def compile_together(lowered: Programs) -> Programs:
+    """Compiles in threads.
+
+    One thread per two cores: XLA itself uses several, and every program that is being
+    compiled holds a GiB or more of memory if its network is large.
+    """
+    leaves, tree = jax.tree.flatten(lowered)
+    with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 2))) as workers:
+        return jax.tree.unflatten(tree, workers.map(lambda a: a.compile(), leaves))
 
 
 def compile_to_fit(

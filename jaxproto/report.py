@@ -60,10 +60,10 @@ def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
 
 def summary(setup, status: dict) -> dict:
     """The contents of `summary.json`."""
-    config, exp = setup.config, setup.exp
+    config, exp = setup.config, setup.work.exp
     records = metrics.read(setup.path / "metrics.jsonl")
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
-    nominal = comm.NOMINAL[config.method.name](classes_K, exp.spec)
+    nominal = comm.NOMINAL[config.method.name]
     warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
     return {
         **status,
@@ -73,10 +73,15 @@ def summary(setup, status: dict) -> dict:
         "rounds": records[-1]["round"] if records else 0,
         "rules": metrics.rule_summary(records),
         "scalars_per_round": {
-            "nominal": nominal,
+            "nominal": nominal(classes_K, exp.spec, config.method),
             "up": _mean(records, "scalars_up"),
             "down": _mean(records, "scalars_down"),
         },
+        "bytes_per_round": {
+            "up": _mean(records, "bytes_up"),
+            "down": _mean(records, "bytes_down"),
+        },
+        "bytes_total": records[-1]["bytes_total"] if records else None,
         "smallest_angle": records[-1].get("smallest_angle") if records else None,
         "seconds_per_round": float(np.median(warm)) if warm else None,
         "compile_seconds": setup.compile_seconds,

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import ml_collections
-import numpy as np
 from rich.console import Console
 
 from jaxproto import (
@@ -26,14 +24,9 @@ from jaxproto import (
 )
 from jaxproto import config as config_
 from jaxproto import workdir as folder
-from jaxproto.build import Experiment
-from jaxproto.programs import Programs, State
+from jaxproto.programs import State
 from jaxproto.progress import progress, result_table
-from jaxproto.types import Pool
-
-
-class Diverged(RuntimeError):
-    """A loss, an upload or a parameter is no longer a finite number."""
+from jaxproto.rounds import Diverged, Work, evaluate, one_round
 
 
 class Setup(NamedTuple):
@@ -41,21 +34,10 @@ class Setup(NamedTuple):
 
     config: ml_collections.ConfigDict
     path: Path
-    exp: Experiment
-    pool: Pool
-    compiled: Programs
+    work: Work
     compile_seconds: float
     bytes_needed: int  # on the device, by XLA's account
     console: Console
-
-
-class Round(NamedTuple):
-    """What the host learns of a round."""
-
-    loss: float  # mean over the clients that took a step
-    participants: int
-    scalars_up: int
-    scalars_down: int
 
 
 def run(
@@ -99,9 +81,11 @@ def _run(config, path: Path, console: Console) -> dict:
     state = programs.init(exp, config.seed)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    exp, *made = programs.compile_to_fit(exp, config.seed, state, pool, limit)
+    fits = programs.compile_to_fit(exp, config.seed, state, pool, limit)
+    exp, compiled, seconds, need = fits
     folder.save_config(path, config)  # not before all that can be wrong was tried
-    setup = Setup(config, path, exp, pool, *made, console)
+    work = Work(exp, pool, compiled)
+    setup = Setup(config, path, work, seconds, need, console)
     _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
     start, state = resume(setup, state)
     try:
@@ -157,12 +141,12 @@ def all_rounds(setup: Setup, start: int, state: State) -> State:
     with progress(config.rounds, start, setup.console) as bar:
         for r in range(start, config.rounds):
             begin = time.perf_counter()
-            state, seen = one_round(setup, r, state)
+            state, seen = one_round(setup.work, r, state)
             seconds.append(time.perf_counter() - begin)
             bar.round(r + 1, seconds[-1])
             last = r + 1 == config.rounds
             if last or (r + 1) % config.eval_every == 0:
-                record = evaluate(setup, r + 1, state, seen, seconds)
+                record = evaluate(setup.work, r + 1, state, seen, seconds)
                 metrics.append(setup.path / "metrics.jsonl", record)
                 bar.evaluated(record)
                 seconds = []
@@ -186,53 +170,3 @@ def finished_first() -> Iterator[None]:
         signal.signal(signal.SIGINT, before or signal.default_int_handler)
     if pressed:
         raise KeyboardInterrupt
-
-
-def one_round(setup: Setup, r: int, state: State) -> tuple[State, Round]:
-    """Training of every cohort and the server's step."""
-    exp, run_, at = setup.exp, setup.compiled, jnp.int32(r)
-    turnout, down = run_.begin(at, state.server)
-    each = [
-        train(at, turnout, state.server, clients, setup.pool, shard)
-        for train, clients, shard in zip(
-            run_.train, state.clients, exp.train, strict=True
-        )
-    ]
-    clients, reports = zip(*each, strict=True)
-    server = run_.update(at, state.server, tuple(p.up for p in reports))
-    seen = jax.device_get([p._replace(up=()) for p in reports])
-    for cohort, p in zip(exp.cohorts, seen, strict=True):
-        for k in np.flatnonzero(~p.finite):
-            raise Diverged(
-                f"round {r + 1}: client {cohort.ids[k]} of cohort {cohort.name!r} has "
-                f"loss {p.loss[k]:g} or an upload or weight that is not finite."
-            )
-    trains = np.asarray(turnout.trains)
-    stepped = sum(int((p.steps > 0).sum()) for p in seen)
-    loss = sum(float(p.loss.sum()) for p in seen) / max(stepped, 1)
-    up = sum(int(p.sent.sum()) for p in seen)
-    jax.block_until_ready(server)
-    state = State(server, clients)
-    return state, Round(loss, int(trains.sum()), up, int(down) * int(trains.sum()))
-
-
-def evaluate(setup: Setup, r: int, state: State, seen: Round, seconds) -> dict:
-    """One record of `metrics.jsonl`: every rule on every client's test data."""
-    exp, rows = setup.exp, zip(setup.compiled.evaluate, state.clients, strict=True)
-    parts = [
-        jax.device_get(f(state.server, clients, setup.pool, shard))
-        for (f, clients), shard in zip(rows, exp.test, strict=True)
-    ]
-    sizes = np.concatenate([np.asarray(s.size) for s in exp.test])
-    rules = {
-        rule: report.accuracy(np.concatenate([p[rule] for p in parts]), sizes)
-        for rule in parts[0]
-    }
-    look = jax.device_get(setup.compiled.look(state.server))
-    return {
-        "round": r,
-        "rules": rules,
-        **seen._asdict(),
-        **{name: float(value) for name, value in look.items()},
-        "seconds": float(np.mean(seconds)),
-    }

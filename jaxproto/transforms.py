@@ -59,6 +59,28 @@ def hide_count() -> Transform:
     return stateless(lambda p: p.replace(count=jnp.sign(p.count)))
 
 
+def show_count() -> Transform:
+    """Counts become part of the message: the server learns how many examples."""
+    return stateless(lambda p: p.replace(disclosed=True))
+
+
+def by_count() -> Transform:
+    """Multiplies every prototype by its count n_ij (TinyProto Eq. 10, PPA)."""
+    return stateless(lambda p: p.replace(mean=p.mean * p.count[..., None]))
+
+
+def compress(index_CS: Array) -> Transform:
+    """Keeps the entries that masks name: [C, D] to [C, S] (TinyProto Eq. 8)."""
+    return stateless(lambda p: p.replace(mean=kernels.compressed(p.mean, index_CS)))
+
+
+def expand(index_CS: Array, feat_dim: int) -> Transform:
+    """Puts compressed entries back in their places, zeros elsewhere (Eq. 7)."""
+    return stateless(
+        lambda p: p.replace(mean=kernels.sparse(p.mean, index_CS, feat_dim))
+    )
+
+
 def align(max_steps: int = 500) -> Transform:
     """Prototype Alignment on the unit sphere (ProtoNorm Algorithm 1)."""
 

@@ -20,6 +20,16 @@ class Protos:
 
     mean: Array  # [..., C, D]
     count: Array  # [..., C] examples (or clients) behind each row; 1 if not disclosed
+    disclosed: bool = flax.struct.field(pytree_node=False, default=False)  # are counts
+    # part of the message, or only which rows are there
+
+
+@flax.struct.dataclass
+class Top:
+    """The entries of a vector that are sent; the others are not."""
+
+    value: Array  # [..., P]
+    sent: Array  # [..., P] bool
 
 
 @flax.struct.dataclass
@@ -41,6 +51,7 @@ class Pool:
 
     x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
     y: Array  # [N] int32
+    public: Array | None = None  # [P] int32, rows that server and all clients know
 
 
 @flax.struct.dataclass

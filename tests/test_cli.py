@@ -77,7 +77,7 @@ def process(*arguments, **kwargs):
         ),
         (
             [f"{PROTONORM}:spirall"],
-            "unknown preset 'spirall'. Did you mean 'spiral'? There are: code, ",
+            "unknown preset 'spirall'. Did you mean 'spiral'? There are: cifar10, ",
         ),
         (
             [PROTONORM, "--config.method.lma=1"],

@@ -53,7 +53,7 @@ def refused(tmp_path, monkeypatch):
 # Presets
 
 
-@pytest.mark.parametrize("file", ["local", "fedproto", "protonorm"])
+@pytest.mark.parametrize("file", METHODS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_config_file_holds_for_every_data_set(file, dataset):
     c = config.load(f"configs/{file}.py:{dataset}")
@@ -146,7 +146,7 @@ def test_the_default_folder_is_named_by_config_data_and_seed(name, folder):
     [
         (
             {"method__name": "protnorm"},
-            "unknown method 'protnorm'. Did you mean 'protonorm'? There are: fedproto",
+            "unknown method 'protnorm'. Did you mean 'protonorm'? There are: cps_p",
         ),
         (
             {"data__name": "digit"},

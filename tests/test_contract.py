@@ -9,11 +9,21 @@ import numpy as np
 import pytest
 import toys
 
-from jaxproto import build, comm, config, forms, participation
+from jaxproto import (
+    build,
+    codec,
+    comm,
+    config,
+    costs,
+    disclosure,
+    forms,
+    participation,
+    wire,
+)
 from jaxproto.errors import UserError
-from jaxproto.method import Method
+from jaxproto.method import Method, no_probe
 from jaxproto.methods import METHODS
-from jaxproto.types import Batch
+from jaxproto.types import Batch, Client
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -27,9 +37,15 @@ def silent(key, clients):
     return participation.Turnout(jnp.ones(clients, bool), jnp.arange(clients) < 4)
 
 
+TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
+    "tinyproto": {"s": 4, "mu": 5 / 60},
+    "cps_ppa_cpkd": {"s": 6, "num_examples": 60, "lam": 1.0},
+}
+
+
 @functools.cache
 def make(name) -> Method:
-    return METHODS[name](toys.SPEC)
+    return METHODS[name](toys.SPEC, **TOYS.get(name, {}))
 
 
 @every_method
@@ -137,8 +153,60 @@ def test_measured_cost_is_the_nominal_formula(name):
     down = int(comm.scalars(method.broadcast(r.server)))
     everything = len(np.unique(np.concatenate([np.asarray(pool.y)[r] for r in rows])))
     assert everything == toys.SPEC.num_classes
-    measured = int(np.sum(r.report.sent)) + 6 * down
-    assert measured == comm.NOMINAL[name](classes_K, toys.SPEC)
+    up = int(np.sum(r.report.sent) + np.sum(r.probe.sent))
+    measured = up + 6 * down
+    fields = config.method_fields(name) | TOYS.get(name, {})
+    assert measured == comm.NOMINAL[name](classes_K, toys.SPEC, fields)
+
+
+@every_method
+def test_every_format_has_the_bytes_that_it_is_counted_with(name):
+    """Real bytes of the messages of a real round, both directions."""
+    method = make(name)
+    r = toys.run(method)
+    for report in (r.report, r.probe):
+        for k, size in enumerate(report.bytes):
+            one = jax.tree.map(lambda a, k=k: a[k], report.up)
+            codec.check(one, int(size) if jax.tree.leaves(one) else 0, "float32")
+            assert size == len(codec.encode(one, "float32"))
+    up = jax.tree.map(lambda a: a[0], (r.probe.up, r.report.up))
+    lossy = [form for form in wire.FORMATS if form != "float32"]
+
+    @jax.jit
+    def pack(messages):
+        packed = [[wire.pack(m, form) for m in messages] for form in lossy]
+        return packed, [list(map(wire.size, p)) for p in packed]
+
+    messages = (*wire.unpack(up), method.broadcast(r.server), method.setup)
+    packed, sizes = jax.device_get(pack(messages))
+    for form, some, size in zip(lossy, packed, sizes, strict=True):
+        for message, counted in zip(some, size, strict=True):
+            codec.check(message, int(counted), form)
+
+
+@every_method
+def test_the_calculator_counts_what_a_round_moves(name):
+    """Scalars and bytes from class counts alone, with networks without work."""
+    method, (group,) = make(name), toys.cohorts(*toys.HOM)
+    pool, rows = toys.pool_and_rows()
+    r = toys.run(method)
+    count_KC = toys.counts(pool, rows, group.ids)
+    found = costs.measure(method, group.net, toys.SPEC, count_KC)
+    down = method.broadcast(r.server)
+    twice = method.probe is not no_probe
+    size = int(wire.size(wire.pack(down, "float32"))) + twice * wire.HEADER
+    assert found.scalars[0].tolist() == (r.report.sent + r.probe.sent).tolist()
+    assert found.bytes[0].tolist() == (r.report.bytes + r.probe.bytes).tolist()
+    assert (found.scalars[1], found.bytes[1]) == (int(comm.scalars(down)), size)
+
+
+@every_method
+def test_counts_are_disclosed_only_where_the_server_needs_them(name):
+    """RefProtoFL weights classes without public examples by |D_kc| (Eq. 15)."""
+    fields = disclosure.of(make(name), toys.net(16), toys.SPEC)
+    counts = [(f.way, f.name) for f in fields if f.reveals == disclosure.COUNTS]
+    assert counts == [("up first", "own.count")] * (name == "refprotofl")
+    assert not any(16 in f.shape for f in fields)  # of backbones and statistics
 
 
 @every_method
@@ -167,12 +235,14 @@ def test_floats_may_be_traced(name):
     def loss(values):
         method = METHODS[name](toys.SPEC, **values)
         net = toys.net(8)
-        params, norm, _ = method.init_client(net, jax.random.key(0))
+        params, norm, memory = method.init_client(net, jax.random.key(0))
         server = method.init_server(net, jax.random.key(1))
+        count_C, zero = jnp.ones(toys.SPEC.num_classes), jnp.zeros((), jnp.int32)
+        client = Client(params, norm, (), memory, count_C, zero, zero)
         pool, _ = toys.pool_and_rows()
         batch = Batch(pool.x[:4], pool.y[:4], jnp.ones(4))
         down = method.broadcast(server)
-        return method.loss(net, params, norm, batch, down, None)[0]
+        return method.loss(net, params, norm, batch, down, client)[0]
 
     assert np.isfinite(loss({k: jnp.float32(v) for k, v in floats.items()}))
 

@@ -4,8 +4,17 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "jaxproto"
-SPINE = ["types", "errors", "batches", "kernels", "losses", "transforms", "method"]
-LOOP = ["client", "federation", "programs", "runner"]
+SPINE = [
+    "types",
+    "errors",
+    "batches",
+    "kernels",
+    "losses",
+    "transforms",
+    "method",
+    "wire",
+]
+LOOP = ["client", "federation", "programs", "rounds", "runner"]
 EDGES = ["checkpoint", "metrics", "progress", "plots", "pictures", "report", "workdir"]
 CONFIGURED = ["config", "options", "presets", "build"]
 
@@ -39,6 +48,6 @@ def test_the_loop_imports_no_method_no_config_and_no_edge():
 
 
 def test_only_the_edges_touch_the_clock_or_the_disk():
-    for name in [*SPINE, "client", "federation", "participation", "comm"]:
+    for name in [*SPINE, "client", "federation", "participation", "comm", "codec"]:
         text = (PACKAGE / f"{name}.py").read_text()
         assert "import time" not in text and "open(" not in text, name

@@ -1,36 +1,22 @@
 """Pictures: that they show what they are given, and stay readable at any size."""
 
+from functools import partial
+
+import drawing
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
 from jaxproto import plots
 from jaxproto.errors import UserError
+from jaxproto.plots import canvas, heatmaps
 
 RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
-    """Calls a plot; returns its figure after a look at the file it wrote."""
-    figures = []
-    save = Figure.savefig
-
-    def keep(figure, *args, **kwargs):
-        figures.append(figure)
-        save(figure, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-
-    def draw(plot, *args):
-        plot(tmp_path / "x.png", *args)
-        with Image.open(tmp_path / "x.png") as image:
-            assert len(image.convert("L").getcolors(256)) > 10  # not a blank page
-        return figures[-1]
-
-    return draw
+def drawn(tmp_path):
+    return partial(drawing.draw, tmp_path / "x.png")
 
 
 def texts(axes):
@@ -99,7 +85,7 @@ def test_angles_are_those_of_a_loop_over_pairs():
         for j, b in enumerate(mean_CD):
             cosine = a @ b / np.sqrt((a @ a) * (b @ b))
             want = np.degrees(np.arccos(min(cosine, 1.0)))
-            assert plots.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
+            assert heatmaps.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
 
 
 def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
@@ -156,8 +142,108 @@ def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
     assert figure.axes[1].get_ylabel() == "class"
 
 
+def test_prototypes_with_and_without_cps_share_one_scale(drawn):
+    proto_KD = np.array([[1.0, 0, 3, 4], [0, 0, 0, 0], [2, 2, 0, 9]])
+    mask_D = np.array([True, False, True, False])
+    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", mask_D)
+    dense, sparse, bar = figure.axes
+    assert dense.get_title() == "without CPS"
+    assert sparse.get_title() == "with CPS: 2 of 4 dimensions"
+    assert figure.get_suptitle() == "class 2" and bar.get_ylabel() == "value"
+    before, after = (axes.images[0].get_array() for axes in (dense, sparse))
+    np.testing.assert_array_equal(before.filled(0), proto_KD)
+    np.testing.assert_array_equal(after.filled(0), proto_KD * mask_D)
+    assert (before.mask == (proto_KD == 0)).all()  # zeros stay white
+    assert dense.images[0].get_clim() == sparse.images[0].get_clim()
+    assert [p.get_y() for p in dense.patches] == [0.5]  # client 1 is a grey row
+
+
+def test_prototypes_without_cps_are_one_panel(drawn):
+    figure = drawn(plots.prototype_heatmap, RNG.random((20, 500)), "class 2")
+    assert len(figure.axes) == 2  # the matrix and its scale
+    assert figure.axes[0].images[0].get_array().shape == (20, 500)
+
+
+def test_prototypes_of_both_signs_have_their_zero_in_the_middle(drawn):
+    proto_KD = RNG.normal(size=(4, 30)) + 1
+    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2")
+    low, high = figure.axes[0].images[0].get_clim()
+    assert low == -high and high == pytest.approx(np.percentile(abs(proto_KD), 99))
+
+
+@pytest.mark.parametrize("num_D", [2, 1280])
+def test_every_dimension_of_a_prototype_has_a_pixel(drawn, num_D):
+    proto_KD = RNG.random((100, num_D))
+    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", np.ones(num_D))
+    box = figure.axes[0].get_window_extent()
+    assert box.width * 200 / figure.dpi > num_D
+    assert box.height / 100 * 72 / figure.dpi > 3.5  # points of a client
+
+
+def test_cosine_similarity_is_that_of_a_loop_over_pairs(drawn):
+    mean_CD, count_C = RNG.normal(size=(4, 6)), np.array([1, 2, 0, 1])
+    axes = drawn(plots.cosine_similarity, mean_CD, count_C).axes[0]
+    shown = axes.images[0].get_array()
+    for i, a in enumerate(mean_CD):
+        for j, b in enumerate(mean_CD):
+            assert shown.mask[i, j] == (i == j or 2 in (i, j))
+            cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+            assert shown.data[i, j] == pytest.approx(cosine)
+
+
+def test_cosine_similarity_names_its_mean_and_the_closest_pair(drawn):
+    mean_CD = np.array([[1.0, 0], [3, 3], [0, 2], [5, 5]])
+    count_C = np.array([1, 1, 1, 0])
+    axes = drawn(plots.cosine_similarity, mean_CD, count_C, "as sent").axes[0]
+    title, note = axes.get_title().split("\n")
+    assert title == "mean 0.47, largest 0.71, classes 0 and 1" and note == "as sent"
+    assert sorted(texts(axes)) == ["0.00"] * 2 + ["0.71"] * 4
+    assert axes.images[0].get_clim() == (-1, 1)
+
+
+def test_cosine_similarity_of_a_single_class_has_no_title(drawn):
+    axes = drawn(plots.cosine_similarity, np.ones((3, 2)), np.array([0, 1, 0])).axes[0]
+    assert axes.get_title() == ""
+
+
+def loop_frobenius(norm_KC, count_KC):
+    """Each client scaled by itself, then the root of the sum of squares."""
+    total = 0.0
+    for norm_C, count_C in zip(norm_KC, count_KC, strict=True):
+        a = (norm_C - min(norm_C)) / (max(norm_C) - min(norm_C))
+        b = (count_C - min(count_C)) / (max(count_C) - min(count_C))
+        total += sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+    return total**0.5
+
+
+def test_frobenius_is_that_of_a_loop_over_clients():
+    norm_KC, count_KC = RNG.random((20, 10)), RNG.integers(0, 500, (20, 10))
+    want = loop_frobenius(norm_KC, count_KC)
+    assert plots.frobenius(norm_KC, count_KC) == pytest.approx(want)
+    want = loop_frobenius(norm_KC.T, count_KC.T)
+    assert plots.frobenius(norm_KC, count_KC, axis=0) == pytest.approx(want)
+
+
+def test_frobenius_is_zero_where_norms_follow_the_data_whatever_their_scale():
+    count_KC = np.array([[0, 30, 10], [7, 7, 7], [500, 0, 0]])
+    norm_KC = 0.2 + count_KC * np.array([[0.01], [0.2], [0.003]])
+    assert plots.frobenius(norm_KC, count_KC) == pytest.approx(0, abs=1e-12)
+    assert plots.frobenius(norm_KC[::-1], count_KC) > 1
+
+
+def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
+    count_KC = np.array([[0, 30, 15], [8, 0, 8]])
+    norm_KC = np.array([[1.0, 2.0, 1.0], [0.5, 0.5, 0.75]])
+    figure = drawn(plots.head_norms, norm_KC, count_KC)
+    data, norms = (axes.images[0] for axes in figure.axes[:2])
+    np.testing.assert_allclose(data.get_array(), [[0, 1, 0.5], [1, 0, 1]])
+    np.testing.assert_allclose(norms.get_array(), [[0, 1, 0], [0, 0, 1]])
+    assert data.get_clim() == norms.get_clim() == (0, 1)
+    assert figure.get_suptitle() == "Frobenius distance 1.12"  # root of 0.25 + 1
+
+
 def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(canvas.importlib.util, "find_spec", lambda name: None)
     assert not plots.available()
     with pytest.raises(UserError, match=r"pip install 'jaxproto\[plots\]'"):
         plots.partition_heatmap(tmp_path / "x.png", np.ones((2, 2), int))

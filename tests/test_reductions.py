@@ -2,10 +2,12 @@
 
 import toys
 
-from jaxproto import kernels, losses, transforms
+from jaxproto import kernels, losses, masks, transforms
 from jaxproto.methods.fedproto import before_training, fedproto, train_pass
+from jaxproto.methods.fedtgp import fedtgp
 from jaxproto.methods.local import local
 from jaxproto.methods.protonorm import protonorm
+from jaxproto.methods.tinyproto import UNSCALED, tinyproto
 
 
 def trained(method):
@@ -32,6 +34,15 @@ def test_alignment_and_upscaling_each_change_training():
     aligned = protonorm(toys.SPEC, upscale=1.0)
     for other in (scaled, aligned, BASE):
         assert toys.gap(both, trained(other)) > 1e-4
+
+
+def test_tinyproto_that_keeps_all_and_scales_nothing_is_fedproto():
+    whole = tinyproto(toys.SPEC, masks=masks.every, scaling=UNSCALED)
+    assert toys.gap(trained(whole), trained(BASE)) == 0
+
+
+def test_fedtgp_without_pull_is_local_training():
+    assert toys.gap(trained(fedtgp(toys.SPEC, lam=0.0)), trained(local(toys.SPEC))) == 0
 
 
 def test_every_source_of_prototypes_differs():

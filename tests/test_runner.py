@@ -274,7 +274,9 @@ def test_checkpoints_of_the_last_rounds_are_there(finished):
 def test_pictures_are_drawn_at_the_end(finished):
     pytest.importorskip("matplotlib")
     names = {p.name for p in (finished.path / "plots").iterdir()}
-    assert names == {"partition.png", "accuracy.png", "angles.png"}
+    always = {"partition.png", "accuracy.png", "bytes.png"}
+    learnt = {"angles.png", "cosine.png", "local_prototypes.png", "heads.png"}
+    assert names == always | learnt
 
 
 def test_evaluation_comes_every_so_many_rounds_and_after_the_last(finished):
@@ -594,8 +596,10 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     protos = Protos(mean_CD, np.ones(6))
     state = state._replace(server=state.server._replace(protos=protos))
     pool = build.pool(exp.source)
-    pictures.draw(SimpleNamespace(config=c, path=tmp_path, exp=exp, pool=pool), state)
+    work = SimpleNamespace(exp=exp, pool=pool)
+    pictures.draw(SimpleNamespace(config=c, path=tmp_path, work=work), state)
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1], 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}
-    assert names == {"partition.png", "angles.png", "features_client2.png"}
+    learnt = {"angles.png", "cosine.png", "heads.png", "features_client2.png"}
+    assert names == {"partition.png"} | learnt

@@ -12,6 +12,7 @@ import optax
 from jaxproto import federation, forms, participation
 from jaxproto.client import Local
 from jaxproto.federation import Cohort
+from jaxproto.method import no_probe
 from jaxproto.types import Net, Out, Pool, Shard, Spec
 
 SPEC = Spec(num_classes=5, feat_dim=8)
@@ -98,14 +99,14 @@ def counts(pool, rows, ids):
 class Result:
     """State and reports after some rounds, on the host, by client id."""
 
-    def __init__(self, server, clients, groups, reports):
+    def __init__(self, server, clients, groups, reports, probes):
         self.server, clients, reports = jax.device_get((server, clients, reports))
         self.params, self.clients, self.stacked = {}, {}, clients
         for group, stacked in zip(groups, clients, strict=True):
             for k, i in enumerate(group.ids):
                 one = jax.tree.map(lambda a, k=k: a[k], stacked)
                 self.clients[i], self.params[i] = one, one.params
-        self.report = by_id(groups, reports)
+        self.report, self.probe = by_id(groups, reports), by_id(groups, probes)
 
 
 def by_id(groups, parts):
@@ -147,6 +148,13 @@ def programs(method, layout, form, how, law):
     def one_round(key, server, clients, pool, shards):
         traces.append(1)
         turnout = law(jax.random.fold_in(key, 7), 6)
+        probes = [
+            federation.probe_cohort(method, form, g, turnout, server, c, pool, s)
+            for g, c, s in zip(groups, clients, shards, strict=True)
+        ]
+        if method.probe is not no_probe:
+            ups = [p.up for p in probes]
+            server = federation.answer_server(method, groups, key, server, ups)
         out = [
             federation.train_cohort(
                 method, how, form, g, key, turnout, server, c, pool, s
@@ -156,7 +164,7 @@ def programs(method, layout, form, how, law):
         clients, reports = zip(*out, strict=True)
         ups = [p.up for p in reports]
         server = federation.update_server(method, groups, key, server, ups)
-        return server, clients, reports
+        return server, clients, reports, probes
 
     return Programs(groups, starter(method, layout, how), one_round, traces)
 
@@ -173,17 +181,24 @@ def run(
     how=HOW,
     law=EVERYONE,
     extra=0,
+    public=None,
 ):
-    """Trains the toy federation with the real cohort functions."""
+    """Trains the toy federation with the real cohort functions.
+
+    Args:
+      public: rows of the pool that everybody knows, if any.
+    """
     groups, init, one_round, _ = programs(method, layout, form, how, law)
     pool, rows = pool_and_rows()
+    pool = pool.replace(public=None if public is None else jnp.asarray(public))
     key = jax.random.key(3)
     shards = [shard(rows, g.ids, extra) for g in groups]
     server, clients = init(key, [counts(pool, rows, g.ids) for g in groups])
     for r in range(rounds):
         round_key = jax.random.fold_in(key, r)
-        server, clients, reports = one_round(round_key, server, clients, pool, shards)
-    return Result(server, clients, groups, reports)
+        now = server, clients, pool, shards
+        server, clients, reports, probes = one_round(round_key, *now)
+    return Result(server, clients, groups, reports, probes)
 
 
 def evaluate(method, result, form=ONE, layout=HOM):

@@ -21,6 +21,7 @@ class Source(NamedTuple):
     y: np.ndarray  # [N] int32 in 0..num_classes-1
     num_classes: int
     train_size: int  # rows of the official training part; N if there is no test part
+    public: np.ndarray | None = None  # [P] int32, rows that are no client's own
 
 
 def assemble(

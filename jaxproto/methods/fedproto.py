@@ -30,7 +30,14 @@ import jax
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.method import Method, own_network
-from jaxproto.transforms import IDENTITY, Transform, apply, chain, hide_count
+from jaxproto.transforms import (
+    IDENTITY,
+    Transform,
+    apply,
+    chain,
+    hide_count,
+    show_count,
+)
 from jaxproto.types import Aux, Protos, Spec, Tree
 
 
@@ -86,6 +93,22 @@ def scores(feat_BD, client, down: Protos) -> dict:
     }
 
 
+def alike(client):
+    """Every class counts the same in the pull."""
+    del client
+
+
+def as_sent(up: Protos) -> Protos:
+    """The server takes uploads as they are."""
+    return up
+
+
+def whole(feat_BD, y_B):
+    """The pull sees the features as they are."""
+    del y_B
+    return feat_BD
+
+
 def fedproto(
     spec: Spec,
     *,
@@ -96,6 +119,9 @@ def fedproto(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
+    on_arrival: Callable = as_sent,
+    emphasis: Callable = alike,
+    view: Callable = whole,
 ) -> Method:
     """FedProto.
 
@@ -104,12 +130,16 @@ def fedproto(
       lam: weight of the pull towards global prototypes (N Section 5.1: 1; code: 10).
       reg: the pull, one of `losses` (D2).
       collect: source of local prototypes (D3).
-      aggregate: uploads [K, C, D] -> global prototypes. Only presence is sent with
-        `mean_over_clients`; anything else receives the counts n_ij.
-      on_upload, on_server, on_client: prototype transforms.
+      aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
+        `mean_over_examples` only, otherwise no more than which classes are there.
+      on_upload, on_server, on_client: prototype transforms. On upload, counts are
+        those of the client's training data (D6).
+      on_arrival: uploads [K, C, ...] -> what is aggregated.
+      emphasis: client -> weight of every class [C] in the pull; None is 1 for all.
+      view: feat_BD, y_B -> the features that the pull compares.
     """
-    disclose = IDENTITY if aggregate is not kernels.mean_over_clients else hide_count()
-    on_upload = chain(on_upload, disclose)
+    weighted = aggregate is kernels.mean_over_examples
+    on_upload = chain(on_upload, show_count() if weighted else hide_count())
 
     def init_client(net, key):
         params, norm, _ = own_network(net, key)
@@ -117,13 +147,14 @@ def fedproto(
 
     def init_server(net, key):
         del net, key
-        return FedProtoState(kernels.empty(*spec), on_server.init())
+        nothing = apply(on_upload, kernels.empty(*spec))
+        return FedProtoState(nothing.replace(disclosed=False), on_server.init())
 
     def loss(net, params, norm, batch, down, client):
-        del client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        pull = reg(apply(on_client, down), out.feat, batch.y, batch.mask)
+        target, feat_BD = apply(on_client, down), view(out.feat, batch.y)
+        pull = reg(target, feat_BD, batch.y, batch.mask, emphasis(client))
         sums = collect.each_step(out.feat, batch, spec.num_classes)
         return ce + lam * pull, Aux({"net": out.norm}, sums)  # N Eq. 4
 
@@ -131,11 +162,13 @@ def fedproto(
         del down
         sums = collect.at_end(net, before, after, data, sums, spec.num_classes)
         own = kernels.mean_of(sums)  # N Eq. 2
-        return apply(on_upload, own), own
+        held_C = after.count * (own.count > 0)
+        return apply(on_upload, own.replace(count=held_C)), own
 
     def update(net, server, up, key):
         del net, key
-        return FedProtoState(*on_server.update(aggregate(up), server.transform))
+        protos = aggregate(on_arrival(up))
+        return FedProtoState(*on_server.update(protos, server.transform))
 
     def predict(net, client, x, down):
         out = net.apply(client.params["net"], client.norm["net"], x, False)

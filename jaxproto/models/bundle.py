@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto import nn
@@ -30,7 +31,8 @@ class Split(nnx.Module):
 
     def __call__(self, x: Array, call: Call) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""
-        feat, given = self.place(self.body(x, call), self.pool, call)
+        x = nn.at_least_single(self.body(x, call))
+        feat, given = self.place(x, self.pool, call)
         return feat, self.head(given)
 
     def pool(self, x: Array) -> Array:
@@ -89,3 +91,18 @@ def head(params: Tree, feat: Array) -> Array:
     """Logits [B, C] of features [B, D] by the head's own parameters."""
     logits = feat @ params["kernel"]
     return logits + params["bias"] if "bias" in params else logits
+
+
+def computing_in(dtype: str, net: Net) -> Net:
+    """The same network with its body computed in another precision.
+
+    Parameters, gradients, normalisation, features and logits stay float32. Inputs that
+    are no floating-point numbers (tokens) pass as they are.
+    """
+
+    def apply(params, norm, x, train, key=None) -> Out:
+        real = jnp.issubdtype(x.dtype, jnp.floating)
+        x = x.astype(dtype) if real else x
+        return net.apply(params, norm, x, train, key)
+
+    return net._replace(apply=apply)

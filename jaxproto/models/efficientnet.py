@@ -57,10 +57,15 @@ class SqueezeExcite(nnx.Module):
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, width] to the same."""
         del call
-        gate = nn.global_mean(x)
-        gate = jax.nn.silu(gate @ self.fc1.kernel[0, 0] + self.fc1.bias[...])
-        gate = jax.nn.sigmoid(gate @ self.fc2.kernel[0, 0] + self.fc2.bias[...])
+        gate = jax.nn.silu(one_pixel(self.fc1, nn.global_mean(x)))
+        gate = jax.nn.sigmoid(one_pixel(self.fc2, gate))
         return x * gate[:, None, None]
+
+
+def one_pixel(conv: Conv, x: Array) -> Array:
+    """A 1x1 convolution with bias on images of one pixel, [B, inputs]."""
+    kernel, bias = conv.kernel[0, 0].astype(x.dtype), conv.bias[...].astype(x.dtype)
+    return x @ kernel + bias
 
 
 class MBConv(nnx.Module):

@@ -2,7 +2,8 @@
 
 A layer holds parameters and statistics only. How it is called (training or not, which
 form of each operation, randomness) comes as a `Call`, so nothing is global and the
-same module serves every platform.
+same module serves every platform. Parameters are float32; a layer computes in the
+precision of its input, BatchNorm in float32 whatever comes.
 """
 
 import math
@@ -104,7 +105,8 @@ def relu(x: Array, call: Call) -> Array:
 def relu6(x: Array, call: Call) -> Array:
     """x between 0 and 6; no gradient at either end, as in PyTorch."""
     del call
-    return jax.lax.clamp(0.0, x, 6.0)
+    low, high = (jnp.asarray(end, x.dtype) for end in (0, 6))
+    return jax.lax.clamp(low, x, high)
 
 
 def silu(x: Array, call: Call) -> Array:
@@ -131,8 +133,9 @@ class Linear(nnx.Module):
     def __call__(self, x: Array, call: Call | None = None) -> Array:
         """[B, inputs] to [B, outputs]."""
         del call
-        x = x @ self.kernel[...]
-        return x + self.bias[...] if hasattr(self, "bias") else x
+        kernel = self.kernel[...].astype(x.dtype)
+        x = x @ kernel
+        return x + self.bias[...].astype(x.dtype) if hasattr(self, "bias") else x
 
 
 class Conv(nnx.Module):
@@ -161,14 +164,14 @@ class Conv(nnx.Module):
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
-        where = self.kernel[...], self.stride, self.padding
+        where = self.kernel[...].astype(x.dtype), self.stride, self.padding
         if self.groups == 1:
             x = call.ops.conv(x, *where)
         elif self.groups == x.shape[-1] == self.kernel.shape[-1]:
             x = call.ops.depthwise(x, *where)
         else:
             x = call.ops.grouped(x, *where, self.groups)
-        return x + self.bias[...] if hasattr(self, "bias") else x
+        return x + self.bias[...].astype(x.dtype) if hasattr(self, "bias") else x
 
 
 class BatchNorm(nnx.Module):
@@ -183,13 +186,15 @@ class BatchNorm(nnx.Module):
     def __call__(self, x: Array, call: Call) -> Array:
         """Uses, and remembers, the batch's statistics when training."""
         scale, bias, old = self.scale[...], self.bias[...], (self.mean, self.var)
+        given, x = x.dtype, nn.at_least_single(x)
         if not call.train:
-            return nn.with_stats(x, scale, bias, *(stat[...] for stat in old))
+            x = nn.with_stats(x, scale, bias, *(stat[...] for stat in old))
+            return x.astype(given)
         x, *batch = nn.batch_norm(x, scale, bias, call.ops.sums)
         n = x.size // x.shape[-1]
         new = nn.update_stats(*(stat[...] for stat in old), *batch, n)
         self.mean[...], self.var[...] = new
-        return x
+        return x.astype(given)
 
 
 class Chain(nnx.Module):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from jaxproto.errors import UserError, pick
+from jaxproto.models.bundle import computing_in
 from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
 from jaxproto.models.mlp import mlp, spiral_mlp
@@ -45,6 +46,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "light": ("cnn4", "resnet4", "resnet6", "resnet8"),  # ours: 28 or 32 pixels
 }
 
+PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in
+
 
 def build(
     name: str,
@@ -53,6 +56,7 @@ def build(
     num_classes: int,
     feat_dim: int,
     ops: Ops | None = None,
+    compute_dtype: str = "float32",
 ) -> Net:
     """The network `name` for inputs of one shape.
 
@@ -62,15 +66,18 @@ def build(
       num_classes: C, at least 1.
       feat_dim: D, at least 1; channel pooling brings any network's features there.
       ops: forms of the operations; by default those of the platform JAX runs on.
+      compute_dtype: of the body, one of PRECISIONS; parameters are float32 in both.
 
     Raises:
-      UserError: no such network, or it does not take such inputs.
+      UserError: no such network or precision, or it does not take such inputs.
     """
     make = NETS[pick("network", name, NETS)]
     for what, value in (("num_classes", num_classes), ("feat_dim", feat_dim)):
         if value < 1:
             raise UserError(f"{what} is {value}; it must be at least 1.")
-    return make(tuple(input_shape), num_classes, feat_dim, ops)
+    dtype = pick("precision", compute_dtype, PRECISIONS)
+    net = make(tuple(input_shape), num_classes, feat_dim, ops)
+    return net if dtype == "float32" else computing_in(dtype, net)
 
 
 def members(group: str | tuple[str, ...]) -> tuple[str, ...]:

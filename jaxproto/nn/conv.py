@@ -164,10 +164,10 @@ def depthwise_grad_kernel(x, kernel, grad, rows, cols):
         x = window.pad(x, rows.padding)
     shifted = (window.shift(x, i, 1, rows) for i in rows.live)
     seen = [window.shift(s, j, 2, cols) for s in shifted for j in cols.live]
-    taps = reduce.rows_first([s * grad for s in seen])
+    taps = reduce.rows_first([s * grad for s in seen]).astype(kernel.dtype)
     taps = taps.reshape(len(rows.live), len(cols.live), *kernel.shape[2:])
     missing = ((a.live.start, a.window - a.live.stop, 0) for a in (rows, cols))
-    return lax.pad(taps, jnp.zeros((), x.dtype), (*missing, (0, 0, 0), (0, 0, 0)))
+    return lax.pad(taps, jnp.zeros((), taps.dtype), (*missing, (0, 0, 0), (0, 0, 0)))
 
 
 depthwise_shift.defvjp(depthwise_forward, depthwise_backward)

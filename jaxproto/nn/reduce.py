@@ -16,8 +16,14 @@ SHORT = 8  # elements per first sum; 16 are as good, 32 are no longer unrolled
 TOGETHER = 10  # arrays summed in one pass
 
 
+def at_least_single(x: Array) -> Array:
+    """x in float32, unless it is more precise already."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 def column_sums(arrays: Sequence[Array], axis: int) -> Sequence[Array]:
-    """Sums over one axis of arrays of one shape, in one pass."""
+    """Sums over one axis of arrays of one shape, in one pass, at least in float32."""
+    arrays = [at_least_single(a) for a in arrays]
     zeros = tuple(jnp.zeros((), a.dtype) for a in arrays)
     add = lambda a, b: tuple(u + v for u, v in zip(a, b, strict=True))  # noqa: E731
     return lax.reduce(tuple(arrays), zeros, add, (axis,))

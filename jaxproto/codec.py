@@ -1,0 +1,298 @@
+"""The bytes of a message: what `wire.pack` gives, as a deployment would send it.
+
+A message is a header of `wire.HEADER` bytes and the payload, little endian:
+
+    magic "JP" | version, 1 byte | format, 1 byte | payload length, 4 | CRC-32, 4
+
+The checksum covers the schema that both sides know (the fields with shapes and types),
+the rest of the header and the payload. A message without fields is no bytes at all.
+The payload has the parts of the message one after the other:
+- Protos: presence bitmap, counts of the present rows as int32 if disclosed, the scales
+  of the present rows if int8, their values.
+- Top: number of entries as uint32, then a bitmap or ascending indices, whichever is
+  smaller (the bitmap if equal), the scale if int8, the values.
+- arrays: booleans as bits, anything else element by element; int8 scales first.
+
+Bits fill a byte from the lowest; those left over are 0.
+"""
+
+import math
+import struct
+import zlib
+
+import jax
+import numpy as np
+
+from jaxproto import wire
+from jaxproto.errors import UserError
+from jaxproto.types import Protos, Top, Tree
+from jaxproto.wire import Scaled
+
+MAGIC, VERSION = b"JP", 1
+START = struct.Struct("<2sBBI")  # the header without its checksum
+CHECKSUM = struct.Struct("<I")
+
+
+class WireError(UserError):
+    """Bytes that are not an undamaged message of the expected fields."""
+
+
+class Mismatch(AssertionError):
+    """The codec and `wire` disagree on values or size."""
+
+
+def encode(packed: Tree, form: str) -> bytes:
+    """The bytes of one sender's packed message.
+
+    Args:
+      packed: of `wire.pack`, as numpy arrays.
+      form: one of `wire.FORMATS`, that of `packed`.
+    """
+    parts = jax.tree.leaves(packed, is_leaf=wire.is_part)
+    if not parts:
+        return b""
+    payload = b"".join(map(_write, parts))
+    start = START.pack(MAGIC, VERSION, wire.FORMATS.index(form), len(payload))
+    return start + CHECKSUM.pack(_checksum(packed, start, payload)) + payload
+
+
+def decode(data: bytes, like: Tree, form: str) -> Tree:
+    """The packed message that `data` is the encoding of.
+
+    Args:
+      data: of `encode`.
+      like: a packed message's structure, with shapes and types (of `jax.eval_shape`).
+      form: one of `wire.FORMATS`.
+
+    Raises:
+      WireError: the bytes are damaged, cut off, too many, of another version or format,
+        or of other fields.
+    """
+    parts, structure = jax.tree.flatten(like, is_leaf=wire.is_part)
+    if not parts:
+        if data:
+            raise WireError(f"{len(data)} bytes came where the message has no fields.")
+        return like
+    reader = Reader(_payload(data, like, form))
+    found = [_read(part, reader) for part in parts]
+    if reader.left:
+        raise WireError(f"the payload has {reader.left} bytes after its last field.")
+    return jax.tree.unflatten(structure, found)
+
+
+def check(packed: Tree, size: int, form: str):
+    """Encodes and decodes one message.
+
+    Args:
+      packed: of `wire.pack`; all zero if the client sent nothing.
+      size: bytes that the round counted for it; 0 if the client sent nothing.
+      form: one of `wire.FORMATS`.
+
+    Raises:
+      Mismatch: names the field that did not survive, or both sizes.
+    """
+    packed = jax.device_get(packed)
+    if not size and not any(np.any(a) for a in jax.tree.leaves(packed)):
+        return
+    data = encode(packed, form)
+    if len(data) != size:
+        raise Mismatch(f"a message counted as {size} bytes is {len(data)} bytes long.")
+    got = jax.tree.leaves(decode(data, packed, form))
+    for (path, a), b in zip(jax.tree.leaves_with_path(packed), got, strict=True):
+        if _raw(a) != _raw(b):
+            name = jax.tree_util.keystr(path) or "the message"
+            raise Mismatch(f"{name} is {b} after its journey in {form}, was {a}.")
+
+
+def check_broadcast(down: Tree, form: str):
+    """Encodes and decodes what the server sends; raises Mismatch as `check` does."""
+    packed = wire.pack(down, form)
+    check(packed, int(wire.size(packed)), form)
+
+
+class Reader:
+    """Takes a payload from front to back."""
+
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    @property
+    def left(self) -> int:
+        """Bytes not yet taken."""
+        return len(self.data) - self.at
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        if size > self.left:
+            raise WireError(f"the payload ends {size - self.left} bytes too early.")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def array(self, shape, dtype) -> np.ndarray:
+        """The next elements."""
+        dtype, count = np.dtype(dtype), math.prod(shape)
+        if dtype.kind == "b":
+            return self.bits(count).reshape(shape)
+        word = np.dtype(f"<u{dtype.itemsize}")
+        found = np.frombuffer(self.take(count * word.itemsize), word)
+        return found.astype(word.newbyteorder("=")).view(dtype).reshape(shape)
+
+    def bits(self, count: int) -> np.ndarray:
+        """The next bits, [count] bool."""
+        found = np.frombuffer(self.take(wire.bits(count)), np.uint8)
+        bit = np.unpackbits(found, bitorder="little").astype(bool)
+        if bit[count:].any():
+            raise WireError(f"a bitmap of {count} bits has more bits set behind them.")
+        return bit[:count]
+
+
+def _payload(data, like, form):
+    """The payload of an undamaged message."""
+    if len(data) < wire.HEADER:
+        raise WireError(f"{len(data)} bytes are less than the header's {wire.HEADER}.")
+    start, payload = data[: START.size], data[wire.HEADER :]
+    magic, version, number, length = START.unpack(start)
+    if (magic, version) != (MAGIC, VERSION):
+        raise WireError(
+            f"the message begins with {magic!r}, version {version}; expected are "
+            f"{MAGIC!r}, version {VERSION}."
+        )
+    if number != wire.FORMATS.index(form):
+        there = dict(enumerate(wire.FORMATS)).get(number, f"number {number}")
+        raise WireError(f"the message is in format {there}, expected is {form}.")
+    if length != len(payload):
+        raise WireError(
+            f"the payload should be {length} bytes, but {len(payload)} are there."
+        )
+    (checksum,) = CHECKSUM.unpack(data[START.size : wire.HEADER])
+    if checksum != _checksum(like, start, payload):
+        raise WireError(
+            "the checksum is wrong: the message was damaged, or sender and receiver "
+            "differ in method, number of classes or feature dimension."
+        )
+    return payload
+
+
+def _checksum(packed, start, payload):
+    return zlib.crc32(payload, zlib.crc32(start, zlib.crc32(_schema(packed))))
+
+
+def _schema(packed) -> bytes:
+    """A text of all fields: where they are, kind, shapes and types."""
+
+    def of(path, part):
+        inside = [(a.shape, np.dtype(a.dtype).name) for a in jax.tree.leaves(part)]
+        kind = type(part).__name__ if wire.is_part(part) else "array"
+        shown = getattr(part, "disclosed", False)
+        return f"{jax.tree_util.keystr(path)} {kind} {shown} {inside}"
+
+    found = jax.tree.leaves_with_path(packed, is_leaf=wire.is_part)
+    return "\n".join(of(*pair) for pair in found).encode()
+
+
+def _raw(x) -> bytes:
+    """The elements of an array, little endian; booleans as bits."""
+    x = np.ascontiguousarray(x)
+    if x.dtype == bool:
+        return np.packbits(x.ravel(), bitorder="little").tobytes()
+    word = np.dtype(f"u{x.dtype.itemsize}")
+    return x.view(word).astype(word.newbyteorder("<")).tobytes()
+
+
+def _rows(x, here):
+    """Those rows of values, int8 scales first."""
+    if isinstance(x, Scaled):
+        return _raw(x.scale[here]) + _raw(x.value[here])
+    return _raw(x[here])
+
+
+def _write(part) -> bytes:
+    if isinstance(part, Protos):
+        here_C = np.asarray(part.count) > 0
+        count = _raw(part.count[here_C]) if part.disclosed else b""
+        return _raw(here_C) + count + _rows(part.mean, here_C)
+    if isinstance(part, Top):
+        which = np.flatnonzero(part.sent)
+        number = np.uint32(len(which))
+        scaled = isinstance(part.value, Scaled)
+        scale = _raw(part.value.scale) if scaled else b""
+        value_P = part.value.value if scaled else part.value
+        return _raw(number) + _which(part.sent) + scale + _raw(value_P[which])
+    if isinstance(part, Scaled):
+        return _raw(part.scale) + _raw(part.value)
+    return _raw(part)
+
+
+def _by_index(number, entries):
+    """Whether indices are smaller than a bitmap."""
+    return number * wire.index_bytes(entries) < wire.bits(entries)
+
+
+def _which(sent_P) -> bytes:
+    which, width = np.flatnonzero(sent_P), wire.index_bytes(len(sent_P))
+    if not _by_index(len(which), len(sent_P)):
+        return _raw(sent_P)
+    return which.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
+
+
+def _read(part, reader):
+    if isinstance(part, Protos):
+        return _read_protos(part, reader)
+    if isinstance(part, Top):
+        return _read_top(part, reader)
+    if isinstance(part, Scaled):
+        scale = reader.array(part.scale.shape, np.float32)
+        return Scaled(reader.array(part.value.shape, np.int8), scale)
+    return reader.array(part.shape, part.dtype)
+
+
+def _read_protos(part, reader):
+    here_C = reader.bits(len(part.count))
+    rows, count = int(here_C.sum()), here_C
+    if part.disclosed:
+        count = np.zeros(len(here_C), np.int32)
+        count[here_C] = reader.array((rows,), np.int32)
+        if (count[here_C] <= 0).any():
+            raise WireError("a class that is there has a count below 1.")
+    if not isinstance(part.mean, Scaled):
+        return part.replace(mean=_spread(part.mean, here_C, reader), count=count)
+    scale = np.ones(len(here_C), np.float32)  # of a row of zeros, as `wire.narrow` has
+    scale[here_C] = reader.array((rows,), np.float32)
+    mean = Scaled(_spread(part.mean.value, here_C, reader), scale)
+    return part.replace(mean=mean, count=count)
+
+
+def _spread(like, here, reader):
+    """Zeros of the shape, with the next values where something is `here`."""
+    x = np.zeros(like.shape, like.dtype)
+    x[here] = reader.array((int(here.sum()), *like.shape[1:]), like.dtype)
+    return x
+
+
+def _read_top(part, reader):
+    entries = len(part.sent)
+    number = int(reader.array((), np.uint32))
+    if number > entries:
+        raise WireError(f"{number} entries are announced for a vector of {entries}.")
+    sent_P = _read_which(number, entries, reader)
+    if not isinstance(part.value, Scaled):
+        return Top(_spread(part.value, sent_P, reader), sent_P)
+    scale = reader.array((), np.float32)
+    return Top(Scaled(_spread(part.value.value, sent_P, reader), scale), sent_P)
+
+
+def _read_which(number, entries, reader):
+    if not _by_index(number, entries):
+        sent_P = reader.bits(entries)
+        if sent_P.sum() != number:
+            raise WireError(f"the bitmap has {sent_P.sum()} entries, not {number}.")
+        return sent_P
+    width = wire.index_bytes(entries)
+    byte = np.zeros((number, 8), np.uint8)
+    byte[:, :width] = reader.array((number, width), np.uint8)
+    which = byte.view("<u8").ravel().astype(np.int64)
+    if (which >= entries).any() or (np.diff(which) <= 0).any():
+        raise WireError(f"indices must ascend and stay below {entries}.")
+    sent_P = np.zeros(entries, bool)
+    sent_P[which] = True
+    return sent_P

@@ -1,0 +1,37 @@
+"""The frame of the commands that only look: `python -m jaxproto.comm`, `...wire`."""
+
+import sys
+from collections.abc import Callable
+
+import ml_collections
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from jaxproto import config
+from jaxproto.errors import UserError
+
+
+def start(show: Callable[[ml_collections.ConfigDict], None]):
+    """Parses --config=FILE.py:ARG with its overrides, and shows what it is asked for.
+
+    Args:
+      show: called with the checked configuration. A UserError becomes one line and
+        exit code 1.
+    """
+    chosen = config_flags.DEFINE_config_file("config", lock_config=True)
+    flags.mark_flag_as_required("config")
+
+    def parse(argv):
+        config.check_flags(argv[1:])
+        return app.parse_flags_with_usage(argv)
+
+    def main(_):
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)  # JAX chats otherwise
+        config.check(chosen.value)
+        show(chosen.value)
+
+    try:
+        app.run(main, flags_parser=parse)
+    except UserError as e:
+        sys.exit(f"error: {e}")

@@ -1,0 +1,157 @@
+"""Public examples: labelled rows that the server and every client know.
+
+They are either taken from the data set before it is divided over clients, or come from
+a data set of their own; no client has them as its own either way (spec 2.18, 4.3).
+"""
+
+import os
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import partition, sources
+from jaxproto.data.partition import Partition
+from jaxproto.data.scheme import Scheme
+from jaxproto.data.source import Source
+
+STREAM = 1  # keeps the draw apart from that of the partition, which has the same seed
+
+
+def load(
+    name: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    seed: int = 0,
+    pooled: bool = True,
+    share: float = 0.0,
+    classes: float = 0.5,
+    other: str = "",
+) -> Source:
+    """The data set called `name`, as `sources.load` has it, with public examples.
+
+    Args:
+      name, data_dir, seed: as in `sources.load`; the seed also draws the public ones.
+      pooled, share, classes: as in `choose`; a share of 0 takes none.
+      other: name of a data set whose examples are public instead, or "".
+
+    Raises:
+      UserError: as `sources.load`, `take` and `append`; a share and another data set.
+    """
+    if other and share:
+        raise errors.UserError(
+            f"data.public_source is {other!r} and data.public_share {share}: public "
+            "examples come from one of both. Set data.public_share to 0 or "
+            'data.public_source to "".'
+        )
+    source = sources.load(name, data_dir=data_dir, seed=seed)
+    if other:
+        return append(source, sources.load(other, data_dir=data_dir, seed=seed))
+    if share:
+        fixed = {"share": share, "classes": classes, "seed": seed}
+        return choose(source, pooled=pooled, **fixed)
+    return source
+
+
+def take(y: np.ndarray, share: float, classes: float, seed: int) -> np.ndarray:
+    """Rows of a class-balanced sample of some of the classes, sorted.
+
+    Args:
+      y: labels [N].
+      share: of all N examples; at least one of each covered class is taken.
+      classes: share of the classes that are covered, at least one.
+      seed: of the data. Any whole number: the partition refuses what it cannot use.
+
+    Raises:
+      UserError: a share that is none; a covered class has too few examples.
+    """
+    if not 0 < share < 1:
+        raise errors.UserError(
+            f"data.public_share is {share}. Give a share above 0 and below 1, or 0 for "
+            "no public examples."
+        )
+    if not 0 < classes <= 1:
+        raise errors.UserError(
+            f"data.public_classes is {classes}. Give a share above 0 and at most 1."
+        )
+    rng = np.random.default_rng([STREAM, seed % 2**32])
+    there = np.unique(y)
+    covered = rng.permutation(there)[: max(1, round(classes * len(there)))]
+    each = max(1, round(share * len(y) / len(covered)))
+    return np.sort(np.concatenate([_sample(y, c, each, rng) for c in covered]))
+
+
+def _sample(y_N, c, each, rng):
+    rows = np.flatnonzero(y_N == c)
+    if len(rows) < each:
+        raise errors.UserError(
+            f"class {c} has {len(rows)} examples, but {each} of each covered class are "
+            "to be public. Lower data.public_share or raise data.public_classes."
+        )
+    return rng.permutation(rows)[:each]
+
+
+def choose(
+    source: Source, *, share: float, classes: float, pooled: bool, seed: int
+) -> Source:
+    """The data set with some of its own examples public.
+
+    Args:
+      source: without public examples.
+      share, classes, seed: as in `take`.
+      pooled: whether clients divide the official test part too; if not, it stays whole
+        and the public examples are training ones.
+
+    Raises:
+      UserError: as `take`.
+    """
+    y_N = source.y if pooled else source.y[: source.train_size]
+    rows = take(y_N, share, classes, seed)
+    return source._replace(public=rows.astype(np.int32))
+
+
+def append(source: Source, extra: Source) -> Source:
+    """The data set with all examples of another one as public ones.
+
+    Raises:
+      UserError: their inputs or their numbers of classes differ.
+    """
+    for what, have, got in (
+        ("inputs of shape", source.x.shape[1:], extra.x.shape[1:]),
+        ("inputs of type", source.x.dtype, extra.x.dtype),
+        ("number of classes", source.num_classes, extra.num_classes),
+    ):
+        if have != got:
+            raise errors.UserError(
+                f"public data {extra.name!r} have {what} {got}, but data set "
+                f"{source.name!r} has {have}. Bring the public examples to the same "
+                "form (an npz file may declare num_classes)."
+            )
+    size = len(source.y)
+    return source._replace(
+        x=np.concatenate([source.x, extra.x]),
+        y=np.concatenate([source.y, extra.y]),
+        public=np.arange(size, size + len(extra.y), dtype=np.int32),
+    )
+
+
+def divide(source: Source, scheme: Scheme, **how) -> Partition:
+    """Divides what is not public, as `partition.divide` with the arguments `how`."""
+    if source.public is None:
+        return partition.divide(source, scheme, **how)
+    rest, row_N = private(source)
+    parts = partition.divide(rest, scheme, **how)
+    return Partition(*(tuple(row_N[rows] for rows in part) for part in parts))
+
+
+def private(source: Source) -> tuple[Source, np.ndarray]:
+    """What is left to divide over clients, and the row of each example in `source`."""
+    mine_N = np.ones(len(source.y), bool)
+    mine_N[source.public] = False
+    rows = np.flatnonzero(mine_N).astype(np.int32)
+    rest = source._replace(
+        x=source.x[rows],
+        y=source.y[rows],
+        train_size=int(mine_N[: source.train_size].sum()),
+        public=None,
+    )
+    return rest, rows

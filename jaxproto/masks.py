@@ -1,0 +1,185 @@
+"""Which coordinates of a class's prototype are sent (class-wise sparsification, CPS).
+
+T: Lee, Choi: Communication-Efficient Heterogeneous Federated Learning with Sparse
+Prototypes in Resource-Constrained Environments (TinyProto), Section 4.1. S: Enhancing
+Prototype-Based Federated Learning with Structured Sparse Prototypes, Section 4.1.
+
+A mask is one row of an index table [C, S] (int32, ascending), made once, before
+training, by `(num_classes, feat_dim, s, seed) -> table`:
+- `free`: exactly s coordinates of every class (T 4.1).
+- `block`: whole blocks of neighbouring coordinates (S 4.1 and the released code).
+- `every`: all coordinates, no sparsification.
+"""
+
+from collections.abc import Callable
+
+import flax.struct
+import numpy as np
+
+from jaxproto import wire
+from jaxproto.errors import UserError
+from jaxproto.types import Array, Spec
+
+Masks = Callable[[int, int, int, int], np.ndarray]
+SWAPS = 100  # exchanges tried per class to move masks apart
+TRIES = 100  # choices of blocks tried per class before one is used twice
+
+
+def table(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
+    """The index table [C, S] of a federation.
+
+    Args:
+      masks: `free`, `block` or `every`.
+      s: coordinates per class; 0 is a tenth of them, the compression rate of 90% that
+        is T's default (T 5.1: 50 of 500).
+
+    Raises:
+      UserError: prototypes have fewer coordinates, or no block of them fits.
+    """
+    s = s or -(-spec.feat_dim // 10)
+    if not 0 < s <= spec.feat_dim:
+        raise UserError(
+            f"s is {s}, but prototypes have {spec.feat_dim} coordinates "
+            "(model.feat_dim); choose s from 1 to that, or 0 for a tenth."
+        )
+    return masks(spec.num_classes, spec.feat_dim, s, seed)
+
+
+def every(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+    """All coordinates of all classes."""
+    del s, seed
+    return np.tile(np.arange(feat_dim, dtype=np.int32), (num_classes, 1))
+
+
+def free(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+    """Random masks of exactly s coordinates, far apart in Hamming distance (T 4.1).
+
+    No coordinate is used more than once oftener than another, so that the sum of all
+    distances is the largest possible, and masks are disjoint where they can be
+    (C s <= D). Exchanges between classes then even the distances out, which raises
+    the smallest.
+    """
+    rng = np.random.default_rng(seed)
+    mask_CD = _deal(num_classes, feat_dim, s, rng)
+    if num_classes * s > feat_dim and s < feat_dim:
+        _move_apart(mask_CD, rng)
+    return _indices(mask_CD)
+
+
+def _deal(num_classes, feat_dim, s, rng):
+    """Deals coordinates as cards, s to a class, from one shuffled deck after another.
+
+    A class that is dealt from two decks takes from the second what it lacks.
+    """
+    mask_CD = np.zeros((num_classes, feat_dim), bool)
+    deck = np.empty(0, np.int64)
+    for row_D in mask_CD:
+        hand, deck = deck[:s], deck[s:]
+        row_D[hand] = True
+        if len(hand) < s:
+            fresh = rng.permutation(feat_dim)
+            fresh = fresh[np.argsort(row_D[fresh], kind="stable")]  # lacking first
+            more, deck = fresh[: s - len(hand)], rng.permutation(fresh[s - len(hand) :])
+            row_D[more] = True
+    return mask_CD
+
+
+def _move_apart(mask_CD, rng):
+    """Exchanges of a coordinate between two classes while the squared overlaps fall.
+
+    An exchange changes neither the size of a mask nor the use of a coordinate.
+    """
+    mask_CD = mask_CD.view(np.int8)
+    overlap_CC = mask_CD.astype(int) @ mask_CD.T
+    np.fill_diagonal(overlap_CC, 0)
+    for _ in range(SWAPS * len(mask_CD)):
+        a, b = rng.choice(len(mask_CD), 2, replace=False)
+        only_a = np.flatnonzero(mask_CD[a] > mask_CD[b])
+        only_b = np.flatnonzero(mask_CD[b] > mask_CD[a])
+        if not len(only_a):
+            continue
+        x, y = rng.choice(only_a), rng.choice(only_b)
+        gain_C = (mask_CD[:, y] - mask_CD[:, x]).astype(int)  # overlap with a
+        gain_C[[a, b]] = 0  # that of a and b with each other stays
+        fall = np.sum((overlap_CC[a] - overlap_CC[b] + gain_C) * gain_C)
+        if fall < 0:
+            overlap_CC[a] += gain_C
+            overlap_CC[:, a] += gain_C
+            overlap_CC[b] -= gain_C
+            overlap_CC[:, b] -= gain_C
+            mask_CD[a, [x, y]], mask_CD[b, [x, y]] = (0, 1), (1, 0)
+
+
+def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+    """Masks of whole blocks (S 4.1, spec 2.4 item 5).
+
+    There are C blocks of floor(D / C) coordinates; the rest is never used. Every class
+    has floor(C s / D) of them, so that what is sent, `table.shape[1]`, can be fewer
+    than s. The first class takes the last blocks, each further one those that maximise
+    the sum of its distances to the classes before it: the least used. (The released
+    code takes the best of 10,000 random choices.) No choice is taken twice while
+    there is another.
+
+    Raises:
+      UserError: a class would have no block.
+    """
+    length, blocks = feat_dim // num_classes, num_classes * s // feat_dim
+    if not length * blocks:
+        least = -(-feat_dim // num_classes)
+        way = f"take s of at least {least} or " * (least <= feat_dim and length > 0)
+        raise UserError(
+            f"block masks of s = {s} coordinates out of {feat_dim} leave {num_classes} "
+            f"classes with {blocks} blocks of {length} coordinates each; {way}use free "
+            "masks (method.masks=free), which take any s."
+        )
+    rng = np.random.default_rng(seed)
+    use_C = np.zeros(num_classes, int)
+    mask_CC = np.zeros((num_classes, num_classes), bool)
+    mask_CC[0, -blocks:] = True
+    taken = {mask_CC[0].tobytes()}
+    for before, row_C in enumerate(mask_CC[1:]):
+        use_C += mask_CC[before]
+        row_C[:] = _least_used(use_C, blocks, taken, rng)
+        taken.add(row_C.tobytes())
+    return _indices(np.repeat(mask_CC, length, 1))
+
+
+def _least_used(use_C, blocks, taken, rng):
+    """Which blocks a class takes; ties by chance, more and more so if it is taken."""
+    for attempt in range(TRIES):
+        chance_C = rng.random(len(use_C)) * max(1, attempt / 10)
+        row_C = np.zeros(len(use_C), bool)
+        row_C[np.argsort(use_C + chance_C)[:blocks]] = True
+        if row_C.tobytes() not in taken:
+            break
+    return row_C
+
+
+def _indices(mask_CD):
+    return np.nonzero(mask_CD)[1].reshape(len(mask_CD), -1).astype(np.int32)
+
+
+MASKS = {"free": free, "block": block, "none": every}  # by their names in a config
+
+
+def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:
+    """The masks as zeros and ones [C, D], bool."""
+    mask_CD = np.zeros((len(index_CS), feat_dim), bool)
+    np.put_along_axis(mask_CD, index_CS, True, -1)
+    return mask_CD
+
+
+@flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
+class Sent:
+    """The masks as they are sent, once."""
+
+    masks: Array  # [C, D] bool, or the index table [C, S] in its smallest integers
+
+
+def message(index_CS: np.ndarray, feat_dim: int) -> Sent | tuple:
+    """What a client must be sent to know all masks, in the form of fewer bytes."""
+    if index_CS.shape[1] == feat_dim:
+        return ()
+    small = index_CS.astype(np.min_scalar_type(feat_dim - 1))
+    bits = wire.bits(len(index_CS) * feat_dim)
+    return Sent(small if small.nbytes < bits else bitmap(index_CS, feat_dim))

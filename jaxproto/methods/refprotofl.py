@@ -1,0 +1,253 @@
+"""RefProtoFL: a shared adapter on private backbones, aligned by public examples.
+
+Wu, Li, Fan, Zhu, Chen, Feng: RefProtoFL: Communication-Efficient Federated Learning
+via External-Referenced Prototype Alignment (spec 2.18). Numbers are those of its
+equations and algorithms.
+
+    z   = F(x; backbone_k, adapter f)                                    (Eq. 9)
+    p   = mean of z over the public examples of a class, or else over the
+          client's own, before training, with the adapter as broadcast  (Eq. 10, 11)
+    a_c = mean of p over participants, or weighted by |D_kc|         (Eq. 14 to 16)
+    L   = CE + lam * |z - a_y|^2                                       (Eq. 17 to 19)
+    adapter: only the entries that moved most are sent, as values; each is the mean
+          over those who sent it, weighted by |D_k|, or stays           (Eq. 3 to 7)
+
+ERPA (external-referenced prototype alignment) is the pull and the exchange before
+training, APUD (adaptive "probabilistic" update dropping) the choice of entries.
+
+Deviations (paper / here; no code is released):
+- adapter: not described / Linear(D, m) and ReLU, then Linear(m, C), m 128 (D20), on
+  the features of any network; the network's own head rests.
+- losses: sums over all examples, which makes step size and, with a mean cross-entropy,
+  lam depend on |D_k| / means; `pull=sq_l2_sum` sums over the batch.
+- lam, budget, public data: not stated / 0.1, a tenth, `data.public_*` (D21). Without
+  public data every class is one that they do not cover.
+- update dropping: "probabilistic" in its name, top-K in Algorithm 1 / top-K.
+- backbone: "frozen" in Section 5.2.2, trained in Algorithm 5 / trained.
+- prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
+  anchor (`global`), all on the private backbone (D22).
+- first message of a round: the adapter / the last anchors as well, which nobody uses;
+  they are not counted.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from jaxproto import kernels, losses
+from jaxproto.batches import sum_over
+from jaxproto.errors import UserError
+from jaxproto.method import Method, no_probe, own_network
+from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree
+
+
+class RefProtoFLState(NamedTuple):
+    """What the server keeps, and all that it broadcasts."""
+
+    adapter: Tree
+    anchors: Protos  # [C, m]
+
+
+class Seen(NamedTuple):
+    """What a client sends before it trains: embedded class means [C, m]."""
+
+    public: Protos  # of the classes that public examples cover
+    own: Protos  # of the others that the client holds, with |D_kc|
+
+
+class Sent(NamedTuple):
+    """What a client sends after it has trained."""
+
+    adapter: Top  # [P]
+    size: Array  # [] |D_k|
+
+
+def linear(key: Array, inputs: int, outputs: int) -> dict[str, Array]:
+    """PyTorch's default kernel and bias: U(-1, 1) / sqrt(inputs)."""
+    both = jax.random.uniform(key, (inputs + 1, outputs), minval=-1)
+    both /= math.sqrt(inputs)
+    return {"kernel": both[:-1], "bias": both[-1]}
+
+
+def embed(adapter: Tree, feat_BD: Array) -> Array:
+    """z [B, m] (Eq. 9)."""
+    layer = adapter["map"]
+    return jax.nn.relu(feat_BD @ layer["kernel"] + layer["bias"])
+
+
+def classify(adapter: Tree, z_Bm: Array) -> Array:
+    """Logits [B, C]."""
+    return z_Bm @ adapter["head"]["kernel"] + adapter["head"]["bias"]
+
+
+def sq_l2_sum(protos, feat_BD, y_B, weight_B, emphasis_C=None) -> Array:
+    """Eq. 17 as printed, over the batch; see `losses`."""
+    mean = losses.sq_l2_mean(protos, feat_BD, y_B, weight_B, emphasis_C)
+    return mean * jnp.sum(weight_B)
+
+
+class Anchors(NamedTuple):
+    """Whether there are anchors: a method's `probe`, `answer`, and a rule."""
+
+    probe: Callable
+    answer: Callable
+    scores: Callable  # z_Bm, anchors -> {rule: scores}
+
+
+def class_means(net, client, data: Data, num_classes: int) -> Protos:
+    """Mean of z per class over all of the data, evaluation mode."""
+
+    def f(b):
+        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
+        z_Bm = embed(client.params["adapter"], feat)
+        return kernels.class_sum(z_Bm, b.y, b.mask, num_classes)
+
+    return kernels.mean_of(sum_over(f, data))
+
+
+def see(net, client, data, down) -> Seen:
+    """The client's half of ERPA before training (Algorithm 3)."""
+    classes, row_P = len(down.anchors.count), data.pool.public
+    public = jax.tree.map(jnp.zeros_like, down.anchors)
+    if row_P is not None:
+        known = Data(data.pool, Shard(row_P, jnp.int32(len(row_P))))
+        public = class_means(net, client, known, classes)  # Eq. 10
+    own = class_means(net, client, data, classes)  # Eq. 11
+    own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
+    public = public.replace(count=jnp.sign(public.count))
+    return Seen(public, Protos(own.mean, own_C, disclosed=True))
+
+
+def gather(server: RefProtoFLState, seen: Seen, key) -> RefProtoFLState:
+    """The server's half (Algorithm 4)."""
+    del key
+    public = kernels.mean_over_clients(seen.public)  # Eq. 14
+    own = kernels.mean_over_examples(seen.own)  # Eq. 15
+    mean_Cm = jnp.where(public.count[:, None] > 0, public.mean, own.mean)  # Eq. 16
+    count_C = jnp.sign(public.count + own.count)
+    return server._replace(anchors=Protos(mean_Cm, count_C))
+
+
+EXTERNAL = Anchors(see, gather, lambda z, a: {"global": kernels.nearest(z, a)})
+NONE = Anchors(no_probe, lambda server, seen, key: server, lambda z, a: {})
+
+
+def entries(budget: float | Array, size: int) -> Array:
+    """How many of `size` entries a budget allows: the nearest number, at least 1."""
+    return jnp.maximum(jnp.round(budget * size), 1).astype(jnp.int32)
+
+
+def largest(value_P: Array, count: Array) -> Array:
+    """Which entries are the `count` largest; of equal ones the first (Eq. 4, 5)."""
+    order_P = jnp.argsort(-value_P, stable=True)
+    chosen_P = jnp.arange(len(value_P)) < count
+    return jnp.zeros(value_P.shape, bool).at[order_P].set(chosen_P)
+
+
+def masked_mean(up: Sent, old_P: Array) -> Array:
+    """Mean over clients of the entries that they sent, by |D_k| (Algorithm 2)."""
+    weight_KP = up.adapter.sent * up.size[:, None].astype(jnp.float32)
+    total_P = jnp.sum(weight_KP, 0)
+    sum_P = jnp.sum(weight_KP * up.adapter.value, 0)
+    return jnp.where(total_P > 0, sum_P / jnp.maximum(total_P, 1.0), old_P)  # Eq. 7
+
+
+def check(adapter_dim: int, budget: float | Array):
+    """Raises UserError for a width or a budget that cannot be; a traced one passes."""
+    if adapter_dim < 1:
+        raise UserError(f"method.adapter_dim is {adapter_dim}; it must be at least 1.")
+    if isinstance(budget, int | float) and not 0 < budget <= 1:
+        raise UserError(
+            f"method.budget is {budget}; it is the share of the adapter's entries that "
+            "a client sends, above 0 and at most 1 (all of them)."
+        )
+
+
+def refprotofl(
+    spec: Spec,
+    *,
+    lam: float = 0.1,
+    budget: float = 0.1,
+    adapter_dim: int = 128,
+    pull: Callable = losses.sq_l2_mean,
+    anchors: Anchors = EXTERNAL,
+) -> Method:
+    """RefProtoFL.
+
+    Args:
+      spec: number of classes and feature dimension of the backbones.
+      lam: weight of the pull towards anchors (not stated; D21).
+      budget: share of the adapter's entries that a client sends, at least one; 1 is
+        without APUD (not stated; D21).
+      adapter_dim: m, width of the embedding (not stated; D20).
+      pull: of z towards the anchors, one of `losses` or `sq_l2_sum`.
+      anchors: EXTERNAL, or NONE for one exchange and no pull (without ERPA).
+
+    Raises:
+      UserError: a width or a budget that cannot be.
+    """
+    check(adapter_dim, budget)
+
+    def draw(key):
+        first, second = jax.random.split(key)
+        return {
+            "map": linear(first, spec.feat_dim, adapter_dim),
+            "head": linear(second, adapter_dim, spec.num_classes),
+        }
+
+    def init_client(net, key):
+        params, norm, memory = own_network(net, key)
+        return {**params, "adapter": draw(jax.random.fold_in(key, 1))}, norm, memory
+
+    def init_server(net, key):
+        del net
+        empty = kernels.empty(spec.num_classes, adapter_dim)
+        return RefProtoFLState(draw(key), empty)
+
+    def loss(net, params, norm, batch, down, client):
+        del client
+        out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
+        z_Bm = embed(params["adapter"], out.feat)
+        logits_BC = classify(params["adapter"], z_Bm)
+        ce = losses.cross_entropy(logits_BC, batch.y, batch.mask)  # Eq. 18
+        term = pull(down.anchors, z_Bm, batch.y, batch.mask)  # Eq. 17
+        return ce + lam * term, Aux({"net": out.norm})  # Eq. 19
+
+    def upload(net, before, after, data, down, sums):
+        del net, before, sums
+        value_P, old_P = (
+            ravel_pytree(a)[0] for a in (after.params["adapter"], down.adapter)
+        )
+        count = entries(budget, len(value_P))
+        sent_P = largest(jnp.abs(value_P - old_P), count)  # Eq. 3
+        return Sent(Top(value_P, sent_P), data.shard.size), after.memory
+
+    def update(net, server, up, key):
+        del net, key
+        old_P, unravel = ravel_pytree(server.adapter)
+        return server._replace(adapter=unravel(masked_mean(up, old_P)))
+
+    def predict(net, client, x, down):
+        feat = net.apply(client.params["net"], client.norm["net"], x, False).feat
+        z_Bm = embed(client.params["adapter"], feat)
+        return {
+            "head": classify(client.params["adapter"], z_Bm),
+            "received": classify(down.adapter, embed(down.adapter, feat)),
+            **anchors.scores(z_Bm, down.anchors),
+        }
+
+    return Method(
+        init_client=init_client,
+        init_server=init_server,
+        receive=lambda params, down: {**params, "adapter": down.adapter},
+        probe=anchors.probe,
+        answer=anchors.answer,
+        loss=loss,
+        upload=upload,
+        update=update,
+        predict=predict,
+    )

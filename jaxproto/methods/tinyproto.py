@@ -1,0 +1,191 @@
+"""TinyProto: class-wise sparsification and adaptive scaling of prototypes.
+
+Lee, Choi: Communication-Efficient Heterogeneous Federated Learning with Sparse
+Prototypes in Resource-Constrained Environments (TinyProto), AAAI 2026. Two parts on
+FedProto (-FP) or FedTGP (-FT), each of which can be left out:
+
+- CPS: of class j only the s coordinates of its mask m_j are sent, in both directions.
+  Structured sparse prototype: c o m (Eq. 7). Compressed: the s entries (Eq. 8).
+- APS: clients send n_ij c_ij, a constant mu undoes the scale (Eq. 10, 11).
+
+        g_j = mu * sum over N_j of n_ij c_ij
+
+  n_ij itself is never sent. FedTGP learns from mu |N_j| n_ij c_ij, whose mean over
+  clients is g_j (S Appendix C).
+
+Features stay dense in the pull: coordinates outside the mask are drawn to 0 (Eq. 11).
+
+Deviations (paper / released code / here):
+- scaling: mean over N_j / sum / `scaling`, default the sum; only with it do the
+  published mu bring prototypes near their own size (H5, D5).
+- mu: on the client / on the server / on the server, the same numbers.
+- n_ij: examples of class j / those of training and test data / training data (D6).
+- pull: as in FedProto / left out where CPS is on (H4) / as in the paper.
+- masks: random, far apart / blocks, unseeded / `masks`, default free, seeded (D7).
+- -FT: in an appendix that is not public / cannot run / uploads are filled with zeros,
+  the generator trains in all dimensions, its outputs are masked (D8). The code without
+  its flag `ani` is `scaling="mean"`, and mu then |N_j| times larger (spec 2.4 item 4).
+- prediction: own local prototypes / global ones, scaled and sparse / every rule.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jaxproto import kernels, losses
+from jaxproto import masks as masks_
+from jaxproto.method import Method
+from jaxproto.methods import fedproto, fedtgp
+from jaxproto.methods.fedproto import Collect, after_training, alike
+from jaxproto.transforms import (
+    IDENTITY,
+    Transform,
+    apply,
+    by_count,
+    chain,
+    compress,
+    expand,
+)
+from jaxproto.types import Array, Protos, Spec
+
+
+class Scaling(NamedTuple):
+    """How n_ij weighs a client's prototypes without leaving it."""
+
+    on_upload: Transform
+    on_arrival: Callable[[Protos, float], Protos]  # uploads [K, C, S], mu -> uploads
+
+
+def for_sum(up: Protos, mu: float | Array) -> Protos:
+    """Times mu |N_j|: their mean over clients is mu times their sum."""
+    holders_C = jnp.sum(up.count > 0, 0)
+    return up.replace(mean=up.mean * (mu * holders_C)[:, None])
+
+
+def for_mean(up: Protos, mu: float | Array) -> Protos:
+    """Times mu (Eq. 10 as printed)."""
+    return up.replace(mean=up.mean * mu)
+
+
+SUM = Scaling(by_count(), for_sum)
+MEAN = Scaling(by_count(), for_mean)
+UNSCALED = Scaling(IDENTITY, lambda up, mu: up)
+
+
+def on_fedproto(spec: Spec, *, server: dict, **arguments) -> Method:
+    """-FP; nothing is trained on the server."""
+    del server
+    return fedproto.fedproto(spec, **arguments)
+
+
+def on_fedtgp(spec: Spec, *, server: dict, **arguments) -> Method:
+    """-FT; `server` holds the arguments of the server's training."""
+    return fedtgp.fedtgp(spec, **server, **arguments)
+
+
+class Comparison(NamedTuple):
+    """What of the features the pull compares, and a rule that compares the same.
+
+    Both functions take masks as zeros and ones [C, D].
+    """
+
+    view: Callable  # mask_CD -> feat_BD, y_B -> features
+    rules: Callable  # mask_CD -> feat_BD, protos -> {rule: scores_BC}
+
+
+def within(mask_CD: Array) -> Callable:
+    """Features in the mask of their own class; zeros elsewhere."""
+    return lambda feat_BD, y_B: feat_BD * mask_CD[y_B]
+
+
+def masked_rule(mask_CD: Array) -> Callable:
+    """Rule `global_masked`: every class by the coordinates of its own mask."""
+
+    def rules(feat_BD, protos):
+        scores_BC = kernels.nearest_within(feat_BD, protos, mask_CD)
+        return {"global_masked": scores_BC}
+
+    return rules
+
+
+DENSE = Comparison(  # all coordinates (T Eq. 11)
+    lambda mask_CD: fedproto.whole, lambda mask_CD: lambda feat_BD, protos: {}
+)
+SPARSE = Comparison(within, masked_rule)  # those in the mask (S Section 4.3)
+
+
+def tinyproto(
+    spec: Spec,
+    *,
+    base: Callable = on_fedproto,
+    s: int = 0,
+    masks: masks_.Masks = masks_.free,
+    mask_seed: int = 0,
+    scaling: Scaling = SUM,
+    mu: float = 1.5e-4,
+    lam: float = 1.0,
+    reg: Callable = losses.l2_of_means,
+    collect: Collect = after_training,
+    tau: float = 100.0,
+    server_epochs: int = 100,
+    server_rate: float = 0.01,
+    server_batch: int = 32,
+    compare: Comparison = DENSE,
+    emphasis: Callable = alike,
+) -> Method:
+    """TinyProto; `masks=masks.every, scaling=UNSCALED` is the base.
+
+    Args:
+      spec: number of classes and feature dimension.
+      base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
+      s: coordinates sent per class (T 5.1: 50 of 500); 0 is a tenth of them.
+      masks: `masks.free` (T 4.1), `masks.block` (S 4.1, code) or `masks.every`.
+      mask_seed: of the masks.
+      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu (D5).
+      mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
+        CIFAR-100 and Tiny ImageNet).
+      lam: weight of the pull (T 5.1: 1; code: 10).
+      reg, collect, emphasis: as in `fedproto`.
+      tau, server_epochs, server_rate, server_batch: as in `fedtgp`, for -FT only.
+      compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S).
+
+    Raises:
+      UserError: the masks do not fit the feature dimension.
+    """
+    index_CS = masks_.table(masks, spec, s, mask_seed)
+    table = jnp.asarray(index_CS)
+    mask_CD = jnp.asarray(masks_.bitmap(index_CS, spec.feat_dim), jnp.float32)
+    restore, more_rules = expand(table, spec.feat_dim), compare.rules(mask_CD)
+
+    def on_arrival(up):
+        up = scaling.on_arrival(up, mu)
+        return up.replace(mean=kernels.sparse(up.mean, table, spec.feat_dim))
+
+    method = base(
+        spec,
+        server={
+            "tau": tau,
+            "server_epochs": server_epochs,
+            "server_rate": server_rate,
+            "server_batch": server_batch,
+        },
+        lam=lam,
+        reg=reg,
+        collect=collect,
+        on_upload=chain(scaling.on_upload, compress(table)),
+        on_arrival=on_arrival,
+        on_server=compress(table),
+        on_client=restore,
+        emphasis=emphasis,
+        view=compare.view(mask_CD),
+    )
+
+    def predict(net, client, x, down):
+        feat_BD = net.apply(client.params["net"], client.norm["net"], x, False).feat
+        more = more_rules(feat_BD, apply(restore, down))
+        return {**method.predict(net, client, x, down), **more}
+
+    sent = masks_.message(index_CS, spec.feat_dim)
+    return dataclasses.replace(method, predict=predict, setup=sent)

@@ -1,0 +1,169 @@
+"""CPS, PPA and CPKD against their equations, and Remark 1 of the paper."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toys
+from exchange import COUNT, MEAN, client, exchange
+
+from jaxproto import build, config, masks
+from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
+from jaxproto.methods.fedproto import alike, fedproto, train_pass
+from jaxproto.methods.fedtgp import fedtgp
+from jaxproto.methods.tinyproto import (
+    SPARSE,
+    SUM,
+    UNSCALED,
+    on_fedproto,
+    on_fedtgp,
+    tinyproto,
+)
+
+N = int(COUNT.sum())
+NONE = {"masks": masks.every, "scaling": UNSCALED, "distill": alike}
+
+
+def method(**arguments):
+    fixed = {"s": 3, "num_examples": N, "collect": train_pass, "server_epochs": 2}
+    return cps_ppa_cpkd(toys.SPEC, **{**fixed, **arguments})
+
+
+def ppa(mean, count, **arguments):
+    """Global prototypes without masks."""
+    n = int(count.sum())
+    kind = {"masks": masks.every, "num_examples": n, **arguments}
+    return exchange(method(**kind), mean, count).server.protos.mean
+
+
+def test_ppa_is_the_loop_of_equation_11():
+    want = np.zeros((5, 8))
+    for j in range(5):
+        for i in range(3):
+            want[j] += 5 / N * COUNT[i, j] * MEAN[i, j]
+    np.testing.assert_allclose(ppa(MEAN, COUNT), want, atol=1e-5)
+
+
+ALIKE = np.full((3, 5), 4.0, np.float32)  # every client has as many of every class
+
+
+def test_remark_1_ppa_is_the_plain_mean_of_clients_that_are_alike():
+    """S Remark 1, Appendix B.1: Eq. 11 = Eq. 4."""
+    np.testing.assert_allclose(ppa(MEAN, ALIKE), MEAN.mean(0), atol=1e-5)
+    other = ppa(MEAN, COUNT)
+    here = COUNT > 0
+    plain = (MEAN * here[..., None]).sum(0) / np.maximum(here.sum(0), 1)[:, None]
+    assert np.abs(other - plain).max() > 0.1  # and of no others
+
+
+def test_remark_1_ppa_is_the_weighted_mean_up_to_the_number_of_clients():
+    """S Remark 1, Appendix B.2: Eq. 9 = Eq. 11 / |N_j|."""
+    weighted = np.zeros((5, 8))
+    for j in range(5):
+        for i in range(3):
+            share = ALIKE[i, j] / ALIKE[:, j].sum()
+            weighted[j] += share * MEAN[i, j] / 3  # |N_j| = 3
+    np.testing.assert_allclose(ppa(MEAN, ALIKE) / 3, weighted, atol=1e-5)
+
+
+def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
+    """Spec 8.3, here also with masks."""
+    kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
+    a = exchange(tinyproto(toys.SPEC, mu=5 / N, lam=0.1, **kind))
+    b = exchange(method(distill=alike))
+    assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
+
+
+def test_without_the_number_of_examples_sums_are_not_scaled():
+    np.testing.assert_allclose(
+        ppa(MEAN, COUNT, num_examples=0), ppa(MEAN, COUNT) * N / 5, rtol=1e-4
+    )
+
+
+def test_the_commonest_class_weighs_one_and_others_by_their_share():
+    """Eq. 12; spec 8.3."""
+    got = cpkd(client((), (), jnp.asarray([2.0, 8.0, 0.0, 4.0])))
+    np.testing.assert_allclose(got, [0.25, 1.0, 0.0, 0.5])
+    np.testing.assert_array_equal(cpkd(client((), (), jnp.full(4, 3.0))), np.ones(4))
+    np.testing.assert_array_equal(cpkd(client((), (), jnp.zeros(4))), np.zeros(4))
+
+
+def test_cpkd_multiplies_the_distance_of_every_class():
+    """Eq. 12 on the distances of class means: only the weights differ."""
+    off, on, pure = (
+        exchange(method(**{**NONE, "distill": d, "lam": lam}))
+        for d, lam in ((alike, 1.0), (cpkd, 1.0), (alike, 0.0))
+    )
+    feat, y, target = on.feat, np.asarray([0, 1, 2, 4, 4, 3]), on.down
+    beta = COUNT[0] / COUNT[0].max()
+    rho = [
+        np.linalg.norm(feat[y == j].mean(0) - target.mean[j]) * (target.count[j] > 0)
+        for j in range(5)
+    ]
+    np.testing.assert_allclose(off.loss - pure.loss, np.sum(rho), rtol=1e-4)
+    np.testing.assert_allclose(on.loss - pure.loss, np.sum(beta * rho), rtol=1e-4)
+
+
+def test_cpkd_with_equal_counts_changes_nothing():
+    a, b = (exchange(method(distill=d), MEAN, ALIKE).loss for d in (cpkd, alike))
+    assert a == b
+
+
+BASES = {"fedproto": on_fedproto, "fedtgp": on_fedtgp}
+ROWS = list(itertools.product((False, True), repeat=3))
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_subset_of_the_components_works_and_is_another_method(base):
+    """The rows of Table 1, and those between them."""
+    seen, server = [], None
+    for cps, ppa, kd in ROWS:
+        server = server if kd else None  # which distillation does not change
+        kind = {
+            "masks": masks.free if cps else masks.every,
+            "scaling": SUM if ppa else UNSCALED,
+            "distill": cpkd if kd else alike,
+        }
+        r = exchange(method(base=BASES[base], **kind), server=server)
+        server = r.server
+        assert r.up.mean.shape == (3, 5, 3 if cps else 8)
+        np.testing.assert_array_equal(r.up.count, COUNT > 0)  # no counts (PPA)
+        assert np.isfinite(r.loss) and np.all(np.isfinite(r.down.mean))
+        seen.append(float(r.loss))
+    assert len(set(seen)) == len(ROWS)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_without_components_it_is_the_base(base):
+    plain = {"lam": 0.1, "collect": train_pass}
+    bases = {
+        "fedproto": fedproto(toys.SPEC, **plain),
+        "fedtgp": fedtgp(toys.SPEC, server_epochs=2, **plain),
+    }
+    a = exchange(method(base=BASES[base], **NONE))
+    b = exchange(bases[base])
+    assert toys.gap(a.server.protos, b.server.protos) == 0 and a.loss == b.loss
+
+
+def test_a_configuration_brings_the_number_of_training_examples():
+    c = config.load("configs/cps_ppa_cpkd.py:digits")
+    c.method.update({"collect": "train_pass", "masks": "none"})
+    for given, n in ((0, N), (2 * N, 2 * N)):
+        c.method.num_examples = given
+        filled = build.build_method(c.method, toys.SPEC, N)
+        want = exchange(method(num_examples=n, masks=masks.every)).server.protos.mean
+        got = exchange(filled).server.protos.mean
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_the_partition_tells_the_number_of_training_examples(monkeypatch):
+    told = []
+
+    def note(fields, spec, num_examples=0):
+        told.append(num_examples)
+
+    monkeypatch.setattr(build, "build_method", note)
+    c = config.load("configs/cps_ppa_cpkd.py:spiral")
+    exp = build.experiment(c, "cpu")
+    assert told == [int(exp.counts.train.sum())]

@@ -1,0 +1,152 @@
+"""Masks of class-wise sparsification: sizes, distances, and what is sent of them."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxproto import kernels, masks, wire
+from jaxproto.errors import UserError
+from jaxproto.types import Spec
+
+
+def bitmaps(index_CS, d):
+    mask_CD = masks.bitmap(index_CS, d)
+    assert np.all(mask_CD.sum(1) == index_CS.shape[1])  # no index twice
+    assert np.all(np.diff(index_CS) > 0) and index_CS.dtype == np.int32
+    return mask_CD
+
+
+def distances(mask_CD):
+    i, j = np.triu_indices(len(mask_CD), 1)
+    return (mask_CD[i] != mask_CD[j]).sum(1)
+
+
+# CIFAR-10, AG News, GTSRB, CIFAR-100, Flowers-102 at d = 500; a tiny and a full case
+FREE = [(10, 500, 50), (4, 500, 50), (43, 500, 50), (100, 500, 50), (102, 500, 50)]
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "s"), [*FREE, (7, 10, 9), (5, 8, 8), (10, 500, 250)]
+)
+def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly(k, d, s):
+    mask_CD = bitmaps(masks.free(k, d, s, 0), d)
+    assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
+    use_D = mask_CD.sum(0)
+    assert use_D.max() - use_D.min() <= 1
+
+
+@pytest.mark.parametrize(("k", "d", "s"), [(10, 500, 50), (4, 500, 50), (5, 8, 1)])
+def test_free_masks_are_disjoint_where_they_can_be(k, d, s):
+    """K s <= d: the distance is the largest possible, 2 s (spec 2.4 item 5)."""
+    assert np.all(distances(bitmaps(masks.free(k, d, s, 1), d)) == 2 * s)
+
+
+@pytest.mark.parametrize(("k", "d", "s"), [(43, 500, 50), (102, 500, 50), (10, 60, 20)])
+def test_free_masks_are_further_apart_than_random_ones(k, d, s):
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        drawn = np.sort(rng.permuted(np.tile(np.arange(d), (k, 1)), axis=1)[:, :s])
+        random = distances(bitmaps(drawn.astype(np.int32), d))
+        ours = distances(bitmaps(masks.free(k, d, s, seed), d))
+        assert ours.min() > random.min() and ours.mean() >= random.mean()
+
+
+def test_masks_depend_on_the_seed_alone():
+    for make in (masks.free, masks.block):
+        a, b, c = (make(10, 500, 250, seed) for seed in (0, 0, 1))
+        np.testing.assert_array_equal(a, b)
+        assert np.any(a != c)
+
+
+S_EFF = [(500, 10, 50), (500, 100, 50), (500, 43, 44), (500, 102, 40), (500, 200, 40)]
+S_EFF += [(1000, 10, 100), (1000, 100, 100), (1000, 43, 92), (1000, 102, 90)]
+S_EFF += [(1000, 200, 100)]
+
+
+@pytest.mark.parametrize(("d", "k", "kept"), S_EFF)
+def test_blocks_keep_what_the_released_code_keeps_at_a_tenth(d, k, kept):
+    """Spec 2.4 item 5, table of s_eff; its used dimensions are K floor(d / K)."""
+    mask_CD = bitmaps(masks.block(k, d, d // 10, 0), d)
+    assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == kept)
+    length = d // k
+    whole = mask_CD[:, : k * length].reshape(k, k, length)
+    assert np.all(whole.all(-1) == whole.any(-1)) and not mask_CD[:, k * length :].any()
+    assert np.all(whole[0, -kept // length :])  # the first class takes the last ones
+    assert np.all(mask_CD.sum(0)[: k * length] == kept // length)  # evenly used
+    assert len({row.tobytes() for row in mask_CD}) == k
+
+
+def test_blocks_are_chosen_for_the_largest_sum_of_distances():
+    """Every class against the best of all choices, as the released code means to."""
+    k, d, s = 5, 10, 4
+    mask_CD = bitmaps(masks.block(k, d, s, 3), d)
+    choices = [
+        np.repeat(np.isin(np.arange(k), (a, b)), 2) for a in range(k) for b in range(a)
+    ]
+    for j in range(1, k):
+        before = mask_CD[:j]
+        taken = {row.tobytes() for row in before}
+        sums = [(before != c).sum() for c in choices if c.tobytes() not in taken]
+        assert (before != mask_CD[j]).sum() == max(sums)
+
+
+def test_blocks_of_everything_are_everything():
+    np.testing.assert_array_equal(masks.block(5, 10, 10, 0), masks.every(5, 10, 10, 0))
+
+
+NO_BLOCK = [
+    (4, 500, 50, "at least 125 or use free"),  # AG News
+    (102, 100, 10, "coordinates each; use free"),  # Flowers-102 in 100 dimensions
+]
+
+
+@pytest.mark.parametrize(("k", "d", "s", "way"), NO_BLOCK)
+def test_too_few_coordinates_for_blocks_point_at_free_masks(k, d, s, way):
+    with pytest.raises(UserError, match=way) as e:
+        masks.block(k, d, s, 0)
+    assert f"s = {s} coordinates out of {d}" in str(e.value) and f"{k}" in str(e.value)
+    assert masks.free(k, d, s, 0).shape == (k, s)
+
+
+def test_the_way_out_that_is_named_is_one():
+    assert masks.block(4, 500, 125, 0).shape == (4, 125)
+    with pytest.raises(UserError):
+        masks.block(4, 500, 124, 0)
+
+
+def test_more_coordinates_than_there_are_is_a_user_error():
+    with pytest.raises(UserError, match="s is 70, but prototypes have 64 coordinates"):
+        masks.table(masks.free, Spec(10, 64), 70, 0)
+    with pytest.raises(UserError, match="s is -1"):
+        masks.table(masks.free, Spec(10, 64), -1, 0)
+
+
+def test_s_zero_is_a_tenth():
+    """T 5.1: 50 of 500, a compression rate of 90%."""
+    assert masks.table(masks.free, Spec(10, 500), 0, 0).shape == (10, 50)
+    assert masks.table(masks.free, Spec(5, 8), 0, 0).shape == (5, 1)
+
+
+@jax.jit
+def there_and_back(mean, index_CS):
+    return kernels.sparse(kernels.compressed(mean, index_CS), index_CS, mean.shape[-1])
+
+
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_what_comes_back_of_a_prototype_is_its_masked_part(lead):
+    """Definitions 1 and 2: scatter(gather(c)) = c o m (spec 8.3)."""
+    index_CS = masks.free(5, 8, 3, 0)
+    mean = np.random.default_rng(0).normal(size=(*lead, 5, 8)).astype(np.float32)
+    got = there_and_back(mean, index_CS)
+    np.testing.assert_array_equal(got, mean * masks.bitmap(index_CS, 8))
+
+
+def test_masks_are_sent_in_the_form_of_fewer_bytes():
+    few, many = masks.free(10, 500, 5, 0), masks.free(10, 500, 50, 0)
+    table, bits = masks.message(few, 500), masks.message(many, 500)
+    assert table.masks.dtype == np.uint16 and bits.masks.dtype == bool
+    np.testing.assert_array_equal(table.masks, few)
+    np.testing.assert_array_equal(bits.masks, masks.bitmap(many, 500))
+    assert int(wire.size(wire.pack(table, "float32"))) == wire.HEADER + 10 * 5 * 2
+    assert int(wire.size(wire.pack(bits, "float32"))) == wire.HEADER + 625
+    assert masks.message(masks.every(10, 500, 0, 0), 500) == ()

@@ -1,0 +1,203 @@
+"""What a finished run has drawn of it."""
+
+import functools
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+import toys
+
+from jaxproto import masks, metrics, pictures
+from jaxproto.methods import METHODS
+from jaxproto.types import Protos
+
+DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]
+DRAWN += ["prototype_angles", "cosine_similarity", "prototype_heatmap", "head_norms"]
+DRAWN += ["prototypes_2d", "features_2d"]
+
+
+class Nested(NamedTuple):
+    """A message with prototypes inside."""
+
+    other: tuple
+    part: dict
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What was drawn, {function: arguments}, in place of files."""
+    seen = {}
+    for name in DRAWN:
+        monkeypatch.setattr(
+            pictures.plots, name, lambda *a, name=name: seen.update({name: a})
+        )
+    return seen
+
+
+@functools.cache
+def make(name, **arguments):
+    return METHODS[name](toys.SPEC, **arguments)
+
+
+def finished(tmp_path, method):
+    """The setup of a run of six clients on two networks, and a made-up state."""
+    groups, spec, key = toys.cohorts(*toys.HET), toys.SPEC, jax.random.key(0)
+    pool, rows = toys.pool_and_rows()
+    train_KC = np.asarray(toys.counts(pool, rows, range(6)), int)
+    clients = []
+    for group in groups:
+        net, ids = group.net, list(group.ids)
+        params = [{"net": net.init(jax.random.fold_in(key, i))[0]} for i in ids]
+        params = jax.tree.map(lambda *a: np.stack(a), *params)
+        memory = made_up(train_KC[ids], spec.feat_dim, seed=len(clients))
+        keeps = method.init_client(net, key)[2] != ()
+        memory = memory if keeps else ()
+        clients.append(SimpleNamespace(params=params, memory=memory))
+    server = method.init_server(groups[0].net, key)
+    if server != ():
+        sent = server.protos.mean.shape[1]
+        server = server._replace(protos=made_up(train_KC.sum(0), sent, seed=9))
+    counts = SimpleNamespace(train=train_KC)
+    exp = SimpleNamespace(method=method, spec=spec, cohorts=groups, counts=counts)
+    path = tmp_path / "a-run"
+    path.mkdir()
+    total = {"up": 3, "down": 4}
+    record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
+    metrics.append(path / "metrics.jsonl", record)
+    setup = SimpleNamespace(path=path, work=SimpleNamespace(exp=exp, pool=pool))
+    return setup, SimpleNamespace(server=server, clients=tuple(clients))
+
+
+def made_up(count, dim, seed):
+    """Random prototypes of the classes that are there."""
+    mean = np.random.default_rng(seed).random((*count.shape, dim))
+    return Protos((mean * (count > 0)[..., None]).astype(np.float32), count)
+
+
+def by_id(state, pick):
+    """What `pick` takes from the stacked clients, in the order of their ids."""
+    rows = zip(toys.cohorts(*toys.HET), map(pick, state.clients), strict=True)
+    each = {i: row[k] for group, row in rows for k, i in enumerate(group.ids)}
+    return np.stack([each[i] for i in range(6)])
+
+
+def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
+    setup, state = finished(tmp_path, make("fedproto"))
+    pictures.draw(setup, state)
+    assert set(calls) == set(DRAWN[:7])
+    (path, runs) = calls["accuracy_against_bytes"]
+    assert path == setup.path / "plots" / "bytes.png"
+    assert list(runs) == ["a-run"] and runs["a-run"][0]["round"] == 1
+    path, mean_CD, _, note = calls["cosine_similarity"]
+    np.testing.assert_array_equal(mean_CD, state.server.protos.mean)
+    assert path.name == "cosine.png" and note == ""
+
+
+def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
+    tmp_path, calls
+):
+    setup, state = finished(tmp_path, make("fedproto"))
+    pictures.draw(setup, state)
+    _, proto_KD, title, mask_D = calls["prototype_heatmap"]
+    held_C = (setup.work.exp.counts.train > 0).sum(0)
+    c = held_C.argmax()
+    want_KD = by_id(state, lambda clients: clients.memory.mean)[:, c]
+    np.testing.assert_array_equal(proto_KD, want_KD)
+    assert title == f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
+    assert mask_D is None
+
+
+def test_head_norms_leave_out_the_bias_and_come_in_the_order_of_ids(tmp_path, calls):
+    setup, state = finished(tmp_path, make("fedproto"))
+    pictures.draw(setup, state)
+    _, norm_KC, count_KC = calls["head_norms"]
+    kernel_KDC = by_id(state, lambda clients: clients.params["net"]["head"]["kernel"])
+    np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
+    np.testing.assert_array_equal(count_KC, setup.work.exp.counts.train)
+
+
+def test_a_run_without_prototypes_has_the_other_pictures(tmp_path, calls):
+    setup, state = finished(tmp_path, make("local"))
+    pictures.draw(setup, state)
+    assert set(calls) == {*DRAWN[:3], "head_norms"}
+
+
+def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
+    method = make("tinyproto", s=3)
+    setup, state = finished(tmp_path, method)
+    pictures.draw(setup, state)
+    down = method.broadcast(state.server)
+    assert down.mean.shape == (5, 3)
+    _, mean_CD, _, note = calls["cosine_similarity"]
+    index_CS = masks.free(*toys.SPEC, 3, 0)
+    want_CD = np.zeros((5, 8), np.float32)
+    for c, row_S in enumerate(index_CS):
+        want_CD[c, row_S] = down.mean[c]
+    np.testing.assert_array_equal(mean_CD, want_CD)
+    assert note == "" and np.any(want_CD)
+    _, proto_KD, _, mask_D = calls["prototype_heatmap"]
+    assert proto_KD.shape == (6, 8) and mask_D.sum() == 3
+
+
+@pytest.mark.parametrize("feat_dim", [40, 8])  # an index table, a bitmap
+def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
+    index_CS = np.array([[1, 5], [0, 7]])
+    sent = masks.message(index_CS, feat_dim)
+    method = SimpleNamespace(setup={"else": np.ones(3), "masks": sent})
+    assert (sent.masks.dtype == bool) == (feat_dim == 8)
+    mask_CD = pictures.masks(method, feat_dim)
+    assert mask_CD.shape == (2, feat_dim)
+    assert np.argwhere(mask_CD).tolist() == [[0, 1], [0, 5], [1, 0], [1, 7]]
+    assert pictures.masks(make("fedproto"), 8) is None
+
+
+def test_prototypes_of_another_dimension_are_compared_as_sent(tmp_path, calls):
+    protos = Protos(np.ones((5, 4)), np.ones(5))
+    pictures._global(pictures.spread(protos, None), 8, tmp_path)
+    assert calls["cosine_similarity"][1].shape == (5, 4)
+    assert calls["cosine_similarity"][3] == "as sent: 4 values each, features have 8"
+
+
+def test_prototypes_are_found_inside_a_message():
+    protos = Protos(np.ones((5, 4)), np.ones(5))
+    tree = Nested((np.zeros(3), None), {"a": np.zeros(2), "b": protos})
+    assert pictures.protos_in(tree).mean.shape == (5, 4)
+    assert pictures.protos_in({"a": np.zeros(2)}) is None
+    assert pictures.protos_in(()) is None
+
+
+def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
+    kernel = np.ones((6, 4, 5))
+    net = {"head": {"kernel": 7 * kernel}}
+    cohorts = toys.cohorts(*toys.HOM)
+    for params, norm in [
+        ({"net": net, "adapter": {"head": {"kernel": kernel}}}, 2),
+        ({"net": net}, 14),
+    ]:
+        norm_KC = pictures.head_norms(cohorts, [SimpleNamespace(params=params)])
+        np.testing.assert_allclose(norm_KC, np.full((6, 5), norm))
+    bare = [SimpleNamespace(params={"net": {"body": kernel}})]
+    assert pictures.head_norms(cohorts, bare) is None
+
+
+def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
+    tmp_path, monkeypatch
+):
+    said = []
+    monkeypatch.setattr(pictures.plots, "available", lambda: False)
+    console = SimpleNamespace(print=said.append)
+    pictures.draw(SimpleNamespace(console=console, path=tmp_path), None)
+    assert said == [
+        "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_files_of_a_run_are_written(tmp_path):
+    setup, state = finished(tmp_path, make("tinyproto", s=3))
+    pictures.draw(setup, state)
+    names = {p.stem for p in (setup.path / "plots").iterdir()}
+    common = {"partition", "accuracy", "bytes", "angles", "cosine"}
+    assert names == {*common, "local_prototypes", "heads"}

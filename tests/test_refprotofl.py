@@ -1,0 +1,273 @@
+"""RefProtoFL: anchors, the choice of entries, their mean, and what leaves a client."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toys
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.flatten_util import ravel_pytree
+
+from jaxproto import comm, losses, participation
+from jaxproto.errors import UserError
+from jaxproto.methods import refprotofl as ref
+from jaxproto.types import Batch, Protos, Spec, Top
+
+WIDTH = 6
+make = functools.cache(
+    functools.partial(ref.refprotofl, toys.SPEC, adapter_dim=WIDTH, lam=0.3)
+)
+POOL, ROWS = toys.pool_and_rows()
+Y = np.asarray(POOL.y)
+SIZES = np.array([len(rows) for rows in ROWS])
+SPARE = np.setdiff1d(np.arange(len(Y)), np.concatenate(ROWS))  # nobody's rows
+COVERED = (0, 3)
+PUBLIC = tuple(int(i) for c in COVERED for i in SPARE[Y[SPARE] == c][:4])
+
+
+@functools.cache
+def run(**how):
+    rounds, layout = how.pop("rounds", 1), how.pop("layout", toys.HOM)
+    law, rows = how.pop("law", toys.EVERYONE), np.array(PUBLIC, np.int32)
+    return toys.run(make(**how), layout, rounds, law=law, public=rows)
+
+
+@functools.cache
+def begin():
+    """Server and clients before the first round."""
+    init = toys.starter(make(), toys.HOM, toys.HOW)
+    ids = range(len(ROWS))
+    return jax.device_get(init(jax.random.key(3), [toys.counts(POOL, ROWS, ids)]))
+
+
+def start():
+    return begin()[0]
+
+
+def client(i):
+    return jax.tree.map(lambda a: a[i], begin()[1][0])
+
+
+def flat(adapter):
+    return np.asarray(ravel_pytree(adapter)[0])
+
+
+def trained(r):
+    return np.stack([flat(r.params[i]["adapter"]) for i in range(len(ROWS))])
+
+
+def last_two_lost(key, clients):
+    return participation.Turnout(jnp.ones(clients, bool), jnp.arange(clients) < 4)
+
+
+def test_a_full_budget_is_the_mean_of_whole_adapters_by_examples():
+    r = run(budget=1.0)
+    dense = np.average(trained(r), axis=0, weights=SIZES)
+    assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
+
+
+def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
+    r, old, value_KP = run(), flat(start().adapter), trained(run())
+    sent_KP = np.zeros(value_KP.shape, bool)
+    for k, value_P in enumerate(value_KP):
+        most = np.argsort(-np.abs(value_P - old), kind="stable")
+        sent_KP[k, most[: round(0.1 * len(old))]] = True
+    new = old.copy()
+    for i in np.flatnonzero(sent_KP.any(0)):
+        who = np.flatnonzero(sent_KP[:, i])
+        new[i] = np.sum(SIZES[who] * value_KP[who, i]) / SIZES[who].sum()
+    assert np.array_equal(r.report.up.adapter.sent, sent_KP)
+    assert np.max(np.abs(flat(r.server.adapter) - new)) < 1e-6
+    stays_P = ~sent_KP.any(0)
+    assert stays_P.any() and np.array_equal(new[stays_P], old[stays_P])
+
+
+def test_cohorts_of_two_architectures_share_adapter_and_anchors():
+    r = run(budget=1.0, law=last_two_lost, layout=toys.HET)
+    widths = [r.params[i]["net"]["body"]["in"].shape[1] for i in range(6)]
+    assert widths == [8, 16] * 3
+    assert np.all(r.report.finite) and np.all(r.server.anchors.count == 1)
+
+
+def test_a_lost_update_counts_nothing():
+    r = run(budget=1.0, law=last_two_lost, layout=toys.HET)
+    dense = np.average(trained(r)[:4], axis=0, weights=SIZES[:4])
+    assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
+
+
+def test_exactly_the_budget_is_sent():
+    r, size = run(), len(flat(start().adapter))
+    assert np.all(r.report.up.adapter.sent.sum(1) == round(0.1 * size))
+    assert np.all(r.report.sent == round(0.1 * size) + 1)
+    assert np.array_equal(r.report.up.size, SIZES)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=7, max_size=7), st.floats(0.001, 1.0))
+def test_equal_moves_do_not_change_how_many_are_sent(moves, budget):
+    count = int(ref.entries(budget, len(moves)))
+    chosen = np.asarray(ref.largest(jnp.asarray(moves, jnp.float32), count))
+    assert chosen.sum() == count == max(1, round(np.float32(budget) * 7))
+    assert min(np.array(moves)[chosen]) >= max(np.array(moves)[~chosen], default=0)
+
+
+def test_nobody_there_leaves_the_adapter_alone():
+    nothing = ref.Sent(Top(jnp.zeros((3, 5)), jnp.zeros((3, 5), bool)), jnp.zeros(3))
+    assert np.array_equal(ref.masked_mean(nothing, jnp.arange(5.0)), np.arange(5.0))
+
+
+def draw(seed=0, clients=4):
+    """Public means of classes 0 and 3 from all but client 1; own ones of the rest."""
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(size=(2, clients, 5, WIDTH)).astype(np.float32)
+    here = np.array([k != 1 for k in range(clients)])[:, None]
+    public = here * np.isin(np.arange(5), COVERED)
+    own = here * ~np.isin(np.arange(5), COVERED) * rng.integers(0, 4, (clients, 5))
+    own[:, 4] = 0  # class 4 is nowhere
+    count = [np.asarray(c, np.float32) for c in (public, own)]
+    public, own = (mean[i] * (c > 0)[..., None] for i, c in enumerate(count))
+    return ref.Seen(Protos(public, count[0]), Protos(own, count[1]))
+
+
+def test_anchors_are_the_means_of_the_equations():
+    seen = draw()
+    got = ref.gather(start(), jax.tree.map(jnp.asarray, seen), None).anchors
+    for c in range(5):
+        if c in COVERED:  # Eq. 14: uniform over those who take part
+            want = np.mean([seen.public.mean[k, c] for k in (0, 2, 3)], 0)
+        elif n := sum(seen.own.count[:, c]):  # Eq. 15
+            want = sum(seen.own.count[k, c] * seen.own.mean[k, c] for k in range(4)) / n
+        assert (got.count[c] == 1) == (c != 4)
+        assert c == 4 or np.max(np.abs(got.mean[c] - want)) < 1e-6
+
+
+def test_what_a_client_sees_is_in_evaluation_mode_with_the_broadcast_adapter():
+    r, net = run(), toys.net(8)
+    for i in (0, 5):
+        params, norm = client(i).params["net"], client(i).norm["net"]
+        z = ref.embed(start().adapter, net.apply(params, norm, POOL.x, False).feat)
+        up = jax.tree.map(lambda a, i=i: a[i], r.probe.up)
+        for c in range(5):
+            mine = np.asarray(PUBLIC if c in COVERED else ROWS[i])
+            rows = mine[Y[mine] == c]
+            part = up.public if c in COVERED else up.own
+            other = up.own if c in COVERED else up.public
+            assert part.count[c] == (1 if c in COVERED else len(rows))
+            assert other.count[c] == 0
+            if len(rows):
+                want = np.mean(np.asarray(z)[rows], 0)
+                assert np.max(np.abs(part.mean[c] - want)) < 1e-5
+
+
+def test_counts_are_sent_of_uncovered_classes_only():
+    up = run().probe.up
+    assert up.own.disclosed and not up.public.disclosed
+    assert up.own.count.max() > 1 and up.public.count.max() == 1
+    assert not start().anchors.disclosed and run().server.anchors.count.max() == 1
+
+
+def test_without_pull_is_without_anchors():
+    free = run(lam=0.0, rounds=2)
+    alone = run(anchors=ref.NONE, rounds=2)
+    assert toys.gap(free.params, alone.params) == 0
+    assert toys.gap(free.server.adapter, alone.server.adapter) == 0
+    assert np.all(alone.probe.sent == 0) and np.all(free.probe.sent > 0)
+
+
+def test_the_pull_changes_training():
+    assert toys.gap(run().params, run(lam=0.0).params) > 1e-4
+
+
+def names(tree):
+    return {
+        "".join(str(k) for k in path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def test_neither_backbones_nor_statistics_are_in_any_message():
+    r = run()
+    layers = {f"['{a}']['{b}']" for a in ("map", "head") for b in ("kernel", "bias")}
+    rows = {f".{a}.{b}" for a in ("public", "own") for b in ("mean", "count")}
+    assert names(r.report.up) == {".adapter.value", ".adapter.sent", ".size"}
+    assert names(r.probe.up) == rows
+    assert names(make().broadcast(r.server)) == {
+        *(f".adapter{layer}" for layer in layers),
+        *(".anchors.mean", ".anchors.count"),
+    }
+
+
+def test_a_round_begins_with_the_broadcast_adapter():
+    before, down = client(1).params, start()
+    after = make().receive(before, down)
+    assert toys.gap(before["adapter"], down.adapter) > 0
+    assert toys.gap(after["adapter"], down.adapter) == 0
+    assert toys.gap(after["net"], before["net"]) == 0
+
+
+def test_the_networks_own_head_rests():
+    for i in range(6):
+        before, after = client(i).params["net"], run().params[i]["net"]
+        assert toys.gap(before["head"], after["head"]) == 0
+        assert toys.gap(before["body"], after["body"]) > 0
+
+
+def test_rules_take_the_own_or_the_broadcast_adapter():
+    net, one, down = toys.net(8), run().clients[2], run().server
+    equal = down._replace(adapter=one.params["adapter"])
+    rules = make().predict(net, one, POOL.x, down)
+    same = make().predict(net, one, POOL.x, equal)
+    assert set(rules) == {"head", "received", "global"}
+    assert toys.gap(rules["head"], rules["received"]) > 1e-4
+    assert toys.gap(same["head"], same["received"]) == 0
+    alone = make(anchors=ref.NONE).predict(net, one, POOL.x, down)
+    assert set(alone) == {"head", "received"}
+
+
+@jax.jit
+def pulled(lam, count_C):
+    """The loss of a batch, and its slope in the anchors."""
+    net, method = toys.net(8), ref.refprotofl(toys.SPEC, adapter_dim=WIDTH, lam=lam)
+    params, norm, _ = method.init_client(net, jax.random.key(0))
+    batch = Batch(POOL.x[:8], POOL.y[:8], jnp.ones(8).at[6:].set(0))
+
+    def loss(mean_CD):
+        down = start()._replace(anchors=Protos(mean_CD, count_C))
+        return method.loss(net, params, norm, batch, down, None)[0]
+
+    return jax.value_and_grad(loss)(jnp.ones((5, WIDTH)))
+
+
+def test_undefined_anchors_pull_nothing_and_none_gets_a_gradient():
+    nowhere, here = jnp.zeros(5), jnp.ones(5)
+    plain = pulled(0.0, here)[0]
+    assert pulled(0.3, nowhere)[0] == plain < pulled(0.3, here)[0]
+    assert np.all(pulled(0.3, here)[1] == 0)
+
+
+def test_the_sum_is_the_mean_times_the_examples_of_the_batch():
+    rng = np.random.default_rng(0)
+    protos = Protos(jnp.asarray(rng.normal(size=(5, WIDTH))), jnp.ones(5))
+    z, y = jnp.asarray(rng.normal(size=(4, WIDTH))), jnp.arange(4)
+    mask = jnp.array([1.0, 1.0, 1.0, 0.0])
+    each = np.sum((np.asarray(z) - np.asarray(protos.mean)[:4]) ** 2, 1)
+    assert np.isclose(ref.sq_l2_sum(protos, z, y, mask), each[:3].sum())
+    assert np.isclose(losses.sq_l2_mean(protos, z, y, mask), each[:3].mean())
+
+
+def test_the_nominal_cost_of_the_stated_adapter():
+    """Spec 2.18 item 3 with D20: 512 * 128 + 128 + 128 * 10 + 10 entries."""
+    fields = {"adapter_dim": 128, "budget": 0.1, "anchors": "external"}
+    one = comm.nominal_refprotofl([3], Spec(10, 512), fields)
+    assert one == 66_954 + 10 * 128 + 3 * 128 + 6_695 + 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"adapter_dim": 0}, {"budget": 0.0}, {"budget": 1.5}]
+)
+def test_impossible_arguments_are_named(wrong):
+    with pytest.raises(UserError, match=f"method.{next(iter(wrong))} is"):
+        ref.refprotofl(toys.SPEC, **wrong)

@@ -1,0 +1,216 @@
+"""TinyProto against its equations: what is sent, aggregated, and compared."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toys
+from exchange import COUNT, KEY, MEAN, Y, client
+from exchange import exchange as uncached
+
+from jaxproto import build, config, losses, masks, presets
+from jaxproto.errors import UserError
+from jaxproto.methods import fedtgp
+from jaxproto.methods.fedproto import train_pass
+from jaxproto.methods.tinyproto import (
+    DENSE,
+    SPARSE,
+    SUM,
+    UNSCALED,
+    on_fedtgp,
+    tinyproto,
+)
+from jaxproto.methods.tinyproto import (
+    MEAN as AS_PRINTED,
+)
+from jaxproto.types import Protos, Spec
+
+S, MU = 3, 0.1
+INDEX = masks.free(5, 8, S, 0)
+MASK = masks.bitmap(INDEX, 8)
+HOLDERS = (COUNT > 0).sum(0)  # |N_j|
+HERE = HOLDERS > 0
+
+
+exchange = functools.cache(uncached)
+
+
+def tiny(**arguments):
+    return tinyproto(toys.SPEC, s=S, mu=MU, collect=train_pass, **arguments)
+
+
+FP = tiny()
+
+
+def full(compressed):
+    """Compressed prototypes in their places."""
+    out = np.zeros((*compressed.shape[:-1], 8), np.float32)
+    np.put_along_axis(out, np.broadcast_to(INDEX, compressed.shape), compressed, -1)
+    return out
+
+
+def test_a_client_sends_the_masked_part_times_its_training_counts():
+    """Algorithm 1, lines 5 and 6: n_ij times the compressed prototype; D6."""
+    up = exchange(FP).up
+    assert up.mean.shape == (3, 5, S)
+    want = COUNT[..., None] * MEAN * MASK
+    np.testing.assert_allclose(full(up.mean), want, atol=1e-5)
+
+
+def test_counts_never_leave_the_client():
+    """T 4.2: n_ij stays hidden; presence alone is sent. (-FT: below.)"""
+    up = exchange(FP).up
+    assert not up.disclosed
+    np.testing.assert_array_equal(up.count, COUNT > 0)
+
+
+SCALINGS = {  # D5: times what the mean over N_j is multiplied
+    "sum": (SUM, COUNT, MU),
+    "mean": (AS_PRINTED, COUNT, MU / np.maximum(HOLDERS, 1)),
+    "none": (UNSCALED, COUNT > 0, 1 / np.maximum(HOLDERS, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_the_server_aggregates_as_every_reading_has_it(name):
+    """Eq. 9 (none), Eq. 10 and 11 (mean), and Eq. 10 as the code reads it (sum)."""
+    scaling, weight, factor = SCALINGS[name]
+    protos = exchange(FP if scaling is SUM else tiny(scaling=scaling)).server.protos
+    want = np.zeros((5, 8))
+    for j in range(5):
+        for i in range(3):
+            want[j] += weight[i, j] * MEAN[i, j] * MASK[j]
+    want *= np.broadcast_to(factor, 5)[:, None]
+    np.testing.assert_allclose(full(protos.mean), want, atol=1e-5)
+    np.testing.assert_array_equal(protos.count > 0, HERE)
+
+
+NO_PULL = tiny(lam=0.0)
+PULLS = {"dense": (DENSE, np.ones((5, 8))), "sparse": (SPARSE, MASK)}
+
+
+@pytest.mark.parametrize("name", PULLS)
+def test_the_pull_sees_the_coordinates_it_should(name):
+    """T Eq. 11: all, drawn to 0 outside the mask. S 4.3: those in the mask."""
+    compare, seen = PULLS[name]
+    kind = {"compare": compare, "reg": losses.sq_l2_mean}
+    with_pull, without = exchange(tiny(**kind)), exchange(NO_PULL)
+    target = full(with_pull.down.mean)
+    want = np.mean(
+        [
+            HERE[y] * np.sum((f * seen[y] - target[y]) ** 2)
+            for f, y in zip(with_pull.feat, Y, strict=True)
+        ]
+    )
+    np.testing.assert_allclose(with_pull.loss - without.loss, want, rtol=1e-4)
+
+
+def test_classes_are_compared_by_their_masks_alone_in_the_rule_of_the_sparse_pull():
+    rng = np.random.default_rng(2)
+    feat, mean = (rng.normal(size=(n, 8)).astype(np.float32) for n in (4, 5))
+    protos = Protos(mean * MASK, np.float32([1, 1, 0, 1, 1]))
+    got = SPARSE.rules(jnp.float32(MASK))(feat, protos)["global_masked"]
+    for b in range(4):
+        for j in (0, 1, 3, 4):
+            far = sum((feat[b, i] - mean[j, i]) ** 2 for i in INDEX[j])
+            np.testing.assert_allclose(got[b, j], -far / 8, atol=1e-5)
+    assert np.all(np.isneginf(got[:, 2]))
+
+
+def test_the_rule_of_the_sparse_pull_is_there_with_that_pull_only():
+    net, x = toys.net(8), jnp.zeros((2, toys.INPUT))
+    for method, there in ((FP, False), (tiny(compare=SPARSE), True)):
+        params, norm, memory = method.init_client(net, KEY)
+        me = client(params, norm, jnp.ones(5)).replace(memory=memory)
+        down = method.broadcast(method.init_server(net, KEY))
+        rules = jax.eval_shape(functools.partial(method.predict, net), me, x, down)
+        assert ("global_masked" in rules) == there and "global" in rules
+
+
+@jax.jit
+def whole_step(c_KCD):
+    """FedTGP's own first step with uploads of all coordinates."""
+    method = fedtgp.fedtgp(toys.SPEC, server_epochs=2)
+    up = Protos(c_KCD, jnp.float32(COUNT > 0))
+    return method.update(None, method.init_server(None, KEY), up, KEY)
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_ft_trains_on_scaled_uploads_filled_with_zeros_and_masks_what_leaves(name):
+    """D8, S Appendix C: (mu |N_j|) n_ij c_ij; the code without `ani`: mu n_ij c_ij."""
+    scaling, weight, _ = SCALINGS[name]
+    factor = {"sum": MU * HOLDERS, "mean": MU, "none": 1.0}[name]
+    c_KCD = weight[..., None] * MEAN * MASK * np.broadcast_to(factor, 5)[:, None]
+    want = whole_step(np.float32(c_KCD))
+    r = exchange(tiny(base=on_fedtgp, server_epochs=2, scaling=scaling))
+    got = r.server
+    np.testing.assert_array_equal(r.up.count, COUNT > 0)
+    assert not r.up.disclosed and got.protos.mean.shape == (5, S)
+    assert toys.gap(got.network, want.network) < 1e-4
+    np.testing.assert_allclose(
+        full(got.protos.mean), want.protos.mean * MASK, atol=1e-4
+    )
+
+
+def test_masks_are_sent_once_and_are_those_that_are_used():
+    np.testing.assert_array_equal(FP.setup.masks, MASK)
+    assert tiny(masks=masks.every).setup == ()
+    assert np.any(tiny(mask_seed=1).setup.masks != MASK)
+    hash(FP)  # a static argument of the compiled programs
+
+
+@pytest.mark.parametrize(("k", "d"), [(4, 500), (43, 500), (102, 500), (102, 64)])
+def test_free_masks_serve_any_number_of_classes(k, d):
+    """AG News, GTSRB, Flowers-102; and more classes than coordinates."""
+    method = tinyproto(Spec(k, d), s=50)
+    assert method.init_server(None, KEY).protos.mean.shape == (k, 50)
+
+
+def fields(**changes):
+    c = config.load("configs/tinyproto.py:digits").method
+    c.update(changes)
+    return c
+
+
+def test_an_s_beyond_the_feature_dimension_is_a_user_error():
+    with pytest.raises(UserError, match="s is 500, but prototypes have 64"):
+        build.build_method(fields(s=500), Spec(10, 64))
+
+
+def test_blocks_that_do_not_fit_are_a_user_error_with_a_way_out():
+    with pytest.raises(UserError, match=r"method\.masks=free"):
+        build.build_method(fields(masks="block"), Spec(102, 64))
+    assert build.build_method(fields(masks="free"), Spec(102, 64)).setup
+
+
+@pytest.mark.parametrize("file", ["fedtgp", "tinyproto", "cps_ppa_cpkd"])
+@pytest.mark.parametrize("dataset", presets.DATASETS)
+def test_every_configuration_fits_its_data_set(file, dataset):
+    classes = {"spiral": 6, "cifar100": 100}.get(dataset, 10)
+    c = config.load(f"configs/{file}.py:{dataset}")
+    config.check(c)
+    method = build.build_method(c.method, Spec(classes, c.model.feat_dim))
+    assert (method.setup == ()) == (file == "fedtgp")
+
+
+ABLATION = {  # Table 4: flags -> what is sent of a class, and its factor (digits)
+    "neither": ({"masks": "none", "scaling": "none"}, 64, 1),
+    "cps": ({"scaling": "none"}, 7, 1),
+    "aps": ({"masks": "none"}, 64, 6),
+    "both": ({}, 7, 6),
+}
+
+
+@pytest.mark.parametrize("base", ["fedproto", "fedtgp"])
+@pytest.mark.parametrize("row", ABLATION)
+def test_every_row_of_table_4_is_reached_by_flags(row, base):
+    flags, length, factor = ABLATION[row]
+    spec = Spec(10, 64)
+    method = build.build_method(fields(base=base, collect="train_pass", **flags), spec)
+    after = config.ml_collections.ConfigDict({"count": jnp.full(10, 6.0)})
+    sums = jnp.ones((10, 64)) * 6, jnp.full(10, 6.0)
+    up, _ = method.upload(None, None, after, None, None, sums)
+    np.testing.assert_allclose(up.mean, np.full((10, length), factor))
+    assert hasattr(method.init_server(None, KEY), "network") == (base == "fedtgp")
