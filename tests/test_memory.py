@@ -33,7 +33,7 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
 
     def train(p):
         mine = jax.tree.map(jnp.copy, state.clients[0])  # the call takes its buffers
-        turnout, _ = p.begin(jnp.int32(0), state.server)
+        turnout = p.begin(jnp.int32(0), state.server).turnout
         args = (jnp.int32(0), turnout, state.server, mine, pool, exp.train[0])
         return jax.tree.leaves(p.train[0](*args)[0].params)
 
