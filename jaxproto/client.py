@@ -82,7 +82,7 @@ def begin(task: Task, client: Client, data: Data) -> Session:
     keys = jax.random.split(order_key, how.epochs)
     order_EM = jnp.stack([how.order(key, data.shard) for key in keys])
     start = Session(before, order_EM, params, client.norm, opt, (), jnp.zeros(()))
-    (_, aux), _ = jax.eval_shape(partial(_gradient, task, data), start, 0)
+    _, aux = jax.eval_shape(partial(_loss, task, data, start), params)
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), aux.sums)
     return start._replace(sums=zero)
 
@@ -116,12 +116,18 @@ def finish(task: Task, session: Session, data: Data):
 
 def _gradient(task: Task, data: Data, now: Session, s):
     """Value, side results and gradient of the loss on the batch of step `s`."""
+    loss = jax.value_and_grad(partial(_loss, task, data, now, s=s), has_aux=True)
+    return loss(now.params)
+
+
+def _loss(task: Task, data: Data, now: Session, params: Tree, s=0):
+    """The method's loss on the batch of step `s`."""
     each = jnp.maximum(now.before.steps // task.how.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
     order_M, size = now.order[s // each], task.how.batch_size
     batch = batches.training_batch(data, order_M, s % each, size, key)
-    loss = jax.value_and_grad(partial(task.method.loss, task.net), has_aux=True)
-    return loss(now.params, now.norm, batch, task.down, now.before)
+    fixed = (now.norm, batch, task.down, now.before)
+    return task.method.loss(task.net, params, *fixed)
 
 
 def _keys(task: Task, client: Client):

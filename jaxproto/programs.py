@@ -165,11 +165,11 @@ def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
 def compile_together(lowered: Programs) -> Programs:
     """Compiles in threads.
 
-    One thread per two cores: XLA itself uses several, and every program that is being
-    compiled holds a GiB or more of memory if its network is large.
+    Two threads, four on eight cores or more: XLA itself uses several, and every
+    program that is being compiled holds a GiB or more if its network is large.
     """
     leaves, tree = jax.tree.flatten(lowered)
-    with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 2))) as workers:
+    with ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2))) as workers:
         return jax.tree.unflatten(tree, workers.map(lambda a: a.compile(), leaves))
 
 
