@@ -56,9 +56,10 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     if work.exp.check_wire:
         check_wire(work.exp, [*probes, *reports], server)
     server = run.update(at, server, tuple(p.up for p in reports))
-    seen = jax.device_get([p._replace(up=()) for p in reports])
+    both = ([p._replace(up=()) for p in part] for part in (reports, probes))
+    seen, probes = jax.device_get(tuple(both))  # sizes and losses, never the uploads
     check_finite(work.exp, r, seen)
-    learnt = look_back(work.exp, begin, seen, jax.device_get(probes))
+    learnt = look_back(work.exp, begin, seen, probes)
     jax.block_until_ready(server)
     moved = np.array([learnt.bytes_up, learnt.bytes_down], np.int64)
     return State(server, clients, state.traffic + moved), learnt

@@ -67,9 +67,9 @@ def test_every_product_of_the_body_is_in_bfloat16(name, form):
     assert len(single) <= 3 < len(products)  # the head, forward and twice backward
 
 
-def test_numbers_are_those_of_float32_to_its_precision(name="resnet4"):
-    half, params = outputs(name, "bfloat16")
-    full, _ = outputs(name, "float32")
+def test_numbers_are_those_of_float32_to_its_precision():
+    half, params = outputs("resnet4", "bfloat16")
+    full, _ = outputs("resnet4", "float32")
     (grad, out), (want, right) = half(params), full(params)
     assert 0 < distance(out.feat, right.feat) < 0.05
     assert distance(out.norm, right.norm) < 0.02
