@@ -35,6 +35,18 @@ CELLS = {
     "cps_ppa_cpkd": BLOCKS,  # on FedProto
     "cps_ppa_cpkd_ft": {**BLOCKS, **ON_FEDTGP},
     "refprotofl": {"data.public_share": 0.01},
+    "lg_fedavg": {},
+    "fml": {},  # the auxiliary network is the clients' own architecture
+    "fedkd": {},
+    "feddistill": {},
+    "fedgh": {},
+    "fedavg": {},
+    "fedprox": {},
+    "fednova": {},
+    "fednh": {"optimizer.clip_norm": 10.0},  # the released code
+    "feduv": {},
+    "vhl": {},
+    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
 }
 
 

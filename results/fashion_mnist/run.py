@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-CELLS = (
+PROTOTYPES = (
     "protonorm",
     "fedproto",
     "fedtgp",
@@ -23,14 +23,29 @@ CELLS = (
     "refprotofl",
     "local",
 )
+BASELINES = (
+    "fedavg",
+    "fedprox",
+    "fednova",
+    "fedgh",
+    "lg_fedavg",
+    "feddistill",
+    "fednh",
+    "feduv",
+    "vhl",
+    "fast",
+    "fml",
+    "fedkd",
+)
 FORMATS = ("float32", "float16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
 
 
 def runs():
     """Name, cell and flags of every run, the comparison's first seed first."""
-    for seed, cell in itertools.product(range(3), CELLS):
-        yield f"{cell}-{seed}", cell, [f"--config.seed={seed}"]
+    for cells, seed in itertools.product((PROTOTYPES, BASELINES), range(3)):
+        for cell in cells:
+            yield f"{cell}-{seed}", cell, [f"--config.seed={seed}"]
     for s, form in itertools.product(SIZES, FORMATS):
         wire = [f"--config.wire.{way}={form}" for way in ("up", "down")]
         yield f"bytes-{s}-{form}", "tinyproto", [f"--config.method.s={s}", *wire]
