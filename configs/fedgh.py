@@ -12,22 +12,12 @@ RefProtoFL prints for CIFAR-10, alpha 0.5 (Table 2; which model and test set the
 is not stated): 43.38 %. Not reached by us yet: no run of that length.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
 VARIANTS = {
     "paper": {},  # the defaults: rate 0.01, 1 epoch (spec 2.14 item 7)
     "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-    "refprotofl": {  # R 5.1, as configs/refprotofl.py
-        "data.clients": 10,
-        "data.alpha": 0.5,  # and 100
-        "data.pool": False,  # clients are tested on the whole official test part
-        "model.group": "resnet18",
-        "model.feat_dim": 512,
-        "rounds": 50,
-        "local.batch_size": 64,
-        "optimizer.momentum": 0.9,
-        "optimizer.weight_decay": 1e-4,
-    },
+    "refprotofl": presets.REFPROTOFL,
 }
 
 

@@ -10,7 +10,7 @@ Ablation (Section 5.3): --config.method.alignment=none and --config.method.upsca
 Measured times and accuracies: README.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
 VARIANTS = {
     "paper": {},  # the defaults: lam 1, distance of class means, after training
@@ -26,10 +26,7 @@ VARIANTS = {
     "mnist": {"method.upscale": 100.0},  # as CIFAR-10
     "fashion_mnist": {"method.upscale": 100.0},  # as CIFAR-10
     "gtsrb": {"method.upscale": 100.0},  # as CIFAR-10
-    "cifar10": {"method.upscale": 100.0},  # Section 5.1, and the next three
-    "cifar100": {"method.upscale": 200.0},
-    "flowers102": {"method.upscale": 200.0},
-    "tiny_imagenet": {"method.upscale": 400.0},
+    **{name: {"method.upscale": gamma} for name, gamma in presets.UPSCALE.items()},
 }
 
 

@@ -16,22 +16,11 @@ paper's own numbers for CIFAR-10, alpha 0.5 (Table 1; which model and test set t
 of is not stated): 45.51 %, w/o ERPA 44.62, w/o APUD 45.37, w/o both 44.54.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
-PAPER = {  # Section 5.1; the adapter and the public data are ours (D20, D21)
-    "data.clients": 10,
-    "data.alpha": 0.5,  # and 100
-    "data.pool": False,  # clients are tested on the whole official test part
+PAPER = {  # its Section 5.1; the adapter and the public data are ours (D20, D21)
+    **presets.REFPROTOFL,
     "data.public_share": 0.01,
-    "model.group": "resnet18",
-    "model.feat_dim": 512,
-    "rounds": 50,
-    "eval_every": 1,
-    "local.epochs": 1,
-    "local.batch_size": 64,
-    "optimizer.learning_rate": 0.01,
-    "optimizer.momentum": 0.9,
-    "optimizer.weight_decay": 1e-4,
 }
 VARIANTS = {
     "digits": {  # ours: the light networks, 1797 examples without a test part

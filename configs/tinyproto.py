@@ -22,7 +22,7 @@ over the examples of a class in all clients (spec H5); T 5.1 has those of gtsrb,
 flowers102 and tiny_imagenet, which are presets too.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
 PAPER = {  # T 5.1, H6
     "data.partition": "pfllib",
@@ -32,7 +32,7 @@ PAPER = {  # T 5.1, H6
 OURS = {  # mu of CIFAR-10, which has as many classes and examples
     "model.feat_dim": 500,
     "method.s": 50,
-    "method.mu": 1.5e-4,
+    "method.mu": presets.MU["cifar10"],
 }
 VARIANTS = {
     "fp": {"method.base": "fedproto"},
@@ -50,12 +50,7 @@ VARIANTS = {
     "spiral": {"method.mu": 2.4e-4, "method.s": 1},  # ours: 0.9 over 3750 a class
     "fashion_mnist": OURS,
     "mnist": OURS,
-    "cifar10": {**PAPER, "method.mu": 1.5e-4},
-    "cifar100": {**PAPER, "method.mu": 1.5e-3},
-    "gtsrb": {**PAPER, "method.mu": 5e-4},
-    "flowers102": {**PAPER, "method.mu": 5e-3},
-    "tiny_imagenet": {**PAPER, "method.mu": 1.5e-3},
-    "ag_news": {"method.mu": 3.8e-5, "method.s": 50},  # ours: 0.9 over 23,925 a class
+    **{name: {**PAPER, "method.mu": mu} for name, mu in presets.MU.items()},
 }
 
 

@@ -18,7 +18,7 @@ HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)  # XLA's own division by 255 is not
 def decode(x: Array) -> Array:
     """Images from uint8 to (x / 255 - 0.5) / 0.5; features and tokens as they are.
 
-    Source: `../spec` 4.1 item 2, mean 0.5 and standard deviation 0.5 per channel.
+    Source: specification 4.1 item 2, mean 0.5 and standard deviation 0.5 per channel.
     """
     if x.dtype != jnp.uint8:
         return x

@@ -27,6 +27,12 @@ def keep(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
     return kept
 
 
+def constant(r: Array) -> float:
+    """The learning rate is the same in every round."""
+    del r
+    return 1.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Local:
     """How clients train between two exchanges (defaults: N Section 5.1)."""
@@ -37,6 +43,12 @@ class Local:
     order: Callable = batches.shuffled  # key, shard -> positions [M] of an epoch
     whole: Callable = batches.wrap  # size, batch_size -> batches per epoch
     begin: Callable = restart  # opt, params, kept -> optimiser state
+    schedule: Callable = constant  # round -> factor of the learning rate
+    factor: float | Array = 1.0  # of the learning rate, as it is now
+
+    def at(self, r: Array) -> "Local":
+        """As it is in round `r`, from 0."""
+        return dataclasses.replace(self, factor=self.schedule(r))
 
 
 def init(method: Method, net: Net, how: Local, key: Array, id: Array, count: Array):
@@ -95,6 +107,7 @@ def advance(task: Task, session: Session, data: Data, first, last) -> Session:
         (value, aux), slope = _gradient(task, data, now, s)
         slope = task.method.gradients(slope)
         move, opt = task.how.opt.update(slope, now.opt, now.params)
+        move = optax.tree.scale(task.how.factor, move)  # optax's rate comes last too
         return now._replace(
             params=optax.apply_updates(now.params, move),
             norm=aux.norm,

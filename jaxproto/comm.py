@@ -150,6 +150,24 @@ NOMINAL: dict[str, Nominal] = {
     "fedgh": nominal_fedgh,
 }
 
+
+def nominal(
+    method: Method, net: Net, classes_K: Sequence[int], spec: Spec, fields: Mapping
+) -> int | None:
+    """Scalars of a round by the papers' formula; None for one's own method.
+
+    Args:
+      net: of any cohort.
+      classes_K: classes in training and test data of each client.
+      fields: of the method's configuration, its name among them.
+    """
+    formula = NOMINAL.get(fields["name"])
+    if formula is None:
+        return None
+    counted = {**fields, "parameters": parameters(method, net)}
+    return formula(classes_K, spec, counted)
+
+
 if __name__ == "__main__":
     from jaxproto import costs
 

@@ -1,5 +1,6 @@
-"""The frame of the commands that only look, such as `python -m jaxproto.comm`."""
+"""What the commands beside main.py share, such as `python -m jaxproto.comm`."""
 
+import argparse
 import sys
 from collections.abc import Callable
 
@@ -10,6 +11,15 @@ from ml_collections import config_flags
 
 from jaxproto import config
 from jaxproto.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all others."""
+
+    def error(self, message: str):
+        """Raises UserError."""
+        usage = " ".join(self.format_usage().split())
+        raise UserError(f"{message} ({usage})")
 
 
 def start(show: Callable[[ml_collections.ConfigDict], None]):

@@ -68,6 +68,8 @@ def default() -> ml_collections.ConfigDict:
                 "momentum": 0.0,  # sgd only
                 "weight_decay": 0.0,  # added to the gradient, as PyTorch's SGD does
                 "clip_norm": 0.0,  # global norm; 0 is off
+                "schedule": "constant",  # over rounds: exponential; cosine, down to 0
+                "decay": 1.0,  # factor of the learning rate per round, exponential
             },
             "participation": {
                 "law": "all",  # all, uniform, or another of participation.LAWS
@@ -225,6 +227,7 @@ RANGES = {  # path -> fits, in words; data.* is checked where the data are divid
     "optimizer.momentum": _SHARE,
     "optimizer.weight_decay": _NONE,
     "optimizer.clip_norm": _NONE,
+    "optimizer.decay": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
     "participation.fraction": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
     "participation.dropout": _SHARE,
     **{f"participation.{name}": _ABOVE for name in _LAW_FLOATS},
@@ -253,6 +256,18 @@ def flat(config) -> dict:
         else:
             out[key] = list(value) if isinstance(value, tuple) else value
     return out
+
+
+def saved(given: Mapping) -> dict:
+    """A configuration that was saved, flat; fields that did not exist then at default.
+
+    Args:
+      given: nested, of this version or an older one.
+    """
+    found = flat(given)
+    name = found.get("method.name")
+    fields = flat({"method": method_fields(name)}) if name in METHODS else {}
+    return {**flat(default()), **fields, **found}
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:

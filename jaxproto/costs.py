@@ -41,7 +41,7 @@ ONE_NUMBER = np.zeros(1, np.float32)
 class Cost(NamedTuple):
     """Of all clients, each taking part, in a round after the first."""
 
-    nominal: int  # scalars by the papers' formula
+    nominal: int | None  # scalars by the papers' formula, if there is one
     scalars_up: int
     scalars_down: int
     bytes_up: int
@@ -147,13 +147,12 @@ def of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
     """The cost of a configured method."""
     train_KC, test_KC = exp.counts
     classes_K = (train_KC + test_KC > 0).sum(1)
-    fields, clients = config.method, len(train_KC)
+    clients = len(train_KC)
     net, seen = exp.cohorts[0].net, (public_classes(exp), exp.source.x[0])
     found = measure(exp.method, net, exp.spec, train_KC, exp.formats, *seen)
-    counted = {**fields, "parameters": comm.parameters(exp.method, net)}
     setup = wire.pack(exp.method.setup, exp.formats.down)
     return Cost(
-        nominal=comm.NOMINAL[fields.name](classes_K, exp.spec, counted),
+        nominal=comm.nominal(exp.method, net, classes_K, exp.spec, config.method),
         scalars_up=int(found.scalars[0].sum()),
         scalars_down=int(found.scalars[1]) * clients,
         bytes_up=int(found.bytes[0].sum()),
@@ -203,7 +202,8 @@ def table(costs: dict[str, Cost | str], exp: Experiment) -> rich.table.Table:
     for name in Cost._fields:
         view.add_column(name.replace("_", " "), justify="right")
     for name, cost in costs.items():
-        numbers = [f"{n:,}" for n in cost] if isinstance(cost, Cost) else ["-"]
+        values = cost if isinstance(cost, Cost) else [None]
+        numbers = ["-" if n is None else f"{n:,}" for n in values]
         view.add_row(name, *numbers)
     return view
 

@@ -194,10 +194,9 @@ def costs(
         except UserError as e:
             found[name] = str(e)
             continue
-        counted = {**fields, "parameters": comm.parameters(method, net)}
-        nominal = comm.NOMINAL.get(name)  # none for one's own method
-        scalars = f"{nominal(classes_K, exp.spec, counted):,}" if nominal else "-"
-        found[name] = scalars + " (as configured)" * own
+        scalars = comm.nominal(method, net, classes_K, exp.spec, fields)
+        number = "-" if scalars is None else f"{scalars:,}"
+        found[name] = number + " (as configured)" * own
     return found
 
 

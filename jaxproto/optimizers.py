@@ -6,8 +6,14 @@ from collections.abc import Callable
 import optax
 
 from jaxproto import options
-from jaxproto.client import Local
+from jaxproto.client import Local, constant
 from jaxproto.errors import UserError, pick
+
+SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
+    "constant": lambda decay, rounds: constant,
+    "exponential": lambda decay, rounds: optax.exponential_decay(1.0, 1, decay),
+    "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
+}
 
 
 def build_local(config) -> Local:
@@ -20,7 +26,19 @@ def build_local(config) -> Local:
         order=options.ORDERS[pick("local.order", local.order, options.ORDERS)],
         whole=options.SHORT[pick("local.short", local.short, options.SHORT)],
         begin=states[pick("local.optimizer_state", local.optimizer_state, states)],
+        schedule=build_schedule(config.optimizer, config.rounds),
     )
+
+
+def build_schedule(config, rounds: int) -> Callable:
+    """How the learning rate changes from round to round: round -> factor of it."""
+    name = pick("optimizer.schedule", config.schedule, SCHEDULES)
+    if config.decay != 1 and name != "exponential":
+        raise UserError(
+            f"optimizer.decay is {config.decay}, but optimizer.schedule {name!r} does "
+            "not use it; set the schedule to exponential, or decay to 1."
+        )
+    return SCHEDULES[name](config.decay, rounds)
 
 
 def optimizers() -> dict[str, Callable]:

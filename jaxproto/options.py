@@ -84,7 +84,9 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
 }
 FROM_RUN = {  # argument of a method -> whole configuration -> value
     "rounds": lambda run: run.rounds,
-    "descent": lambda run: fednova.descent_of(run.optimizer, run.local.optimizer_state),
+    "descent": lambda run: fednova.descent_of(
+        run.optimizer, run.local.optimizer_state, run.method.mu
+    ),
 }
 NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default (D10)
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}

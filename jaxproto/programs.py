@@ -86,7 +86,7 @@ def functions(exp: Experiment, seed: int) -> Programs:
         return Begin(law(key(r, 0), num, r), comm.scalars(down), bytes_down)
 
     def train(cohort, form, r, turnout, server, *rest):
-        fixed = (method, exp.how, form, cohort, key(r, 1), turnout, server)
+        fixed = (method, exp.how.at(r), form, cohort, key(r, 1), turnout, server)
         return federation.train_cohort(*fixed, *rest, formats)
 
     def update(r, server, ups):

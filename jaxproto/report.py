@@ -95,9 +95,7 @@ def summary(setup, status: dict) -> dict:
     config, exp = setup.config, setup.work.exp
     records = metrics.read(setup.path / "metrics.jsonl")
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
-    counted = comm.parameters(exp.method, exp.cohorts[0].net)
-    fields = {**config.method, "parameters": counted}
-    nominal = comm.NOMINAL.get(config.method.name)  # none for one's own method
+    net = exp.cohorts[0].net
     warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
     return {
         **status,
@@ -107,7 +105,9 @@ def summary(setup, status: dict) -> dict:
         "rounds": records[-1]["round"] if records else 0,
         "rules": metrics.rule_summary(records),
         "scalars_per_round": {
-            "nominal": nominal and nominal(classes_K, exp.spec, fields),
+            "nominal": comm.nominal(
+                exp.method, net, classes_K, exp.spec, config.method
+            ),
             "up": _mean(records, "scalars_up"),
             "down": _mean(records, "scalars_down"),
         },

@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_collections
 
 from jaxproto import metrics
-from jaxproto.config import differences, flat
+from jaxproto.config import differences, flat, saved
 from jaxproto.data import text
 from jaxproto.errors import UserError
 
@@ -59,7 +59,7 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     old = _read_json(path / "config.json")
     if old is None:
         return
-    lines = differences(flat(old), flat(config))
+    lines = differences(saved(old), flat(config))
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "

@@ -232,11 +232,17 @@ def test_server_momentum_goes_on_in_the_last_direction():
 
 def test_fednova_follows_the_configured_optimiser_or_refuses_it():
     optimizer = SimpleNamespace(name="sgd", learning_rate=0.1, momentum=0.9)
-    assert fednova.descent_of(optimizer, "restart") == (0.1, 0.9)
+    optimizer.schedule = "constant"
+    assert fednova.descent_of(optimizer, "restart", 0.1) == (0.1, 0.9)
     with pytest.raises(UserError, match=r"'adam': set it to sgd"):
-        fednova.descent_of(SimpleNamespace(name="adam", momentum=0.0), "restart")
+        adam = SimpleNamespace(name="adam", momentum=0.0)
+        fednova.descent_of(adam, "restart", 0.0)
     with pytest.raises(UserError, match=r"momentum=0.9 .* 'keep': set it to restart"):
-        fednova.descent_of(optimizer, "keep")
+        fednova.descent_of(optimizer, "keep", 0.0)
+    optimizer.schedule = "cosine"
+    assert fednova.descent_of(optimizer, "restart", 0.0) == (0.1, 0.9)
+    with pytest.raises(UserError, match=r"mu=0.1 .* 'cosine': set it to constant"):
+        fednova.descent_of(optimizer, "restart", 0.1)
 
 
 # FedUV

@@ -271,6 +271,20 @@ def test_adam_counts_its_steps_over_rounds_only_if_kept():
         assert optax.tree.get(state.opt, "count") == count
 
 
+def test_the_learning_rate_of_a_round_is_what_the_schedule_leaves_of_it():
+    """v <- m v + w, w <- w - eta f(r) v, as PyTorch's schedulers change eta."""
+    how = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, schedule=lambda r: 0.5**r)
+    state = new(DESCENT, how)
+    w = np.asarray(state.params["net"]["head"]["kernel"], np.float64)
+    for r in range(3):
+        state, _, _ = trainer(DESCENT, how.at(r))(jax.random.key(r), state, data(4))
+        v = 0.0
+        for _ in range(EPOCHS):
+            v = 0.9 * v + w
+            w = w - 0.1 * 0.5**r * v
+        assert np.allclose(state.params["net"]["head"]["kernel"], w, atol=1e-6)
+
+
 # Randomness by identity
 
 

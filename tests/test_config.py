@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import re
 from types import SimpleNamespace
 
@@ -384,6 +385,32 @@ def moved(opt, param, grad, steps=1):
         move, state = opt.update(grad, state, param)
         param = optax.apply_updates(param, move)
     return np.asarray(param)
+
+
+def schedule(**fields):
+    made = config.default().optimizer
+    made.update(fields)
+    return optimizers.build_schedule(made, rounds=10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({}, [1, 1, 1]),
+        ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
+        ({"schedule": "cosine"}, [1, (1 + math.cos(math.pi / 10)) / 2, 0.0244717]),
+    ],
+)
+def test_a_schedule_is_a_factor_for_each_round(fields, want):
+    found = schedule(**fields)
+    assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
+
+
+def test_a_decay_that_nothing_would_use_is_refused():
+    with pytest.raises(UserError, match=r"decay is 0.9, but .* 'constant' does not"):
+        schedule(decay=0.9)
+    with pytest.raises(UserError, match=r"unknown optimizer.schedule 'cosinus'"):
+        schedule(schedule="cosinus")
 
 
 def test_the_default_is_plain_sgd():

@@ -31,7 +31,7 @@ def size(tree):
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
-BODIES = {  # ../shared/spec/algorithms.md 3.2: parameters, running mean and variance
+BODIES = {  # specification 3.2: parameters, running mean and variance
     "resnet4": (83_520, 384),
     "resnet6": (313_664, 1_152),
     "resnet8": (1_232_704, 2_688),
@@ -55,7 +55,7 @@ def test_parameter_counts_are_the_released_ones(name, classes, dim):
     assert size(params["head"]) == dim * classes + classes
 
 
-TOTALS = {  # ../shared/spec/algorithms.md 3.2, as printed
+TOTALS = {  # specification 3.2, as printed
     ("resnet8", 10, 500): 1_237_714,
     ("mobilenet_v2", 100, 512): 2_275_172,
     ("shufflenet_v2_x1_0", 200, 500): 1_353_804,

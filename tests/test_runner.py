@@ -317,6 +317,18 @@ def test_a_different_configuration_is_refused_with_the_keys_and_both_values(fini
     assert snapshot(finished.path) == before
 
 
+def test_fields_that_an_older_version_did_not_have_count_at_their_default(
+    finished, tmp_path
+):
+    path = shutil.copytree(finished.path, tmp_path / "old")
+    fields = json.loads((path / "config.json").read_text())
+    del fields["optimizer"]["schedule"], fields["method"]["lam"]
+    (path / "config.json").write_text(json.dumps(fields))
+    assert "is finished: nothing to do." in run(tiny(), path)[1]
+    with pytest.raises(UserError, match="schedule: 'constant' there, 'cosine' here"):
+        run(tiny(optimizer__schedule="cosine"), path)
+
+
 def test_a_field_that_only_one_of_them_has_is_named(finished):
     c = tiny()
     del c.method.upscale

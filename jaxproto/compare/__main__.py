@@ -3,23 +3,13 @@
 python -m jaxproto.compare WORKDIR... [--format markdown] [--statistic best]
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxproto import compare
+from jaxproto import command, compare
 from jaxproto.compare import tables
 from jaxproto.errors import UserError
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all others."""
-
-    def error(self, message: str):
-        """Raises UserError."""
-        usage = " ".join(self.format_usage().split())
-        raise UserError(f"{message} ({usage})")
 
 
 def main(argv: Sequence[str]) -> str:
@@ -29,7 +19,7 @@ def main(argv: Sequence[str]) -> str:
       UserError: an argument or a work directory cannot be used.
     """
     about = __doc__.split("\n")[0]
-    parser = Parser(prog="python -m jaxproto.compare", description=about)
+    parser = command.Parser(prog="python -m jaxproto.compare", description=about)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR")
     formats = [*tables.FORMATS, "csv"]
     parser.add_argument("--format", choices=formats, default="text")

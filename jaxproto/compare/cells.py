@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
+from jaxproto import presets
+
 PRESETS = {  # as printed -> preset of `presets.DATASETS`
     "CIFAR-10": "cifar10",
     "CIFAR-100": "cifar100",
@@ -37,14 +39,6 @@ GROUPS = {  # as printed, up to the bracket -> model.group
     "ResNet-18": "HmRes18",
     "fastText+TextCNN": "text",
 }
-GAMMA = {"CIFAR-10": 100.0, "CIFAR-100": 200.0, "Flowers-102": 200.0} | {
-    "TinyImageNet-200": 400.0  # N 5.1
-}
-MU = {"CIFAR-10": 1.5e-4, "CIFAR-100": 1.5e-3, "TinyImageNet-200": 1.5e-3} | {
-    "GTSRB-43": 5e-4,  # T 5.1
-    "Flowers-102": 5e-3,
-    "AG News": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples (spec H5)
-}
 NAMES = {  # methods whose cells need no more than a name
     "FAST": "fast",
     "FML": "fml",
@@ -67,13 +61,6 @@ ABLATIONS = {  # of RefProtoFL, R Table 1
     "w/o ERPA": {"method.anchors": "none"},
     "w/o APUD": {"method.budget": 1.0},
     "w/o APUD & ERPA": {"method.anchors": "none", "method.budget": 1.0},
-}
-PROTOCOL = {  # R 5.1, see configs/refprotofl.py
-    "data.pool": False,
-    "local.batch_size": 64,
-    "optimizer.momentum": 0.9,
-    "optimizer.weight_decay": 1e-4,
-    "rounds": 50,
 }
 CLASSES_PER_CLIENT = {  # spec 4.1 item 4
     "CIFAR-10": 2,
@@ -107,7 +94,7 @@ class Cell(NamedTuple):
     """What a printed number was measured with, as flat fields of a configuration."""
 
     identity: dict  # what makes it this cell
-    chosen: dict  # hyper-parameters that the papers state besides
+    chosen: dict  # what the papers state besides, where `identity` says nothing
 
 
 @functools.cache
@@ -134,7 +121,7 @@ def cell(row: Printed) -> Cell | None:
             **_partition(row),
             **method.identity,
         },
-        {**(PROTOCOL if row.source == "refprotofl" else {}), **method.chosen},
+        {**(presets.REFPROTOFL if row.source == "refprotofl" else {}), **method.chosen},
     )
 
 
@@ -157,7 +144,7 @@ def _method(row: Printed) -> Cell | None:
     if row.method == "ProtoNorm":
         gamma = row.variant.partition(";")[0].removeprefix("gamma=")
         stated = float(gamma) if gamma.replace(".", "").isdigit() else None
-        upscale = {"method.upscale": stated or GAMMA[row.dataset]}
+        upscale = {"method.upscale": stated or presets.UPSCALE[PRESETS[row.dataset]]}
         return Cell({**_named("protonorm"), **upscale}, {})
     if row.method == "RefProtoFL":
         identity = {"method.anchors": "external", "method.budget": 0.1}
@@ -184,7 +171,7 @@ def _tinyproto(row: Printed) -> Cell:
         "method.scaling": "none" if "APS=0" in words else "sum",
         "method.s": 50,
     }
-    return Cell(identity, {"method.mu": MU[row.dataset]})
+    return Cell(identity, {"method.mu": presets.MU[PRESETS[row.dataset]]})
 
 
 def _components(row: Printed, weak: Mapping) -> Cell:

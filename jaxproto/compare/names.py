@@ -77,7 +77,7 @@ def configuration(table: str, name: str) -> ml_collections.ConfigDict:
     there = rows(table)
     row = there[pick(f"cell of {table}", name, there)]
     made = cell(row)
-    fields = {**made.identity, **made.chosen}
+    fields = {**made.chosen, **made.identity}
     preset = fields.pop("dataset")
     result = config.experiment(fields.pop("method.name"), preset)
     result.name = f"{table}-{name}"

@@ -57,8 +57,7 @@ def load(workdir: str | Path) -> Run:
             f"{path} holds no config.json: give work directories of runs, such as "
             "runs/protonorm-digits-seed0."
         )
-    fields = {**config.flat(config.default()), **config.flat(given)}
-    return Run(path, fields, _read(path / "summary.json"))
+    return Run(path, config.saved(given), _read(path / "summary.json"))
 
 
 def _read(path: Path) -> dict | None:

@@ -57,12 +57,13 @@ class Sent(NamedTuple):
     size: Array  # [] n_i
 
 
-def descent_of(optimizer, state: str) -> Descent:
+def descent_of(optimizer, state: str, mu: float) -> Descent:
     """The steps of a configured optimiser.
 
     Args:
       optimizer: with the fields of a configuration's `optimizer`.
       state: `local.optimizer_state`.
+      mu: weight of the proximal term.
 
     Raises:
       UserError: one whose gradients do not add up as the formulas say.
@@ -76,6 +77,11 @@ def descent_of(optimizer, state: str) -> Descent:
         raise UserError(
             f"fednova with optimizer.momentum={optimizer.momentum} counts from a "
             f"momentum of 0, but local.optimizer_state is {state!r}: set it to restart."
+        )
+    if mu and optimizer.schedule != "constant":
+        raise UserError(
+            f"fednova with method.mu={mu} counts with one learning rate, but "
+            f"optimizer.schedule is {optimizer.schedule!r}: set it to constant."
         )
     return Descent(optimizer.learning_rate, optimizer.momentum)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto.nn import reduce, window
+from jaxproto.nn import reduce, window, winograd
 from jaxproto.types import Array
 
 DIMS = ("NHWC", "HWIO", "NHWC")
@@ -50,13 +50,31 @@ def depthwise_lax(x: Array, kernel: Array, stride: int = 1, padding: int = 0) ->
 def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
     """Convolution as shifted slices, concatenated, times one matrix.
 
-    A large kernel on many channels would copy its input k * k times and spread the
-    gradient as often; there it is k matrices, one per row of the kernel.
+    On many channels a large kernel is one matrix per row, as the input would be copied
+    k * k times and the gradient spread as often; with stride 1 it is Winograd's.
     """
-    if min(kernel.shape[:2]) >= 5 and kernel.shape[2] >= 16:
+    if winograd.fits(x, kernel, stride):
+        return winograd.conv_winograd(x, kernel, padding)
+    if kernel.shape[2] < 16:
+        return conv_of_few(x, kernel, stride, padding)
+    if min(kernel.shape[:2]) >= 5:
         return conv_by_row(x, kernel, stride, padding)
+    return conv_by_tap(x, kernel, stride, padding)
+
+
+def conv_by_tap(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """All shifted slices concatenated at once."""
     slices, live = patches(x, kernel, stride, padding)
     return times(jnp.concatenate(slices, -1), live)
+
+
+def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Columns concatenated first: of few channels, a slice alone is copied slowly."""
+    rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
+    x = window.pad(x, padding)
+    x = jnp.concatenate([window.shift(x, j, 2, cols) for j in cols.live], -1)
+    x = jnp.concatenate([window.shift(x, i, 1, rows) for i in rows.live], -1)
+    return times(x, taps(kernel, rows, cols))
 
 
 def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
@@ -95,8 +113,13 @@ def patches(x: Array, kernel: Array, stride: int, padding: int):
         for i in rows.live
         for j in cols.live
     ]
+    return slices, taps(kernel, rows, cols)
+
+
+def taps(kernel: Array, rows: window.Axis, cols: window.Axis) -> Array:
+    """The live taps of the kernel."""
     i, j = rows.live, cols.live
-    return slices, kernel[i.start : i.stop, j.start : j.stop]
+    return kernel[i.start : i.stop, j.start : j.stop]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))

@@ -3,22 +3,12 @@
 python -m jaxproto.plots accuracy_against_bytes OUT.png WORKDIR... [--rule local]
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxproto import metrics, plots
+from jaxproto import command, metrics, plots
 from jaxproto.errors import UserError
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all others."""
-
-    def error(self, message: str):
-        """Raises UserError."""
-        usage = " ".join(self.format_usage().split())
-        raise UserError(f"{message} ({usage})")
 
 
 def main(argv: Sequence[str]):
@@ -27,7 +17,9 @@ def main(argv: Sequence[str]):
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
-    parser = Parser(prog="python -m jaxproto.plots", description=__doc__.split("\n")[0])
+    parser = command.Parser(
+        prog="python -m jaxproto.plots", description=__doc__.split("\n")[0]
+    )
     kinds = parser.add_subparsers(dest="picture", required=True)
     one = kinds.add_parser("accuracy_against_bytes", help="of every rule and run")
     one.add_argument("out", type=Path, metavar="OUT.png")
