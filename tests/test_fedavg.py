@@ -1,0 +1,231 @@
+"""FedAvg, FedProx and FedNova: identities, formulas, refusals."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toys
+from averaging import (
+    ALIKE,
+    BASE,
+    SPEC,
+    begun,
+    by_size,
+    drawn,
+    make,
+    run,
+)
+
+from jaxproto import config, federation, models, participation
+from jaxproto.errors import UserError
+from jaxproto.methods import fednova
+from jaxproto.methods.fedavg import Sent
+from jaxproto.methods.local import local
+from jaxproto.presets import DATASETS
+from jaxproto.types import Batch, Client, Data, Shard
+
+WHOLE = ("fedavg", "fedprox", "fednova", "fednh", "feduv", "vhl", "fast")
+
+
+# FedAvg
+
+
+def test_the_global_network_is_the_mean_weighted_by_examples():
+    r = run(BASE)
+    want = jax.tree.map(by_size, *[r.params[i] for i in range(6)])
+    assert toys.gap(want, r.server) < 1e-6
+
+
+def test_a_lost_upload_does_not_count_and_without_any_the_network_stays():
+    """Its upload is zeros, also its size."""
+    old, params = begun(BASE), drawn(begun(BASE))
+    first = jax.tree.map(lambda a: a[0], params)
+    for sizes, want in (([7, 0], first), ([0, 0], old)):
+        here = np.sign(sizes)
+        sent = jax.tree.map(lambda a, h=here: (a.T * h).T, params)
+        got = BASE.update(None, old, Sent(sent, jnp.asarray(sizes)), None)
+        assert toys.gap(got, want) < 1e-6
+
+
+def test_fedavg_of_one_client_is_local_training_from_the_same_start():
+    def alone(key, clients, r):
+        on_K = jnp.arange(clients) == 4
+        return participation.Turnout(on_K, on_K)
+
+    shared = dataclasses.replace(
+        local(SPEC),
+        init_client=lambda net, key: (
+            BASE.init_server(net, jax.random.key(3)),
+            *BASE.init_client(net, key)[1:],
+        ),
+    )
+    one, other = (run(m, 3, law=alone) for m in (BASE, shared))
+    assert toys.gap(one.params[4], other.params[4]) < 1e-6
+    assert toys.gap(one.server, one.params[4]) < 1e-6
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_architecture_is_asked_for_before_training(name):
+    """The message names the cohort, the leaf and both shapes."""
+    method = dataclasses.replace(make(name), fits=lambda x: None)
+    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
+    with pytest.raises(UserError) as e:
+        federation.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
+    for word in ("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
+        assert word in str(e.value)
+    federation.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_both_networks_are_evaluated(name):
+    method, net, key = make(name), toys.net(8), jax.random.key(0)
+
+    def rules(x):
+        zero = jnp.zeros(())
+        client = Client(
+            *method.init_client(net, key)[:2],
+            opt=(),
+            memory=method.init_client(net, key)[2],
+            count=zero,
+            id=zero,
+            steps=zero,
+        )
+        down = method.broadcast(method.init_server(net, key))
+        return method.predict(net, client, x, down)
+
+    found = jax.eval_shape(rules, jax.ShapeDtypeStruct((3, toys.INPUT), jnp.float32))
+    assert set(found) == {"head", "received"}
+
+
+# FedProx
+
+
+def test_fedprox_with_mu_zero_is_fedavg():
+    assert toys.gap(run(make("fedprox", mu=0.0)).server, run(BASE).server) == 0
+
+
+def test_the_gradient_of_the_proximal_term_is_mu_times_the_way_gone():
+    net, mu = toys.net(8), 0.3
+    params, norm, _ = BASE.init_client(net, jax.random.key(0))
+    down = BASE.init_server(net, jax.random.key(1))
+    pool, _ = toys.pool_and_rows()
+    batch = Batch(pool.x[:6], pool.y[:6], jnp.ones(6))
+
+    def slope(method):
+        loss = jax.jit(lambda p: method.loss(net, p, norm, batch, down, None)[0])
+        return jax.grad(loss)(params)
+
+    both = slope(make("fedprox", mu=mu)), slope(BASE)
+    term = jax.tree.map(jnp.subtract, *both)
+    want = jax.tree.map(lambda w, g: mu * (w - g), params, down)
+    assert toys.gap(term, want) < 1e-6
+
+
+# FedNova
+
+
+def uploads(method, down, after, steps_K, size_K):
+    """What clients with these parameters afterwards send."""
+
+    def one(params, steps, size):
+        zero = jnp.zeros(())
+        client = Client(params, (), (), (), zero, zero, steps)
+        data = Data(None, Shard(None, size))
+        return method.upload(None, None, client, data, down, None)[0]
+
+    return jax.vmap(one)(after, jnp.asarray(steps_K), jnp.asarray(size_K))
+
+
+def test_the_amount_of_five_steps_with_momentum():
+    """Spec 8.3: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
+    a = fednova.amount(5, fednova.Descent(0.01, 0.9))
+    np.testing.assert_allclose(a, 13.1441, rtol=1e-6)
+    np.testing.assert_allclose(a, (5 - 0.9 * (1 - 0.9**5) / 0.1) / 0.1, rtol=1e-5)
+
+
+def test_the_amount_is_what_unit_gradients_move_sgd_by():
+    """Plain, with momentum, and with the proximal term, which pulls back."""
+    for rho, mu in ((0.0, 0.0), (0.7, 0.0), (0.0, 2.0)):
+        moved, velocity = 0.0, 0.0
+        for _ in range(7):
+            velocity = rho * velocity + 1.0 - mu * moved
+            moved += 0.05 * velocity
+        a = fednova.amount(7, fednova.Descent(0.05, rho), mu)
+        np.testing.assert_allclose(0.05 * a, moved, rtol=1e-5)
+
+
+def test_fednova_with_equal_steps_is_fedavg():
+    descent = fednova.Descent(0.05, 0.9)
+    nova = run(make("fednova", descent=descent), how=ALIKE)
+    assert {int(c.steps) for c in nova.clients.values()} == {3}
+    assert toys.gap(nova.server.params, run(BASE, how=ALIKE).server) < 1e-5
+
+
+def test_fednova_weighs_long_training_less_than_fedavg_does():
+    """The mean of changes per step, times the mean of the steps."""
+    method = make("fednova")
+    state = begun(method)
+    after, tau_K, share_K = (
+        drawn(state.params),
+        np.array([2, 6]),
+        np.array([0.25, 0.75]),
+    )
+    up = uploads(method, state.params, after, tau_K, [5, 15])
+    got = method.update(None, state, up, None).params
+
+    def by_hand(w, each):
+        delta = [(w - w_i) / tau for w_i, tau in zip(each, tau_K, strict=True)]
+        return w - (share_K @ tau_K) * np.tensordot(share_K, np.stack(delta), 1)
+
+    assert toys.gap(jax.tree.map(by_hand, state.params, after), got) < 1e-5
+    mean = BASE.update(None, state.params, Sent(after, jnp.asarray([5, 15])), None)
+    assert toys.gap(mean, got) > 0.1
+
+
+def test_server_momentum_goes_on_in_the_last_direction():
+    method = make("fednova", server_momentum=0.5)
+    state = begun(method)
+    up = uploads(method, state.params, drawn(state.params), [2, 6], [5, 15])
+    once = method.update(None, state, up, None)
+    twice = method.update(None, once, up, None)
+    want = jax.tree.map(lambda a: 1.5 * a, once.step)
+    assert toys.gap(twice.step, want) < 1e-5
+    moved = jax.tree.map(jnp.subtract, once.params, twice.params)
+    assert toys.gap(moved, twice.step) < 1e-5
+    nobody = jax.tree.map(jnp.zeros_like, up)
+    assert toys.gap(method.update(None, twice, nobody, None), twice) == 0
+
+
+def test_fednova_follows_the_configured_optimiser_or_refuses_it():
+    optimizer = SimpleNamespace(name="sgd", learning_rate=0.1, momentum=0.9)
+    optimizer.schedule = "constant"
+    assert fednova.descent_of(optimizer, "restart", 0.1) == (0.1, 0.9)
+    with pytest.raises(UserError, match=r"'adam': set it to sgd"):
+        adam = SimpleNamespace(name="adam", momentum=0.0)
+        fednova.descent_of(adam, "restart", 0.0)
+    with pytest.raises(UserError, match=r"momentum=0.9 .* 'keep': set it to restart"):
+        fednova.descent_of(optimizer, "keep", 0.0)
+    optimizer.schedule = "cosine"
+    assert fednova.descent_of(optimizer, "restart", 0.0) == (0.1, 0.9)
+    with pytest.raises(UserError, match=r"mu=0.1 .* 'cosine': set it to constant"):
+        fednova.descent_of(optimizer, "restart", 0.1)
+
+
+# Configurations
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
+    for dataset in DATASETS:
+        group = config.load(f"configs/{name}.py:{dataset}").model.group
+        assert len(models.members(group)) == 1
+    c = config.load(f"configs/{name}.py:cifar10,refprotofl")
+    assert (c.data.clients, c.data.alpha, c.data.pool) == (10, 0.5, False)
+    assert (c.model.group, c.local.batch_size, c.rounds) == ("resnet18", 64, 50)
+    assert (c.optimizer.momentum, c.optimizer.weight_decay) == (0.9, 1e-4)
+    other = config.load(f"configs/{name}.py:cifar10,refprotofl100")
+    lines = config.differences(config.flat(c), config.flat(other))
+    assert lines == ["data.alpha: 0.5 there, 100.0 here"]

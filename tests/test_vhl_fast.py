@@ -1,0 +1,169 @@
+"""VHL and FAST: identities, formulas, refusals."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toys
+from averaging import (
+    BASE,
+    SPEC,
+    make,
+    run,
+)
+
+from jaxproto import federation, participation
+from jaxproto.errors import UserError
+from jaxproto.methods import fast, vhl
+from jaxproto.methods.fedavg import Sent
+from jaxproto.types import Batch
+
+# VHL
+
+
+def plain_net(spec):
+    """A network without batch normalisation."""
+    net = toys.net(8, spec)
+
+    def apply(params, norm, x, train, key=None):
+        feat = jax.nn.relu(x @ params["body"]["in"]) @ params["body"]["out"]
+        out = net.apply(params, norm, x, False)
+        return out._replace(feat=feat, logits=net.head(params["head"], feat))
+
+    return net._replace(apply=apply)
+
+
+def test_vhl_without_weights_is_fedavg():
+    """Up to the softmax, which goes over the virtual classes too."""
+    net = plain_net(SPEC)
+    method = vhl.vhl(SPEC, virtual=0.0, align=0.0, contrast=0.0)
+    params, norm, _ = method.init_client(net, jax.random.key(0))
+    never = {**params["virtual"], "bias": jnp.full(SPEC.num_classes, -1e9)}
+    pool, _ = toys.pool_and_rows()
+    batch = Batch(pool.x[:6], pool.y[:6], jnp.ones(6), jax.random.key(1))
+
+    def value_and_slope(m, extra):
+        def f(p):
+            return m.loss(net, {"net": p, **extra}, norm, batch, None, None)[0]
+
+        return jax.jit(jax.value_and_grad(f))(params["net"])
+
+    one = value_and_slope(method, {"virtual": never})
+    assert toys.gap(one, value_and_slope(BASE, {})) < 1e-6
+
+
+def test_the_virtual_set_is_one_for_all_and_a_class_has_its_mean():
+    noise = vhl.Virtual(seed=3, classes=4, images=50)
+    shape = (200, 16, 16, 3)
+    x, y = noise.draw(jax.random.key(0), shape)
+    assert x.shape == shape and set(np.asarray(y)) == {0, 1, 2, 3}
+    again = vhl.Virtual(3, 4, 50).image(shape[1:], 77)
+    assert toys.gap(again, noise.image(shape[1:], 77)) == 0
+    means = np.stack([x[y == k].mean(0) for k in range(4)])
+    within = np.stack([x[y == k].std(0).mean() for k in range(4)])
+    assert np.all(within < 0.5) and means.std(0).mean() > 0.5
+    other = vhl.Virtual(4, 4, 50).image(shape[1:], 77)
+    assert toys.gap(again, other) > 0.1
+
+
+def test_the_contrastive_loss_is_that_of_a_loop():
+    rng = np.random.default_rng(1)
+    feat, label = rng.normal(size=(6, 3)), np.array([0, 1, 0, 1, 0, 2])
+    unit = feat / np.linalg.norm(feat, axis=1, keepdims=True)
+    each = []
+    for i in range(6):
+        others = [j for j in range(6) if j != i]
+        like = {j: unit[i] @ unit[j] / 0.07 for j in others}
+        total = np.log(sum(np.exp(v) for v in like.values()))
+        mates = [j for j in others if label[j] == label[i]]
+        each.append(-np.mean([like[j] - total for j in mates]) if mates else 0.0)
+    more, labels = np.concatenate([feat, feat[:1]]), np.append(label, 0)
+    mask = jnp.asarray([1.0] * 6 + [0.0])
+    got = vhl.sup_con(jnp.asarray(more), jnp.asarray(labels), mask)
+    np.testing.assert_allclose(got, np.mean(each), rtol=1e-5)
+
+
+def test_alignment_moves_real_features_and_not_virtual_ones():
+    """The weight of the first contrastive term alone, on a batch without labels."""
+    net, pool = plain_net(SPEC), toys.pool_and_rows()[0]
+    params, norm, _ = vhl.vhl(SPEC).init_client(net, jax.random.key(0))
+    batch = Batch(pool.x[:6], pool.y[:6], jnp.zeros(6), jax.random.key(1))
+    method = vhl.vhl(SPEC, virtual=0.0, align=1.0, contrast=0.0)
+    slope = jax.grad(lambda p: method.loss(net, p, norm, batch, None, None)[0])
+    slope = jax.jit(slope)
+    assert toys.gap(slope(params), jax.tree.map(jnp.zeros_like, params)) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((1, 2), jnp.float32), ((1, 200), jnp.int32)]
+)
+def test_vhl_refuses_what_is_no_image(shape, dtype):
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    with pytest.raises(UserError, match=rf"\({shape[1]},\).*choose images"):
+        federation.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
+
+
+@pytest.mark.parametrize("wrong", [{"images": 0}, {"virtual_classes": -1}])
+def test_a_virtual_set_that_cannot_be_is_named(wrong):
+    with pytest.raises(UserError, match=rf"method\.{next(iter(wrong))} is"):
+        vhl.vhl(SPEC, **wrong)
+
+
+# FAST
+
+
+def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampling():
+    equal = dataclasses.replace(
+        BASE,
+        upload=lambda net, before, after, data, down, sums: (
+            Sent(after.params, jnp.int32(1)),
+            after.memory,
+        ),
+    )
+    third = participation.uniform(1 / 3)
+    one = run(make("fast", q=1.0, fraction=1 / 3), 4)
+    assert toys.gap(one.server.params, run(equal, 4, law=third).server) < 1e-6
+
+
+def test_fast_without_snapshots_has_the_participants_of_the_law():
+    method = make("fast")
+    server = SimpleNamespace(q=jnp.float32(0.0))
+    law = participation.beta(0.3)
+    for seed in range(5):
+        key = jax.random.key(seed)
+        pair = law(key, 20, 0), method.invite(law, server)(key, 20, 0)
+        assert np.array_equal(pair[0].trains, pair[1].trains)
+
+
+def test_snapshots_come_as_often_as_their_probability():
+    def nobody(key, clients, r):
+        return participation.Turnout(*[jnp.zeros(clients, bool)] * 2)
+
+    law = make("fast").invite(nobody, SimpleNamespace(q=jnp.float32(0.3)))
+    keys = jax.random.split(jax.random.key(0), 400)
+    trains = jax.vmap(lambda key: law(key, 20, 0).trains)(keys)
+    assert set(np.asarray(trains.sum(1))) == {0, 2}
+    assert 0.22 < np.mean(np.any(trains, 1)) < 0.38
+
+
+def test_adaptive_snapshots_follow_the_training_accuracy():
+    """Spec 2.15: q <- clip(q + gamma (previous - accuracy), 0, 1), gamma 0.7."""
+    seen = jnp.asarray([6.0, 0.0]), jnp.asarray([10.0, 10.0])  # 30 %
+    q, accuracy = fast.follow(jnp.float32(0.2), jnp.float32(0.8), seen, 0.7)
+    np.testing.assert_allclose((q, accuracy), (0.2 + 0.7 * 0.5, 0.3), rtol=1e-6)
+    q, _ = fast.follow(jnp.float32(0.1), jnp.float32(0.0), seen, 0.7)
+    assert q == 0
+    nobody = jnp.zeros(2), jnp.zeros(2)
+    q, accuracy = fast.follow(jnp.float32(0.1), jnp.float32(0.4), nobody, 0.7)
+    np.testing.assert_allclose((q, accuracy), (0.1, 0.4), rtol=1e-6)
+
+
+def test_the_accuracy_that_adapts_is_that_of_the_uploads():
+    r = run(make("fast", q=0.0, pace=fast.ADAPTIVE), 1)
+    hits, examples = r.report.up.seen
+    np.testing.assert_allclose(r.server.accuracy, hits.sum() / examples.sum())
+    assert np.all(hits <= examples) and examples.sum() > 60  # two epochs of batches
+    assert run(make("fast", q=1.0, fraction=1 / 3), 4).report.up.seen == ()
