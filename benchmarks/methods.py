@@ -26,7 +26,7 @@ CELLS = (
 )
 flags.DEFINE_list("cells", CELLS, "of configs/comparison.py", flag_values=FLAGS)
 flags.DEFINE_string("base", "fedproto", "the cell that is 1", flag_values=FLAGS)
-flags.DEFINE_string("group", "HmCNN", "group of networks", flag_values=FLAGS)
+flags.DEFINE_string("group", "cnn4_d", "group of networks", flag_values=FLAGS)
 flags.DEFINE_integer("clients", 20, "clients", flag_values=FLAGS)
 flags.DEFINE_integer("train", 160, "training examples per client", flag_values=FLAGS)
 flags.DEFINE_integer("test", 48, "test examples per client", flag_values=FLAGS)

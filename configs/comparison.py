@@ -5,19 +5,19 @@
 All of them: python results/fashion_mnist/run.py (it resumes what was interrupted).
 
 70,000 images pooled, 20 clients, Dirichlet 0.1 (`pfllib`, seed 1), every client the
-4-layer CNN with d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds, the papers'
-readings of each method and their hyper-parameters for CIFAR-10, which has as many
-classes and nearly as many examples. RefProtoFL takes its public examples from the pool
-first, so that its clients hold other examples than those of the rest.
+4-layer CNN of width d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds, the
+papers' readings of each method and their hyper-parameters for CIFAR-10, which has as
+many classes and nearly as many examples. RefProtoFL takes its public examples from the
+pool first, so that its clients hold other examples than those of the rest.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 from jaxproto.errors import pick
 
 SETTING = {
     "data.clients": 20,
     "data.partition": "pfllib",
-    "model.group": "HmCNN",
+    "model.group": "cnn4_d",
     "model.feat_dim": 500,
     "rounds": 50,
     "eval_every": 5,
@@ -43,10 +43,10 @@ CELLS = {
     "fedavg": {},
     "fedprox": {},
     "fednova": {},
-    "fednh": {"optimizer.clip_norm": 10.0},  # the released code
+    "fednh": presets.AROUND["fednh"],
     "feduv": {},
     "vhl": {},
-    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
+    "fast": presets.AROUND["fast"],
 }
 
 

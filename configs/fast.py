@@ -17,7 +17,7 @@ with its 10 clients a tenth is one.
 from jaxproto import config, presets
 
 VARIANTS = {
-    **presets.averaging(participation__law="beta", participation__fraction=0.1),
+    **presets.averaging("fast"),
     "adaptive": {"method.pace": "adaptive", "method.q": 0.0},  # with gamma 0.7
 }
 

@@ -15,10 +15,10 @@ its ResNet-18 (`resnet`). N Table 3 has both networks, d = 512, evaluation not s
 from jaxproto import config, presets
 
 VARIANTS = {
-    **presets.averaging(optimizer__clip_norm=10.0),
+    **presets.averaging("fednh"),
     "resnet": {"model.group": "resnet18", "method.scale": 20.0},
     "digits": {  # ours: 60 rounds are few for a scale that starts at 1
-        **presets.averaging(optimizer__clip_norm=10.0)["digits"],
+        **presets.averaging("fednh")["digits"],
         "method.scale": 10.0,
     },
 }

@@ -93,6 +93,10 @@ REFPROTOFL = {  # protocol of RefProtoFL's comparison, its Section 5.1
     "optimizer.momentum": 0.9,
     "optimizer.weight_decay": 1e-4,
 }
+AROUND = {  # fields outside a method that go with it
+    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
+    "fednh": {"optimizer.clip_norm": 10.0},  # its released code
+}
 ONE_OF = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
     "light": "cnn4",
@@ -101,16 +105,16 @@ ONE_OF = {  # group -> one network of it, for methods that average whole network
 }
 
 
-def averaging(**more) -> dict[str, dict]:
+def averaging(method: str = "") -> dict[str, dict]:
     """Variants of a method that averages whole networks.
 
     Every data set with one network instead of a group, and `refprotofl` and
     `refprotofl100` for that paper's protocol with alpha 0.5 and 100.
 
     Args:
-      more: fields of the method for every data set, __ for a dot.
+      method: a name of `AROUND`, whose fields every data set gets.
     """
-    more = {key.replace("__", "."): value for key, value in more.items()}
+    more = AROUND.get(method, {})
     groups = {name: fields["model.group"] for name, fields in DATASETS.items()}
     each = {k: {"model.group": ONE_OF.get(g, g), **more} for k, g in groups.items()}
     less_skewed = {**REFPROTOFL, "data.alpha": 100.0}

@@ -11,6 +11,7 @@ import pytest
 from jaxproto import models
 from jaxproto.errors import UserError
 from jaxproto.models import text
+from jaxproto.nn import ops
 from jaxproto.types import PADDING
 
 TEXT = models.GROUPS["text"]
@@ -119,10 +120,24 @@ def test_names_and_shapes_are_those_of_the_released_code(name):
 @pytest.mark.parametrize("name", TEXT)
 def test_padding_changes_no_feature_and_no_gradient(name):
     params, found = started(name), []
-    for n in (9, 14):
+    for n in (9, 14, 60):  # of 60, the first 32 are computed
         given = params, texts(n)
         found.append((features(name, n)(*given), slope(name, n)(*given)))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-4), *found)
+    for other in found[1:]:
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-4), found[0], other
+        )
+
+
+@pytest.mark.parametrize("name", [*TEXT, *CODE])
+def test_texts_of_any_length_are_read_to_their_end(name):
+    """Against the form of the operation that cuts nothing."""
+    params = started(name)
+    word_BL = np.random.default_rng(1).integers(1, WORDS, (3, 60))
+    for used in (31, 32, 33, 60):
+        x = jnp.asarray(np.where(np.arange(60) < used, word_BL, PADDING), jnp.int32)
+        cut, uncut = (features(name, 60, ops=o)(params, x) for o in (ops.CPU, ops.LAX))
+        np.testing.assert_allclose(cut, uncut, 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("name", [*TEXT, *CODE])

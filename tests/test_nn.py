@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxproto import nn
-from jaxproto.nn import conv, ops, pool, winograd
+from jaxproto.nn import conv, cut, ops, pool, winograd
 
 
 def normal(*shape):
@@ -131,6 +131,27 @@ def test_pools_as_chains_equal_lax(k, s, p, n):
         (pool.avg_pool_chain, pool.avg_pool_lax),
     ):
         assert_same(at(fast, k, s, p), at(slow, k, s, p), image(n))
+
+
+@pytest.mark.parametrize(
+    ("longest", "used", "taken"),
+    [
+        (20, 20, 20),
+        (32, 5, 32),
+        (200, 0, 32),
+        (200, 32, 32),
+        (200, 33, 48),
+        (50, 49, 50),
+    ],
+)
+def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
+    def count(x):
+        return jnp.sum(x, 1) * 0 + x.shape[1]
+
+    found = jax.jit(functools.partial(cut.cut_by_switch, count))(
+        jnp.ones((2, longest)), jnp.int32(used)
+    )
+    assert found.tolist() == [taken, taken]
 
 
 CPU_FORMS = {

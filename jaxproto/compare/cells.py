@@ -154,8 +154,8 @@ def _method(row: Printed) -> Cell | None:
         return None
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row, weak)
-    pulled = row.method in ("FedProto", "FedTGP")
-    return Cell(_named(NAMES[row.method]), weak if pulled else {})
+    pulled, name = row.method in ("FedProto", "FedTGP"), NAMES[row.method]
+    return Cell(_named(name), weak if pulled else presets.AROUND.get(name, {}))
 
 
 def _named(name: str) -> dict:

@@ -55,10 +55,11 @@ class Embedding(nnx.Module):
         table = draws.normal((words, width))  # N(0, 1), as PyTorch draws it
         self.table = nnx.Param(table.at[PADDING].set(0))
 
-    def __call__(self, token: Array, dtype: str) -> Array:
-        """[B, L] to [B, L, width]."""
-        real_BL1 = (token != PADDING)[..., None]
-        return self.table[...][token].astype(dtype) * real_BL1.astype(dtype)
+
+def vectors(table: Array, token: Array, dtype: str) -> Array:
+    """Rows of the table, [B, L] to [B, L, width]."""
+    real_BL1 = (token != PADDING)[..., None]
+    return table[token].astype(dtype) * real_BL1.astype(dtype)
 
 
 class Windows(nnx.Module):
@@ -82,9 +83,14 @@ class FastText(nnx.Module):
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, L] to [B, width]; the mean of no word is 0."""
-        counts_BL = self.reading.counts(x)
-        total_BD = jnp.sum(self.embedding(x, self.dtype), 1)
-        many_B1 = jnp.maximum(jnp.sum(counts_BL, 1, keepdims=True), 1)
+        length_B = jnp.sum(self.reading.counts(x), 1)
+        table = self.embedding.table[...]
+
+        def total(x):
+            return jnp.sum(vectors(table, x, self.dtype), 1)
+
+        total_BD = call.ops.cut(total, x, jnp.max(length_B))
+        many_B1 = jnp.maximum(length_B, 1)[:, None]
         mean_BD = total_BD / many_B1.astype(self.dtype)
         return self.reading.features(self.fc1(mean_BD, call))
 
@@ -110,7 +116,12 @@ class TextCNN(nnx.Module):
         filters = [
             getattr(getattr(self, f"conv{i + 1}"), "0") for i in range(len(SIZES))
         ]
-        best = strongest(self.embedding(x, self.dtype), length_B, filters)
+        table = self.embedding.table[...]
+
+        def best(x):
+            return strongest(vectors(table, x, self.dtype), length_B, filters)
+
+        best = call.ops.cut(best, x, jnp.max(length_B))
         x = dropout(jax.nn.relu(best), RATE, call)
         return self.reading.features(self.fc1(x, call))
 

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import jax
 
-from jaxproto.nn import conv, pool, reduce
+from jaxproto.nn import conv, cut, pool, reduce
 from jaxproto.types import Array
 
 
 class Ops(NamedTuple):
-    """Operations on images [B, H, W, C]; networks take them as an argument."""
+    """Operations on images [B, H, W, C] or texts; networks take them as an argument."""
 
     conv: Callable[..., Array]  # x, kernel, stride, padding
     depthwise: Callable[..., Array]  # x, kernel, stride, padding
@@ -18,6 +18,7 @@ class Ops(NamedTuple):
     max_pool: Callable[..., Array]  # x, size, stride, padding
     avg_pool: Callable[..., Array]  # x, size, stride, padding
     sums: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
+    cut: Callable[..., Array]  # f, tokens [B, L], columns that count
 
 
 CPU = Ops(
@@ -27,6 +28,7 @@ CPU = Ops(
     pool.max_pool_chain,
     pool.avg_pool_chain,
     reduce.channel_sums_short,
+    cut.cut_by_switch,
 )
 LAX = Ops(
     conv.conv_lax,
@@ -35,6 +37,7 @@ LAX = Ops(
     pool.max_pool_lax,
     pool.avg_pool_lax,
     reduce.channel_sums,
+    cut.whole,
 )
 
 

@@ -1,0 +1,47 @@
+"""Leaving out the end of a batch that is padding only.
+
+Arrays have one length in a program, texts have not: of a hundred words that may be, a
+batch of news has forty. A few lengths are compiled, and each batch takes the shortest
+that holds it.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto.types import Array
+
+SHORTEST = 32  # columns
+
+
+def lengths(longest: int) -> list[int]:
+    """Each is half as long again as the one before; the last is all."""
+    found, n = [], SHORTEST
+    while n < longest:
+        found.append(n)
+        n = n * 3 // 2
+    return [*found, longest]
+
+
+def cut_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
+    """`f` of x [B, L] without columns at its end, for CPU.
+
+    Its gradient computes `f` once more: kept values would be those of every length.
+
+    Args:
+      f: does not see columns from `used` on.
+      used: [] at most L.
+    """
+    there = lengths(x.shape[1])
+    each = [jax.checkpoint(lambda x, n=n: f(x[:, :n])) for n in there]
+    if len(each) == 1:
+        return f(x)
+    return lax.switch(jnp.searchsorted(jnp.asarray(there), used), each, x)
+
+
+def whole(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
+    """`f` of all of x: under `vmap` every length would be computed."""
+    del used
+    return f(x)

@@ -1,0 +1,37 @@
+"""RefProtoFL's Table 2 on Fashion-MNIST, with the 4-layer CNN instead of ResNet-18.
+
+    python results/refprotofl_protocol/run.py OUT DATA_DIR [WORD...]
+
+Alpha 0.5 before 100. Called again, it resumes. Arguments: results/series.py.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import series
+
+METHODS = (
+    "fedavg",
+    "fedprox",
+    "fednova",
+    "vhl",
+    "fast",
+    "fedproto",
+    "fedgh",
+    "refprotofl",
+)
+SMALLER = ["--config.model.group=cnn4_d", "--config.eval_every=5"]
+
+
+def runs():
+    """Name, configuration and flags of every run."""
+    for alpha in ("0.5", "100"):
+        for method in METHODS:
+            cell = f"fashion-mnist-{method}-alpha{alpha}"
+            yield f"{method}-{alpha}", f"table.py:refprotofl2,{cell}", SMALLER
+
+
+if __name__ == "__main__":
+    series.make(runs(), sys.argv[1:])
