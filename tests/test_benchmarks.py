@@ -4,12 +4,14 @@ import importlib
 import json
 
 import jax
+import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from benchmarks import (
     alignment,
     compile,
+    loading,
     local_training,
     measure,
     memory,
@@ -152,6 +154,16 @@ def test_scaling_varies_one_size_at_a_time(run):
     assert [r["clients"] for r in results["clients"]["rows"]] == [2, 4]
     assert results["clients"]["exponents"]["bytes"] == pytest.approx(1.0)
     assert results["dims"]["exponents"]["bytes"] is None
+
+
+def test_a_data_set_is_loaded_twice(run, tmp_path):
+    x, y = np.zeros((800, 8, 8), np.uint8), np.arange(800) % 10
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x[:200], y_test=y[:200])
+    name = f"npz:{tmp_path / 'a.npz'}"
+    loads = run(loading, f"--names={name}", "--pixels=16")["results"][name]
+    assert [load["examples"] for load in loads] == [1_000, 1_000]
+    assert all(load["seconds"] > 0 for load in loads)
+    assert all(load["bytes"] == 1_000 * 16 * 16 for load in loads)
 
 
 def test_methods_are_told_beside_one_of_them(run):

@@ -1,0 +1,78 @@
+"""Seconds and peak memory to load a data set, the first time and the second.
+
+    python -m benchmarks.loading --names=tfds:fashion_mnist --data_dir=DIR
+    python -m benchmarks.loading --names=npz:cifar10.npz,csv:ag_news
+
+Each load is a new process; the first has an empty cache, the second what the first
+left. A load is what a run does before it builds networks: decoding or mapping the
+cache, 20 clients by the partition of the papers and, for texts, vocabulary and tokens.
+"""
+
+import os
+import sys
+import tempfile
+
+from absl import flags
+
+from benchmarks import measure
+from jaxproto import build, config
+
+FLAGS = measure.flag_values()
+flags.DEFINE_list("names", "tfds:fashion_mnist", "data.name of each", flag_values=FLAGS)
+flags.DEFINE_string("data_dir", "", "of prepared TFDS sets", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 0, "height and width, 0: as they are", flag_values=FLAGS)
+flags.DEFINE_integer("vocab_size", 32_000, "most tokens of texts", flag_values=FLAGS)
+
+
+def once(name: str, settings: dict) -> dict:
+    """Seconds and memory of one load; a fresh process calls this."""
+    fields = config.default()
+    fields.data.update(
+        name=name,
+        data_dir=settings["data_dir"],
+        pixels=settings["pixels"],
+        vocab_size=settings["vocab_size"],
+        partition="pfllib",
+    )
+    before, clock = measure.peak_bytes(), measure.Clock()
+    source, _ = build.build_data(fields.data)
+    clock.lap("seconds")
+    return {
+        **clock.parts,
+        "before": before,
+        "peak": measure.peak_bytes(),
+        "examples": len(source.y),
+        "bytes": source.x.nbytes,
+    }
+
+
+def main(argv):
+    """Measures every data set twice."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    results, rows = {}, []
+    for name in settings["names"]:
+        given = {"name": name, "settings": settings}
+        with tempfile.TemporaryDirectory() as cache:
+            where = {**os.environ, "XDG_CACHE_HOME": cache}
+            results[name] = [
+                measure.fresh("benchmarks.loading", "once", given, **where)
+                for _ in range(2)
+            ]
+        for which, r in zip(("first", "second"), results[name], strict=True):
+            sizes = (r[k] / 2**20 for k in ("bytes", "before", "peak"))
+            rows.append((name, which, r["examples"], r["seconds"], *sizes))
+    columns = (
+        "data set",
+        "load",
+        "examples",
+        "s",
+        "MiB of x",
+        "MiB before",
+        "peak MiB",
+    )
+    title = "Loading a data set"
+    measure.finish("loading", settings, results, [measure.table(title, columns, rows)])
+
+
+if __name__ == "__main__":
+    main(sys.argv)
