@@ -2,7 +2,7 @@
 
     python main.py --config=configs/comparison.py:tinyproto_ft --config.seed=2
 
-All of them: python results/fashion_mnist/run.py (it resumes what was interrupted).
+All of them: python -m results.fashion_mnist.run (it resumes what was interrupted).
 
 70,000 images pooled, 20 clients, Dirichlet 0.1 (`pfllib`, seed 1), every client the
 4-layer CNN of width d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds, the

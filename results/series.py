@@ -18,7 +18,7 @@ def make(runs: Iterable[Run], argv: Sequence[str]):
         TFDS's folder, and words of which a run's name must hold one, if there are any.
     """
     if len(argv) < 2:
-        sys.exit("usage: run.py OUT DATA_DIR [WORD...]")
+        sys.exit("usage: python -m results.SERIES.run OUT DATA_DIR [WORD...]")
     out, data_dir, *words = argv
     failed = []
     for name, config, flags in runs:

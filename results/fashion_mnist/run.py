@@ -1,17 +1,14 @@
 """Runs every cell of the comparison, three seeds; finished runs are left as they are.
 
-    python results/fashion_mnist/run.py OUT DATA_DIR [WORD...]
+    python -m results.fashion_mnist.run OUT DATA_DIR [WORD...]
 
 Called again, it resumes. Arguments: results/series.py.
 """
 
 import itertools
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import series
+from results import series
 
 PROTOTYPES = (
     "protonorm",

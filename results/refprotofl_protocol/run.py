@@ -1,16 +1,13 @@
 """RefProtoFL's Table 2 on Fashion-MNIST, with the 4-layer CNN instead of ResNet-18.
 
-    python results/refprotofl_protocol/run.py OUT DATA_DIR [WORD...]
+    python -m results.refprotofl_protocol.run OUT DATA_DIR [WORD...]
 
 Alpha 0.5 before 100. Called again, it resumes. Arguments: results/series.py.
 """
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import series
+from results import series
 
 METHODS = (
     "fedavg",
