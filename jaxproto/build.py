@@ -137,7 +137,9 @@ def build_method(
     if arguments.get("num_examples") == 0:
         arguments["num_examples"] = num_examples
     asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
-    arguments |= {k: f(run) for k, f in options.FROM_RUN.items() if k in asked}
+    arguments |= {
+        k: f(run, arguments) for k, f in options.FROM_RUN.items() if k in asked
+    }
     return METHODS[name](spec, **arguments)
 
 

@@ -82,10 +82,10 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
         "none": lambda spec: refprotofl.NONE,
     },
 }
-FROM_RUN = {  # argument of a method -> whole configuration -> value
-    "rounds": lambda run: run.rounds,
-    "descent": lambda run: fednova.descent_of(
-        run.optimizer, run.local.optimizer_state, run.method.mu
+FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
+    "rounds": lambda run, fields: run.rounds,
+    "descent": lambda run, fields: fednova.descent_of(
+        run.optimizer, run.local.optimizer_state, fields["mu"]
     ),
 }
 NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default (D10)
