@@ -18,7 +18,7 @@ def runs(data_dir: str):
     flowers = [f"--config.data.name=npz:{data_dir}/flowers102_32.npz"]
     flowers += ["--config.data.pixels=0"]
     thousand = ["--config.data.clients=1000", "--config.data.min_size=2"]
-    thousand += ["--config.model.feat_dim=64"]
+    thousand += ["--config.model.feat_dim=64", "--config.data.pool=True"]
     public = ["--config.data.public_share=0.02"]
     for name in METHODS:
         more = [*ONE_ROUND, *(public if name == "refprotofl" else [])]
