@@ -8,6 +8,13 @@ class UserError(ValueError):
     """Something the user gave cannot work; the message says what to change."""
 
 
+def some(names: Iterable, most: int = 5) -> str:
+    """The first names, and how many there are if that is not all."""
+    names = [str(name) for name in names]
+    more = f", ... ({len(names)} in all)" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def pick(kind: str, name: str, options: Iterable[str]) -> str:
     """Returns `name` if it is one of `options`.
 

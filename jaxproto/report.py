@@ -8,7 +8,9 @@ from rich.console import Console
 from jaxproto import comm, metrics
 from jaxproto.build import Experiment
 from jaxproto.data import describe, partition_file
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, some
+
+SHOWN = 20  # clients of a list
 
 
 def partition(exp: Experiment, path: Path, console: Console):
@@ -18,15 +20,14 @@ def partition(exp: Experiment, path: Path, console: Console):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(describe.table(exp.counts, work, names=exp.source.classes))
     size_K = exp.counts.train.sum(1)
-    short = ", ".join(map(str, np.flatnonzero(size_K < how.batch_size)))
+    short = some(np.flatnonzero(size_K < how.batch_size), SHOWN)
     if short:
         step = how.whole(size_K.min(), how.batch_size)
         what = "a step on their own examples repeated" if step else "never train"
         line = f"below one batch of {how.batch_size}: clients {short} ({what})"
         console.print(line, highlight=False, soft_wrap=True)
     for cohort in exp.cohorts:
-        ids = ", ".join(map(str, cohort.ids))
-        line = f"cohort {cohort.name}: clients {ids}"
+        line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
         console.print(line, highlight=False, soft_wrap=True)
     check_same(exp, path)
     save_partition(exp, path)

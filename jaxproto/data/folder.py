@@ -89,7 +89,9 @@ def _list(name, root):
         c for c, *some in zip(classes, *files.values(), strict=True) if not any(some)
     ]
     if empty:
-        notes.append(f"{name}: {len(empty)} class folders are empty: {_names(empty)}")
+        notes.append(
+            f"{name}: {len(empty)} class folders are empty: {errors.some(empty)}"
+        )
     if other:
         notes.append(f"{name}: {other} files that are no images are left out")
     return Listing(files, classes, notes)
@@ -102,8 +104,8 @@ def _parts(name, root):
     if not split.get("train"):
         if any(split.values()):
             raise errors.UserError(
-                f"{name}: {root} has {_names(split)}, but no train. Name the folder "
-                "of the training images train."
+                f"{name}: {root} has {errors.some(split)}, but no train. Name the "
+                "folder of the training images train."
             )
         return {"train": [above]}, []
     _check_annotations(name, above)
@@ -111,7 +113,7 @@ def _parts(name, root):
     for folder, classes in split.items():
         parts.setdefault(PARTS[folder], []).append(classes)
     left = [folder for folder in above if folder not in PARTS]
-    note = f"{name}: beside train, these folders are not read: {_names(left)}"
+    note = f"{name}: beside train, these folders are not read: {errors.some(left)}"
     return {"train": parts["train"], **parts}, [note] * bool(left)
 
 
@@ -151,11 +153,6 @@ def _check_some(name, root, files):
                 f"{name}: no images in the class folders of the {part} part in {root}. "
                 f"Images are files that end in {', '.join(images.ENDINGS)}."
             )
-
-
-def _names(names):
-    some = [str(n) for n in names]
-    return ", ".join(some[:5]) + f", ... ({len(some)} in all)" * (len(some) > 5)
 
 
 def _read(name, root, found, size, begin):

@@ -7,8 +7,6 @@ import numpy as np
 
 from jaxproto import errors
 
-SHOWN = 5  # classes named in a sentence
-
 
 class Numbered(NamedTuple):
     """Class numbers, and what they stand for."""
@@ -98,7 +96,8 @@ def number(
     if num_classes is None and gaps:
         y = [np.searchsorted(found_C, y_N.astype(found_C.dtype)) for y_N in y]
         num_classes, classes = len(found_C), [str(c) for c in found_C]
-        notes = (f"{name}: labels {_some(classes)} are numbered from 0 in this order",)
+        named = errors.some(map(repr, classes))
+        notes = (f"{name}: labels {named} are numbered from 0 in this order",)
     num_classes = num_classes or max(int(found_C[-1]), 0) + 1
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
@@ -111,11 +110,6 @@ def _names(classes):
     return () if numbers else tuple(map(str, classes))
 
 
-def _some(names):
-    more = f", ... ({len(names)} in all)" if len(names) > SHOWN else ""
-    return ", ".join(repr(str(name)) for name in names[:SHOWN]) + more
-
-
 def _unseen(name, y, classes):
     """A sentence on test examples of classes that the training part has none of."""
     strange = np.setdiff1d(y[-1], y[0])
@@ -125,7 +119,7 @@ def _unseen(name, y, classes):
     names = [classes[c] if classes else c for c in strange]
     return (
         f"{name}: the test part has {count} examples of {len(strange)} classes that "
-        f"the training part has none of ({_some(names)})",
+        f"the training part has none of ({errors.some(repr(str(n)) for n in names)})",
     )
 
 
