@@ -8,7 +8,6 @@ left. A load is what a run does before it builds networks: decoding or mapping t
 cache, 20 clients by the partition of the papers and, for texts, vocabulary and tokens.
 """
 
-import os
 import sys
 import tempfile
 
@@ -53,9 +52,8 @@ def main(argv):
     for name in settings["names"]:
         given = {"name": name, "settings": settings}
         with tempfile.TemporaryDirectory() as cache:
-            where = {**os.environ, "XDG_CACHE_HOME": cache}
             results[name] = [
-                measure.fresh("benchmarks.loading", "once", given, **where)
+                measure.fresh("benchmarks.loading", "once", given, XDG_CACHE_HOME=cache)
                 for _ in range(2)
             ]
         for which, r in zip(("first", "second"), results[name], strict=True):
