@@ -12,7 +12,6 @@ import tempfile
 import time
 
 import jax
-import jax.numpy as jnp
 from absl import flags
 
 from benchmarks import made_up, measure
@@ -55,7 +54,7 @@ def together(settings: dict, cache: str) -> dict:
     compilation.keep_compiled()
     jax.config.update("jax_compilation_cache_dir", cache)
     exp, pool, state, clock = prepare(settings)
-    programs.compile_all(exp, 0, state, pool)
+    programs.compile_all(exp, state, pool)
     clock.lap("programs")
     return clock.parts
 
@@ -64,22 +63,22 @@ def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, pool, state, _ = prepare(settings)
-    f, r = programs.functions(exp, 0), jnp.int32(0)
-    turnout = jax.eval_shape(f.begin, r, state.server).turnout
+    f, at = programs.functions(exp), programs.at(0, 0)
+    turnout = jax.eval_shape(f.begin, at, state.server).turnout
     names, rows, ups = [c.name for c in exp.cohorts], [], []
     for name, g, clients, shard in zip(
         names, f.train, state.clients, exp.train, strict=True
     ):
-        given = (r, turnout, state.server, clients, pool, shard)
+        given = (at, turnout, state.server, clients, pool, shard)
         rows.append(one(f"train {name}", g, given))
         ups.append(jax.eval_shape(g, *given)[1].up)
-    rows.append(one("update", f.update, (r, state.server, tuple(ups))))
+    rows.append(one("update", f.update, (at, state.server, tuple(ups))))
     for name, g, clients, shard in zip(
         names, f.evaluate, state.clients, exp.test, strict=True
     ):
         given = (state.server, clients, pool, shard)
         rows.append(one(f"evaluate {name}", g, given))
-    rows.append(one("begin", f.begin, (r, state.server)))
+    rows.append(one("begin", f.begin, (at, state.server)))
     rows.append(one("look", f.look, (state.server,)))
     return rows
 

@@ -74,5 +74,5 @@ def start(exp: Experiment, seed: int = 0) -> Start:
     """Everything compiled, as the runner does it."""
     pool = build.pool(exp.source)
     state = programs.init(exp, seed)
-    compiled, seconds = programs.compile_all(exp, seed, state, pool)
-    return Start(Work(exp, pool, compiled), state, seconds)
+    compiled, seconds = programs.compile_all(exp, state, pool)
+    return Start(Work(exp, pool, compiled, seed), state, seconds)

@@ -75,7 +75,7 @@ def ours(exp: Experiment) -> Callable[[], dict]:
 def evaluation_of_training(work: Work, state) -> Work:
     """The same, whose evaluation runs over the clients' training parts."""
     exp = work.exp
-    jitted = [jax.jit(f) for f in programs.functions(exp, 0).evaluate]
+    jitted = [jax.jit(f) for f in programs.functions(exp).evaluate]
     evaluate = tuple(
         f.lower(state.server, clients, work.pool, shard).compile()
         for f, clients, shard in zip(jitted, state.clients, exp.train, strict=True)

@@ -1,6 +1,9 @@
-"""Compiled programs that outlive the process: JAX's persistent cache, on by default."""
+"""Short compilation: programs outlive the process, and tracing is left in peace."""
 
+import contextlib
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -27,3 +30,19 @@ def keep_compiled() -> Path | None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     compilation_cache.reset_cache()  # or a process that has compiled would not use it
     return folder
+
+
+@contextlib.contextmanager
+def garbage_later() -> Iterator[None]:
+    """No collection of cyclic garbage inside: a quarter of the time tracing takes.
+
+    Tracing makes many objects that stay, and the collector looks at all of them again
+    and again (benchmarks/RESULTS.md).
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

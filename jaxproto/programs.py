@@ -14,7 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import comm, federation, forms, kernels, memory, participation, wire
+from jaxproto import (
+    comm,
+    compilation,
+    federation,
+    forms,
+    kernels,
+    memory,
+    participation,
+    wire,
+)
 from jaxproto.build import Experiment
 from jaxproto.method import no_probe
 from jaxproto.participation import Turnout
@@ -29,6 +38,13 @@ class State(NamedTuple):
     traffic: np.ndarray  # [2] int64 bytes so far, up and down
 
 
+class At(NamedTuple):
+    """A round. An argument of programs, so that all rounds and seeds share them."""
+
+    r: Array  # [] its number, from 0
+    key: Array  # of all that is random in it
+
+
 class Begin(NamedTuple):
     """What is known when a round begins."""
 
@@ -38,13 +54,13 @@ class Begin(NamedTuple):
 
 
 class Programs(NamedTuple):
-    """Compiled; the round number is an argument, so none is ever compiled again."""
+    """Compiled, once for all rounds and seeds."""
 
-    begin: Callable  # round, server -> Begin
+    begin: Callable  # At, server -> Begin
     probe: tuple[Callable, ...]  # turnout, server, clients, pool, shards -> Probe
-    answer: Callable | None  # round, server, probes -> server, scalars, bytes
-    train: tuple[Callable, ...]  # round, turnout, server, clients, pool, shards
-    update: Callable  # round, server, uploads -> server
+    answer: Callable | None  # At, server, probes -> server, scalars, bytes
+    train: tuple[Callable, ...]  # At, turnout, server, clients, pool, shards
+    update: Callable  # At, server, uploads -> server
     evaluate: tuple[Callable, ...]  # server, clients, pool, shards -> {rule: [K]}
     look: Callable  # server -> {name: scalar}
 
@@ -54,50 +70,61 @@ def keys(seed: int):
     return jax.random.split(jax.random.key(seed), 3)
 
 
+def at(seed: int, r: int) -> At:
+    """Round `r` of the run with this seed."""
+    return At(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
+
+
+@compilation.garbage_later()
 def init(exp: Experiment, seed: int) -> State:
     """The state before the first round."""
     client_key, server_key, _ = keys(seed)
-    start = jax.jit(federation.init_cohort, static_argnums=(0, 1, 2))
+    one = partial(federation.init_cohort, exp.method, exp.how)
+    with compilers() as workers:
 
-    def count(cohort):
-        return jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
+        def start(f, *args):
+            lowered = jax.jit(f).lower(*args)
+            return workers.submit(lambda: lowered.compile()(*args))
 
-    clients = tuple(
-        start(exp.method, exp.how, cohort, client_key, count(cohort))
-        for cohort in exp.cohorts
-    )
-    server = jax.jit(partial(exp.method.init_server, exp.cohorts[0].net))(server_key)
+        def cohort_start(cohort):
+            count = jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
+            return start(partial(one, cohort), client_key, count)
+
+        clients = [cohort_start(cohort) for cohort in exp.cohorts]
+        net = exp.cohorts[0].net
+        server = start(partial(exp.method.init_server, net), server_key).result()
+        clients = tuple(c.result() for c in clients)
     return State(server, clients, np.zeros(2, np.int64))
 
 
-def functions(exp: Experiment, seed: int) -> Programs:
+def functions(exp: Experiment) -> Programs:
     """The programs of a run before they are compiled."""
-    round_key, num = keys(seed)[2], len(exp.partition.train)
+    num = len(exp.partition.train)
 
-    def key(r, stage):
-        return jax.random.fold_in(jax.random.fold_in(round_key, r), stage)
+    def key(at, stage):
+        return jax.random.fold_in(at.key, stage)
 
     method, cohorts, formats, spec = exp.method, exp.cohorts, exp.formats, exp.spec
 
-    def begin(r, server):
+    def begin(at, server):
         down = method.broadcast(server)
         bytes_down = wire.size(wire.pack(down, formats.down))
         law = participation.with_dropouts(method.invite(exp.law, server), exp.dropout)
-        return Begin(law(key(r, 0), num, r), comm.scalars(down), bytes_down)
+        return Begin(law(key(at, 0), num, at.r), comm.scalars(down), bytes_down)
 
-    def train(cohort, form, r, turnout, server, *rest):
-        fixed = (method, exp.how.at(r), form, cohort, key(r, 1), turnout, server)
+    def train(cohort, form, at, turnout, server, *rest):
+        fixed = (method, exp.how.at(at.r), form, cohort, key(at, 1), turnout, server)
         return federation.train_cohort(*fixed, *rest, formats)
 
-    def update(r, server, ups):
-        return federation.update_server(method, cohorts, key(r, 2), server, ups)
+    def update(at, server, ups):
+        return federation.update_server(method, cohorts, key(at, 2), server, ups)
 
     def probe(cohort, form, turnout, server, *rest):
         fixed = (method, form, cohort, turnout, server)
         return federation.probe_cohort(*fixed, *rest, formats)
 
-    def answer(r, server, probes):
-        fixed = (method, cohorts, key(r, 3))
+    def answer(at, server, probes):
+        fixed = (method, cohorts, key(at, 3))
         server = federation.answer_server(*fixed, server, probes)
         down = method.broadcast(server)
         return server, comm.scalars(down), wire.size(wire.pack(down, formats.down))
@@ -127,24 +154,30 @@ def functions(exp: Experiment, seed: int) -> Programs:
     )
 
 
-def compile_all(exp: Experiment, seed: int, state: State, pool: Pool):
-    """Compiles every program before the first round.
+def compilers() -> ThreadPoolExecutor:
+    """Two threads compile what is lowered while more is traced; four on eight cores.
 
-    Two threads compile what is lowered while the next is traced, four on eight cores or
-    more: XLA itself uses several, and every program that is being compiled holds a GiB
-    or more if its network is large.
+    No more: XLA itself uses several, and every program that is being compiled holds a
+    GiB or more if its network is large.
+    """
+    return ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2)))
+
+
+@compilation.garbage_later()
+def compile_all(exp: Experiment, state: State, pool: Pool):
+    """Compiles every program before the first round.
 
     Returns:
       The programs, and the seconds it took.
     """
     clock = time.perf_counter()
-    with ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2))) as workers:
+    with compilers() as workers:
 
         def submit(f, *args, **how):
             lowered = jax.jit(f, **how).lower(*args)
             return Compiling(lowered.out_info, workers.submit(lowered.compile))
 
-        made = submit_all(submit, exp, functions(exp, seed), state, pool)
+        made = submit_all(submit, exp, functions(exp), state, pool)
         compiled = jax.tree.map(
             lambda a: a.program.result(), made, is_leaf=lambda a: type(a) is Compiling
         )
@@ -160,11 +193,11 @@ class Compiling(NamedTuple):
 
 def submit_all(submit, exp: Experiment, f: Programs, state: State, pool: Pool):
     """Programs, each as what `submit` makes of a function and its arguments."""
-    r, (server, clients, _) = jnp.int32(0), state
-    begin = submit(f.begin, r, server)
+    first, (server, clients, _) = at(0, 0), state
+    begin = submit(f.begin, first, server)
     turnout = begin.out.turnout
     train = tuple(
-        submit(g, r, turnout, server, c, pool, shard, donate_argnums=3)
+        submit(g, first, turnout, server, c, pool, shard, donate_argnums=3)
         for g, c, shard in zip(f.train, clients, exp.train, strict=True)
     )
     evaluate = tuple(
@@ -178,16 +211,17 @@ def submit_all(submit, exp: Experiment, f: Programs, state: State, pool: Pool):
     return Programs(
         begin=begin,
         probe=probe,
-        answer=f.answer and submit(f.answer, r, server, tuple(p.out.up for p in probe)),
+        answer=f.answer
+        and submit(f.answer, first, server, tuple(p.out.up for p in probe)),
         train=train,
-        update=submit(f.update, r, server, tuple(p.out[1].up for p in train)),
+        update=submit(f.update, first, server, tuple(p.out[1].up for p in train)),
         evaluate=evaluate,
         look=submit(f.look, server),
     )
 
 
 def compile_to_fit(
-    exp: Experiment, seed: int, state: State, pool: Pool, limit: int | None
+    exp: Experiment, state: State, pool: Pool, limit: int | None
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
@@ -198,12 +232,12 @@ def compile_to_fit(
       The experiment in the forms that fit, its programs, the seconds it took, and the
       bytes that they need by XLA's account.
     """
-    compiled, seconds = compile_all(exp, seed, state, pool)
+    compiled, seconds = compile_all(exp, state, pool)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
         exp = exp._replace(forms=(forms.in_chunks(chunk),) * len(exp.cohorts))
-        compiled, more = compile_all(exp, seed, state, pool)
+        compiled, more = compile_all(exp, state, pool)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need

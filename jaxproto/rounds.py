@@ -7,10 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import codec, report
+from jaxproto import codec, programs, report
 from jaxproto.build import Experiment
 from jaxproto.programs import Begin, Programs, State
 from jaxproto.types import Pool, Tree
@@ -27,6 +26,7 @@ class Work(NamedTuple):
     exp: Experiment
     pool: Pool
     compiled: Programs
+    seed: int
 
 
 class Round(NamedTuple):
@@ -47,7 +47,7 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     Raises:
       Diverged: names round, cohort and client.
     """
-    run, at = work.compiled, jnp.int32(r)
+    run, at = work.compiled, programs.at(work.seed, r)
     begin = run.begin(at, state.server)
     server, begin, probes = first_exchange(work, at, begin, state)
     each = at_once(

@@ -81,11 +81,11 @@ def _run(config, path: Path, console: Console) -> dict:
     state = programs.init(exp, config.seed)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    fits = programs.compile_to_fit(exp, config.seed, state, pool, limit)
+    fits = programs.compile_to_fit(exp, state, pool, limit)
     exp, compiled, seconds, need = fits
     folder.save_tokens(path, exp.source.tokens)
     folder.save_config(path, config)  # not before all that can be wrong was tried
-    work = Work(exp, pool, compiled)
+    work = Work(exp, pool, compiled, config.seed)
     setup = Setup(config, path, work, seconds, need, console)
     _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
     start, state = resume(setup, state)

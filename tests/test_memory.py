@@ -15,7 +15,7 @@ def whole():
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
     state, pool = programs.init(exp, 0), build.pool(exp.source)
-    _, compiled, _, need = programs.compile_to_fit(exp, 0, state, pool, None)
+    _, compiled, _, need = programs.compile_to_fit(exp, state, pool, None)
     return exp, state, pool, compiled, need
 
 
@@ -27,14 +27,15 @@ def test_the_estimate_covers_what_the_programs_hold(whole):
 
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
     exp, state, pool, compiled, need = whole
-    smaller, fewer, _, less = programs.compile_to_fit(exp, 0, state, pool, need - 1)
+    smaller, fewer, _, less = programs.compile_to_fit(exp, state, pool, need - 1)
     assert less < need
     assert smaller.forms != exp.forms
 
     def train(p):
         mine = jax.tree.map(jnp.copy, state.clients[0])  # the call takes its buffers
-        turnout = p.begin(jnp.int32(0), state.server).turnout
-        args = (jnp.int32(0), turnout, state.server, mine, pool, exp.train[0])
+        at = programs.at(0, 0)
+        turnout = p.begin(at, state.server).turnout
+        args = (at, turnout, state.server, mine, pool, exp.train[0])
         return jax.tree.leaves(p.train[0](*args)[0].params)
 
     for a, b in zip(train(compiled), train(fewer), strict=True):
@@ -47,7 +48,7 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
     monkeypatch.setattr(
         forms, "in_chunks", lambda n: asked.append(n) or forms.one_by_one()
     )
-    programs.compile_to_fit(exp, 0, state, pool, 1)
+    programs.compile_to_fit(exp, state, pool, 1)
     assert asked == [4, 2, 1]
 
 

@@ -10,7 +10,6 @@ import re
 from functools import cache, partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
@@ -220,20 +219,20 @@ def experiment(toy, name, **changes):
 
 def one_round(exp, traces):
     """All programs of a round and of an evaluation as one."""
-    f = programs.functions(exp, 0)
+    f = programs.functions(exp)
 
-    def run(pool, r, server, clients):
+    def run(pool, at, server, clients):
         traces.append(1)
-        turnout = f.begin(r, server).turnout
+        turnout = f.begin(at, server).turnout
         each = list(zip(clients, exp.train, strict=True))
         if f.probe:
             pairs = zip(f.probe, each, strict=True)
             ups = [g(turnout, server, c, pool, s).up for g, (c, s) in pairs]
-            server, *_ = f.answer(r, server, ups)
+            server, *_ = f.answer(at, server, ups)
         pairs = zip(f.train, each, strict=True)
-        out = [g(r, turnout, server, c, pool, s) for g, (c, s) in pairs]
+        out = [g(at, turnout, server, c, pool, s) for g, (c, s) in pairs]
         clients, seen = zip(*out, strict=True)
-        server = f.update(r, server, tuple(p.up for p in seen))
+        server = f.update(at, server, tuple(p.up for p in seen))
         triples = zip(f.evaluate, clients, exp.test, strict=True)
         hits = [g(server, c, pool, s) for g, c, s in triples]
         return server, clients, [(p.loss, p.finite) for p in seen], hits
@@ -246,13 +245,10 @@ def ended(toy, name, group="fasttext"):
     """Losses, whether all is finite, correct predictions and traces of two rounds."""
     exp, traces = experiment(toy, name, model__group=group), []
     build.check(exp)
-    run, start = (
-        one_round(exp, traces),
-        jax.jit(partial(programs.init, exp, 0), **QUICK),
-    )
-    server, clients, _ = start()
+    run = one_round(exp, traces)
+    server, clients, _ = programs.init(exp, 0)
     for r in range(2):
-        server, clients, seen, hits = run(jnp.int32(r), server, clients)
+        server, clients, seen, hits = run(programs.at(0, r), server, clients)
     return *zip(*seen, strict=True), hits, len(traces)
 
 

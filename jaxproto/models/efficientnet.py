@@ -57,15 +57,21 @@ class SqueezeExcite(nnx.Module):
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, width] to the same."""
         del call
-        gate = jax.nn.silu(one_pixel(self.fc1, nn.global_mean(x)))
-        gate = jax.nn.sigmoid(one_pixel(self.fc2, gate))
-        return x * gate[:, None, None]
+        layers = (self.fc1, self.fc2)
+        return gated(x, *((fc.kernel[...], fc.bias[...]) for fc in layers))
 
 
-def one_pixel(conv: Conv, x: Array) -> Array:
-    """A 1x1 convolution with bias on images of one pixel, [B, inputs]."""
-    kernel, bias = conv.kernel[0, 0].astype(x.dtype), conv.bias[...].astype(x.dtype)
-    return x @ kernel + bias
+@jax.jit
+def gated(x: Array, squeeze, excite) -> Array:
+    """x [B, H, W, C] times its gates; traced once for each shape."""
+    gate = jax.nn.silu(one_pixel(*squeeze, nn.global_mean(x)))
+    return x * jax.nn.sigmoid(one_pixel(*excite, gate))[:, None, None]
+
+
+def one_pixel(kernel: Array, bias: Array, x: Array) -> Array:
+    """A 1x1 convolution [1, 1, inputs, outputs] on images of one pixel [B, inputs]."""
+    matrix = kernel.reshape(kernel.shape[2:]).astype(x.dtype)
+    return x @ matrix + bias.astype(x.dtype)
 
 
 class MBConv(nnx.Module):

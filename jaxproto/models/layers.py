@@ -185,15 +185,13 @@ class BatchNorm(nnx.Module):
 
     def __call__(self, x: Array, call: Call) -> Array:
         """Uses, and remembers, the batch's statistics when training."""
-        scale, bias, old = self.scale[...], self.bias[...], (self.mean, self.var)
-        given, x = x.dtype, nn.at_least_single(x)
+        stats, given = (self.mean, self.var), x.dtype
+        held = [v[...] for v in (self.scale, self.bias, *stats)]
+        x = nn.at_least_single(x)
         if not call.train:
-            x = nn.with_stats(x, scale, bias, *(stat[...] for stat in old))
-            return x.astype(given)
-        x, *batch = nn.batch_norm(x, scale, bias, call.ops.sums)
-        n = x.size // x.shape[-1]
-        new = nn.update_stats(*(stat[...] for stat in old), *batch, n)
-        for stat, value in zip(old, new, strict=True):
+            return nn.with_stats(x, *held).astype(given)
+        x, *new = nn.with_batch(x, *held, call.ops.sums)
+        for stat, value in zip(stats, new, strict=True):
             stat.set_value(value)  # stat[...] = value asks a tracer for its sharding
         return x.astype(given)
 

@@ -1,6 +1,6 @@
 """Operations whose best form depends on the platform, and those with one form."""
 
-from jaxproto.nn.norm import batch_norm, update_stats, with_stats
+from jaxproto.nn.norm import batch_norm, update_stats, with_batch, with_stats
 from jaxproto.nn.ops import Ops, ops_for
 from jaxproto.nn.pool import channel_pool, global_mean
 from jaxproto.nn.reduce import at_least_single
@@ -13,5 +13,6 @@ __all__ = [
     "global_mean",
     "ops_for",
     "update_stats",
+    "with_batch",
     "with_stats",
 ]

@@ -70,6 +70,16 @@ def batch_norm_backward(sums, eps, kept, grads):
 batch_norm.defvjp(batch_norm_forward, batch_norm_backward)
 
 
+@functools.partial(jax.jit, static_argnames="sums")
+def with_batch(
+    x: Array, scale: Array, bias: Array, mean: Array, var: Array, sums: Callable
+) -> tuple[Array, Array, Array]:
+    """x [..., C] normalised by itself, and the running statistics after it."""
+    out, *batch = batch_norm(x, scale, bias, sums)
+    return out, *update_stats(mean, var, *batch, x.size // x.shape[-1])
+
+
+@jax.jit
 def with_stats(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, eps: float = EPS
 ) -> Array:

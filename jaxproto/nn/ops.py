@@ -1,5 +1,6 @@
 """The form of each operation that a platform runs fastest."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -21,12 +22,17 @@ class Ops(NamedTuple):
     cut: Callable[..., Array]  # f, tokens [B, L], columns that count
 
 
+def once(f: Callable, *static: str) -> Callable:
+    """`f`, traced once for each shape instead of once for each layer."""
+    return functools.wraps(f)(jax.jit(f, static_argnames=static))
+
+
 CPU = Ops(
-    conv.conv_matmul,
-    conv.depthwise_shift,
-    conv.grouped_matmul,
-    pool.max_pool_chain,
-    pool.avg_pool_chain,
+    once(conv.conv_matmul, "stride", "padding"),
+    once(conv.depthwise_shift, "stride", "padding"),
+    once(conv.grouped_matmul, "stride", "padding", "groups"),
+    once(pool.max_pool_chain, "size", "stride", "padding"),
+    once(pool.avg_pool_chain, "size", "stride", "padding"),
     reduce.channel_sums_short,
     cut.cut_by_switch,
 )
