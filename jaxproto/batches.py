@@ -10,7 +10,7 @@ from jax import lax
 
 from jaxproto.types import Array, Batch, Data, Shard, Tree
 
-SWEEP_BATCH = 64  # examples at a time where no gradient is taken
+SWEEP_BATCH = 64  # examples at a time, at most, where no gradient is taken
 # 1 / 255 in two parts: x * HIGH is exact, so that x / 255 is rounded as on the host
 HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)  # XLA's own division by 255 is not
 
@@ -66,12 +66,15 @@ def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batc
     return take(data, order_M[at_B % real], mask_B, key)
 
 
-def sum_over(f, data: Data, batch_size: int = SWEEP_BATCH) -> Tree:
+def sum_over(f, data: Data, at_most: int = SWEEP_BATCH) -> Tree:
     """Adds `f(batch)` over all examples of one client; exact trip count, no gradient.
 
     Args:
       f: batch -> tree of sums. Rows with mask 0 must not count.
+      at_most: examples in a batch; as many fewer as make the largest client's equal.
     """
+    longest = max(len(data.shard.index), 1)
+    batch_size = -(-longest // -(-longest // at_most))
 
     def batch(i):
         at_B = i * batch_size + jnp.arange(batch_size)

@@ -224,14 +224,15 @@ def test_bytes_become_minus_one_to_one_and_floats_stay():
     assert np.array_equal(batches.decode(POOL.x), POOL.x)
 
 
+@pytest.mark.parametrize("at_most", [4, 6, 64])  # batches of 4, 5 and all 20
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 8, 19, 20])
-def test_sum_over_equals_a_loop_over_the_examples(size):
+def test_sum_over_equals_a_loop_over_the_examples(size, at_most):
     def f(batch: Batch):
         both = jnp.sum(batch.x * batch.mask[:, None], 0), jnp.sum(batch.mask)
         return {"x": both[0], "n": both[1], "y": jnp.sum(batch.y * batch.mask)}
 
     one = data(size)
-    total = jax.jit(lambda d: batches.sum_over(f, d, batch_size=4))(one)
+    total = jax.jit(lambda d: batches.sum_over(f, d, at_most))(one)
     want = {"x": np.zeros(SPEC.feat_dim), "n": 0, "y": 0}
     for row in np.asarray(one.shard.index)[:size]:
         want["x"] = want["x"] + np.asarray(POOL.x)[row]
