@@ -1,11 +1,12 @@
 """One exchange of a prototype method with made-up local prototypes, in one program."""
 
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import quick
 import toys
 
 from jaxproto import wire
@@ -18,7 +19,6 @@ COUNT = np.float32([[4, 0, 1, 0, 2], [2, 3, 0, 0, 8], [0, 6, 3, 0, 1]])  # n_ij;
 X = RNG.normal(size=(6, toys.INPUT)).astype(np.float32)
 Y = np.asarray([0, 1, 2, 4, 4, 3])
 KEY = jax.random.key(5)
-QUICK = {"xla_backend_optimization_level": 0}  # it runs once: compiling is the work
 
 
 class Exchange(NamedTuple):
@@ -45,7 +45,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
     """
     net = toys.net(8)
 
-    @partial(jax.jit, compiler_options=QUICK)
+    @quick.jit
     def run(mean, count, server):
         params, norm, _ = method.init_client(net, KEY)
 
@@ -72,7 +72,7 @@ def on_batch(method, down=None):
     """Value, gradient and sums of the loss of a fresh client on the examples X."""
     net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
 
-    @partial(jax.jit, compiler_options=QUICK)
+    @quick.jit
     def run(down):
         params, norm, _ = method.init_client(net, KEY)
         me = client(params, norm, jnp.ones(5))

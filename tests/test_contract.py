@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import quick
 import toys
 
 from jaxproto import (
@@ -212,7 +213,7 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
     up = jax.tree.map(lambda a: a[0], (r.probe.up, r.report.up))
     lossy = [form for form in wire.FORMATS if form != "float32"]
 
-    @jax.jit
+    @quick.jit
     def pack(messages):
         packed = [[wire.pack(m, form) for m in messages] for form in lossy]
         return packed, [list(map(wire.size, p)) for p in packed]
@@ -279,7 +280,7 @@ def test_floats_may_be_traced(name):
     parameters = inspect.signature(METHODS[name]).parameters
     floats = {k: p.default for k, p in parameters.items() if type(p.default) is float}
 
-    @jax.jit
+    @quick.jit
     def loss(values):
         method = METHODS[name](toys.SPEC, **{**TOYS.get(name, {}), **values})
         net = toys.net(8)

@@ -12,6 +12,7 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
+import quick
 from rich.console import Console
 
 import jaxproto
@@ -207,7 +208,6 @@ def test_texts_need_networks_on_texts(toy):
 # ------------------------------------------------------------------------- every method
 
 ON_IMAGES = {"vhl": "vhl shares virtual images, but the inputs are int32"}
-QUICK = {"compiler_options": {"xla_backend_optimization_level": 0}}
 
 
 def experiment(toy, name, **changes):
@@ -237,7 +237,7 @@ def one_round(exp, traces):
         hits = [g(server, c, pool, s) for g, c, s in triples]
         return server, clients, [(p.loss, p.finite) for p in seen], hits
 
-    return partial(jax.jit(run, **QUICK), build.pool(exp.source))
+    return partial(quick.jit(run), build.pool(exp.source))
 
 
 @cache

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import quick
 
 from jaxproto import federation, forms, participation
 from jaxproto.client import Local
@@ -129,7 +130,7 @@ def starter(method, layout, how):
     """Jitted initialisation."""
     groups = cohorts(*layout)
 
-    @jax.jit
+    @quick.jit
     def init(key, counts):
         each = zip(groups, counts, strict=True)
         start = partial(federation.init_cohort, method, how)
@@ -140,14 +141,13 @@ def starter(method, layout, how):
 
 
 @cache
-def programs(method, layout, form, how, law):
+def programs(method, layout, form, how):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
     groups, traces = cohorts(*layout), []
 
-    @jax.jit
-    def one_round(key, r, server, clients, pool, shards):
+    @quick.jit
+    def one_round(key, turnout, server, clients, pool, shards):
         traces.append(1)
-        turnout = method.invite(law, server)(jax.random.fold_in(key, 7), 6, r)
         probes = [
             federation.probe_cohort(method, form, g, turnout, server, c, pool, s)
             for g, c, s in zip(groups, clients, shards, strict=True)
@@ -170,7 +170,7 @@ def programs(method, layout, form, how, law):
 
 
 EVERYONE = participation.everyone()
-DEFAULTS = (HOM, ONE, HOW, EVERYONE)
+DEFAULTS = (HOM, ONE, HOW)
 
 
 def run(
@@ -188,7 +188,7 @@ def run(
     Args:
       public: rows of the pool that everybody knows, if any.
     """
-    groups, init, one_round, _ = programs(method, layout, form, how, law)
+    groups, init, one_round, _ = programs(method, layout, form, how)
     pool, rows = pool_and_rows()
     pool = pool.replace(public=None if public is None else jnp.asarray(public))
     key = jax.random.key(3)
@@ -196,8 +196,9 @@ def run(
     server, clients = init(key, [counts(pool, rows, g.ids) for g in groups])
     for r in range(rounds):
         round_key = jax.random.fold_in(key, r)
-        now = server, clients, pool, shards
-        server, clients, reports, probes = one_round(round_key, r, *now)
+        turnout = method.invite(law, server)(jax.random.fold_in(round_key, 7), 6, r)
+        now = turnout, server, clients, pool, shards
+        server, clients, reports, probes = one_round(round_key, *now)
     return Result(server, clients, groups, reports, probes)
 
 
@@ -208,7 +209,7 @@ def evaluate(method, result, form=ONE, layout=HOM):
     parts = []
     for g, clients in zip(groups, result.stacked, strict=True):
         f = partial(federation.evaluate_cohort, method, form, g)
-        parts.append(jax.jit(f)(result.server, clients, pool, shard(rows, g.ids)))
+        parts.append(quick.jit(f)(result.server, clients, pool, shard(rows, g.ids)))
     return by_id(groups, parts)
 
 
