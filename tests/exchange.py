@@ -45,7 +45,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
     """
     net = toys.net(8)
 
-    @quick.jit
+    @quick.jit_to_the_bit
     def run(mean, count, server):
         params, norm, _ = method.init_client(net, KEY)
 
@@ -72,7 +72,7 @@ def on_batch(method, down=None):
     """Value, gradient and sums of the loss of a fresh client on the examples X."""
     net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
 
-    @quick.jit
+    @quick.jit_to_the_bit
     def run(down):
         params, norm, _ = method.init_client(net, KEY)
         me = client(params, norm, jnp.ones(5))

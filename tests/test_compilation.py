@@ -1,7 +1,12 @@
 """The persistent compilation cache: on by default, the user's choice stays."""
 
+import gc
 import subprocess
 import sys
+
+import pytest
+
+from jaxproto.compilation import garbage_later
 
 SCRIPT = """
 import jax, jax.numpy as jnp
@@ -38,3 +43,15 @@ def test_a_chosen_folder_stays_and_off_is_off(tmp_path):
     assert run(tmp_path, JAX_COMPILATION_CACHE_DIR=mine) == mine
     assert run(tmp_path, JAXPROTO_CACHE="off") == "None"
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_garbage_is_collected_again_afterwards_if_it_was_before(on):
+    gc.enable() if on else gc.disable()
+    try:
+        with pytest.raises(KeyError), garbage_later():
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == on
+    finally:
+        gc.enable()

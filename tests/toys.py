@@ -141,11 +141,11 @@ def starter(method, layout, how):
 
 
 @cache
-def programs(method, layout, form, how):
+def programs(method, layout, form, how, jit=quick.jit):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
     groups, traces = cohorts(*layout), []
 
-    @quick.jit
+    @jit
     def one_round(key, turnout, server, clients, pool, shards):
         traces.append(1)
         probes = [
@@ -182,13 +182,14 @@ def run(
     law=EVERYONE,
     extra=0,
     public=None,
+    jit=quick.jit,
 ):
     """Trains the toy federation with the real cohort functions.
 
     Args:
       public: rows of the pool that everybody knows, if any.
     """
-    groups, init, one_round, _ = programs(method, layout, form, how)
+    groups, init, one_round, _ = programs(method, layout, form, how, jit)
     pool, rows = pool_and_rows()
     pool = pool.replace(public=None if public is None else jnp.asarray(public))
     key = jax.random.key(3)

@@ -1,0 +1,44 @@
+"""Compiled programs depend on the settings of a run and not on its seed."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxproto import build, config, programs, rounds
+
+
+@pytest.fixture(scope="module")
+def started():
+    """A small federation, its programs, and its states for two seeds."""
+    c = config.experiment("fedproto", "digits")
+    c.model.group, c.data.clients = "mlp", 3
+    exp = build.experiment(c, "cpu")
+    states = [programs.init(exp, seed) for seed in (0, 5)]
+    pool = build.pool(exp.source)
+    compiled, _ = programs.compile_all(exp, states[0], pool)
+    return exp, pool, compiled, states
+
+
+def after_a_round(exp, pool, compiled, seed, state, r=0):
+    """Parameters of the clients."""
+    mine = state._replace(clients=jax.tree.map(jax.numpy.copy, state.clients))
+    end, _ = rounds.one_round(rounds.Work(exp, pool, compiled, seed), r, mine)
+    return jax.tree.leaves([c.params for c in end.clients])
+
+
+def test_programs_made_with_one_seed_are_those_of_another(started):
+    exp, pool, compiled, states = started
+    own, _ = programs.compile_all(exp, states[1], pool)
+    borrowed = after_a_round(exp, pool, compiled, 5, states[1])
+    for a, b in zip(borrowed, after_a_round(exp, pool, own, 5, states[1]), strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize(("seed", "r"), [(5, 0), (0, 1)])
+def test_seed_and_round_decide_the_order_of_batches(started, seed, r):
+    *fixed, states = started
+    one = after_a_round(*fixed, 0, states[0])
+    again = after_a_round(*fixed, 0, states[0])
+    other = after_a_round(*fixed, seed, states[0], r)
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
