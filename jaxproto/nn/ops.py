@@ -1,6 +1,5 @@
 """The form of each operation that a platform runs fastest."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ class Ops(NamedTuple):
 
 def once(f: Callable, *static: str) -> Callable:
     """`f`, traced once for each shape instead of once for each layer."""
-    return functools.wraps(f)(jax.jit(f, static_argnames=static))
+    return jax.jit(f, static_argnames=static)
 
 
 CPU = Ops(
