@@ -35,15 +35,25 @@ BASELINES = (
     "fml",
     "fedkd",
 )
+PULLED = ("fedproto", "tinyproto", "protonorm", "fedtgp", "tinyproto_ft")
+PULL = {"reg": "mse_mean", "lam": 10.0}  # the released code's, for the order (README)
 FORMATS = ("float32", "float16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
 
 
+def cells(names, suffix="", flags=()):
+    """Three seeds of some cells, the first seed of all first."""
+    for seed, cell in itertools.product(range(3), names):
+        settings = [f"--config.seed={seed}", *flags]
+        yield f"{cell}{suffix}-{seed}", f"comparison.py:{cell}", settings
+
+
 def runs():
     """Name, configuration and flags of every run, the comparison's first seed first."""
-    for cells, seed in itertools.product((PROTOTYPES, BASELINES), range(3)):
-        for cell in cells:
-            yield f"{cell}-{seed}", f"comparison.py:{cell}", [f"--config.seed={seed}"]
+    yield from cells(PROTOTYPES)
+    pull = [f"--config.method.{k}={v}" for k, v in PULL.items()]
+    yield from cells(PULLED, "_mse", pull)
+    yield from cells(BASELINES)
     for s, form in itertools.product(SIZES, FORMATS):
         if (s, form) == (50, "float32"):
             continue  # tinyproto-0
