@@ -22,6 +22,7 @@ def known(options) -> bool:
 OPTIONS = {k: v for k, v in WANTED.items() if known({k: v})}
 jit = partial(jax.jit, compiler_options=OPTIONS)
 
-# Where two programs must agree to the last bit: the emitters of real runs decide that
-OPTIONS_OF_RUNS = {"xla_backend_optimization_level": 0}
-jit_to_the_bit = partial(jax.jit, compiler_options=OPTIONS_OF_RUNS)
+# Where two programs must agree to the last bit: with the fusion emitters of real runs
+jit_to_the_bit = partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 0}
+)

@@ -1,4 +1,4 @@
-"""The persistent compilation cache: on by default, the user's choice stays."""
+"""The persistent cache is on by default, the user's choice stays; garbage waits."""
 
 import gc
 import subprocess

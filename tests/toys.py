@@ -141,7 +141,7 @@ def starter(method, layout, how):
 
 
 @cache
-def programs(method, layout, form, how, jit=quick.jit):
+def programs(method, layout, form, how, jit):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
     groups, traces = cohorts(*layout), []
 
@@ -170,7 +170,7 @@ def programs(method, layout, form, how, jit=quick.jit):
 
 
 EVERYONE = participation.everyone()
-DEFAULTS = (HOM, ONE, HOW)
+DEFAULTS = (HOM, ONE, HOW, quick.jit)
 
 
 def run(
