@@ -9,6 +9,7 @@ import pytest
 
 from jaxproto import nn
 from jaxproto.nn import conv, cut, ops, pool, winograd
+from jaxproto.nn.product import product
 
 
 def normal(*shape):
@@ -121,7 +122,14 @@ def test_grouped_as_matmul_equals_lax(k, s, p, n):
     )
 
 
-POOLS = [(2, 2, 0, (9, 6)), (3, 2, 1, (9, 6)), (3, 1, 1, (5, 4)), (3, 2, 1, (1, 2))]
+POOLS = [
+    (2, 2, 0, (9, 6)),
+    (3, 3, 0, (9, 7)),
+    (1, 1, 0, (2, 3)),
+    (3, 2, 1, (9, 6)),
+    (3, 1, 1, (5, 4)),
+    (3, 2, 1, (1, 2)),
+]
 
 
 @pytest.mark.parametrize(("k", "s", "p", "n"), POOLS)
@@ -154,12 +162,21 @@ def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
     assert found.tolist() == [taken, taken]
 
 
+@pytest.mark.parametrize("shape", [(40, 6, 4), (40, 3, 4), (15, 6, 4)])
+def test_product_has_the_gradients_of_a_matrix_product(shape):
+    rows, inputs, outputs = shape
+    both = normal(rows, inputs), normal(inputs, outputs)
+    assert_same(product, jnp.matmul, *both)
+
+
 CPU_FORMS = {
     "conv": (at(conv.conv_matmul, 2, 1), (3, 3, 4, 5)),
     "winograd": (at(winograd.conv_winograd, 1), (3, 3, 4, 5)),
     "depthwise": (at(conv.depthwise_shift, 2, 1), (3, 3, 1, 4)),
     "grouped": (at(conv.grouped_matmul, 2, 1, 2), (3, 3, 2, 6)),
     "max_pool": (lambda x, _: pool.max_pool_chain(x, 3, 2, 1), ()),
+    "max_pool_disjoint": (lambda x, _: pool.max_pool_chain(x, 2, 2), ()),
+    "product": (lambda x, w: product(x.reshape(-1, 4), w), (4, 2)),
     "channel_pool": (lambda x, _: nn.channel_pool(x[:, 0, 0], 5), ()),
     "batch_norm": (lambda x, w: nn.batch_norm(x, w[0], w[1])[0], (2, 4)),
 }

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto.nn import reduce, window, winograd
+from jaxproto.nn.product import product
 from jaxproto.types import Array
 
 DIMS = ("NHWC", "HWIO", "NHWC")
@@ -89,7 +90,7 @@ def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 def times(x: Array, kernel: Array) -> Array:
     """x [B, H, W, N] times a kernel [..., C'] that holds N rows."""
     matrix = kernel.reshape(x.shape[-1], -1)
-    return (x.reshape(-1, x.shape[-1]) @ matrix).reshape(*x.shape[:3], -1)
+    return product(x.reshape(-1, x.shape[-1]), matrix).reshape(*x.shape[:3], -1)
 
 
 def grouped_matmul(

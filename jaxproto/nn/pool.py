@@ -19,6 +19,8 @@ def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
     On CPU this is 4 to 10 times faster than `reduce_window` with its gradient, and
     one chain over all size * size slices is slower than either.
     """
+    if size == stride and not padding:
+        return max_pool_disjoint(x, size)
     rows, cols = window.axes(x, (size, size), stride, padding)
     x = window.pad(x, padding, -jnp.inf)
     x = functools.reduce(first_max, (window.shift(x, j, 2, cols) for j in cols.live))
@@ -27,7 +29,51 @@ def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
 
 def first_max(a: Array, b: Array) -> Array:
     """Elementwise maximum whose gradient goes to `a` where both are equal."""
-    return jnp.where((b > a) | jnp.isnan(b), b, a)
+    return jnp.where(exceeds(b, a), b, a)
+
+
+def exceeds(b: Array, a: Array) -> Array:
+    """Whether the maximum goes from `a` to `b`, which comes later."""
+    return (b > a) | jnp.isnan(b)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def max_pool_disjoint(x: Array, size: int) -> Array:
+    """Maximum over windows side by side: as `max_pool_chain`, with a shorter gradient.
+
+    Each element compares its place with that of its window's maximum; the chain's
+    transpose spreads and adds up one map per column and row of the window.
+    """
+    return disjoint_forward(x, size)[0]
+
+
+def disjoint_forward(x, size):
+    """Keeps the tap, in row-major order, that holds the maximum."""
+    rows, cols = (n // size for n in x.shape[1:3])
+    tiles = x[:, : rows * size, : cols * size]
+    tiles = tiles.reshape(len(x), rows, size, cols, size, -1)
+    most = tiles[:, :, 0, :, 0]
+    tap = jnp.zeros(most.shape, jnp.int32)
+    for t in range(1, size * size):
+        other = tiles[:, :, t // size, :, t % size]
+        later = exceeds(other, most)
+        most, tap = jnp.where(later, other, most), jnp.where(later, t, tap)
+    return most, (tap, x.shape)
+
+
+def disjoint_backward(size, kept, grad):
+    """The whole gradient of a window to its tap; none to rows and columns left over."""
+    tap, (_, height, width, _) = kept
+    here = jnp.arange(size * size).reshape(size, 1, size, 1)
+    tap, spread = (a[:, :, None, :, None] for a in (tap, grad))
+    whole = jnp.where(tap == here, spread, 0)
+    rows, cols = (n * size for n in grad.shape[1:3])
+    whole = whole.reshape(len(grad), rows, cols, -1)
+    around = ((0, 0), (0, height - rows), (0, width - cols), (0, 0))
+    return (jnp.pad(whole, around),)
+
+
+max_pool_disjoint.defvjp(disjoint_forward, disjoint_backward)
 
 
 def max_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:

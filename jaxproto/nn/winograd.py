@@ -128,9 +128,9 @@ def backward(padding, kept, grad):
     p, outputs = plan(x, kernel, padding), kernel.shape[3]
     grad = grad.swapaxes(0, 1).reshape(p.rows, -1)
     grad = over_rows(transforms(p)[1].T, grad).reshape(p.n, -1, outputs)
-    matrix = wide.swapaxes(1, 2) @ grad
+    matrix = jax.lax.optimization_barrier(grad.swapaxes(1, 2) @ wide)  # nn/product.py
     back = minimal(p.m, p.k).kernel.T.astype(np.float32)
-    grad_kernel = over_rows(back, matrix).reshape(kernel.shape)
+    grad_kernel = over_rows(back, matrix).swapaxes(1, 2).reshape(kernel.shape)
     grad_wide = grad @ transformed(kernel, p).swapaxes(1, 2)
     return grad_input(x, grad_wide, p), grad_kernel
 
@@ -152,7 +152,9 @@ def transformed(kernel: Array, p: Plan) -> Array:
 def windows(x: Array, p: Plan) -> Array:
     """B d with each column's neighbours: [n, tiles B cols, k C]."""
     x = jnp.pad(x, ((0, 0), (0, 0), (p.padding, p.padding), (0, 0)))
-    rows = over_rows(transforms(p)[0], x.swapaxes(0, 1))
+    each = jnp.broadcast_to(transforms(p)[0], (len(x), p.n * p.tiles, p.height))
+    rows = each @ x.reshape(len(x), p.height, -1)  # per image: no transposed copy of x
+    rows = rows.reshape(*rows.shape[:2], *x.shape[2:]).swapaxes(0, 1)
     slices = [rows[:, :, j : j + p.cols] for j in range(p.k)]
     return jnp.concatenate(slices, -1).reshape(p.n, -1, p.k * x.shape[3])
 
