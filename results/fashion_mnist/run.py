@@ -7,6 +7,7 @@ Called again, it resumes. Arguments: results/series.py.
 
 import itertools
 import sys
+from pathlib import Path
 
 from results import series
 
@@ -66,4 +67,4 @@ def runs():
 
 
 if __name__ == "__main__":
-    series.make(runs(), sys.argv[1:])
+    series.make(runs(), sys.argv[1:], Path(__file__).parent / "records")

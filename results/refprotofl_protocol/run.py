@@ -6,6 +6,7 @@ Alpha 0.5 before 100. Called again, it resumes. Arguments: results/series.py.
 """
 
 import sys
+from pathlib import Path
 
 from results import series
 
@@ -31,4 +32,4 @@ def runs():
 
 
 if __name__ == "__main__":
-    series.make(runs(), sys.argv[1:])
+    series.make(runs(), sys.argv[1:], Path(__file__).parent / "records")
