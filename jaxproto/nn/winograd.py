@@ -143,6 +143,15 @@ def over_rows(matrix: np.ndarray, x: Array) -> Array:
     return (matrix @ x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
 
 
+def by_column(matrix: np.ndarray, x: Array) -> Array:
+    """A constant [N', N] times each [N, C] of x [B, W, N, C].
+
+    One product per image and column leaves the channels an axis of their own, along
+    which XLA then vectorises whatever it computes in passing.
+    """
+    return jnp.broadcast_to(matrix, (*x.shape[:2], *matrix.shape)) @ x
+
+
 def transformed(kernel: Array, p: Plan) -> Array:
     """G g, [n, k C, C']."""
     matrix = minimal(p.m, p.k).kernel.astype(np.float32)
@@ -152,20 +161,18 @@ def transformed(kernel: Array, p: Plan) -> Array:
 def windows(x: Array, p: Plan) -> Array:
     """B d with each column's neighbours: [n, tiles B cols, k C]."""
     x = jnp.pad(x, ((0, 0), (0, 0), (p.padding, p.padding), (0, 0)))
-    each = jnp.broadcast_to(transforms(p)[0], (len(x), p.n * p.tiles, p.height))
-    rows = each @ x.reshape(len(x), p.height, -1)  # per image: no transposed copy of x
-    rows = rows.reshape(*rows.shape[:2], *x.shape[2:]).swapaxes(0, 1)
+    rows = by_column(transforms(p)[0], x.swapaxes(1, 2)).transpose(2, 0, 1, 3)
     slices = [rows[:, :, j : j + p.cols] for j in range(p.k)]
     return jnp.concatenate(slices, -1).reshape(p.n, -1, p.k * x.shape[3])
 
 
 def grad_input(x: Array, grad_wide: Array, p: Plan) -> Array:
     """The transpose of `windows`; rows first, because they become fewer."""
-    rows = over_rows(transforms(p)[0].T, grad_wide.reshape(p.n * p.tiles, -1))
-    wide = rows.reshape(p.height, len(x), p.cols, -1)
+    wide = grad_wide.reshape(p.n * p.tiles, len(x), p.cols, -1)
     shifted = (
         jnp.pad(part, ((0, 0), (0, 0), (j, p.k - 1 - j), (0, 0)))
         for j, part in enumerate(jnp.split(wide, p.k, 3))
     )
-    whole = sum(shifted).swapaxes(0, 1)
+    rows = sum(shifted).transpose(1, 2, 0, 3)
+    whole = by_column(transforms(p)[0].T, rows).swapaxes(1, 2)
     return whole[:, :, p.padding : p.padding + x.shape[2]]
