@@ -72,7 +72,7 @@ def conv_by_tap(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
     """Columns concatenated first: of few channels, a slice alone is copied slowly."""
     rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
-    x = window.pad(x, padding)
+    x = window.pad(x, rows, cols)
     x = jnp.concatenate([window.shift(x, j, 2, cols) for j in cols.live], -1)
     x = jnp.concatenate([window.shift(x, i, 1, rows) for i in rows.live], -1)
     return times(x, taps(kernel, rows, cols))
@@ -81,7 +81,7 @@ def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
     """Columns shifted and concatenated once; one matrix for each row of the kernel."""
     rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
-    x = window.pad(x, padding)
+    x = window.pad(x, rows, cols)
     wide = jnp.concatenate([window.shift(x, j, 2, cols) for j in cols.live], -1)
     live = kernel[:, cols.live.start : cols.live.stop]
     return sum(times(window.shift(wide, i, 1, rows), live[i]) for i in rows.live)
@@ -108,7 +108,7 @@ def grouped_matmul(
 def patches(x: Array, kernel: Array, stride: int, padding: int):
     """One slice [B, H', W', C] per live tap, and the live taps of the kernel."""
     rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
-    x = window.pad(x, padding)
+    x = window.pad(x, rows, cols)
     slices = [
         window.shift(window.shift(x, i, 1, rows), j, 2, cols)
         for i in rows.live
@@ -134,16 +134,15 @@ def depthwise_shift(
     which is again such a sum (input), and one product per tap summed up (kernel).
     """
     rows, cols = window.axes(x, kernel.shape[:2], stride, padding)
-    return row_sums(window.pad(x, padding), kernel, rows, cols)
+    return row_sums(window.pad(x, rows, cols), kernel, rows, cols)
 
 
-def row_sums(x, kernel, rows, cols, live=None):
+def row_sums(x, kernel, rows, cols):
     """Sum over the live taps (i, j) of x, already padded, shifted, times kernel."""
-    live_i, live_j = live or (rows.live, cols.live)
-    by_col = {j: window.shift(x, j, 2, cols) for j in live_j}
+    by_col = {j: window.shift(x, j, 2, cols) for j in cols.live}
     by_row = (
-        window.shift(sum(by_col[j] * kernel[i, j, 0] for j in live_j), i, 1, rows)
-        for i in live_i
+        window.shift(sum(by_col[j] * kernel[i, j, 0] for j in cols.live), i, 1, rows)
+        for i in rows.live
     )
     return sum(by_row)
 
@@ -162,18 +161,20 @@ def depthwise_backward(stride, padding, kept, grad):
 
 
 def depthwise_grad_input(kernel, grad, rows, cols):
-    """Stride-1 sum over the gradient, spread out, with the kernel turned round."""
-    around = [(a.window - 1 - a.padding, spare(a), a.stride - 1) for a in (rows, cols)]
+    """Stride-1 sum over the gradient, spread out, with the live taps turned round."""
+    turned = jnp.flip(taps(kernel, rows, cols), (0, 1))
+    around = [spread_out(a) for a in (rows, cols)]
     spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *around, (0, 0, 0)))
-    turned = jnp.flip(kernel, (0, 1))
-    live = [[a.window - 1 - t for t in a.live] for a in (rows, cols)]
-    back = [window.Axis(a.size + a.window - 1, a.window, 1, 0) for a in (rows, cols)]
-    return row_sums(spread, turned, *back, live)
+    sizes = zip(spread.shape[1:3], turned.shape[:2], strict=True)
+    return row_sums(spread, turned, *(window.Axis(n, k, 1, 0) for n, k in sizes))
 
 
-def spare(along) -> int:
-    """Elements after the last window's first: what stretches out to size + k - 1."""
-    return along.size + along.padding - (along.out - 1) * along.stride - 1
+def spread_out(along) -> tuple[int, int, int]:
+    """Zeros before, after and between outputs, that windows of as many elements as
+    there are live taps fit once per element of the input."""
+    before = along.live.stop - 1 - along.padding
+    reached = (along.out - 1) * along.stride + 1 + before
+    return before, along.size + len(along.live) - 1 - reached, along.stride - 1
 
 
 def depthwise_grad_kernel(x, kernel, grad, rows, cols):
@@ -183,9 +184,9 @@ def depthwise_grad_kernel(x, kernel, grad, rows, cols):
     tap. The barrier keeps what made x from being computed once per tap.
     """
     if len(rows.live) * len(cols.live) > 1:
-        x, grad = lax.optimization_barrier((window.pad(x, rows.padding), grad))
+        x, grad = lax.optimization_barrier((window.pad(x, rows, cols), grad))
     else:
-        x = window.pad(x, rows.padding)
+        x = window.pad(x, rows, cols)
     shifted = (window.shift(x, i, 1, rows) for i in rows.live)
     seen = [window.shift(s, j, 2, cols) for s in shifted for j in cols.live]
     taps = reduce.rows_first([s * grad for s in seen]).astype(kernel.dtype)

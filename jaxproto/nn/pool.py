@@ -22,7 +22,7 @@ def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
     if size == stride and not padding:
         return max_pool_disjoint(x, size)
     rows, cols = window.axes(x, (size, size), stride, padding)
-    x = window.pad(x, padding, -jnp.inf)
+    x = window.pad(x, rows, cols, -jnp.inf)
     x = functools.reduce(first_max, (window.shift(x, j, 2, cols) for j in cols.live))
     return functools.reduce(first_max, (window.shift(x, i, 1, rows) for i in rows.live))
 
@@ -84,7 +84,7 @@ def max_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:
 def avg_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
     """Mean over windows, zeros of the padding counted, as sums of shifted slices."""
     rows, cols = window.axes(x, (size, size), stride, padding)
-    x = window.pad(x, padding)
+    x = window.pad(x, rows, cols)
     x = sum(window.shift(x, j, 2, cols) for j in cols.live)
     return sum(window.shift(x, i, 1, rows) for i in rows.live) / size**2
 

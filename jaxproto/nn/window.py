@@ -33,6 +33,12 @@ class Axis(NamedTuple):
         taps = [t for t in range(self.window) for f in first if 0 <= f + t < self.size]
         return range(min(taps), max(taps) + 1)
 
+    @property
+    def around(self) -> tuple[int, int]:
+        """Elements of the padding, before and after, that live taps read."""
+        last = (self.out - 1) * self.stride + self.live.stop - 1 - self.padding
+        return self.padding - self.live.start, max(last - self.size + 1, 0)
+
 
 def axes(x: Array, window: tuple[int, int], stride: int, padding: int):
     """The windows along height and width of x [B, H, W, C]."""
@@ -41,17 +47,16 @@ def axes(x: Array, window: tuple[int, int], stride: int, padding: int):
     )
 
 
-def pad(x: Array, padding: int, value: float = 0.0) -> Array:
-    """x [B, H, W, C] with `padding` rows and columns of `value` on every side."""
-    if not padding:
+def pad(x: Array, rows: Axis, cols: Axis, value: float = 0.0) -> Array:
+    """x [B, H, W, C] with as much of the padding, of `value`, as live taps read."""
+    if rows.around == cols.around == (0, 0):
         return x
-    around = (padding, padding, 0)
-    return lax.pad(
-        x, jnp.asarray(value, x.dtype), ((0, 0, 0), around, around, (0,) * 3)
-    )
+    around = ((0, 0, 0), (*rows.around, 0), (*cols.around, 0), (0, 0, 0))
+    return lax.pad(x, jnp.asarray(value, x.dtype), around)
 
 
 def shift(x: Array, tap: int, axis: int, along: Axis) -> Array:
-    """What one tap reads of the padded x along an axis (1 height, 2 width)."""
-    stop = tap + (along.out - 1) * along.stride + 1
-    return lax.slice_in_dim(x, tap, stop, along.stride, axis)
+    """What one live tap reads of the padded x along an axis (1 height, 2 width)."""
+    start = tap - along.live.start
+    stop = start + (along.out - 1) * along.stride + 1
+    return lax.slice_in_dim(x, start, stop, along.stride, axis)
