@@ -170,8 +170,7 @@ def depthwise_grad_input(kernel, grad, rows, cols):
 
 
 def spread_out(along) -> tuple[int, int, int]:
-    """Zeros before, after and between outputs, that windows of as many elements as
-    there are live taps fit once per element of the input."""
+    """Zeros before, after and between outputs: a window per element of the input."""
     before = along.live.stop - 1 - along.padding
     reached = (along.out - 1) * along.stride + 1 + before
     return before, along.size + len(along.live) - 1 - reached, along.stride - 1
