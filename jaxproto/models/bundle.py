@@ -33,7 +33,7 @@ class Split(nnx.Module):
         """Features [B, D] and logits [B, C]."""
         x = nn.at_least_single(self.body(x, call))
         feat, given = self.place(x, self.pool, call)
-        return feat, self.head(given)
+        return feat, self.head(given, call)
 
     def pool(self, x: Array) -> Array:
         """[B, width] to [B, D]."""

@@ -130,11 +130,9 @@ class Linear(nnx.Module):
         if bias:
             self.bias = nnx.Param(init(draws, (outputs,), inputs))
 
-    def __call__(self, x: Array, call: Call | None = None) -> Array:
+    def __call__(self, x: Array, call: Call) -> Array:
         """[B, inputs] to [B, outputs]."""
-        del call
-        kernel = self.kernel[...].astype(x.dtype)
-        x = x @ kernel
+        x = call.ops.product(x, self.kernel[...].astype(x.dtype))
         return x + self.bias[...].astype(x.dtype) if hasattr(self, "bias") else x
 
 

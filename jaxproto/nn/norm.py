@@ -43,8 +43,9 @@ def batch_norm(
 def normalise(x, scale, bias, sums, eps):
     """As batch_norm, and what the gradient needs."""
     n = x.size // x.shape[-1]
-    mean = sums(x)[0] / n
-    var = sums(jnp.square(x - mean))[0] / n
+    mean = sums(x)[0] / n  # its rounding is made good below, in the same pass
+    rest, square = sums(x - mean, jnp.square(x - mean))
+    var = square / n - jnp.square(rest / n)
     rsd = lax.rsqrt(var + eps)
     return (x - mean) * (rsd * scale) + bias, mean, var, rsd
 

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from jaxproto.nn import conv, cut, pool, reduce
+from jaxproto.nn.product import product
 from jaxproto.types import Array
 
 
@@ -15,6 +17,7 @@ class Ops(NamedTuple):
     conv: Callable[..., Array]  # x, kernel, stride, padding
     depthwise: Callable[..., Array]  # x, kernel, stride, padding
     grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
+    product: Callable[..., Array]  # x [R, N], matrix [N, N']
     max_pool: Callable[..., Array]  # x, size, stride, padding
     avg_pool: Callable[..., Array]  # x, size, stride, padding
     sums: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
@@ -30,6 +33,7 @@ CPU = Ops(
     once(conv.conv_matmul, "stride", "padding"),
     once(conv.depthwise_shift, "stride", "padding"),
     once(conv.grouped_matmul, "stride", "padding", "groups"),
+    once(product),
     once(pool.max_pool_chain, "size", "stride", "padding"),
     once(pool.avg_pool_chain, "size", "stride", "padding"),
     reduce.channel_sums_short,
@@ -39,6 +43,7 @@ LAX = Ops(
     conv.conv_lax,
     conv.depthwise_lax,
     conv.conv_lax,
+    jnp.matmul,
     pool.max_pool_lax,
     pool.avg_pool_lax,
     reduce.channel_sums,

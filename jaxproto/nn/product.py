@@ -1,19 +1,21 @@
-"""Products of many rows with a matrix, as convolutions need them on CPU."""
+"""Products of rows with a matrix, as convolutions need them on CPU.
+
+Of three products - rows times matrix and the two gradients - XLA's libraries run some
+faster with operands and result turned round. Left alone XLA turns them back, so a
+barrier stands behind those (times: benchmarks/RESULTS.md).
+"""
 
 import jax
 from jax import lax
 
 from jaxproto.types import Array
 
+FEW = 64  # rows below which a gradient is made from the matrix as first operand
+
 
 @jax.custom_vjp
 def product(x: Array, matrix: Array) -> Array:
-    """x [R, N] times a matrix [N, N']; its gradient has the smaller operand first.
-
-    The library that XLA calls for a product over rows copies its first operand much
-    more slowly than its second, and a transpose of the result is cheap: two to three
-    times faster at 8,192 rows, 96 inputs and 24 outputs (benchmarks/RESULTS.md).
-    """
+    """x [R, N] times a matrix [N, N'], with faster gradients."""
     return x @ matrix
 
 
@@ -25,18 +27,35 @@ def forward(x, matrix):
 def backward(kept, grad):
     """Gradients of the rows and of the matrix."""
     x, matrix = kept
-    return grad @ matrix.T, over_rows(x, grad)
+    return grad_rows(grad, matrix), grad_matrix(x, grad)
 
 
 product.defvjp(forward, backward)
 
 
-def over_rows(x: Array, grad: Array) -> Array:
-    """x [R, N] transposed times grad [R, N'].
+def grad_rows(grad: Array, matrix: Array) -> Array:
+    """grad [R, N'] times the transpose of a matrix [N, N'].
 
-    The barrier keeps XLA from turning the product round again.
+    The second operand is copied before the product: for a few rows that takes longer
+    than the product.
+    """
+    if len(grad) < FEW:
+        return lax.optimization_barrier(contract(matrix, grad, 1)).T
+    return contract(grad, matrix, 1)
+
+
+def grad_matrix(x: Array, grad: Array) -> Array:
+    """The transpose of x [R, N] times grad [R, N'].
+
+    A sum over rows copies its first operand more slowly than its second, so the
+    narrower one comes first, unless the result is too large to be turned.
     """
     (rows, inputs), outputs = x.shape, grad.shape[1]
     if rows >= 4 * outputs and 2 * inputs >= 3 * outputs:
-        return lax.optimization_barrier(grad.T @ x).T
-    return x.T @ grad
+        return lax.optimization_barrier(contract(grad, x, 0)).T
+    return contract(x, grad, 0)
+
+
+def contract(a: Array, b: Array, axis: int) -> Array:
+    """Sum over one axis of both matrices; the others in order."""
+    return lax.dot_general(a, b, (((axis,), (axis,)), ((), ())))

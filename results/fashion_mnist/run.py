@@ -38,6 +38,12 @@ BASELINES = (
 )
 PULLED = ("fedproto", "tinyproto", "protonorm", "fedtgp", "tinyproto_ft")
 PULL = {"reg": "mse_mean", "lam": 10.0}  # the released code's, for the order (README)
+DIAGNOSES = {  # what the order depends on (README), one seed: cell, fields changed
+    "fedproto_weak": ("fedproto", {"lam": 0.1}),
+    "fedtgp_weak": ("fedtgp", {"lam": 0.1}),
+    "cps_ppa_cpkd_ft_strong": ("cps_ppa_cpkd_ft", {"lam": 1.0}),
+    "tinyproto_unscaled": ("tinyproto", {"scaling": "none"}),
+}
 FORMATS = ("float32", "float16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
 
@@ -49,12 +55,18 @@ def cells(names, suffix="", flags=()):
         yield f"{cell}{suffix}-{seed}", f"comparison.py:{cell}", settings
 
 
+def changed(fields):
+    """Flags that set fields of the method."""
+    return [f"--config.method.{k}={v}" for k, v in fields.items()]
+
+
 def runs():
     """Name, configuration and flags of every run, the comparison's first seed first."""
     yield from cells(PROTOTYPES)
-    pull = [f"--config.method.{k}={v}" for k, v in PULL.items()]
-    yield from cells(PULLED, "_mse", pull)
+    yield from cells(PULLED, "_mse", changed(PULL))
     yield from cells(BASELINES)
+    for name, (cell, fields) in DIAGNOSES.items():
+        yield f"{name}-0", f"comparison.py:{cell}", changed(fields)
     for s, form in itertools.product(SIZES, FORMATS):
         if (s, form) == (50, "float32"):
             continue  # tinyproto-0
