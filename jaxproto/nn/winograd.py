@@ -167,7 +167,7 @@ def windows(x: Array, p: Plan) -> Array:
 
 
 def grad_input(x: Array, grad_wide: Array, p: Plan) -> Array:
-    """The transpose of `windows`; rows first, because they become fewer."""
+    """The transpose of `windows`: columns first, then rows."""
     wide = grad_wide.reshape(p.n * p.tiles, len(x), p.cols, -1)
     shifted = (
         jnp.pad(part, ((0, 0), (0, 0), (j, p.k - 1 - j), (0, 0)))
