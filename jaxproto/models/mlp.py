@@ -28,10 +28,9 @@ class Perceptron(nnx.Module):
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, ...] to [B, last width]."""
-        del call
         x = flatten(x) if x.ndim == 4 else x.reshape(len(x), -1)
         for i in range(1, self.depth + 1):
-            x = getattr(self, f"fc{i}")(x)
+            x = getattr(self, f"fc{i}")(x, call)
             if i < self.depth or self.last_relu:
                 x = jax.nn.relu(x)
         return x
