@@ -43,6 +43,7 @@ DIAGNOSES = {  # what the order depends on (README), one seed: cell, fields chan
     "fedtgp_weak": ("fedtgp", {"lam": 0.1}),
     "cps_ppa_cpkd_ft_strong": ("cps_ppa_cpkd_ft", {"lam": 1.0}),
     "tinyproto_unscaled": ("tinyproto", {"scaling": "none"}),
+    "tinyproto_s250": ("tinyproto", {"s": 250}),
 }
 FORMATS = ("float32", "float16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
@@ -69,11 +70,11 @@ def runs():
         yield f"{name}-0", f"comparison.py:{cell}", changed(fields)
     for s, form in itertools.product(SIZES, FORMATS):
         if (s, form) == (50, "float32"):
-            continue  # tinyproto-0
+            continue  # tinyproto_ft-0
         wire = [f"--config.wire.{way}={form}" for way in ("up", "down")]
         yield (
             f"bytes-{s}-{form}",
-            "comparison.py:tinyproto",
+            "comparison.py:tinyproto_ft",
             [f"--config.method.s={s}", *wire],
         )
 
