@@ -9,7 +9,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from jaxproto import config, runner
+from jaxproto import config, runner, traced
 from jaxproto.errors import UserError
 
 jax.config.parse_flags_with_absl()  # before a required flag exists
@@ -27,7 +27,7 @@ def parse(argv):
 def main(_):
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)  # JAX and matplotlib chat otherwise
-    summary = runner.run(CONFIG.value, WORKDIR.value)
+    summary = runner.run(CONFIG.value, WORKDIR.value, keep=traced.beside)
     sys.exit(summary["status"] != "finished")
 
 

@@ -4,18 +4,20 @@
 
 Each measurement is a new process: `cold` as the runner compiles, with an empty
 persistent cache; `warm` the same with the cache that `cold` left; `each` one program
-after the other with no cache, for seconds per program.
+after the other with no cache, for seconds per program. `--nokeep` as jaxproto.run does
+it in a notebook: nothing that was traced is kept.
 """
 
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import jax
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import build, compilation, programs
+from jaxproto import build, compilation, programs, traced
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
@@ -27,12 +29,13 @@ flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
 flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
 flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
 flags.DEFINE_bool("each", True, "measure every program alone too", flag_values=FLAGS)
+flags.DEFINE_bool("keep", True, "what was traced, as main.py does", flag_values=FLAGS)
 
 
-def prepare(s: dict):
-    """Experiment, pool and first state; and the seconds of each part."""
+def prepare(s: dict, keep: traced.Keep = traced.never, cache: Path | None = None):
+    """Experiment, pool, first state, what is kept; and the seconds of each part."""
     clock = measure.Clock()
-    exp = made_up.equal_clients(
+    config, exp = made_up.equal_clients(
         clients=s["clients"],
         train=s["train"],
         test=s["test"],
@@ -44,17 +47,19 @@ def prepare(s: dict):
     )
     pool = build.pool(exp.source)
     clock.lap("build")
-    state = jax.block_until_ready(programs.init(exp, 0))
+    known = keep(cache, config, exp)
+    state = jax.block_until_ready(programs.init(exp, 0, known))
     clock.lap("first state")
-    return exp, pool, state, clock
+    return exp, pool, state, known, clock
 
 
 def together(settings: dict, cache: str) -> dict:
     """As the runner does it; a fresh process calls this."""
     compilation.keep_compiled()
     jax.config.update("jax_compilation_cache_dir", cache)
-    exp, pool, state, clock = prepare(settings)
-    programs.compile_all(exp, state, pool)
+    keep = traced.beside if settings["keep"] else traced.never
+    exp, pool, state, known, clock = prepare(settings, keep, Path(cache))
+    programs.compile_all(exp, state, pool, known)
     clock.lap("programs")
     return clock.parts
 
@@ -62,7 +67,7 @@ def together(settings: dict, cache: str) -> dict:
 def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
-    exp, pool, state, _ = prepare(settings)
+    exp, pool, state, *_ = prepare(settings)
     f, at = programs.functions(exp), programs.at(0, 0)
     turnout = jax.eval_shape(f.begin, at, state.server).turnout
     names, rows, ups = [c.name for c in exp.cohorts], [], []

@@ -50,8 +50,11 @@ def config(path: Path, clients: int, **fields) -> ml_collections.ConfigDict:
 
 def equal_clients(
     *, clients: int, train: int, test: int, shape: Sequence[int], classes: int, **fields
-) -> Experiment:
-    """Clients of `train` and `test` random images each, of all classes alike."""
+) -> tuple[ml_collections.ConfigDict, Experiment]:
+    """Clients of `train` and `test` random images each, of all classes alike.
+
+    The configuration says "made up" where it named a file that is gone.
+    """
     each = train + test
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"
@@ -59,7 +62,9 @@ def equal_clients(
         share = (train + 0.5) / each  # rounded down later
         how = {"data__partition": "iid", "data__train_share": share}
         made = config(path, clients, **how, **fields)
-        return build.experiment(made, jax.default_backend())
+        exp = build.experiment(made, jax.default_backend())
+    made.data.name = "made up"
+    return made, exp
 
 
 class Start(NamedTuple):

@@ -39,7 +39,7 @@ flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
 
 def experiment(s: dict) -> Experiment:
     """The federation of the settings."""
-    return made_up.equal_clients(
+    _, exp = made_up.equal_clients(
         clients=s["clients"],
         train=s["train"],
         test=s["test"],
@@ -50,6 +50,7 @@ def experiment(s: dict) -> Experiment:
         local__batch_size=s["batch"],
         clients_at_once=s["form"],
     )
+    return exp
 
 
 def ours(exp: Experiment) -> Callable[[], dict]:

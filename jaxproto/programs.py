@@ -22,11 +22,13 @@ from jaxproto import (
     kernels,
     memory,
     participation,
+    traced,
     wire,
 )
 from jaxproto.build import Experiment
 from jaxproto.method import no_probe
 from jaxproto.participation import Turnout
+from jaxproto.traced import Known
 from jaxproto.types import Array, Client, Pool, Protos, Tree
 
 
@@ -76,23 +78,25 @@ def at(seed: int, r: int) -> At:
 
 
 @compilation.garbage_later()
-def init(exp: Experiment, seed: int) -> State:
-    """The state before the first round."""
+def init(exp: Experiment, seed: int, known: Known = traced.anew) -> State:
+    """The state before the first round; `known` as in compile_all."""
     client_key, server_key, _ = keys(seed)
     one = partial(federation.init_cohort, exp.method, exp.how)
     with compilers() as workers:
 
-        def start(f, *args):
-            lowered = jax.jit(f).lower(*args)
+        def start(name, f, *args):
+            lowered = jax.jit(known(name, f, args)).lower(*args)
             return workers.submit(lambda: lowered.compile()(*args))
 
         def cohort_start(cohort):
             count = jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
-            return start(partial(one, cohort), client_key, count)
+            name = f"first {cohort.name}"
+            return start(name, partial(one, cohort), client_key, count)
 
         clients = [cohort_start(cohort) for cohort in exp.cohorts]
         net = exp.cohorts[0].net
-        server = start(partial(exp.method.init_server, net), server_key).result()
+        first = partial(exp.method.init_server, net)
+        server = start("first server", first, server_key).result()
         clients = tuple(c.result() for c in clients)
     return State(server, clients, np.zeros(2, np.int64))
 
@@ -164,8 +168,11 @@ def compilers() -> ThreadPoolExecutor:
 
 
 @compilation.garbage_later()
-def compile_all(exp: Experiment, state: State, pool: Pool):
+def compile_all(exp: Experiment, state: State, pool: Pool, known: Known = traced.anew):
     """Compiles every program before the first round.
+
+    Args:
+      known: name, function, arguments -> what is compiled in the function's place.
 
     Returns:
       The programs, and the seconds it took.
@@ -173,8 +180,8 @@ def compile_all(exp: Experiment, state: State, pool: Pool):
     clock = time.perf_counter()
     with compilers() as workers:
 
-        def submit(f, *args, **how):
-            lowered = jax.jit(f, **how).lower(*args)
+        def submit(name, f, *args, **how):
+            lowered = jax.jit(known(name, f, args), **how).lower(*args)
             return Compiling(lowered.out_info, workers.submit(lowered.compile))
 
         made = submit_all(submit, exp, functions(exp), state, pool)
@@ -192,52 +199,62 @@ class Compiling(NamedTuple):
 
 
 def submit_all(submit, exp: Experiment, f: Programs, state: State, pool: Pool):
-    """Programs, each as what `submit` makes of a function and its arguments."""
+    """Programs, each as what `submit` makes of a name, a function and its arguments."""
     first, (server, clients, _) = at(0, 0), state
-    begin = submit(f.begin, first, server)
+    begin = submit("begin", f.begin, first, server)
     turnout = begin.out.turnout
-    train = tuple(
-        submit(g, first, turnout, server, c, pool, shard, donate_argnums=3)
-        for g, c, shard in zip(f.train, clients, exp.train, strict=True)
-    )
-    evaluate = tuple(
-        submit(g, server, c, pool, shard)
-        for g, c, shard in zip(f.evaluate, clients, exp.test, strict=True)
-    )
-    probe = tuple(
-        submit(g, turnout, server, c, pool, shard)
-        for g, c, shard in zip(f.probe, clients, exp.train, strict=bool(f.probe))
-    )
+
+    def for_each(stage, programs, shards, *args, **how):
+        rows = zip(exp.cohorts, programs, clients, shards, strict=bool(programs))
+        return tuple(
+            submit(f"{stage} {cohort.name}", g, *args, server, c, pool, shard, **how)
+            for cohort, g, c, shard in rows
+        )
+
+    train = for_each("train", f.train, exp.train, first, turnout, donate_argnums=3)
+    evaluate = for_each("evaluate", f.evaluate, exp.test)
+    probe = for_each("probe", f.probe, exp.train, turnout)
+    asked, trained = tuple(p.out.up for p in probe), tuple(p.out[1].up for p in train)
     return Programs(
         begin=begin,
         probe=probe,
-        answer=f.answer
-        and submit(f.answer, first, server, tuple(p.out.up for p in probe)),
+        answer=f.answer and submit("answer", f.answer, first, server, asked),
         train=train,
-        update=submit(f.update, first, server, tuple(p.out[1].up for p in train)),
+        update=submit("update", f.update, first, server, trained),
         evaluate=evaluate,
-        look=submit(f.look, server),
+        look=submit("look", f.look, server),
     )
 
 
 def compile_to_fit(
-    exp: Experiment, state: State, pool: Pool, limit: int | None
+    exp: Experiment,
+    state: State,
+    pool: Pool,
+    limit: int | None,
+    known: Known = traced.anew,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
       limit: bytes of device memory, None where it is not known.
+      known: as in compile_all.
 
     Returns:
       The experiment in the forms that fit, its programs, the seconds it took, and the
       bytes that they need by XLA's account.
     """
-    compiled, seconds = compile_all(exp, state, pool)
+    compiled, seconds = compile_all(exp, state, pool, known)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
         exp = exp._replace(forms=(forms.in_chunks(chunk),) * len(exp.cohorts))
-        compiled, more = compile_all(exp, state, pool)
+        again = partial(_renamed, known, f" by {chunk}")
+        compiled, more = compile_all(exp, state, pool, again)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
+
+
+def _renamed(known: Known, suffix: str, name: str, f: Callable, args: tuple):
+    """The same function in another form is another program."""
+    return known(name + suffix, f, args)

@@ -21,6 +21,7 @@ from jaxproto import (
     pictures,
     programs,
     report,
+    traced,
 )
 from jaxproto import config as config_
 from jaxproto import workdir as folder
@@ -44,6 +45,7 @@ def run(
     config: ml_collections.ConfigDict,
     workdir: str | Path = "",
     console: Console | None = None,
+    keep: traced.Keep = traced.never,
 ) -> dict:
     """Runs or resumes an experiment; a finished one is left as it is.
 
@@ -51,6 +53,8 @@ def run(
       config: see `jaxproto.config.default`.
       workdir: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: where progress and tables go.
+      keep: which programs outlive the process without being traced again:
+        `traced.never`, or `traced.beside` where no function can have been changed.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished" or "diverged".
@@ -59,29 +63,30 @@ def run(
       UserError: before training, for anything that cannot work.
     """
     console = console or Console()
-    compilation.keep_compiled()
     config_.check(config)
     path = Path(workdir or folder.default(config))
     with folder.claim(path):
         folder.check_config(path, config)
         summary = folder.summary(path)
         if summary is None:
-            summary = _run(config, path, console)
+            summary = _run(config, path, console, keep)
         else:
             _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     return summary
 
 
-def _run(config, path: Path, console: Console) -> dict:
+def _run(config, path: Path, console: Console, keep: traced.Keep) -> dict:
+    cache = compilation.keep_compiled()
     exp = build.experiment(config, jax.default_backend(), folder.tokens(path))
     build.check(exp)
     report.partition(exp, path, console)
     pool = build.pool(exp.source)
-    state = programs.init(exp, config.seed)
+    known = keep(cache, config, exp)
+    state = programs.init(exp, config.seed, known)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    fits = programs.compile_to_fit(exp, state, pool, limit)
+    fits = programs.compile_to_fit(exp, state, pool, limit, known)
     exp, compiled, seconds, need = fits
     folder.save_tokens(path, exp.source.tokens)
     folder.save_config(path, config)  # not before all that can be wrong was tried
