@@ -1,25 +1,18 @@
 """Configurations: presets, overrides, and every mistake named before training."""
 
-import inspect
-import json
-import math
 import re
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
-import optax
 import pytest
 import toys
 
 import jaxproto
-from jaxproto import build, config, federation, models, optimizers, workdir
+from jaxproto import config, federation
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.options import OPTIONS
-from jaxproto.presets import DATASETS
 from jaxproto.types import Spec
 
 
@@ -49,97 +42,6 @@ def refused(tmp_path, monkeypatch):
         return str(e.value)
 
     return run
-
-
-# Presets
-
-
-@pytest.mark.parametrize("file", METHODS)
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_every_config_file_holds_for_every_data_set(file, dataset):
-    c = config.load(f"configs/{file}.py:{dataset}")
-    config.check(c)
-    assert c.name == c.method.name == file
-    names = build.network_names(c.model.group)
-    assert set(names) <= set(models.NETS)
-
-
-def test_variants_apply_after_the_data_set_in_any_order():
-    variants = {"mine": {"rounds": 7}, "spiral": {"seed": 5}}
-    for arg in ("spiral,mine", "mine,spiral"):
-        c = config.experiment("local", arg, variants)
-        assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
-
-
-def test_without_an_argument_the_data_set_is_digits():
-    assert config.flat(config.load("configs/protonorm.py")) == config.flat(
-        config.load("configs/protonorm.py:digits")
-    )
-
-
-def test_the_code_preset_differs_from_the_paper_in_the_register_entries():
-    code, paper = (
-        config.load(f"configs/protonorm.py:spiral,{v}") for v in ("code", "paper")
-    )
-    lines = config.differences(config.flat(paper), config.flat(code))
-    assert {line.split(":")[0] for line in lines} == {
-        "local.order",
-        "local.short",
-        "method.collect",
-        "method.lam",
-        "method.reg",
-    }
-
-
-def test_a_method_brings_its_own_hyper_parameters_and_options():
-    fields = config.method_fields("protonorm")
-    assert fields["reg"] == "l2_of_means" and fields["alignment"] == "thomson"
-    assert isinstance(fields["upscale"], float)
-    assert config.method_fields("local") == {"name": "local"}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_defaults_of_options_are_the_defaults_of_the_method(name):
-    spec = Spec(5, 8)
-    for key, p in inspect.signature(METHODS[name]).parameters.items():
-        if key in OPTIONS:
-            assert next(iter(OPTIONS[key].values()))(spec) is p.default
-
-
-def test_a_saved_configuration_is_equal_to_the_one_in_memory():
-    c = changed(rounds=3)
-    assert config.flat(json.loads(c.to_json())) == config.flat(c)
-
-
-def test_whole_numbers_do_for_floats():
-    config.check(changed(method__upscale=10, optimizer__learning_rate=1))
-
-
-def test_differences_name_fields_on_either_side():
-    lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
-    assert lines == [
-        "a: 1 there, 'absent' here",
-        "b: 2 there, 3 here",
-        "c: 'absent' there, 4 here",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        ("digits", "run-digits-seed0"),
-        ("tfds:fashion_mnist", "run-fashion_mnist-seed0"),
-        ("tfds:a/b:3.0.1", "run-a_b_3.0.1-seed0"),
-        ("npz:/data/my set.npz", "run-my_set-seed0"),
-    ],
-)
-def test_the_default_folder_is_named_by_config_data_and_seed(name, folder):
-    c = config.default()
-    c.data.name = name
-    assert str(workdir.default(c)) == f"runs/{folder}"
-
-
-# Names that do not exist
 
 
 @pytest.mark.parametrize(
@@ -368,149 +270,3 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
     cohorts[1] = cohorts[1]._replace(net=toys.net(8, Spec(7, 8)))
     with pytest.raises(UserError, match=r"'wide' has number of classes 7, .* has 5"):
         federation.check_cohorts(method, cohorts, toys.SPEC, x)
-
-
-# From names to functions
-
-
-def optimizer(**fields):
-    defaults = config.default().optimizer.to_dict()
-    return optimizers.build_optimizer(SimpleNamespace(**{**defaults, **fields}))
-
-
-def moved(opt, param, grad, steps=1):
-    """The parameter after some steps along one gradient."""
-    state = opt.init(param)
-    for _ in range(steps):
-        move, state = opt.update(grad, state, param)
-        param = optax.apply_updates(param, move)
-    return np.asarray(param)
-
-
-def schedule(**fields):
-    made = config.default().optimizer
-    made.update(fields)
-    return optimizers.build_schedule(made, rounds=10)
-
-
-@pytest.mark.parametrize(
-    ("fields", "want"),
-    [
-        ({}, [1, 1, 1]),
-        ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
-        ({"schedule": "cosine"}, [1, (1 + math.cos(math.pi / 10)) / 2, 0.0244717]),
-    ],
-)
-def test_a_schedule_is_a_factor_for_each_round(fields, want):
-    found = schedule(**fields)
-    assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
-
-
-def test_a_decay_that_nothing_would_use_is_refused():
-    with pytest.raises(UserError, match=r"decay is 0.9, but .* 'constant' does not"):
-        schedule(decay=0.9)
-    with pytest.raises(UserError, match=r"unknown optimizer.schedule 'cosinus'"):
-        schedule(schedule="cosinus")
-
-
-def test_the_default_is_plain_sgd():
-    p, g = jnp.array([1.0, -2.0]), jnp.array([3.0, 4.0])
-    assert np.allclose(moved(optimizer(), p, g), p - 0.01 * g)
-
-
-def test_clipping_comes_before_decay_and_both_before_momentum():
-    """v <- m v + (g / max(1, |g|) + w p), p <- p - eta v, as PyTorch's SGD."""
-    opt = optimizer(momentum=0.9, weight_decay=0.1, clip_norm=1.0, learning_rate=0.5)
-    p, g = np.array([1.0, -2.0], np.float32), np.array([3.0, 4.0], np.float32)
-    want, v = p.copy(), 0
-    for _ in range(3):
-        v = 0.9 * v + (g / 5 + 0.1 * want)
-        want = want - 0.5 * v
-    assert np.allclose(moved(opt, jnp.asarray(p), jnp.asarray(g), 3), want, atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore:Specifying a key", "ignore:.*is deprecated")
-@pytest.mark.parametrize("name", optimizers.optimizers())
-def test_every_optimizer_on_the_list_takes_a_learning_rate_alone(name):
-    def step(param):
-        opt = optimizer(name=name)
-        return opt.update(param, opt.init(param), param)[0]
-
-    param = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
-    assert jax.eval_shape(step, param)["w"].shape == (3, 2)
-
-
-def test_clients_take_the_networks_of_a_group_in_turn():
-    c = changed(data__clients=5, model__group="mlp,cnn4_d", data__alpha=10.0)
-    exp = build.experiment(c, "cpu")
-    assert [(k.name, sorted(k.ids)) for k in exp.cohorts] == [
-        ("mlp", [0, 2, 4]),
-        ("cnn4_d", [1, 3]),
-    ]
-    for cohort, shards in zip(exp.cohorts, exp.train, strict=True):
-        for k, i in enumerate(cohort.ids):
-            rows = np.asarray(shards.index[k])[: int(shards.size[k])]
-            assert np.array_equal(rows, exp.partition.train[i])
-
-
-def test_a_group_larger_than_the_federation_leaves_networks_out():
-    c = changed(data__clients=1, model__group="mlp,cnn4_d")
-    assert [k.name for k in build.experiment(c, "cpu").cohorts] == ["mlp"]
-
-
-@pytest.mark.parametrize("choice", ["auto", "one", "all", "2"])
-@pytest.mark.parametrize("steps_K", [[5, 3, 1], [0, 0]])
-def test_a_form_is_found_for_any_number_of_steps(choice, steps_K):
-    for platform in ("cpu", "gpu"):
-        build.build_form(choice, platform, steps_K)
-
-
-# Files and flags
-
-
-def test_a_file_that_does_not_exist_is_answered_with_those_that_do():
-    with pytest.raises(UserError, match=r"Did you mean 'protonorm\.py'\? There are: "):
-        config.load("configs/protonrom.py")
-
-
-@pytest.mark.parametrize(
-    ("text", "why"), [("x = 1", "defines no get_config"), ("two words", "not Python")]
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, why):
-    (tmp_path / "c.py").write_text(text)
-    with pytest.raises(UserError, match=rf"c\.py is no configuration file: .*{why}"):
-        config.load(str(tmp_path / "c.py"))
-
-
-def test_an_unknown_preset_lists_data_sets_and_variants():
-    with pytest.raises(UserError, match=r"'spirall'\. Did you mean 'spiral'.*code, "):
-        config.load("configs/protonorm.py:spirall")
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--config=configs/protonorm.py", "--config.method.lma=1"],
-        ["--config", "configs/protonorm.py", "--config.method.lma", "1"],
-        ["-config=configs/protonorm.py:spiral", "-config.method.lma=1"],
-        ["--config.method.lma=1", "--config=configs/protonorm.py"],
-        ["--config=configs/protonorm.py", "--noconfig.method.lma"],
-    ],
-)
-def test_a_wrong_field_among_flags_is_found_however_it_is_written(flags):
-    with pytest.raises(UserError, match=r"'lma'\. Did you mean 'lam'"):
-        config.check_flags(flags)
-
-
-def test_right_flags_and_none_pass():
-    config.check_flags([])
-    config.check_flags(["--config"])
-    config.check_flags(
-        [
-            "--config=configs/protonorm.py:spiral",
-            "--config.method.lam=1",
-            "--noconfig.data.pool",
-            "--workdir",
-            "config.nothing",
-        ]
-    )

@@ -1,0 +1,111 @@
+"""From a configuration to networks, optimisers and forms."""
+
+import math
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxproto import build, config, optimizers
+from jaxproto.errors import UserError
+
+
+def small(**fields):
+    made = config.experiment("protonorm", "digits")
+    made.update_from_flattened_dict({"model.group": "mlp,cnn4_d", **fields})
+    return made
+
+
+def optimizer(**fields):
+    defaults = config.default().optimizer.to_dict()
+    return optimizers.build_optimizer(SimpleNamespace(**{**defaults, **fields}))
+
+
+def moved(opt, param, grad, steps=1):
+    """The parameter after some steps along one gradient."""
+    state = opt.init(param)
+    for _ in range(steps):
+        move, state = opt.update(grad, state, param)
+        param = optax.apply_updates(param, move)
+    return np.asarray(param)
+
+
+def schedule(**fields):
+    made = config.default().optimizer
+    made.update(fields)
+    return optimizers.build_schedule(made, rounds=10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({}, [1, 1, 1]),
+        ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
+        ({"schedule": "cosine"}, [1, (1 + math.cos(math.pi / 10)) / 2, 0.0244717]),
+    ],
+)
+def test_a_schedule_is_a_factor_for_each_round(fields, want):
+    found = schedule(**fields)
+    assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
+
+
+def test_a_decay_that_nothing_would_use_is_refused():
+    with pytest.raises(UserError, match=r"decay is 0.9, but .* 'constant' does not"):
+        schedule(decay=0.9)
+    with pytest.raises(UserError, match=r"unknown optimizer.schedule 'cosinus'"):
+        schedule(schedule="cosinus")
+
+
+def test_the_default_is_plain_sgd():
+    p, g = jnp.array([1.0, -2.0]), jnp.array([3.0, 4.0])
+    assert np.allclose(moved(optimizer(), p, g), p - 0.01 * g)
+
+
+def test_clipping_comes_before_decay_and_both_before_momentum():
+    """v <- m v + (g / max(1, |g|) + w p), p <- p - eta v, as PyTorch's SGD."""
+    opt = optimizer(momentum=0.9, weight_decay=0.1, clip_norm=1.0, learning_rate=0.5)
+    p, g = np.array([1.0, -2.0], np.float32), np.array([3.0, 4.0], np.float32)
+    want, v = p.copy(), 0
+    for _ in range(3):
+        v = 0.9 * v + (g / 5 + 0.1 * want)
+        want = want - 0.5 * v
+    assert np.allclose(moved(opt, jnp.asarray(p), jnp.asarray(g), 3), want, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Specifying a key", "ignore:.*is deprecated")
+@pytest.mark.parametrize("name", optimizers.optimizers())
+def test_every_optimizer_on_the_list_takes_a_learning_rate_alone(name):
+    def step(param):
+        opt = optimizer(name=name)
+        return opt.update(param, opt.init(param), param)[0]
+
+    param = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+    assert jax.eval_shape(step, param)["w"].shape == (3, 2)
+
+
+def test_clients_take_the_networks_of_a_group_in_turn():
+    c = small(**{"data.clients": 5, "data.alpha": 10.0})
+    exp = build.experiment(c, "cpu")
+    assert [(k.name, sorted(k.ids)) for k in exp.cohorts] == [
+        ("mlp", [0, 2, 4]),
+        ("cnn4_d", [1, 3]),
+    ]
+    for cohort, shards in zip(exp.cohorts, exp.train, strict=True):
+        for k, i in enumerate(cohort.ids):
+            rows = np.asarray(shards.index[k])[: int(shards.size[k])]
+            assert np.array_equal(rows, exp.partition.train[i])
+
+
+def test_a_group_larger_than_the_federation_leaves_networks_out():
+    c = small(**{"data.clients": 1})
+    assert [k.name for k in build.experiment(c, "cpu").cohorts] == ["mlp"]
+
+
+@pytest.mark.parametrize("choice", ["auto", "one", "all", "2"])
+@pytest.mark.parametrize("steps_K", [[5, 3, 1], [0, 0]])
+def test_a_form_is_found_for_any_number_of_steps(choice, steps_K):
+    for platform in ("cpu", "gpu"):
+        build.build_form(choice, platform, steps_K)

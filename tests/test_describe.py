@@ -1,0 +1,66 @@
+"""What is said of a partition: work, tables, partition.csv."""
+
+import csv
+import io
+
+import numpy as np
+import rich.console
+
+from jaxproto.data import describe
+
+
+def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
+    return np.maximum(size_K // batch_size, 1)
+
+
+def test_work_counts_steps_dropped_examples_and_padding_by_hand():
+    cohorts = [[0, 2], [1, 3]]
+    work = describe.work(
+        [100, 64, 33, 5], cohorts, batch_size=32, epochs=2, per_epoch=wrap
+    )
+    assert work.steps.tolist() == [6, 4, 2, 2] and work.dropped.tolist() == [4, 0, 1, 0]
+    assert work.waste == (4 / 12, 2 / 8) and work.total_waste == 6 / 20
+
+
+def test_a_client_below_one_batch_that_never_trains_drops_all_its_examples():
+    work = describe.work(
+        [40, 5], [[0], [1]], batch_size=32, epochs=1, per_epoch=np.floor_divide
+    )
+    assert work.steps.tolist() == [1, 0] and work.dropped.tolist() == [8, 5]
+    assert work.waste == (0.0, 0.0) and work.total_waste == 0.0
+
+
+def test_partition_csv_has_client_split_and_one_column_per_class(tmp_path):
+    counts = describe.Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
+    describe.write_csv(tmp_path / "partition.csv", counts)
+    with open(tmp_path / "partition.csv") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["client", "split", "0", "1"]
+    assert rows[1:3] == [["0", "train", "3", "0"], ["0", "test", "1", "0"]]
+    assert rows[3:] == [["1", "train", "1", "2"], ["1", "test", "0", "1"]]
+
+
+def shown(table):
+    console = rich.console.Console(file=io.StringIO(), width=120)
+    console.print(table)
+    return " ".join(console.file.getvalue().split())
+
+
+def test_the_table_shows_sizes_classes_counts_and_waste():
+    counts = describe.Counts(
+        np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2)
+    )
+    work = describe.work([12, 2], [[0, 1]], batch_size=4, epochs=1, per_epoch=wrap)
+    text = shown(describe.table(counts, work))
+    assert "0 │ 12 │ 2 │ 2 │ 3 │ 0:3 2:9" in text
+    assert "1 │ 2 │ 2 │ 1 │ 1 │ 1:2" in text
+    assert "2 test examples of classes unseen in training" in text
+    assert "padding would waste 33%" in text
+
+
+def test_the_table_stays_short_with_many_classes_and_clients():
+    counts = describe.Counts(*(np.tile(np.arange(200), (1000, 1)),) * 2)
+    text = shown(describe.table(counts))
+    assert "195:195 196:196 197:197 198:198 199:199 +194 more" in text
+    assert "clients from 50 on not shown" in text
+    assert "1 classes without examples" in text and len(text) < 8_000

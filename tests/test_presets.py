@@ -1,0 +1,150 @@
+"""Configurations by name: files, presets, variants, flags."""
+
+import inspect
+import json
+
+import ml_collections
+import pytest
+
+from jaxproto import build, config, models, workdir
+from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
+from jaxproto.options import OPTIONS
+from jaxproto.presets import DATASETS
+from jaxproto.types import Spec
+
+
+@pytest.mark.parametrize("file", METHODS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_config_file_holds_for_every_data_set(file, dataset):
+    c = config.load(f"configs/{file}.py:{dataset}")
+    config.check(c)
+    assert c.name == c.method.name == file
+    names = build.network_names(c.model.group)
+    assert set(names) <= set(models.NETS)
+
+
+def test_variants_apply_after_the_data_set_in_any_order():
+    variants = {"mine": {"rounds": 7}, "spiral": {"seed": 5}}
+    for arg in ("spiral,mine", "mine,spiral"):
+        c = config.experiment("local", arg, variants)
+        assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
+
+
+def test_without_an_argument_the_data_set_is_digits():
+    assert config.flat(config.load("configs/protonorm.py")) == config.flat(
+        config.load("configs/protonorm.py:digits")
+    )
+
+
+def test_the_code_preset_differs_from_the_paper_in_the_register_entries():
+    code, paper = (
+        config.load(f"configs/protonorm.py:spiral,{v}") for v in ("code", "paper")
+    )
+    lines = config.differences(config.flat(paper), config.flat(code))
+    assert {line.split(":")[0] for line in lines} == {
+        "local.order",
+        "local.short",
+        "method.collect",
+        "method.lam",
+        "method.reg",
+    }
+
+
+def test_a_method_brings_its_own_hyper_parameters_and_options():
+    fields = config.method_fields("protonorm")
+    assert fields["reg"] == "l2_of_means" and fields["alignment"] == "thomson"
+    assert isinstance(fields["upscale"], float)
+    assert config.method_fields("local") == {"name": "local"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_defaults_of_options_are_the_defaults_of_the_method(name):
+    spec = Spec(5, 8)
+    for key, p in inspect.signature(METHODS[name]).parameters.items():
+        if key in OPTIONS:
+            assert next(iter(OPTIONS[key].values()))(spec) is p.default
+
+
+def test_a_saved_configuration_is_equal_to_the_one_in_memory():
+    c = config.experiment("protonorm", "digits")
+    c.rounds = 3
+    assert config.flat(json.loads(c.to_json())) == config.flat(c)
+
+
+def test_whole_numbers_do_for_floats():
+    c = config.experiment("protonorm", "digits").to_dict()
+    c["method"]["upscale"] = c["optimizer"]["learning_rate"] = 10
+    config.check(ml_collections.ConfigDict(c))
+
+
+def test_differences_name_fields_on_either_side():
+    lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
+    assert lines == [
+        "a: 1 there, 'absent' here",
+        "b: 2 there, 3 here",
+        "c: 'absent' there, 4 here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("digits", "run-digits-seed0"),
+        ("tfds:fashion_mnist", "run-fashion_mnist-seed0"),
+        ("tfds:a/b:3.0.1", "run-a_b_3.0.1-seed0"),
+        ("npz:/data/my set.npz", "run-my_set-seed0"),
+    ],
+)
+def test_the_default_folder_is_named_by_config_data_and_seed(name, folder):
+    c = config.default()
+    c.data.name = name
+    assert str(workdir.default(c)) == f"runs/{folder}"
+
+
+def test_a_file_that_does_not_exist_is_answered_with_those_that_do():
+    with pytest.raises(UserError, match=r"Did you mean 'protonorm\.py'\? There are: "):
+        config.load("configs/protonrom.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("x = 1", "defines no get_config"), ("two words", "not Python")]
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, why):
+    (tmp_path / "c.py").write_text(text)
+    with pytest.raises(UserError, match=rf"c\.py is no configuration file: .*{why}"):
+        config.load(str(tmp_path / "c.py"))
+
+
+def test_an_unknown_preset_lists_data_sets_and_variants():
+    with pytest.raises(UserError, match=r"'spirall'\. Did you mean 'spiral'.*code, "):
+        config.load("configs/protonorm.py:spirall")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--config=configs/protonorm.py", "--config.method.lma=1"],
+        ["--config", "configs/protonorm.py", "--config.method.lma", "1"],
+        ["-config=configs/protonorm.py:spiral", "-config.method.lma=1"],
+        ["--config.method.lma=1", "--config=configs/protonorm.py"],
+        ["--config=configs/protonorm.py", "--noconfig.method.lma"],
+    ],
+)
+def test_a_wrong_field_among_flags_is_found_however_it_is_written(flags):
+    with pytest.raises(UserError, match=r"'lma'\. Did you mean 'lam'"):
+        config.check_flags(flags)
+
+
+def test_right_flags_and_none_pass():
+    config.check_flags([])
+    config.check_flags(["--config"])
+    config.check_flags(
+        [
+            "--config=configs/protonorm.py:spiral",
+            "--config.method.lam=1",
+            "--noconfig.data.pool",
+            "--workdir",
+            "config.nothing",
+        ]
+    )
