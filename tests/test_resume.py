@@ -1,0 +1,206 @@
+"""A run is never lost: stopped, killed, damaged or diverged, it goes on or says why."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+from fixtures import runs
+from fixtures.runs import (
+    CACHE,
+    ROOT,
+    ROUNDS,
+    again,
+    assert_same_end,
+    copy_of,
+    last_state,
+    records,
+)
+
+from jaxproto import (
+    checkpoint,
+    runner,
+)
+from jaxproto.errors import UserError
+
+cache, finished = runs.cache, runs.finished
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+class Stop(Exception):
+    """Stands for whatever ends a process."""
+
+
+def ctrl_c(save, *args):
+    os.kill(os.getpid(), signal.SIGINT)
+    return save(*args)  # goes on to its end
+
+
+def torn(append, path, row):
+    with path.open("ab") as file:
+        file.write(json.dumps(row).encode()[:50])
+
+
+def stops(patch):
+    """Ways to end a run, one after the other, each a little later."""
+
+    def once(target, name, when, before=lambda *a: None, error=Stop):
+        real = getattr(target, name)
+
+        def f(*args, **kwargs):
+            if not when(*args):
+                return real(*args, **kwargs)
+            result = before(real, *args)
+            if error:
+                raise error
+            return result
+
+        patch.setattr(target, name, f)
+
+    def at(r):
+        return lambda *args: r in args
+
+    def record(r):
+        return lambda path, row: row["round"] == r
+
+    def saves(r):
+        return lambda folder, entries: folder.name == f"{r}.partial"
+
+    yield lambda: once(runner.metrics, "append", record(2), torn)
+    yield lambda: once(runner.metrics, "append", record(2), lambda f, *a: f(*a))
+    yield lambda: once(checkpoint, "_write_manifest", saves(2), ctrl_c, error=None)
+    yield lambda: once(runner, "one_round", at(2), error=KeyboardInterrupt)
+    yield lambda: once(checkpoint, "_write_manifest", saves(3))
+    yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
+    yield lambda: once(runner.checkpoint, "save", at(5), lambda f, *a: f(*a))
+    yield lambda: once(runner.pictures, "draw", lambda *_: True)
+    yield lambda: once(runner.metrics, "write_json", lambda p, _: "summary" in p.name)
+
+
+def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_path):
+    """Nine ends: in an evaluation, a round, a save, and after the last round."""
+    resumed_after = []
+    with pytest.MonkeyPatch.context() as patch:
+        for arrange in stops(patch):
+            arrange()
+            with pytest.raises((Stop, KeyboardInterrupt)):
+                again(finished, tmp_path)
+            patch.undo()
+            resumed_after.append(checkpoint.rounds(tmp_path / "checkpoints")[-1])
+    assert resumed_after == [1, 1, 2, 2, 2, 4, 5, 5, 5]
+    assert "after round 5" in again(finished, tmp_path)[1]
+    assert_same_end(tmp_path, finished)
+
+
+KILLED = """
+import json, os, signal, sys
+import ml_collections
+import jaxproto
+from jaxproto import checkpoint
+
+file, path, moment = sys.argv[1:]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if moment == "before the manifest":  # of round 3: half a checkpoint
+    write = checkpoint._write_manifest
+    checkpoint._write_manifest = lambda folder, entries: (
+        die() if folder.name == "3.partial" else write(folder, entries)
+    )
+with open(file) as f:
+    jaxproto.run(ml_collections.ConfigDict(json.load(f)), path)
+"""
+MOMENTS = ["before the manifest", "from outside"]
+
+
+@pytest.fixture(scope="module")
+def killed(finished, cache, tmp_path_factory):
+    """Folders of processes killed with SIGKILL, one per moment."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "driver.py").write_text(KILLED)
+    names = {name.upper(): str(value) for name, value in CACHE.items()}
+    env = {**os.environ, **names, "JAX_COMPILATION_CACHE_DIR": cache}
+    env["PYTHONPATH"] = str(ROOT)
+    processes = {}
+    for moment in MOMENTS:
+        arguments = [finished.path / "config.json", folder / moment, moment]
+        command = [sys.executable, folder / "driver.py", *arguments]
+        with (folder / f"{moment}.log").open("w") as log:
+            processes[moment] = subprocess.Popen(
+                command, env=env, stdout=log, stderr=log
+            )
+    metrics_file, deadline = folder / "from outside/metrics.jsonl", time.time() + 120
+    while not (metrics_file.exists() and metrics_file.stat().st_size):
+        assert time.time() < deadline
+        time.sleep(0.002)
+    processes["from outside"].kill()
+    codes = {moment: p.wait(120) for moment, p in processes.items()}
+    assert set(codes.values()) == {-signal.SIGKILL}, codes
+    return folder
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_ends_as_if_never_killed(finished, killed, moment):
+    path = killed / moment
+    assert not (path / "summary.json").exists()
+    again(finished, path)
+    assert_same_end(path, finished)
+    assert not list((path / "checkpoints").glob("*.partial"))
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_said_so(finished, tmp_path):
+    copy_of(finished, tmp_path)
+    newest = tmp_path / "checkpoints" / str(ROUNDS)
+    victim = max((p for p in newest.rglob("*") if p.is_file()), key=os.path.getsize)
+    victim.write_bytes(victim.read_bytes()[:-100] + bytes(100))
+    text = again(finished, tmp_path)[1]
+    assert "the checkpoint of round 5" in text and "is damaged" in text
+    assert f"resuming {tmp_path} after round 4\n" in text
+    assert_same_end(tmp_path, finished)
+
+
+def test_with_every_checkpoint_damaged_nothing_is_deleted(finished, tmp_path):
+    copy_of(finished, tmp_path)
+    for manifest in tmp_path.glob("checkpoints/*/manifest.json"):
+        manifest.write_text("{")
+    before = {p for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(UserError, match=r"every checkpoint in .* is damaged"):
+        again(finished, tmp_path)
+    assert {p for p in tmp_path.rglob("*") if p.is_file()} == before
+    assert records(tmp_path) == records(finished.path)
+
+
+# Divergence
+
+
+def poisoned(finished, path, client):
+    """A run after round 4 in which the weights of one client are infinite."""
+    copy_of(finished, path)
+    shutil.rmtree(path / "checkpoints" / str(ROUNDS))
+    state = jax.tree.map(np.array, last_state(path, finished.state)[1])
+    (stacked,) = (c for c in state.clients if client in c.id)
+    for leaf in jax.tree.leaves(stacked.params):
+        leaf[stacked.id == client] = np.inf
+    checkpoint.save(path / "checkpoints", ROUNDS - 1, state)
+
+
+def test_divergence_names_round_cohort_and_client_and_keeps_the_checkpoint(
+    finished, tmp_path
+):
+    poisoned(finished, tmp_path, client=2)
+    summary, text = again(finished, tmp_path)
+    assert summary["status"] == "diverged"
+    assert "round 5: client 2 of cohort 'mlp' has loss nan" in summary["reason"]
+    assert "checkpoint of round 4 stays in" in summary["reason"]
+    assert f"diverged: {summary['reason']}" in text
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert checkpoint.rounds(tmp_path / "checkpoints") == [3, 4]
+    assert [row["round"] for row in records(tmp_path)] == [2, 4]
+    assert "is diverged: nothing to do" in again(finished, tmp_path)[1]
