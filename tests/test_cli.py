@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from jaxproto import runner
+from jaxproto import runner, traced
 
 ROOT = Path(__file__).parents[1]
 PROTONORM = "--config=configs/protonorm.py"
@@ -47,8 +47,9 @@ def received(monkeypatch):
     """What main.py hands to the runner, which does nothing."""
     calls = []
 
-    def record(config, path):
+    def record(config, path, keep):
         calls.append((config, path))
+        assert keep is traced.beside  # nothing can have been changed in this process
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", record)
@@ -166,12 +167,12 @@ def test_without_a_workdir_the_runner_chooses(command, received):
 def test_the_exit_code_says_whether_the_run_finished(
     command, monkeypatch, status, want
 ):
-    monkeypatch.setattr(runner, "run", lambda *_: {"status": status})
+    monkeypatch.setattr(runner, "run", lambda *_, **__: {"status": status})
     assert command(PROTONORM)[0] == want
 
 
 def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run", interrupted)
