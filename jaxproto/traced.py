@@ -16,6 +16,7 @@ import os
 import pickle
 import platform
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from jaxproto.methods import METHODS
 Known = Callable[[str, Callable, tuple], Callable]
 Keep = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Known]
 
+UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
 NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
 REGISTRIES: tuple[Mapping[str, Callable], ...] = (
@@ -108,8 +110,10 @@ def surroundings() -> list:
 def source() -> str:
     """Digest of this package's source."""
     root = Path(__file__).parent
-    files = sorted(root.rglob("*.py"))
-    return digest(*(f"{f.relative_to(root)}\n{f.read_text()}".encode() for f in files))
+    parts = []
+    for file in sorted(root.rglob("*.py")):
+        parts += [str(file.relative_to(root)).encode(), file.read_bytes()]
+    return digest(*parts)
 
 
 def digest(*parts: bytes) -> str:
@@ -126,6 +130,7 @@ def known(folder: Path, recipe: str, name: str, f: Callable, args: tuple) -> Cal
     file = folder / digest(recipe.encode(), name.encode(), repr(shapes).encode())
     try:
         out, program = pickle.loads(file.read_bytes())
+        os.utime(file)
         return whole(out, jax.export.deserialize(bytearray(program)))
     except Exception:  # not there, or damaged in one of many ways: made anew
         return kept(file, f, args)
@@ -156,8 +161,11 @@ def whole(out, program: jax.export.Exported) -> Callable:
 
 
 def save(file: Path, content: bytes):
-    """All or nothing, also beside another process that writes the same."""
+    """All or nothing, also beside another process; what nobody used for long goes."""
     file.parent.mkdir(parents=True, exist_ok=True)
+    for other in file.parent.iterdir():
+        if other.stat().st_mtime < time.time() - UNUSED:
+            other.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
         part.write(content)
     os.replace(part.name, file)

@@ -1,5 +1,6 @@
 """What was traced is kept, found again, and never taken for something else."""
 
+import os
 import pickle
 from functools import partial
 
@@ -71,6 +72,17 @@ def test_a_damaged_file_is_made_anew(tmp_path, damage):
     file.write_bytes(damage(file.read_bytes()))
     assert keep(tmp_path)[1] == 1
     assert keep(tmp_path)[1] == 0
+
+
+def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):
+    keep(tmp_path, name="old")
+    keep(tmp_path, name="used")
+    for file in tmp_path.iterdir():
+        os.utime(file, (0, 0))
+    assert keep(tmp_path, name="used")[1] == 0
+    keep(tmp_path, name="new")
+    assert len(list(tmp_path.iterdir())) == 2
+    assert keep(tmp_path, name="used")[1] == 0
 
 
 def test_what_cannot_be_written_is_traced_each_time(tmp_path):

@@ -16,7 +16,8 @@ Deviations (paper / released code / here), besides those of FedAvg:
   they leave the client. `received` then uses the averaged ones, `head` the client's.
 - median: not stated / attached, the lower of two in the middle / as the code.
 - repeats in the batch of a client below one batch: cannot be / not seen by V and U.
-- learning rate: 0.01 / cosine over rounds / constant.
+- learning rate: 0.01 / cosine over rounds / constant; variant `code` of its
+  configuration has the cosine.
 - evaluation in ProtoNorm's Table 3: not stated / global / both (D26).
 """
 

@@ -23,7 +23,8 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - alignment: throughout / while the local epoch is below 5 / throughout.
 - BatchNorm: not stated / real and virtual examples in one batch / as the code.
 - prediction: of real classes / over all C + V outputs / as the code.
-- learning rate: decays by 0.992 a round / the same / constant.
+- learning rate: decays by 0.992 a round / the same / constant; variant `code` of
+  its configuration decays.
 """
 
 import dataclasses
