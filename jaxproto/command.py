@@ -1,4 +1,4 @@
-"""What the commands beside main.py share, such as `python -m jaxproto.comm`."""
+"""What main.py and commands such as `python -m jaxproto.comm` share."""
 
 import argparse
 import sys
@@ -22,12 +22,13 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} ({usage})")
 
 
-def start(show: Callable[[ml_collections.ConfigDict], None]):
-    """Parses --config=FILE.py:ARG with its overrides, and shows what it is asked for.
+def start(show: Callable[[ml_collections.ConfigDict], bool | None], after: str = ""):
+    """Parses --config=FILE.py:ARG with its overrides, and hands it on.
 
     Args:
-      show: called with the checked configuration. A UserError becomes one line and
-        exit code 1.
+      show: called with the checked configuration; True is exit code 1. A UserError
+        becomes one line and exit code 1.
+      after: what to know when the process is interrupted.
     """
     jax.config.parse_flags_with_absl()  # before a required flag exists
     chosen = config_flags.DEFINE_config_file("config", lock_config=True)
@@ -39,11 +40,13 @@ def start(show: Callable[[ml_collections.ConfigDict], None]):
 
     def main(_):
         if not flags.FLAGS["verbosity"].present:
-            logging.set_verbosity(logging.WARNING)  # JAX chats otherwise
+            logging.set_verbosity(logging.WARNING)  # JAX and matplotlib chat otherwise
         config.check(chosen.value)
-        show(chosen.value)
+        return show(chosen.value) is True
 
     try:
         app.run(main, flags_parser=parse)
     except UserError as e:
         sys.exit(f"error: {e}")
+    except KeyboardInterrupt:
+        sys.exit(f"interrupted: {after}" if after else "interrupted")
