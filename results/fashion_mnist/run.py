@@ -47,7 +47,7 @@ DIAGNOSES = {  # what the order depends on (README), one seed: cell, fields chan
 }
 FORMATS = ("float32", "float16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
-SHORTER = 15  # rounds of these
+SHORTER = 10  # rounds of these
 
 
 def cells(names, suffix="", flags=()):
