@@ -45,7 +45,7 @@ DIAGNOSES = {  # what the order depends on (README), one seed: cell, fields chan
     "tinyproto_unscaled": ("tinyproto", {"scaling": "none"}),
     "tinyproto_s250": ("tinyproto", {"s": 250}),
 }
-FORMATS = ("float32", "float16", "int8")  # of values on the wire, both ways
+FORMATS = ("float32", "float16", "bfloat16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
 SHORTER = 10  # rounds of these
 
