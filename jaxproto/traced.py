@@ -67,13 +67,14 @@ def beside(
     """Programs that runs of these settings keep beside JAX's cache.
 
     Args:
-      compiled: folder of JAX's cache; None keeps nothing.
+      compiled: folder of JAX's cache; none, or one that is not on disk (gs://), keeps
+        nothing.
 
     Returns:
       name, function, arguments -> a function that gives the same and is not traced
       again. What cannot be kept is traced in this process.
     """
-    if compiled is None or "://" in str(compiled) or foreign(REGISTRIES):
+    if compiled is None or ":/" in str(compiled) or foreign(REGISTRIES):
         return anew
     return partial(known, compiled / "traced", recipe(config, exp))
 
@@ -90,7 +91,7 @@ def recipe(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     """Digest of all that the programs of a run follow from, but their arguments."""
     fields = config_.flat(config)
     settings = {k: v for k, v in fields.items() if k not in NOT_TRACED}
-    sizes = [[len(rows) for rows in part] for part in exp.partition[:2]]
+    sizes = [[len(rows) for rows in part] for part in exp.partition]
     parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], surroundings()]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()
     counts = (np.asarray(a).tobytes() for a in exp.counts)

@@ -1,23 +1,18 @@
 """Examples of Tiny ImageNet and GTSRB from small archives of the official structure."""
 
 import io
-import re
 import zipfile
 
 import numpy as np
 import pytest
 from fixtures import archives_toy as toy
 from PIL import Image
+from refusal import refused
 
 from jaxproto.data.builders import archives, gtsrb, tiny_imagenet
-from jaxproto.errors import UserError
 
 ROOT = "tiny-imagenet-200"
 VAL = f"{ROOT}/val/val_annotations.txt"
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def labels(examples):

@@ -1,16 +1,11 @@
 """Texts and labels from one's own csv files, and what is said of broken ones."""
 
 import csv
-import re
 
 import pytest
+from refusal import refused
 
 from jaxproto.data import csvfile, sources
-from jaxproto.errors import UserError
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def save(path, rows):

@@ -1,15 +1,14 @@
 """Networks on texts: sizes, golden numbers, what padding changes, error messages."""
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from refusal import refused
 
 from jaxproto import models
-from jaxproto.errors import UserError
 from jaxproto.models import text
 from jaxproto.nn import ops
 from jaxproto.types import PADDING
@@ -219,10 +218,6 @@ def test_bfloat16_is_close_to_float32(name):
 
 
 # ------------------------------------------------------------------------------ errors
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def test_a_network_on_texts_refuses_numbers_and_the_other_way_round():

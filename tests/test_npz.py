@@ -1,17 +1,11 @@
 """Data sets from npz files, and what is said when they are unfit."""
 
-import re
-
 import numpy as np
 import pytest
 from fixtures.tfds_toy import GREY, LABELS
+from refusal import refused
 
 from jaxproto.data import source, sources
-from jaxproto.errors import UserError
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def save(path, **arrays):

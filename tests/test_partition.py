@@ -1,33 +1,19 @@
 """Who gets which examples: exact legacy streams, laws of the schemes, messages."""
 
-import re
 import time
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from labels import labels_only, sizes_of
+from refusal import refused
 
 from jaxproto.data import describe, partition
 from jaxproto.data.scheme import top_up
-from jaxproto.data.source import Source
 from jaxproto.errors import UserError
 
 fast = settings(max_examples=60, deadline=None, derandomize=True)
-
-
-def labels_only(sizes, test=0):
-    """A data set of nothing but labels: the streams depend on class sizes alone."""
-    y = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
-    return Source("toy", np.zeros((len(y), 1), np.uint8), y, len(sizes), len(y) - test)
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
-
-
-def sizes_of(rows):
-    return [len(r) for r in rows]
 
 
 # ------------------------------------------------------------------ laws of the schemes

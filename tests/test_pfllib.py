@@ -1,15 +1,13 @@
 """The legacy partitions are the published ones, number by number."""
 
-import re
-
 import numpy as np
 import pytest
+from labels import labels_only, sizes_of
+from refusal import refused
 from sklearn.model_selection import train_test_split
 
 from jaxproto.data import describe, partition
 from jaxproto.data.scheme import Scheme
-from jaxproto.data.source import Source
-from jaxproto.errors import UserError
 
 # Specification 8.1: CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1.
 CIFAR10_KC = np.array(
@@ -29,20 +27,6 @@ CIFAR10_PATHOLOGICAL = (  # specification 8.1, two classes per client
     "2266 1250 2243 6241 2009 952 1734 7305 1859 2514 "
     "2046 5581 1605 1114 1548 7733 2649 1442 2084 5825"
 )
-
-
-def labels_only(sizes, test=0):
-    """A data set of nothing but labels: the streams depend on class sizes alone."""
-    y = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
-    return Source("toy", np.zeros((len(y), 1), np.uint8), y, len(sizes), len(y) - test)
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
-
-
-def sizes_of(rows):
-    return [len(r) for r in rows]
 
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():

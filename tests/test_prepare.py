@@ -2,7 +2,6 @@
 
 import hashlib
 import http.server
-import re
 import shutil
 import signal
 import subprocess
@@ -16,18 +15,14 @@ import pytest
 import requests
 import tensorflow_datasets as tfds
 from fixtures import archives_toy as toy
+from refusal import refused
 from tensorflow_datasets.core.download import download_manager
 
 from jaxproto.data import prepare, prepared
 from jaxproto.data.builders import gtsrb, running, tiny_imagenet
-from jaxproto.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 running.bars(False)
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 @pytest.fixture

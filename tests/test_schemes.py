@@ -1,12 +1,12 @@
 """Skews of quantity and of sources, laws that all schemes keep, published settings."""
 
-import re
 import time
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refusal import refused
 
 from jaxproto import comm
 from jaxproto.data import describe, domains, npz, partition, public
@@ -45,10 +45,6 @@ def labels_only(sizes, test=0, sources=0):
     if not sources:
         return made
     return made._replace(domain=(np.arange(len(y)) % sources).astype(np.int32))
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def hands_of(scheme, source, clients, seed=1):

@@ -1,28 +1,10 @@
 """Data sets by name: what they contain, and what is said when they are unfit."""
 
-import re
-
 import numpy as np
 import pytest
-from fixtures.tfds_toy import GREY, LABELS
+from refusal import refused
 
 from jaxproto.data import source, sources, spiral
-from jaxproto.errors import UserError
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
-
-
-def save(path, **arrays):
-    np.savez(path, **arrays)
-    return f"npz:{path}"
-
-
-def save_parts(path, **changed):
-    parts = {"x_train": GREY, "y_train": LABELS, "x_test": GREY[:2], "y_test": [0, 1]}
-    return save(path, **{**parts, **changed})
-
 
 # ------------------------------------------------------------------ embedded sets
 

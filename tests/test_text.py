@@ -6,28 +6,23 @@ Words and vocabulary follow ../shared/spec/algorithms.md 4.2 and torchtext's doc
 
 import csv
 import io
-import re
 from functools import cache, partial
 
 import jax
 import numpy as np
 import pytest
 import quick
+from refusal import refused
 from rich.console import Console
 
 import jaxproto
 from jaxproto import build, config, options, plots, programs, workdir
 from jaxproto.data import sources, text
 from jaxproto.data.partition import Partition
-from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.types import PADDING, UNKNOWN
 
 CLASSES = ("blue", "green", "red")
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def save(path, rows):

@@ -1,18 +1,13 @@
 """Data sets that TFDS prepared, read without TensorFlow."""
 
-import re
 import sys
 
 import numpy as np
 import pytest
 from fixtures.tfds_toy import GREY, LABELS, prepare
+from refusal import refused
 
 from jaxproto.data import pixels, prepared, sources
-from jaxproto.errors import UserError
-
-
-def refused(message):
-    return pytest.raises(UserError, match=re.escape(message))
 
 
 def test_a_prepared_tfds_set_is_read_without_tensorflow(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import pickle
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -135,7 +136,7 @@ def test_a_method_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
     assert traced.beside(tmp_path, made, exp) is traced.anew
 
 
-@pytest.mark.parametrize("folder", [None, "gs://bucket/compiled"])
+@pytest.mark.parametrize("folder", [None, Path("gs://bucket/compiled")])
 def test_nothing_is_kept_without_a_folder_on_disk(folder):
     made = small()
     assert traced.beside(folder, made, build.experiment(made, "cpu")) is traced.anew
