@@ -17,7 +17,7 @@ from jaxproto import config, presets
 VARIANTS = {
     "paper": {},  # the defaults: rate 0.01, 1 epoch (spec 2.14 item 7)
     "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-    "refprotofl": presets.REFPROTOFL,
+    "refprotofl": {**presets.REFPROTOFL, **presets.IN_REFPROTOFL["fedgh"]},
 }
 
 

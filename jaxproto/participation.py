@@ -149,6 +149,7 @@ def circular(circular_groups: int = 10) -> Law:
     return cyclic(1.0, circular_groups)
 
 
+LOST, EITHER = 2, 3  # streams of a round's key; `split` of a law uses 0 and 1
 LAWS: dict[str, Callable[..., Law]] = {
     "all": everyone,
     "uniform": uniform,
@@ -166,7 +167,7 @@ def with_dropouts(law: Law, share: float) -> Law:
 
     def lossy(key, num_clients, r):
         turnout = law(key, num_clients, r)  # the same participants as without dropouts
-        draw_K = jax.random.uniform(jax.random.fold_in(key, 1), (num_clients,))
+        draw_K = jax.random.uniform(jax.random.fold_in(key, LOST), (num_clients,))
         arrives_K = draw_K >= share
         return turnout._replace(reports=turnout.reports & arrives_K)
 
@@ -177,7 +178,7 @@ def mixed(first: Law, other: Law, probability: float | Array) -> Law:
     """The first law with a probability, drawn anew every round, else the other."""
 
     def law(key, num_clients, r):
-        heads = jax.random.bernoulli(jax.random.fold_in(key, 2), probability)
+        heads = jax.random.bernoulli(jax.random.fold_in(key, EITHER), probability)
         either = (f(key, num_clients, r) for f in (first, other))
         return Turnout(*(jnp.where(heads, a, b) for a, b in zip(*either, strict=True)))
 

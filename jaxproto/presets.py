@@ -97,6 +97,9 @@ AROUND = {  # fields outside a method that go with it
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
+IN_REFPROTOFL = {  # method -> its fields in that protocol
+    "fedgh": {"method.server_batch": REFPROTOFL["local.batch_size"]},  # spec 2.14
+}
 ONE_OF = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
     "light": "cnn4",

@@ -57,7 +57,14 @@ def test_participants_do_not_depend_on_the_order_of_clients():
 
 
 @pytest.mark.parametrize(
-    "law", [participation.everyone(), participation.uniform(0.5)], ids=["all", "half"]
+    "law",
+    [
+        participation.everyone(),
+        participation.uniform(0.5),
+        participation.random_count(),
+        participation.mixed(participation.uniform(0.3), participation.everyone(), 0.5),
+    ],
+    ids=["all", "half", "any number", "either"],
 )
 def test_dropouts_only_take_reports_away(law):
     trains, reports = turnouts(participation.with_dropouts(law, 0.3), 20)

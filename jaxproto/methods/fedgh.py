@@ -14,7 +14,7 @@ Deviations (paper / released code / here; code: the authors' and HtFLlib's):
 - prototypes: after training / means of batch means while training, after training /
   after training, over all examples (HtFLlib: whole batches only).
 - server: one pass, rate of the clients / HtFLlib: 0.01, 1 epoch in its tuned script, in
-  shuffled batches / as HtFLlib, batches of 32.
+  shuffled batches as large as the clients' / as HtFLlib, batches of `server_batch`.
 - first header: not stated / client 0's / one that the server draws.
 - prediction: own body with the received header / that (`received`), and the own head
   after training (`head`).

@@ -15,14 +15,17 @@ than the share T (energy), in both directions; the server averages what arrives.
 Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - what is sent: gradients / parameters / parameters.
 - KL: over classes / divided by the number of classes as well / as code.
-- targets and denominators: not stated / all networks get the gradients of both losses /
-  `target` (D11): by default each loss is of its own network, and W is of L_g.
+- targets and denominators: not stated / all networks get the gradients of both losses,
+  through the denominators too / `target` (D11): by default each loss is of its own
+  network, all of the other's a constant in it, and W is of L_g.
+- denominator of a client whose two losses are 0: - / 0, which ends in nan / 1e-12.
 - too few singular values: - / the tensor is zeroed if only all of them reach the energy
   / k is then all of them.
 - more numbers than the matrix has: - / sent all the same / the matrix itself is sent.
 - form: U, S, V / the same / U sqrt(S), V sqrt(S): k (m + n) numbers of m n.
 - convolutions: - / every height x width slice, one k for all / as code.
 - auxiliary network, its statistics, clipping, prediction: as in `fml.py`.
+- energy: T in round r / T_start in the first round, (r / R) later / as the formula.
 - the round number goes down with the mentee: not stated / the energy does / it.
 - cost: r times the dense one, r = 0.8932 in every table / - / what is sent; that figure
   is `comm.nominal_fedkd`.
@@ -166,7 +169,7 @@ def fedkd(
       energy_start, energy_end: T (S Appendix: 0.95 and 0.98); 1 sends all as it is.
       rounds: R; None leaves T where it starts. From a configuration it is filled in.
       clip: largest norm of the gradient of each network and of W (code: 10).
-      target: of a loss, `detached` (paper) or `attached` (code).
+      target: of a loss, `detached` (D11) or `attached` (code).
     """
     shapes = jax.eval_shape(aux.init, jax.eval_shape(jax.random.key, 0))[0]
 
@@ -191,12 +194,14 @@ def fedkd(
         ce_l, ce_g = (
             losses.cross_entropy(o.logits, batch.y, batch.mask) for o in (own, other)
         )
-        total = target(jnp.maximum(ce_l + ce_g, SMALLEST))
+        total_l, total_g = ce_l + target(ce_g), target(ce_l) + ce_g
         term_l = losses.kl_mean(target(other.logits), own.logits, batch.mask)
         term_l += losses.mse(own.feat, target(like_BD), batch.mask)
         term_g = losses.kl_mean(target(own.logits), other.logits, batch.mask)
         term_g += losses.mse(target(own.feat), like_BD, batch.mask)
-        value = ce_l + ce_g + (term_l + term_g) / total
+        value = ce_l + ce_g
+        value += term_l / jnp.maximum(total_l, SMALLEST)
+        value += term_g / jnp.maximum(total_g, SMALLEST)
         return value, Aux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
