@@ -14,14 +14,12 @@ where it differs), rule `head`: CIFAR-10 87.91 % (86.93), CIFAR-100 44.38 % (39.
 reached by us yet: no run of that length.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
-PAPER = {"data.partition": "pfllib", "model.feat_dim": 500}  # T 5.1, H6
 VARIANTS = {
+    **presets.IN_TINYPROTO,
     "paper": {},  # the default: lam 1 (S Appendix)
     "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-    "cifar10": PAPER,
-    "cifar100": PAPER,
 }
 
 

@@ -14,10 +14,10 @@ where it differs): CIFAR-10 87.62 % (86.32), CIFAR-100 45.30 % (36.92). Not reac
 us yet: no run of that length.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
-PAPER = {"data.partition": "pfllib", "model.feat_dim": 500}  # T 5.1, H6
 VARIANTS = {
+    **presets.IN_TINYPROTO,
     "paper": {},  # the defaults: lam 1 (T 5.1), tau 100 and 100 epochs (S 5.1)
     "code": {  # spec 2.2 items 5 to 8, D2, D3, D13
         "method.lam": 10.0,
@@ -26,11 +26,6 @@ VARIANTS = {
         "local.order": "fixed",
         "local.short": "skip",
     },
-    "cifar10": PAPER,
-    "cifar100": PAPER,
-    "gtsrb": PAPER,
-    "flowers102": PAPER,
-    "tiny_imagenet": PAPER,
 }
 
 

@@ -11,14 +11,12 @@ where it differs), rule `received`: CIFAR-10 87.81 % (86.91), CIFAR-100 45.00 % 
 Not reached by us yet: no run of that length.
 """
 
-from jaxproto import config
+from jaxproto import config, presets
 
-PAPER = {"data.partition": "pfllib", "model.feat_dim": 500}  # T 5.1, H6
 VARIANTS = {
+    **presets.IN_TINYPROTO,
     "paper": {},  # no hyper-parameters (S Appendix)
     "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-    "cifar10": PAPER,
-    "cifar100": PAPER,
 }
 
 

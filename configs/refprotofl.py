@@ -31,8 +31,7 @@ VARIANTS = {
         "local.batch_size": 10,
         "method.adapter_dim": 32,
     },
-    "fashion_mnist": PAPER,
-    "cifar10": PAPER,
+    **dict.fromkeys(("mnist", "fashion_mnist", "cifar10", "cifar100"), PAPER),
 }
 
 

@@ -2,7 +2,7 @@
 
     python configs/table.py                     # all tables
     python configs/table.py protonorm1          # its cells: command, printed number
-    python main.py --config=configs/table.py:protonorm1,cifar100-fedtgp
+    python main.py --config=configs/table.py:tinyproto1,cifar100-fedtgp
 
 Then `python -m jaxproto.compare WORKDIR...` shows the printed number beside ours.
 The full settings take hours to days on a CPU. Left out are averages over data sets
@@ -16,7 +16,7 @@ from jaxproto.compare import names
 from jaxproto.errors import UserError, pick
 
 
-def get_config(arg: str = "protonorm1,cifar10-protonorm-dirichlet"):
+def get_config(arg: str = "protonorm1,cifar10-protonorm-dirichlet-alpha0.1"):
     """The configuration of a cell; `arg` is its table and its name, with a comma."""
     table, _, cell = arg.partition(",")
     return names.configuration(table, cell)

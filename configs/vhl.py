@@ -9,7 +9,8 @@ All clients have one network: --config.model.group=resnet18 for another than the
 CNN. Rules: `received` is the global network, `head` a client's own.
 
 Images only. RefProtoFL states no hyper-parameters; those of the released scripts are
-the method's defaults, and `code` has the rest.
+the method's defaults, and `code` has their training (not their augmentation, and the
+test set is as for every method: --config.data.pool=False for the official one).
 """
 
 from jaxproto import config, presets

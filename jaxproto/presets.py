@@ -78,6 +78,10 @@ MU = {  # TinyProto's, T Section 5.1
     "flowers102": 5e-3,
     "ag_news": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples (spec H5)
 }
+TINYPROTO = {"data.partition": "pfllib", "model.feat_dim": 500}  # T 5.1, H6
+IN_TINYPROTO = dict.fromkeys(  # the images of its tables
+    ("cifar10", "cifar100", "gtsrb", "flowers102", "tiny_imagenet"), TINYPROTO
+)
 
 REFPROTOFL = {  # protocol of RefProtoFL's comparison, its Section 5.1
     "data.clients": 10,
@@ -100,6 +104,7 @@ AROUND = {  # fields outside a method that go with it
 IN_REFPROTOFL = {  # method -> its fields in that protocol
     "fedgh": {"method.server_batch": REFPROTOFL["local.batch_size"]},  # spec 2.14
 }
+AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2
 ONE_OF = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
     "light": "cnn4",

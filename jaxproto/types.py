@@ -39,7 +39,9 @@ class Client:
     """All that a client keeps between rounds; K of them share a leading axis."""
 
     params: Tree  # trained
-    norm: Tree  # BatchNorm statistics: follow the data, never sent
+    norm: (
+        Tree  # BatchNorm statistics: follow the data; only `feduv.averaged` sends them
+    )
     opt: Tree  # optimiser state
     memory: Tree  # what the method remembers (FedProto: the last local prototypes)
     count: Array  # [C] training examples per class

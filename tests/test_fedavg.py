@@ -157,6 +157,16 @@ def test_the_amount_is_what_unit_gradients_move_sgd_by():
         np.testing.assert_allclose(0.05 * a, moved, rtol=1e-5)
 
 
+def test_a_client_without_a_step_weighs_nothing_in_fednova():
+    method, down = make("fednova"), {"w": jnp.ones(3)}
+    after = {"w": jnp.float32([[0, 1, 2], [1, 1, 1]])}
+    server = fednova.FedNovaState(down, {"w": jnp.zeros(3)})
+    up = uploads(method, down, after, [4, 0], [10, 90])
+    alone = uploads(method, down, jax.tree.map(lambda a: a[:1], after), [4], [10])
+    both, one = (method.update(None, server, u, None).params for u in (up, alone))
+    assert toys.gap(both, one) == 0 and toys.gap(one, {"w": after["w"][0]}) < 1e-6
+
+
 def test_fednova_with_equal_steps_is_fedavg():
     descent = fednova.Descent(0.05, 0.9)
     nova = run(make("fednova", descent=descent), how=ALIKE)

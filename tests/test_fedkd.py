@@ -47,7 +47,7 @@ def matrix():
 def test_a_detached_loss_trains_its_own_network_alone():
     """L_l for the mentor, with what the mentee does as constants."""
     slope = on_batch(make())[1]
-    p, q, params = outputs()
+    _, q, params = outputs()
     net, ones = toys.net(8), jnp.ones(6)
     norm, like_BD = net.init(KEY)[1], q.feat @ matrix()
     ce_g = losses.cross_entropy(q.logits, Y, ones)

@@ -22,7 +22,7 @@ def finished(path, data_dir="somewhere"):
     made.data.data_dir = data_dir
     path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())
-    (path / "summary.json").write_text('{"status": "finished"}\n')
+    (path / "summary.json").write_text('{"status": "finished", "rules": {}}\n')
     (path / "metrics.jsonl").write_text('{"round": 1}\n')
     (path / "indices.csv").write_text("0\n")
     return path
@@ -65,7 +65,8 @@ def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, cal
     ]
     assert sorted(p.name for p in (records / "a-0").iterdir()) == list(FILES)
     run = compare.load(records / "a-0")
-    assert run.summary == {"status": "finished"} and run.config["data.data_dir"] == ""
+    assert run.summary == {"status": "finished", "rules": {}}
+    assert run.config["data.data_dir"] == ""
     assert run.config == compare.load(tmp_path / "out" / "a-0").config | {
         "data.data_dir": ""
     }

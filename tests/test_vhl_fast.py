@@ -128,6 +128,12 @@ def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampl
     assert toys.gap(one.server.params, run(equal, 4, law=third).server) < 1e-6
 
 
+@pytest.mark.parametrize("wrong", [{"q": 5.0}, {"fraction": -1.0}])
+def test_a_probability_or_share_that_is_none_is_named(wrong):
+    with pytest.raises(UserError, match=rf"method\.{next(iter(wrong))} is .*0 to 1"):
+        fast.fast(SPEC, **wrong)
+
+
 def test_fast_without_snapshots_has_the_participants_of_the_law():
     method = make("fast")
     server = SimpleNamespace(q=jnp.float32(0.0))

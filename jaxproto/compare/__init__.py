@@ -1,6 +1,8 @@
 """Finished runs side by side, next to the numbers that the papers print."""
 
+from jaxproto.compare.notes import lines
+from jaxproto.compare.rendering import render
 from jaxproto.compare.runs import Group, Run, groups, load
-from jaxproto.compare.tables import Table, lines, render, table
+from jaxproto.compare.tables import Table, table
 
 __all__ = ["Group", "Run", "Table", "groups", "lines", "load", "render", "table"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxproto import command, compare
-from jaxproto.compare import tables
+from jaxproto.compare import rendering, tables
 from jaxproto.errors import UserError
 
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> str:
     about = __doc__.split("\n")[0]
     parser = command.Parser(prog="python -m jaxproto.compare", description=about)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR")
-    formats = [*tables.FORMATS, "csv"]
+    formats = [*rendering.FORMATS, rendering.CSV]
     parser.add_argument("--format", choices=formats, default="text")
     rounds, clients = [*tables.STATISTICS], [*tables.AVERAGES]
     parser.add_argument("--statistic", choices=rounds, default="final")
@@ -38,6 +38,8 @@ def main(argv: Sequence[str]) -> str:
     text = compare.render(made, args.format)
     if args.out is None:
         return text
+    if args.out.exists():
+        raise UserError(f"{args.out} is there already; delete it or name another file.")
     try:
         args.out.write_text(text)
     except OSError as e:

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from jaxproto import presets
+import ml_collections
+
+from jaxproto import config, presets
+from jaxproto.compare.runs import IGNORED
 
 PRESETS = {  # as printed -> preset of `presets.DATASETS`
     "CIFAR-10": "cifar10",
@@ -23,8 +26,9 @@ PRESETS = {  # as printed -> preset of `presets.DATASETS`
     "MNIST": "mnist",
     "FashionMNIST": "fashion_mnist",
 }
-SPELLINGS = {"oxford_flowers102": "flowers102", "gtsrb43/torchvision": "gtsrb"} | {
-    "flowers102_32": "flowers102",
+SPELLINGS = {
+    "oxford_flowers102": "flowers102",
+    "gtsrb43/torchvision": "gtsrb",
     "ag_news_subset": "ag_news",
 }
 SAME = {  # values that are one setting of a paper
@@ -69,6 +73,8 @@ CLASSES_PER_CLIENT = {  # spec 4.1 item 4
     "TinyImageNet-200": 20,
 }
 ACCURACY = ("accuracy", "top1_accuracy")
+COST = ("comm_cost",)  # millions of scalars per round, both directions
+UNSAID = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
 
 
 class Printed(NamedTuple):
@@ -105,23 +111,24 @@ def printed() -> tuple[Printed, ...]:
 
 
 def cell(row: Printed) -> Cell | None:
-    """The settings of a printed accuracy; None for what no configuration expresses.
+    """The settings of a printed accuracy or cost; None if no configuration has them.
 
     Those are averages over data sets, and FedProto and FedTGP scaled by gamma (N Table
     5), which no method of the library does.
     """
-    if row.dataset not in PRESETS or row.metric not in ACCURACY:
+    if row.dataset not in PRESETS or row.metric not in (*ACCURACY, *COST):
         return None
-    method = _method(row)
+    method, of_r = _method(row), row.source == "refprotofl"
     return method and Cell(
         {
             "dataset": PRESETS[row.dataset],
             "data.clients": int(row.clients),
             "model.group": GROUPS[row.models.partition("(")[0]],
+            "data.pool": not of_r,  # which examples clients are tested on
             **_partition(row),
             **method.identity,
         },
-        {**(presets.REFPROTOFL if row.source == "refprotofl" else {}), **method.chosen},
+        {**(presets.REFPROTOFL if of_r else {}), **method.chosen},
     )
 
 
@@ -154,8 +161,22 @@ def _method(row: Printed) -> Cell | None:
         return None
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row, weak)
-    pulled, name = row.method in ("FedProto", "FedTGP"), NAMES[row.method]
-    return Cell(_named(name), weak if pulled else presets.AROUND.get(name, {}))
+    return Cell(_named(NAMES[row.method]), _chosen(row, weak))
+
+
+def _chosen(row: Printed, weak: Mapping) -> dict:
+    """What goes with a method whose cells need no more than a name."""
+    name = NAMES[row.method]
+    fields = {**presets.AROUND.get(name, {})}
+    if name in ("fedproto", "fedtgp"):
+        fields |= weak
+    if name == "feduv":
+        fields["method.statistics"] = "averaged"  # spec 2.17
+    if row.source == "refprotofl":
+        fields |= presets.IN_REFPROTOFL.get(name, {})
+    if name in ("fml", "fedkd") and row.dataset == "AG News":
+        fields |= presets.AUX_OF_TEXTS
+    return fields
 
 
 def _named(name: str) -> dict:
@@ -190,20 +211,41 @@ def _components(row: Printed, weak: Mapping) -> Cell:
     return Cell(identity, dict(weak))
 
 
+def _plain(value):
+    """One value for all that are one setting of a paper."""
+    return SAME.get(value, value) if isinstance(value, str) else value
+
+
 def matches(wanted: Mapping, fields: Mapping, dataset: str) -> bool:
     """Whether a run with the flat fields `fields` is in the cell `wanted`."""
     have = {**fields, "dataset": SPELLINGS.get(dataset, dataset)}
-    return all(
-        SAME.get(have.get(key), have.get(key)) == SAME.get(value, value)
-        for key, value in wanted.items()
-    )
+    return all(_plain(have.get(key)) == _plain(value) for key, value in wanted.items())
 
 
-def beside(fields: Mapping, dataset: str) -> list[Printed]:
-    """The printed accuracies of the cell that a run is in."""
+def beside(fields: Mapping, dataset: str, metrics=ACCURACY) -> list[Printed]:
+    """The printed numbers of the cell that a run is in, accuracies unless told."""
     found = []
     for row in printed():
-        made = cell(row)
-        if made and row.mean and matches(made.identity, fields, dataset):
+        made = cell(row) if row.mean and row.metric in metrics else None
+        if made and matches(made.identity, fields, dataset):
             found.append(row)
     return found
+
+
+def configuration(row: Printed) -> ml_collections.ConfigDict:
+    """The configuration of a printed number, which must have a `cell`."""
+    fields = {**cell(row).chosen, **cell(row).identity}
+    preset = fields.pop("dataset")
+    result = config.experiment(fields.pop("method.name"), preset)
+    result.update_from_flattened_dict(fields)
+    return result
+
+
+def departures(row: Printed, fields: Mapping) -> dict[str, tuple]:
+    """Fields in which a run of the same cell differs: (the paper's, the run's)."""
+    paper = config.flat(configuration(row))
+    return {
+        key: (value, fields.get(key))
+        for key, value in sorted(paper.items())
+        if key not in UNSAID and _plain(fields.get(key)) != _plain(value)
+    }

@@ -1,7 +1,7 @@
 """Names for the cells of the papers' tables, and the configuration of each.
 
 A name is the data set, the method, its variant, and whatever else the table varies:
-`cifar100-fedtgp`, `cifar10-fedproto-cps-s50-ppa-cpkd`, `cifar100-protonorm-alpha0.5`.
+`cifar10-fedproto-cps-s50-ppa-cpkd`, `cifar100-fedtgp-dirichlet-alpha0.1`.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import ml_collections
 
-from jaxproto import config
+from jaxproto.compare import cells
 from jaxproto.compare.cells import ACCURACY, GROUPS, PRESETS, Printed, cell, printed
 from jaxproto.errors import pick
 
@@ -75,11 +75,6 @@ def configuration(table: str, name: str) -> ml_collections.ConfigDict:
       UserError: no such table or cell.
     """
     there = rows(table)
-    row = there[pick(f"cell of {table}", name, there)]
-    made = cell(row)
-    fields = {**made.chosen, **made.identity}
-    preset = fields.pop("dataset")
-    result = config.experiment(fields.pop("method.name"), preset)
+    result = cells.configuration(there[pick(f"cell of {table}", name, there)])
     result.name = f"{table}-{name}"
-    result.update_from_flattened_dict(fields)
     return result

@@ -26,6 +26,11 @@ class Run(NamedTuple):
     config: dict  # flat, fields that did not exist then at their default
     summary: dict | None  # None while it is not finished
 
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its last round."""
+        return self.summary is not None and self.summary["status"] == "finished"
+
 
 class Group(NamedTuple):
     """Runs that differ in nothing but the seed."""
@@ -37,6 +42,16 @@ class Group(NamedTuple):
     def method(self) -> str:
         """Name of the method."""
         return self.config["method.name"]
+
+    @property
+    def finished(self) -> tuple[Run, ...]:
+        """Those that have numbers."""
+        return tuple(r for r in self.runs if r.finished)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of the finished runs, sorted."""
+        return tuple(sorted(r.config["seed"] for r in self.finished))
 
     @property
     def dataset(self) -> str:
@@ -51,22 +66,32 @@ def load(workdir: str | Path) -> Run:
       UserError: the folder is not that of a run, or a file in it is damaged.
     """
     path = Path(workdir)
-    given = _read(path / "config.json")
+    given = _read(path / "config.json", "method")
     if given is None:
         raise UserError(
             f"{path} holds no config.json: give work directories of runs, such as "
             "runs/protonorm-digits-seed0."
         )
-    return Run(path, config.saved(given), _read(path / "summary.json"))
+    return Run(
+        path, config.saved(given), _read(path / "summary.json", "status", "rules")
+    )
 
 
-def _read(path: Path) -> dict | None:
+def _read(path: Path, *keys: str) -> dict | None:
+    """The object in a file, which must have these keys; None if there is no file."""
     try:
-        return json.loads(path.read_text())
+        found = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as e:
         raise UserError(f"{path} cannot be read ({e}). Leave this run out.") from e
+    missing = [k for k in keys if not isinstance(found, dict) or k not in found]
+    if missing or not isinstance(found, dict):
+        lacks = ", ".join(missing) or "every field"
+        raise UserError(
+            f"{path} is no file of a run: it lacks {lacks}. Leave this run out."
+        )
+    return found
 
 
 def groups(runs: Iterable[Run]) -> tuple[Group, ...]:

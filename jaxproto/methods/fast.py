@@ -1,15 +1,18 @@
 """FAST: FedAvg under any participation, with rounds of uniform sampling now and then.
 
-FAST: Federated Average with Snapshot Unleashes Arbitrary Client Participation,
-https://openreview.net/forum?id=JUGLP5L8F3 (spec 2.15).
+Li, Nabavirazavi, Ying, Iyengar, Yang: FAST: Federated Average with Snapshot Unleashes
+Arbitrary Client Participation, IJCAI 2025, https://openreview.net/forum?id=JUGLP5L8F3
+(spec 2.15).
 
     with probability q a snapshot: a share of the clients, uniformly; else whoever the
     configured law brings                                               (Algorithm 1)
     w = mean of w_i over the participants
     adaptive: q <- clip(q + gamma (previous accuracy - accuracy), 0, 1)
 
-What happens between snapshots is `participation.law`. With q = 1 FAST is FedAvg with
-equal weights and uniform sampling.
+What happens between snapshots is `participation.law`, whose share of the clients is
+`participation.fraction`, not `fraction`. With q = 1 FAST is FedAvg with equal weights
+and uniform sampling. Clients that a law rarely brings have old BatchNorm statistics,
+by which `received` is judged as well; the 4-layer CNN has none.
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - mean: over participants / unweighted / unweighted.
@@ -29,6 +32,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from jaxproto import losses, participation
+from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import fedavg, weighted_mean
 from jaxproto.types import Array, Aux, Spec, Tree
@@ -64,6 +68,13 @@ def follow(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]:
     return jnp.clip(q + gamma * (last - accuracy), 0.0, 1.0), accuracy
 
 
+def check(shares: dict):
+    """Raises UserError for a number outside of [0, 1]."""
+    for name, value in shares.items():
+        if isinstance(value, int | float) and not 0 <= value <= 1:
+            raise UserError(f"method.{name} is {value}; it must be from 0 to 1.")
+
+
 FIXED = Pace(lambda sums: (), lambda q, last, seen, gamma: (q, last))
 ADAPTIVE = Pace(lambda sums: sums, follow)
 
@@ -84,7 +95,11 @@ def fast(
       fraction: of the clients, in a snapshot (released code).
       pace: FIXED, or ADAPTIVE by the training accuracy.
       gamma: how strongly it adapts (released code).
+
+    Raises:
+      UserError: a probability or share that is none.
     """
+    check({"q": q, "fraction": fraction})
     base = fedavg(spec)
 
     def init_server(net, key):

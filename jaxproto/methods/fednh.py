@@ -20,7 +20,8 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - confidence weights of prototypes: none / an option, off / none.
 - ProtoNorm's fork: not described / W from the default initialisation, scale 1 / paper.
 - evaluation: global network / global and, per client, weighted by its labels / both
-  networks (D26), `head` with the W that it was trained with.
+  networks (D26), `head` with the W that it was trained with: whoever never took part
+  has none, and says the first class.
 """
 
 import dataclasses

@@ -16,7 +16,9 @@ FedAvg:
 - momentum and proximal together: not stated / a <- (1 - lr mu)(a + c) + 1, which counts
   a step twice / a <- (1 - lr mu) a + c.
 - BatchNorm statistics and integer counters: not stated / normalised too / local.
-- server momentum: none / `gmf`, 0 / `server_momentum`, 0 (D25), on the averaged step.
+- server momentum: none / `gmf`, 0, of the step over the clients' learning rate /
+  `server_momentum`, 0 (D25), of the averaged step: the same at a constant rate.
+- a client without a local step (`local.short=skip`): 0 / 0 / - / as if not there.
 - optimisers beyond SGD: a_i of Adam and others not stated / SGD only / refused.
 """
 
@@ -129,7 +131,7 @@ def fednova(
         some = jnp.where(a > 0, a, 1.0)
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
         length = jnp.where(mu != 0, after.steps.astype(jnp.float32), a)
-        return Sent(change, length, data.shard.size), after.memory
+        return Sent(change, length, data.shard.size * (a > 0)), after.memory
 
     def update(net, server, up, key):
         del net, key

@@ -14,7 +14,8 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - targets: detached / both networks get the gradients of both KL / `target` (D11).
 - alpha, beta: 0.5 in the papers / 1 by default, which distils nothing / 0.5.
 - auxiliary network: - / that of client 0, which the published costs exclude / `aux`,
-  from a configuration the 4-layer CNN of hidden width d, which they imply (D10).
+  from a configuration the 4-layer CNN of hidden width d, which they imply (D10); for
+  Flowers-102 and Tiny ImageNet they imply images of 32 x 32 pixels (spec 5.2).
 - BatchNorm statistics of the auxiliary network: not stated / every round those of the
   first / stay with the client (with the 4-layer CNN there are none).
 - gradients: - / clipped to norm 10 per network / as code.

@@ -10,8 +10,9 @@ the head phi:
 
 Deviations (paper / released code / here; code: HtFLlib):
 - first head: not stated / that of client 0 / one that the server draws.
-- prediction: not stated / own body with the received head / that (`received`), and the
-  own head after training (`head`).
+- prediction: of the client's own data its trained network, of other data the mean of
+  all / own body with the received head / that (`received`), and the own head after
+  training (`head`).
 - heads of the EfficientNet with dropout: - / in some forks / D19, `model.group`.
 - cost: - / the head without its bias, both directions / what is sent: the bias and n_i
   as well.

@@ -23,6 +23,8 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - alignment: throughout / while the local epoch is below 5 / throughout.
 - BatchNorm: not stated / real and virtual examples in one batch / as the code.
 - prediction: of real classes / over all C + V outputs / as the code.
+- augmentation: not stated / crops and flips / none, as everywhere.
+- evaluation: - / one test set / as FedAvg here.
 - learning rate: decays by 0.992 a round / the same / constant; variant `code` of
   its configuration decays.
 """
@@ -126,7 +128,9 @@ def vhl(
     images: int = 200,
     virtual_seed: int = 0,
 ) -> Method:
-    """VHL; without batch normalisation and with all weights 0 it is FedAvg.
+    """VHL; with all weights 0 it is FedAvg with V more outputs that nothing trains for.
+
+    Batch normalisation then still sees the virtual examples.
 
     Args:
       spec: number of classes and feature dimension.
