@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import client as clients_
-from jaxproto import comm, wire
+from jaxproto import comm, kernels, wire
 from jaxproto.client import Local
 from jaxproto.errors import UserError
 from jaxproto.forms import Form, Stages
@@ -180,11 +180,13 @@ def received(cohorts, ups) -> Tree:
     return jax.vmap(wire.unpack)(stacked) if jax.tree.leaves(stacked) else stacked
 
 
+@kernels.exact
 def update_server(method: Method, cohorts, key: Array, server: Tree, ups) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
     return method.update(cohorts[0].net, server, received(cohorts, ups), key)
 
 
+@kernels.exact
 def answer_server(method: Method, cohorts, key: Array, server: Tree, probes) -> Tree:
     """The server's state with what it makes of the first exchange."""
     return method.answer(server, received(cohorts, probes), key)

@@ -1,9 +1,15 @@
 """Jitted operations on prototypes: class means, nearest prototype, alignment.
 
+Networks compute as the accelerator does by default (matrix products of float32 in TF32
+on a GPU, in bfloat16 on a TPU); what is computed of prototypes and on the server is
+`exact`, as differences of near prototypes would be lost.
+
 Source: ProtoNorm (Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype
 Alignment and Upscaling), equation numbers beside the lines.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import chex
@@ -13,6 +19,17 @@ import optax
 from jax import lax
 
 from jaxproto.types import Array, Protos, Tree
+
+
+def exact(f: Callable) -> Callable:
+    """`f` with matrix products in full float32 on any device (CPUs have no other)."""
+
+    @functools.wraps(f)
+    def wrapped(*args, **kwargs):
+        with jax.default_matmul_precision("highest"):
+            return f(*args, **kwargs)
+
+    return wrapped
 
 
 def class_sum(feat_BD: Array, y_B: Array, mask_B: Array, num_classes: int):
@@ -33,6 +50,7 @@ def empty(num_classes: int, feat_dim: int) -> Protos:
     return Protos(jnp.zeros((num_classes, feat_dim)), jnp.zeros(num_classes))
 
 
+@exact
 def mean_over_clients(up: Protos) -> Protos:
     """Plain mean over the clients that hold each class; count is their number (Eq. 7).
 
@@ -43,6 +61,7 @@ def mean_over_clients(up: Protos) -> Protos:
     return mean_of((jnp.einsum("kcd,kc->cd", up.mean, has_KC), jnp.sum(has_KC, 0)))
 
 
+@exact
 def mean_over_examples(up: Protos) -> Protos:
     """Mean over clients weighted by their counts n_ij; count is the total.
 
@@ -58,6 +77,7 @@ def arrived(up: Tree) -> Array:
     return jnp.any(jnp.stack(there), 0).astype(jnp.float32)
 
 
+@exact
 def nearest(feat_BD: Array, protos: Protos) -> Array:
     """Scores [B, C], highest for the nearest prototype; -inf where absent (Eq. 6).
 
@@ -73,6 +93,7 @@ def nearest(feat_BD: Array, protos: Protos) -> Array:
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
+@exact
 def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
     """As `nearest`, but every class by the coordinates of its own mask alone."""
     chex.assert_rank([feat_BD, protos.mean, mask_CD], 2)
@@ -82,6 +103,7 @@ def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
+@exact
 def angles(mean_CD: Array) -> Array:
     """Pairwise angles [C, C] in degrees."""
     unit_CD = unit(mean_CD)
@@ -94,6 +116,7 @@ def unit(mean_CD: Array) -> Array:
     return mean_CD / jnp.maximum(length_C1, 1e-12)
 
 
+@exact
 def repulsion(point_CD: Array, present_C: Array) -> Array:
     """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11)."""
     chex.assert_rank([point_CD, present_C], [2, 1])
@@ -200,6 +223,7 @@ def smallest_angle(protos: Protos) -> Array:
     return jnp.where(jnp.isinf(least), jnp.nan, least)
 
 
+@exact
 def largest_gap(protos: Protos) -> Array:
     """Largest over classes of the distance to the nearest other class; inf if alone.
 

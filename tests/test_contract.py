@@ -18,6 +18,7 @@ from jaxproto import (
     config,
     costs,
     disclosure,
+    federation,
     forms,
     participation,
     wire,
@@ -110,6 +111,16 @@ def test_server_tree_is_stable(name):
     assert jax.tree.structure(start) == jax.tree.structure(end)
     shapes = jax.tree.map(lambda a, b: a.shape == b.shape, start, end)
     assert all(jax.tree.leaves(shapes))
+
+
+@every_method
+def test_the_server_computes_in_full_float32(name):
+    """On accelerators too, where the default is less."""
+    r = toys.run(make(name))
+    groups, key = toys.cohorts(*toys.HOM), jax.random.key(0)
+    step = functools.partial(federation.update_server, make(name), groups, key)
+    made = jax.make_jaxpr(step)(r.server, [r.report.up])
+    assert "precision=None" not in str(made)
 
 
 @every_method

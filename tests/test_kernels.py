@@ -233,3 +233,22 @@ def test_smallest_angle_ignores_absent_classes():
     angle = kernels.smallest_angle(Protos(x, jnp.asarray([1.0, 1.0, 0.0])))
     np.testing.assert_allclose(angle, 90, rtol=1e-5)
     assert np.isnan(kernels.smallest_angle(Protos(x, jnp.asarray([1.0, 0, 0]))))
+
+
+PROTOS = Protos(jnp.ones((3, 4)), jnp.ones(3))
+PRODUCTS = {
+    "mean_over_clients": (Protos(jnp.ones((2, 3, 4)), jnp.ones((2, 3))),),
+    "mean_over_examples": (Protos(jnp.ones((2, 3, 4)), jnp.ones((2, 3))),),
+    "nearest": (jnp.ones((5, 4)), PROTOS),
+    "nearest_within": (jnp.ones((5, 4)), PROTOS, jnp.ones((3, 4))),
+    "angles": (jnp.ones((3, 4)),),
+    "repulsion": (jnp.ones((100, 64)), jnp.ones(100, bool)),  # by products
+    "align": (jnp.ones((3, 4)), jnp.ones(3, bool)),  # by differences
+    "largest_gap": (PROTOS,),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_are_in_full_float32_on_accelerators_too(name):
+    made = str(jax.make_jaxpr(getattr(kernels, name))(*PRODUCTS[name]))
+    assert "HIGHEST" in made and "precision=None" not in made

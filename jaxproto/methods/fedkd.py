@@ -84,6 +84,7 @@ def parameter(w_GMN: Array, shape: tuple[int, ...]) -> Array:
     return w[0] if len(shape) == 2 else w.transpose(1, 2, 0).reshape(shape)
 
 
+@kernels.exact
 def factors(w_GMN: Array) -> tuple[Array, Array, Array]:
     """U sqrt(S) [L, G, M], V sqrt(S) [L, G, N] and sums of S^2 over G [L], descending.
 
@@ -129,6 +130,7 @@ def only(value: Array, sent: Array) -> Top:
     return Top(jnp.where(sent[:, None], value, 0.0), sent)
 
 
+@kernels.exact
 def restore(sent: Tree, like: Tree) -> Tree:
     """The parameters that arrived.
 

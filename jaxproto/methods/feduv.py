@@ -28,12 +28,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto import losses
+from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import fedavg, weighted_mean
 from jaxproto.types import Array, Aux, Spec, Tree
 
 
+@kernels.exact
 def variance_gap(logits_BC: Array, mask_B: Array) -> Array:
     """V: mean over classes of how far the outputs' deviation is below its target."""
     p_BC, count = jax.nn.softmax(logits_BC), jnp.sum(mask_B)

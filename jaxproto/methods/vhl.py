@@ -39,7 +39,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto import losses
+from jaxproto import kernels, losses
 from jaxproto.errors import UserError
 from jaxproto.method import Method, own_network
 from jaxproto.methods.fedavg import fedavg
@@ -85,6 +85,7 @@ class Virtual(NamedTuple):
         return jax.image.resize(mean + SPREAD * noise, shape, "bilinear")
 
 
+@kernels.exact
 def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
     """Supervised contrastive loss, mean over the examples that count.
 
