@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import ml_collections
@@ -20,6 +21,19 @@ class Parser(argparse.ArgumentParser):
         """Raises UserError."""
         usage = " ".join(self.format_usage().split())
         raise UserError(f"{message} ({usage})")
+
+
+def new_file(name: str) -> Path:
+    """The type of an argument: a file to write, which must not be there.
+
+    Raises:
+      ArgumentTypeError: it is; a `Parser` makes a UserError of that.
+    """
+    if Path(name).exists():
+        raise argparse.ArgumentTypeError(
+            f"{name} is there already: delete it or name another file"
+        )
+    return Path(name)
 
 
 def start(show: Callable[[ml_collections.ConfigDict], bool | None], after: str = ""):

@@ -149,7 +149,10 @@ def test_the_command_runs_on_its_own_without_a_word(tmp_path, workdirs):
 
 def test_the_command_names_what_it_cannot_use(tmp_path, workdirs):
     out, draw = str(tmp_path / "out.png"), "accuracy_against_bytes"
+    there = tmp_path / "there.png"
+    there.write_text("mine")
     for arguments, what in [
+        ([draw, str(there), *workdirs], "is there already: delete it or name"),
         ([draw, out, str(tmp_path)], "holds no metrics.jsonl"),
         ([draw, out, workdirs[0], workdirs[0]], "given twice"),
         ([draw, str(tmp_path / "out.gif"), *workdirs], "does not end in .png"),

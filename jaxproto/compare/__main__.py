@@ -5,7 +5,6 @@ python -m jaxproto.compare WORKDIR... [--format markdown] [--statistic best]
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from jaxproto import command, compare
 from jaxproto.compare import rendering, tables
@@ -27,7 +26,7 @@ def main(argv: Sequence[str]) -> str:
     parser.add_argument("--statistic", choices=rounds, default="final")
     parser.add_argument("--average", choices=clients, default="pooled")
     parser.add_argument("--rule", action="append", default=[], help="only this one")
-    parser.add_argument("--out", type=Path, help="a file to write instead")
+    parser.add_argument("--out", type=command.new_file, help="write there")
     args = parser.parse_args(argv)
     made = compare.table(
         compare.groups(map(compare.load, args.workdirs)),
@@ -38,8 +37,6 @@ def main(argv: Sequence[str]) -> str:
     text = compare.render(made, args.format)
     if args.out is None:
         return text
-    if args.out.exists():
-        raise UserError(f"{args.out} is there already; delete it or name another file.")
     try:
         args.out.write_text(text)
     except OSError as e:

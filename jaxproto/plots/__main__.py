@@ -22,7 +22,7 @@ def main(argv: Sequence[str]):
     )
     kinds = parser.add_subparsers(dest="picture", required=True)
     one = kinds.add_parser("accuracy_against_bytes", help="of every rule and run")
-    one.add_argument("out", type=Path, metavar="OUT.png")
+    one.add_argument("out", type=command.new_file, metavar="OUT.png")
     one.add_argument("workdirs", type=Path, nargs="+", metavar="WORKDIR")
     one.add_argument("--rule", help="draw this one only")
     args = parser.parse_args(argv)
