@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 
 import jax
@@ -15,8 +16,13 @@ def group(item) -> str:
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of one group follow each other."""
+    """Tests of one group follow each other.
+
+    Traces are made of many small objects that stay: garbage is looked for rarely.
+    """
     items.sort(key=group)
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1000)
 
 
 def pytest_runtest_teardown(item, nextitem):

@@ -179,12 +179,18 @@ def test_a_lost_upload_keeps_the_clients_progress(name):
     assert np.all(r.report.sent[4:] == 0)
 
 
+PADDED = forms.one_by_one()  # its programs apart from those of the other tests
+
+
 @every_method
 def test_padding_changes_nothing(name):
-    run = functools.partial(toys.run, make(name), jit=quick.jit_to_the_bit)
-    a, b = run(), run(extra=23)
+    """Which examples it names not a bit, how long it is no more than order does."""
+    run = functools.partial(toys.run, make(name), extra=23, form=PADDED)
+    a, b, none = run(), run(filler=40), toys.run(make(name))
     assert toys.gap(a.params, b.params) == 0
     assert toys.gap(a.server, b.server) == 0
+    assert toys.gap(a.params, none.params) < 1e-5
+    assert toys.gap(a.server, none.server) < 1e-5
 
 
 @every_method

@@ -81,10 +81,10 @@ def pool_and_rows(clients=6, most=19, seed=0):
     return Pool(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
 
 
-def shard(rows, ids, extra=0):
-    """Index tables padded to the longest and `extra` more."""
+def shard(rows, ids, extra=0, filler=0):
+    """Index tables padded to the longest and `extra` more, with row `filler`."""
     longest = max(len(rows[i]) for i in ids) + extra
-    table = np.zeros((len(ids), longest), np.int32)
+    table = np.full((len(ids), longest), filler, np.int32)
     for k, i in enumerate(ids):
         table[k, : len(rows[i])] = rows[i]
     size = jnp.asarray([len(rows[i]) for i in ids], jnp.int32)
@@ -181,6 +181,7 @@ def run(
     how=HOW,
     law=EVERYONE,
     extra=0,
+    filler=0,
     public=None,
     jit=quick.jit,
 ):
@@ -193,7 +194,7 @@ def run(
     pool, rows = pool_and_rows()
     pool = pool.replace(public=None if public is None else jnp.asarray(public))
     key = jax.random.key(3)
-    shards = [shard(rows, g.ids, extra) for g in groups]
+    shards = [shard(rows, g.ids, extra, filler) for g in groups]
     server, clients = init(key, [counts(pool, rows, g.ids) for g in groups])
     for r in range(rounds):
         round_key = jax.random.fold_in(key, r)
