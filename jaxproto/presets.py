@@ -102,6 +102,8 @@ AROUND = {  # fields outside a method that go with it
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
 IN_REFPROTOFL = {  # method -> its fields in that protocol
+    # Not stated. The released code's (D2): lam 1 on l2_of_means ends at chance there
+    "fedproto": {"method.reg": "mse_mean", "method.lam": 10.0},
     "fedgh": {"method.server_batch": REFPROTOFL["local.batch_size"]},  # spec 2.14
 }
 AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2

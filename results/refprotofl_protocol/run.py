@@ -2,7 +2,8 @@
 
     python -m results.refprotofl_protocol.run OUT DATA_DIR [WORD...]
 
-Alpha 0.5 before 100. Called again, it resumes. Arguments: results/series.py.
+Alpha 0.5 before 100, then FedProto with the pull of the papers. Called again, it
+resumes. Arguments: results/series.py.
 """
 
 import sys
@@ -20,6 +21,7 @@ METHODS = (
     "fedgh",
     "refprotofl",
 )
+PAPER = ["--config.method.reg=l2_of_means", "--config.method.lam=1.0"]  # of FedProto
 SMALLER = ["--config.model.group=cnn4_d", "--config.eval_every=5"]
 
 
@@ -29,6 +31,8 @@ def runs():
         for method in METHODS:
             cell = f"fashion-mnist-{method}-alpha{alpha}"
             yield f"{method}-{alpha}", f"table.py:refprotofl2,{cell}", SMALLER
+    cell = "fashion-mnist-fedproto-alpha0.5"
+    yield "fedproto_l2-0.5", f"table.py:refprotofl2,{cell}", [*SMALLER, *PAPER]
 
 
 if __name__ == "__main__":
