@@ -185,7 +185,8 @@ def test_alignment_comes_close_to_the_regular_simplex(k, d):
 @pytest.mark.parametrize(("k", "d"), [(10, 64), (6, 5), (60, 128)])
 def test_nearly_equal_prototypes_end_as_they_do_in_float64(k, d):
     """All within 1e-3 of each other, as untrained networks have them."""
-    x = RNG.normal(size=d) + 1e-3 * RNG.normal(size=(k, d)) / np.sqrt(d)
+    rng = np.random.default_rng(d)  # of its own, whichever tests ran before
+    x = rng.normal(size=d) + 1e-3 * rng.normal(size=(k, d)) / np.sqrt(d)
     want = in_float64(np.float32(x))[0]
     np.testing.assert_allclose(distances(aligned(x)), distances(want), rtol=0.05)
 
