@@ -201,18 +201,11 @@ def test_a_damaged_summary_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"status": "finished"}'])
-def test_a_summary_of_something_else_is_named(tmp_path, text):
+@pytest.mark.parametrize("name", ["summary", "config"])
+def test_a_file_of_something_else_is_named(tmp_path, name, text):
     run = folder(tmp_path / "a")
-    (run / "summary.json").write_text(text)
-    with pytest.raises(UserError, match=r"summary\.json is no file of a run"):
-        compare.load(run)
-
-
-@pytest.mark.parametrize("text", ["[]", "{}", '{"seed": 3}'])
-def test_a_configuration_of_something_else_is_named(tmp_path, text):
-    run = folder(tmp_path / "a")
-    (run / "config.json").write_text(text)
-    with pytest.raises(UserError, match=r"config\.json is no file of a run"):
+    (run / f"{name}.json").write_text(text)
+    with pytest.raises(UserError, match=rf"{name}\.json is no file of a run"):
         compare.load(run)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from jaxproto.compare import cells
 from jaxproto.compare.runs import Group, differing
 
-PAPERS = {  # source -> name of the paper, rounds its numbers are the best of
-    "tinyproto_aaai26": ("TinyProto", 300),
-    "cps_ppa_cpkd_iclr_sub": ("CPS+PPA+CPKD", 300),
-    "protonorm": ("ProtoNorm", 300),
-    "refprotofl": ("RefProtoFL", 50),
+PAPERS = {  # source -> name of the paper
+    "tinyproto_aaai26": "TinyProto",
+    "cps_ppa_cpkd_iclr_sub": "CPS+PPA+CPKD",
+    "protonorm": "ProtoNorm",
+    "refprotofl": "RefProtoFL",
 }
 Row = tuple[str, Group]  # with its label, which is one per data set
 
@@ -60,7 +60,7 @@ def _published(rows: Sequence[Row]) -> list[str]:
             found = cells.departures(row, g.config)
             parts = [f"{k} {ours} ({paper})" for k, (paper, ours) in found.items()]
             if parts:
-                whose = f"{PAPERS[row.source][0]}'s setting in brackets"
+                whose = f"{PAPERS[row.source]}'s setting in brackets"
                 told[f"{g.dataset}: {name}, {whose}: {', '.join(parts)}."] = None
     if not any(cells.beside(g.config, g.dataset) for _, g in rows):
         return []

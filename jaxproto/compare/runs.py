@@ -86,10 +86,10 @@ def _read(path: Path, *keys: str) -> dict | None:
     except (OSError, ValueError) as e:
         raise UserError(f"{path} cannot be read ({e}). Leave this run out.") from e
     missing = [k for k in keys if not isinstance(found, dict) or k not in found]
-    if missing or not isinstance(found, dict):
-        lacks = ", ".join(missing) or "every field"
+    if missing:
         raise UserError(
-            f"{path} is no file of a run: it lacks {lacks}. Leave this run out."
+            f"{path} is no file of a run: it lacks {', '.join(missing)}. "
+            "Leave this run out."
         )
     return found
 

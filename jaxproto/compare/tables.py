@@ -149,7 +149,7 @@ def _published(group: Group, metrics=cells.ACCURACY) -> str:
     """What the papers print for the same cell."""
     found = [
         f"{row.mean}{SPREAD + row.std if row.std else ''} "
-        f"({PAPERS[row.source][0]}, Table {row.table})"
+        f"({PAPERS[row.source]}, Table {row.table})"
         for row in cells.beside(group.config, group.dataset, metrics)
     ]
     return "; ".join(dict.fromkeys(found)) or MISSING

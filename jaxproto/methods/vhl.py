@@ -129,7 +129,7 @@ def vhl(
     images: int = 200,
     virtual_seed: int = 0,
 ) -> Method:
-    """VHL; with all weights 0 it is FedAvg with V more outputs that nothing trains for.
+    """VHL; with all weights 0 it is FedAvg with V more outputs that are always wrong.
 
     Batch normalisation then still sees the virtual examples.
 
