@@ -18,7 +18,7 @@ FedAvg:
 - BatchNorm statistics and integer counters: not stated / normalised too / local.
 - server momentum: none / `gmf`, 0, of the step over the clients' learning rate /
   `server_momentum`, 0 (D25), of the averaged step: the same at a constant rate.
-- a client without a local step (`local.short=skip`): 0 divided by 0 / - / weighs nothing.
+- a client without a step (`local.short=skip`): 0 divided by 0 / - / weighs nothing.
 - optimisers beyond SGD: a_i of Adam and others not stated / SGD only / refused.
 """
 
