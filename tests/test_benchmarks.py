@@ -16,6 +16,7 @@ from benchmarks import (
     measure,
     memory,
     methods,
+    operations,
     round,
     scaling,
 )
@@ -176,3 +177,25 @@ def test_methods_are_told_beside_one_of_them(run):
     assert methods.ratio(results["fedproto"], results["local"], "network") is None
     with pytest.raises(SystemExit, match="base=fedtgp is none of"):
         run(methods, *how, "--base=fedtgp")
+
+
+def test_every_form_of_an_operation_is_timed_beside_the_fastest(run):
+    cases = "--cases=grouped3x3_128,sums"
+    small = ("--clients=2", "--batch=1", "--steps=1", "--repeats=1")
+    rows = run(operations, cases, *small)["results"]
+    assert len(rows) == 2 * (2 + 2)
+    fastest = [r["case"] for r in rows if r["times_fastest"] == 1]
+    assert {*fastest} == {r["case"] for r in rows}
+    with pytest.raises(SystemExit, match="--cases=conv; they are conv5x5_1, "):
+        run(operations, "--cases=conv")
+
+
+def test_every_case_of_an_operation_fits_its_forms():
+    for case in operations.CASES.values():
+        x = jax.ShapeDtypeStruct((1, *case.image), np.float32)
+        kernel = jax.ShapeDtypeStruct(case.kernel, np.float32)
+        shapes = {
+            str(jax.eval_shape(operations.applied(case, f), x, kernel))
+            for f in operations.FORMS[case.kind].values()
+        }
+        assert len(shapes) == 1

@@ -1,0 +1,145 @@
+"""Milliseconds of each form of each operation, with gradients, for clients in step.
+
+    python -m benchmarks.operations
+    python -m benchmarks.operations --cases=conv3x3_64,depthwise3x3_192 --clients=4
+
+Every client has a kernel of its own. `all:` is `vmap` over the clients, `one:` one
+after the other within the program. Which form a platform takes, `nn.ops_for` says.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from absl import flags
+from jax import lax
+
+from benchmarks import measure
+from jaxproto.nn import conv, pool, reduce
+
+
+class Case(NamedTuple):
+    """An operation at a place in a network."""
+
+    kind: str
+    image: tuple[int, int, int]  # H, W, C
+    kernel: tuple[int, ...] = ()  # [kh, kw, C / groups, C']; () where there is none
+    how: tuple[int, ...] = (1, 0)  # what follows x and kernel
+
+
+FORMS = {  # kind -> name -> function
+    "conv": {
+        "lax": conv.conv_lax,
+        "taps": conv.conv_by_tap,
+        "matmul": conv.conv_matmul,
+    },
+    "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},
+    "grouped": {"lax": conv.conv_lax, "matmul": conv.grouped_matmul},
+    "max_pool": {"lax": pool.max_pool_lax, "chain": pool.max_pool_chain},
+    "avg_pool": {"lax": pool.avg_pool_lax, "chain": pool.avg_pool_chain},
+    "sums": {"lax": reduce.channel_sums, "short": reduce.channel_sums_short},
+}
+CASES = {
+    "conv5x5_1": Case("conv", (28, 28, 1), (5, 5, 1, 32)),  # 4-layer CNN
+    "conv5x5_32": Case("conv", (12, 12, 32), (5, 5, 32, 64)),
+    "conv7x7_3": Case("conv", (32, 32, 3), (7, 7, 3, 64), (2, 3)),  # ResNets
+    "conv3x3_64": Case("conv", (8, 8, 64), (3, 3, 64, 64), (1, 1)),
+    "conv3x3_128": Case("conv", (8, 8, 64), (3, 3, 64, 128), (2, 1)),
+    "conv3x3_512": Case("conv", (2, 2, 512), (3, 3, 512, 512), (1, 1)),
+    "conv1x1_32": Case("conv", (16, 16, 32), (1, 1, 32, 192)),  # MobileNetV2
+    "conv1x1_320": Case("conv", (2, 2, 320), (1, 1, 320, 1280)),
+    "depthwise3x3_192": Case("depthwise", (16, 16, 192), (3, 3, 1, 192), (1, 1)),
+    "depthwise3x3_576": Case("depthwise", (4, 4, 576), (3, 3, 1, 576), (2, 1)),
+    "depthwise5x5_240": Case("depthwise", (8, 8, 240), (5, 5, 1, 240), (1, 2)),
+    "grouped3x3_128": Case("grouped", (8, 8, 128), (3, 3, 4, 128), (1, 1, 32)),
+    "max_pool2": Case("max_pool", (24, 24, 32), (), (2, 2)),
+    "max_pool3": Case("max_pool", (16, 16, 64), (), (3, 2, 1)),
+    "avg_pool2": Case("avg_pool", (8, 8, 128), (), (2, 2)),
+    "sums": Case("sums", (16, 16, 64), (), ()),
+}
+MAPS = {
+    "all": jax.vmap,
+    "one": lambda f: lambda *args: lax.map(lambda a: f(*a), args),
+}
+
+FLAGS = measure.flag_values()
+flags.DEFINE_list("cases", list(CASES), "of " + ", ".join(CASES), flag_values=FLAGS)
+flags.DEFINE_integer("clients", 20, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("batch", 32, "images per client", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 20, "times within a program", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "programs that count", flag_values=FLAGS)
+flags.DEFINE_list("maps", "all,one", "over clients: all, one", flag_values=FLAGS)
+
+
+def applied(case: Case, f: Callable) -> Callable:
+    """A form as a function of images [B, H, W, C] and a kernel, used or not."""
+    if case.kernel:
+        return lambda x, kernel: [f(x, kernel, *case.how)]
+    return lambda x, kernel: [*f(x)] if case.kind == "sums" else [f(x, *case.how)]
+
+
+def squares(case: Case, f: Callable) -> Callable:
+    """Half the sum of squares of what a form gives, which is then its own gradient."""
+    return lambda *args: sum(jnp.sum(a**2) / 2 for a in applied(case, f)(*args))
+
+
+def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], None]:
+    """Some steps of gradient descent on inputs and kernels of all clients."""
+    slope = over(jax.grad(squares(case, f), (0, 1)))
+    keys = jax.random.split(jax.random.key(0))
+    x = jax.random.normal(keys[0], (s["clients"], s["batch"], *case.image))
+    kernel = jax.random.normal(keys[1], (s["clients"], *case.kernel))
+
+    def step(_, held):
+        return jax.tree.map(lambda a, g: a - 1e-9 * g, held, slope(*held))
+
+    def program(x, kernel):
+        return lax.fori_loop(0, s["steps"], step, (x, kernel))
+
+    compiled = jax.jit(program).lower(x, kernel).compile()
+    return lambda: jax.block_until_ready(compiled(x, kernel)) and None
+
+
+def one_case(name: str, s: dict) -> list[dict]:
+    """Every form of one operation in every map, in turn."""
+    case = CASES[name]
+    made = {
+        f"{m}:{form}": contender(case, f, MAPS[m], s)
+        for m in s["maps"]
+        for form, f in FORMS[case.kind].items()
+    }
+    times = measure.alternate(made, s["repeats"])
+    least = min(t.median for t in times.values())
+    return [
+        {
+            "case": name,
+            "form": form,
+            "ms": 1e3 * t.median / s["steps"],
+            "times_fastest": t.median / least,
+            "time": t.record(),
+        }
+        for form, t in times.items()
+    ]
+
+
+def main(argv):
+    """Measures every case."""
+    s = measure.parse(FLAGS, argv, __doc__)
+    for kind, given, known in (("cases", s["cases"], CASES), ("maps", s["maps"], MAPS)):
+        if not {*given} <= {*known}:
+            sys.exit(f"error: --{kind}={','.join(given)}; they are {', '.join(known)}.")
+    rows = []
+    for name in s["cases"]:
+        rows += one_case(name, s)
+        print(f"{name}: done", flush=True)
+    columns = {"case": "case", "form": "form", "ms": "ms", "times_fastest": "x fastest"}
+    cells = [[r[k] for k in columns] for r in rows]
+    title = f"Forward and gradients, {s['clients']} clients of {s['batch']} images"
+    view = measure.table(title, columns.values(), cells)
+    measure.finish("operations", s, rows, [view])
+
+
+if __name__ == "__main__":
+    main(sys.argv)
