@@ -139,16 +139,26 @@ FORMS = {
 }
 
 
+LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
+
+
 @every_method
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_equals_one_by_one(name, form):
-    largest_first = ((8, (5, 4, 3, 2, 1, 0)),)
     one = toys.run(make(name))
-    other = toys.run(make(name), largest_first, form=FORMS[form])
+    other = toys.run(make(name), LARGEST_FIRST, form=FORMS[form])
     assert [int(other.clients[i].steps) for i in range(5, -1, -1)] == STEPS
     assert toys.gap(one.params, other.params) < 1e-4
     assert toys.gap(one.server, other.server) < 1e-4
     assert toys.gap(one.report.loss, other.report.loss) < 1e-4
+
+
+@every_method
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_a_round_lowers_for_accelerators(name, platform):
+    """In their form: whether JAX has every operation there, not what comes of it."""
+    program = toys.lowered(make(name), LARGEST_FIRST, FORMS["in_segments"], platform)
+    assert "stablehlo.while" in program.as_text()
 
 
 @every_method

@@ -101,6 +101,15 @@ def test_whole_networks_evaluate_alike_in_both_forms(name):
     assert relative(*outs) < 1e-4
 
 
+@pytest.mark.parametrize("name", NEW)
+def test_a_step_of_all_clients_lowers_for_accelerators(name):
+    """Whether JAX has every operation there, not what comes of it."""
+    traced = jax.jit(jax.vmap(step(name, ops.LAX))).trace(*start(name))
+    for platform in ("cuda", "tpu"):
+        program = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert "stablehlo.convolution" in program
+
+
 # --------------------------------------------------------------------- blocks in numpy
 def values(module, rng):
     """Random numbers for every array of a module."""

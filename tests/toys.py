@@ -191,17 +191,36 @@ def run(
       public: rows of the pool that everybody knows, if any.
     """
     groups, init, one_round, _ = programs(method, layout, form, how, jit)
+    data, server, clients = start(groups, init, extra, filler, public)
+    for r in range(rounds):
+        now = *opening(method, law, server, r), server, clients, *data
+        server, clients, reports, probes = one_round(*now)
+    return Result(server, clients, groups, reports, probes)
+
+
+KEY = jax.random.key(3)
+
+
+def start(groups, init, extra=0, filler=0, public=None):
+    """Pool and shards, and the state before the first round."""
     pool, rows = pool_and_rows()
     pool = pool.replace(public=None if public is None else jnp.asarray(public))
-    key = jax.random.key(3)
     shards = [shard(rows, g.ids, extra, filler) for g in groups]
-    server, clients = init(key, [counts(pool, rows, g.ids) for g in groups])
-    for r in range(rounds):
-        round_key = jax.random.fold_in(key, r)
-        turnout = method.invite(law, server)(jax.random.fold_in(round_key, 7), 6, r)
-        now = turnout, server, clients, pool, shards
-        server, clients, reports, probes = one_round(round_key, *now)
-    return Result(server, clients, groups, reports, probes)
+    return (pool, shards), *init(KEY, [counts(pool, rows, g.ids) for g in groups])
+
+
+def opening(method, law, server, r):
+    """Key and turnout of a round."""
+    key = jax.random.fold_in(KEY, r)
+    return key, method.invite(law, server)(jax.random.fold_in(key, 7), 6, r)
+
+
+def lowered(method, layout, form, platform):
+    """A round as a program for a platform that need not be here, not compiled."""
+    groups, init, one_round, _ = programs(method, layout, form, HOW, quick.jit)
+    data, server, clients = start(groups, init)
+    args = *opening(method, EVERYONE, server, 0), server, clients, *data
+    return one_round.trace(*args).lower(lowering_platforms=(platform,))
 
 
 def evaluate(method, result, form=ONE, layout=HOM):
