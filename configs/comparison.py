@@ -7,8 +7,8 @@ All of them: python -m results.fashion_mnist.run (it resumes what was interrupte
 70,000 images pooled, 20 clients, Dirichlet 0.1 (`pfllib`, seed 1), every client the
 4-layer CNN of width d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds, the
 papers' readings of each method and their hyper-parameters for CIFAR-10, which has as
-many classes and nearly as many examples. RefProtoFL takes its public examples from the
-pool first, so that its clients hold other examples than those of the rest.
+many classes and nearly as many examples. RefProtoFL's public examples, 1 % of all, are
+taken from those who have them; else its clients are those of the rest.
 """
 
 from jaxproto import config, presets

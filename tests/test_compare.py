@@ -51,6 +51,15 @@ def test_seeds_share_a_cell_with_mean_and_population_deviation(tmp_path):
     assert "2 seeds" in table.notes[0]
 
 
+def test_the_first_note_says_what_an_accuracy_is(tmp_path):
+    path = folder(tmp_path / "a")
+    first = "Accuracy in %, final evaluation, pooled over test examples; mean ±"
+    assert made(path).notes[0].startswith(first)
+    first = "Accuracy in %, mean of the last 10 evaluations, mean over clients;"
+    notes = made(path, statistic="last10", average="client").notes
+    assert notes[0].startswith(first)
+
+
 def test_rows_with_fewer_or_other_seeds_are_named(tmp_path):
     paths = [folder(tmp_path / f"a{s}", seed=s) for s in (0, 1)]
     table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1))
@@ -111,7 +120,7 @@ def test_nothing_finished_is_an_error(tmp_path):
 def test_statistic_and_average_are_what_is_shown(tmp_path):
     table = made(folder(tmp_path / "a"), statistic="best", average="client")
     assert table.rows[0][1] == "60.00"
-    assert "best evaluation, client" in table.notes[0]
+    assert "best evaluation, mean over clients" in table.notes[0]
 
 
 def test_a_rule_that_no_run_has_is_named(tmp_path):

@@ -74,6 +74,21 @@ def test_an_official_test_part_is_not_written_and_public_rows_of_another_set_nei
     same(made, partition_file.load(path, source, clients=3, pooled=False))
 
 
+def test_public_examples_are_taken_from_those_who_have_them_in_the_file(written):
+    path = written(HEAD, "0,1,train", "0,9,train", "0,2,test", "0,3,test")
+    train, test = partition_file.load(path, toy(), clients=1)
+    source = toy()._replace(public=np.array([3, 9, 40], np.int32))
+    left = partition_file.load(path, source, clients=1)
+    assert (train[0].tolist(), test[0].tolist()) == ([1, 9], [2, 3])
+    assert (left.train[0].tolist(), left.test[0].tolist()) == ([1], [2])
+
+
+def test_examples_of_another_set_are_no_rows_of_the_file(written):
+    path = written(HEAD, *PAIR, "0,60,train")
+    with pytest.raises(UserError, match="index is 60, but data set 'toy' has 60 exam"):
+        partition_file.load(path, public.append(toy(), toy(8, 0)), clients=1)
+
+
 def test_columns_come_in_any_order_among_others_and_blank_lines_are_nothing(written):
     path = written("part, note,index ,client", "train,x,3,0", "", "test,y,7,0")
     train, test = partition_file.load(path, toy(), clients=1)
@@ -129,14 +144,12 @@ PAIR = ("0,1,train", "0,2,test")
             (HEAD, *PAIR, "1,4,train"),
             "client 1 has 1 training and 0 test examples. Give every client one of eac",
         ),
-        ((HEAD, *PAIR, "1,9,train"), "line 4: example 9 is public (data.public_share"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_its_line(written, lines, message):
-    source = toy()._replace(public=np.array([9], np.int32))
     path = written(*lines)
     with pytest.raises(UserError, match=re.escape(f"file:{path}")) as caught:
-        partition_file.load(path, source, clients=2)
+        partition_file.load(path, toy(), clients=2)
     assert message in str(caught.value)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from jaxproto import build, config
 from jaxproto.data import partition, public
+from jaxproto.data.pfllib import pfllib_dirichlet
 from jaxproto.data.scheme import dirichlet, iid
 from jaxproto.data.source import assemble
 from jaxproto.errors import UserError
@@ -63,6 +64,33 @@ def test_the_official_test_part_stays_whole():
     parts = public.divide(source, iid(), clients=3, pooled=False)
     assert source.public.max() < source.train_size
     assert all(np.array_equal(rows, np.arange(200, 240)) for rows in parts.test)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("scheme", [dirichlet(0.1), pfllib_dirichlet(0.1)])
+def test_clients_are_those_of_a_run_without_public_examples_but_for_these(
+    pooled, scheme
+):
+    """Methods with and without are compared on one division (RefProtoFL, spec 4.3)."""
+    source, how = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
+    plain = partition.divide(made(), scheme, **how)
+    parts = public.divide(source, scheme, **how)
+    for before_K, after_K in zip(plain, parts, strict=True):
+        for before, after in zip(before_K, after_K, strict=True):
+            kept = before[~np.isin(before, source.public)]
+            assert np.array_equal(after, kept) and after.dtype == before.dtype
+    taken = len(everyones(plain)) - len(everyones(parts))
+    assert taken == len(source.public) > 0
+
+
+def test_a_client_with_public_examples_alone_is_named():
+    source = made()._replace(public=np.array([3, 5, 9], np.int32))
+    parts = [np.array(rows) for rows in ([3, 9], [1, 2])], [np.array([4])] * 2
+    with pytest.raises(UserError, match="all 2 training examples of client 0 are pub"):
+        public.withdraw(source, partition.made(*parts))
+    parts = [np.array([1])] * 2, [np.array([4]), np.array([5])]
+    with pytest.raises(UserError, match="all 1 test examples of client 1 are public"):
+        public.withdraw(source, partition.made(*parts))
 
 
 def test_without_public_examples_nothing_changes():

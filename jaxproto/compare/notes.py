@@ -11,6 +11,13 @@ PAPERS = {  # source -> name of the paper
     "protonorm": "ProtoNorm",
     "refprotofl": "RefProtoFL",
 }
+TOLD = {  # statistic or average -> how it is said
+    "final": "final evaluation",
+    "best": "best evaluation",
+    "last10": "mean of the last 10 evaluations",
+    "pooled": "pooled over test examples",
+    "client": "mean over clients",
+}
 Row = tuple[str, Group]  # with its label, which is one per data set
 
 
@@ -27,8 +34,8 @@ def lines(
     number = sorted({len(g.seeds) for _, g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
     return [
-        f"Accuracy in %, {statistic} evaluation, {average}; mean ± standard deviation "
-        f"(ddof 0) of {count}.",
+        f"Accuracy in %, {TOLD[statistic]}, {TOLD[average]}; mean ± standard "
+        f"deviation (ddof 0) of {count}.",
         *_seeds(rows),
         *_published(rows),
         *_left_out(groups),

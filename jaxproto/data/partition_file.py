@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.data import partition
+from jaxproto.data import partition, public
 from jaxproto.data.partition import Partition
 from jaxproto.data.scheme import rows_by_class
 from jaxproto.data.source import Source
@@ -72,7 +72,7 @@ def load(
 
     Args:
       path: of the CSV file.
-      source: the data set; a public example can be no client's.
+      source: the data set; who has a public example does not keep it.
       clients: how many.
       pooled: True takes train and test examples from the file. False takes training
         examples of the official training part, and tests every client on the whole
@@ -82,7 +82,7 @@ def load(
         lines does not matter).
 
     Raises:
-      UserError: names the file, and the line that cannot be used.
+      UserError: names the file, and the line that cannot be used; as `withdraw`.
     """
     partition.check_arguments(train_share, seed)
     tested = None if pooled else partition.official_test(source)
@@ -97,7 +97,7 @@ def load(
         train, test = (_hands(listed, clients, mask) for mask in masks)
     test = test if pooled else [tested] * clients
     _check_everyone_has_both(path, train, test)
-    return partition.made(train, test)
+    return public.withdraw(source, partition.made(train, test))
 
 
 def _hands(listed, clients, lines):
@@ -204,7 +204,7 @@ def _check_clients(path, listed, clients):
 
 
 def _check_rows(path, listed, source):
-    size = len(source.y)
+    size = len(source.y) - source.foreign
     if bad := _first(listed.index >= size, listed):
         raise UserError(
             f"file:{path}, line {bad[1]}: index is {listed.index[bad[0]]}, but data "
@@ -220,13 +220,6 @@ def _check_rows(path, listed, source):
             f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is used "
             f"twice, first in line {listed.number[first_R[bad[0]]]}. An example is of "
             "one client at most, for training or for testing: remove one of the lines."
-        )
-    public = [] if source.public is None else source.public
-    if bad := _first(np.isin(listed.index, public), listed):
-        raise UserError(
-            f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is public "
-            "(data.public_share, data.public_source), so no client's own. Remove the "
-            "line, or have no public examples."
         )
 
 

@@ -1,7 +1,8 @@
 """Public examples: labelled rows that the server and every client know.
 
-They are either taken from the data set before it is divided over clients, or come from
-a data set of their own; no client has them as its own either way (spec 2.18, 4.3).
+They are either taken from whoever the division gave them to, or come from a data set of
+their own; no client has them as its own either way (spec 2.18, 4.3). A method with
+public examples so has the clients of one without, but for these examples.
 """
 
 import os
@@ -137,6 +138,7 @@ def append(source: Source, extra: Source) -> Source:
         public=np.arange(size, size + len(extra.y), dtype=np.int32),
         notes=(*source.notes, *extra.notes),
         domain=_with_nobodys(source.domain, len(extra.y)),
+        foreign=len(extra.y),
     )
 
 
@@ -164,27 +166,46 @@ def _with_nobodys(domain_N, more):
 
 
 def divide(source: Source, scheme: Scheme, **how) -> Partition:
-    """Divides what is not public, as `partition.divide` with the arguments `how`."""
-    if source.public is None:
-        return partition.divide(source, scheme, **how)
-    rest, row_N = private(source)
-    parts = partition.divide(rest, scheme, **how)
-    return Partition(*(tuple(row_N[rows] for rows in part) for part in parts))
+    """Divides the data set as `partition.divide` with the arguments `how`.
 
-
-def private(source: Source) -> tuple[Source, np.ndarray]:
-    """What is left to divide over clients, and the row of each example in `source`.
-
-    Without the inputs: they may be many, and no scheme looks at them.
+    Raises:
+      UserError: as `partition.divide` and `withdraw`.
     """
-    mine_N = np.ones(len(source.y), bool)
-    mine_N[source.public] = False
-    rows = np.flatnonzero(mine_N).astype(np.int32)
-    rest = source._replace(
+    return withdraw(source, partition.divide(own(source), scheme, **how))
+
+
+def own(source: Source) -> Source:
+    """The data set without rows of another one, and without public examples.
+
+    Without the inputs, too: they may be many, and no scheme looks at them.
+    """
+    size = len(source.y) - source.foreign
+    return source._replace(
         x=source.x[:0],
-        y=source.y[rows],
-        train_size=int(mine_N[: source.train_size].sum()),
+        y=source.y[:size],
         public=None,
-        domain=None if source.domain is None else source.domain[rows],
+        domain=None if source.domain is None else source.domain[:size],
+        foreign=0,
     )
-    return rest, rows
+
+
+def withdraw(source: Source, parts: Partition) -> Partition:
+    """The partition without public examples.
+
+    Raises:
+      UserError: a client has no others to train or to be tested on.
+    """
+    if source.public is None:
+        return parts
+    is_public = np.zeros(len(source.y), bool)
+    is_public[source.public] = True
+    left = [tuple(rows[~is_public[rows]] for rows in part) for part in parts]
+    for what, before_K, after_K in zip(("training", "test"), parts, left, strict=True):
+        for k, (before, after) in enumerate(zip(before_K, after_K, strict=True)):
+            if len(before) and not len(after):
+                raise errors.UserError(
+                    f"all {len(before)} {what} examples of client {k} are public. "
+                    "Lower data.public_share, give clients more examples "
+                    "(data.min_size; pfllib: least_samples) or take another data.seed."
+                )
+    return Partition(*left)

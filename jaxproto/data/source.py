@@ -29,6 +29,7 @@ class Source(NamedTuple):
     classes: tuple[str, ...] = ()  # C names; () where class 7 is called 7
     notes: tuple[str, ...] = ()  # sentences: what was found and counted while reading
     tokens: tuple[str, ...] = ()  # the vocabulary of x; () where x is no tokens
+    foreign: int = 0  # of the last rows: from another data set, all of them public
 
 
 def join(parts: Sequence[np.ndarray]) -> np.ndarray:
