@@ -175,9 +175,9 @@ def divide(source: Source, scheme: Scheme, **how) -> Partition:
 
 
 def own(source: Source) -> Source:
-    """The data set without rows of another one, and without public examples.
+    """The data set as it is divided: nothing public, no rows of another one.
 
-    Without the inputs, too: they may be many, and no scheme looks at them.
+    Without the inputs: they may be many, and no scheme looks at them.
     """
     size = len(source.y) - source.foreign
     return source._replace(
