@@ -17,6 +17,7 @@ from absl import flags
 from jax import lax
 
 from benchmarks import measure
+from jaxproto import forms
 from jaxproto.nn import conv, pool, reduce
 
 
@@ -59,10 +60,7 @@ CASES = {
     "avg_pool2": Case("avg_pool", (8, 8, 128), (), (2, 2)),
     "sums": Case("sums", (16, 16, 64), (), ()),
 }
-MAPS = {
-    "all": jax.vmap,
-    "one": lambda f: lambda *args: lax.map(lambda a: f(*a), args),
-}
+MAPS = {"all": forms.all_at_once().each, "one": forms.one_by_one().each}
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list("cases", list(CASES), "of " + ", ".join(CASES), flag_values=FLAGS)

@@ -82,7 +82,7 @@ def load(
         lines does not matter).
 
     Raises:
-      UserError: names the file, and the line that cannot be used; as `withdraw`.
+      UserError: names the file, and the line that cannot be used; as `public.withdraw`.
     """
     partition.check_arguments(train_share, seed)
     tested = None if pooled else partition.official_test(source)
