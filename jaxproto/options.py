@@ -1,7 +1,10 @@
 """The names by which a configuration chooses functions. The first is the default."""
 
+import inspect
+
 from jaxproto import batches, client, kernels, losses, masks, transforms
 from jaxproto.methods import (
+    METHODS,
     cps_ppa_cpkd,
     fast,
     feddistill,
@@ -92,3 +95,9 @@ NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default (D10)
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
 SHORT = {"wrap": batches.wrap, "skip": batches.skip}
 OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}
+
+
+def needs_rounds(config) -> bool:
+    """Whether a round depends on the number of rounds: a run cannot be made longer."""
+    asked = inspect.signature(METHODS[config.method.name]).parameters
+    return "rounds" in asked or config.optimizer.schedule == "cosine"

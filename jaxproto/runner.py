@@ -25,6 +25,7 @@ from jaxproto import (
 )
 from jaxproto import config as config_
 from jaxproto import workdir as folder
+from jaxproto.errors import UserError
 from jaxproto.programs import State
 from jaxproto.progress import progress, result_table
 from jaxproto.rounds import Diverged, Work, evaluate, one_round
@@ -49,6 +50,8 @@ def run(
 ) -> dict:
     """Runs or resumes an experiment; a finished one is left as it is.
 
+    A larger `config.rounds` makes a finished run longer.
+
     Args:
       config: see `jaxproto.config.default`.
       workdir: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
@@ -68,12 +71,28 @@ def run(
     with folder.claim(path):
         folder.check_config(path, config)
         summary = folder.summary(path)
-        if summary is None:
+        if summary is None or _longer(config, summary, path):
             summary = _run(config, path, console, keep)
         else:
             _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     return summary
+
+
+def _longer(config, summary: dict, path: Path) -> bool:
+    """Whether a finished run is to have more rounds.
+
+    Raises:
+      UserError: it is, but its last state is not there any more.
+    """
+    longer = summary["status"] == "finished" and summary["rounds"] < config.rounds
+    if longer and not checkpoint.rounds(path / "checkpoints"):
+        raise UserError(
+            f"{path} is finished after {summary['rounds']} rounds and has no "
+            f"checkpoint from which to go on to rounds={config.rounds}. Nothing was "
+            "changed. Choose another folder with --workdir."
+        )
+    return longer
 
 
 def _run(config, path: Path, console: Console, keep: traced.Keep) -> dict:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto import metrics
+from jaxproto import metrics, options
 from jaxproto.config import differences, flat, saved
 from jaxproto.data import text
 from jaxproto.errors import UserError
@@ -55,11 +55,18 @@ def claim(path: Path) -> Iterator[None]:
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
-    """Raises UserError if the folder holds a run of a different configuration."""
+    """Raises UserError if the folder holds a run of a different configuration.
+
+    More rounds than it was started with are no difference: they are trained after the
+    ones that are there. That holds unless a round depends on how many there will be.
+    """
     old = _read_json(path / "config.json")
     if old is None:
         return
-    lines = differences(saved(old), flat(config))
+    there, here = saved(old), flat(config)
+    if here["rounds"] > there["rounds"] and not options.needs_rounds(config):
+        there["rounds"] = here["rounds"]
+    lines = differences(there, here)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "

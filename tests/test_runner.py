@@ -173,6 +173,41 @@ def test_fields_that_an_older_version_did_not_have_count_at_their_default(
         run(tiny(optimizer__schedule="cosine"), path)
 
 
+def test_a_finished_run_goes_on_with_more_rounds_to_the_same_bits(tmp_path):
+    straight, longer = tmp_path / "straight", tmp_path / "longer"
+    run(small(rounds=3), straight)
+    run(small(rounds=2), longer)
+    summary, text = run(small(rounds=3), longer)
+    assert f"resuming {longer} after round 2" in text and summary["rounds"] == 3
+    assert [r["round"] for r in records(longer)] == [2, 3]
+    assert records(longer)[-1] == records(straight)[-1]
+    assert json.loads((longer / "config.json").read_text())["rounds"] == 3
+    with pytest.raises(UserError, match="rounds: 3 there, 2 here"):
+        run(small(rounds=2), longer)
+
+
+def test_a_run_is_not_made_longer_without_its_last_state(tmp_path):
+    run(small(), tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = snapshot(tmp_path)
+    with pytest.raises(UserError, match="after 1 rounds and has no checkpoint"):
+        run(small(rounds=2), tmp_path)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "fields", [{"method": "fedkd"}, {"optimizer__schedule": "cosine"}]
+)
+def test_rounds_that_depend_on_their_number_are_not_added_to(tmp_path, fields):
+    fields = {"arg": "digits", **fields} if "method" in fields else fields
+    c = small(**fields)
+    workdir.save_config(tmp_path, c)
+    workdir.check_config(tmp_path, c)
+    c.rounds = 2
+    with pytest.raises(UserError, match="rounds: 1 there, 2 here"):
+        workdir.check_config(tmp_path, c)
+
+
 def test_a_field_that_only_one_of_them_has_is_named(finished):
     c = tiny()
     del c.method.upscale
