@@ -1,14 +1,17 @@
 """One cell of the Fashion-MNIST comparison in results/fashion_mnist.
 
     python main.py --config=configs/comparison.py:tinyproto_ft --config.seed=2
+    python main.py --config=configs/comparison.py:tinyproto_ft,paper
 
 All of them: python -m results.fashion_mnist.run (it resumes what was interrupted).
 
 70,000 images pooled, 20 clients, Dirichlet 0.1 (`pfllib`, seed 1), every client the
-4-layer CNN of width d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds, the
-papers' readings of each method and their hyper-parameters for CIFAR-10, which has as
-many classes and nearly as many examples. RefProtoFL's public examples, 1 % of all, are
-taken from those who have them; else its clients are those of the rest.
+4-layer CNN of width d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds. One
+reading for all methods, the default: squared error per element with lam 10 for all
+that pull. `,paper` is what each paper writes, `,code` what its release does. Other
+hyper-parameters are those for CIFAR-10, which has as many classes and nearly as many
+examples. RefProtoFL's public examples, 1 % of all, are taken from those who have them;
+else its clients are those of the rest.
 """
 
 from jaxproto import config, presets
@@ -16,19 +19,18 @@ from jaxproto.errors import pick
 
 SETTING = {
     "data.clients": 20,
-    "data.partition": "pfllib",
     "model.group": "cnn4_d",
-    "model.feat_dim": 500,
     "rounds": 50,
     "eval_every": 5,
 }
-CPS = {"method.s": 50}
-BLOCKS = {"method.s": 50, "method.masks": "block"}  # S 4.1
+SERVER = {"method.server_batch": 32}
+CPS = {"method.s": 50, **SERVER}
+BLOCKS = {**CPS, "method.masks": "block"}  # S 4.1
 ON_FEDTGP = {"method.base": "fedtgp"}
 CELLS = {
     "local": {},
     "fedproto": {},
-    "fedtgp": {},
+    "fedtgp": SERVER,
     "protonorm": {"method.upscale": 100.0},
     "tinyproto": {**CPS, "method.mu": 1.5e-4},  # -FP
     "tinyproto_ft": {**CPS, **ON_FEDTGP, "method.mu": 1.5e-4},
@@ -39,7 +41,7 @@ CELLS = {
     "fml": {},  # the auxiliary network is the clients' own architecture
     "fedkd": {},
     "feddistill": {},
-    "fedgh": {},
+    "fedgh": SERVER,
     "fedavg": {},
     "fedprox": {},
     "fednova": {},
@@ -51,9 +53,11 @@ CELLS = {
 
 
 def get_config(arg: str = "protonorm"):
-    """The configuration of the cell named `arg`: a method, `_ft` for it on FedTGP."""
-    fields = CELLS[pick("cell of the comparison", arg, CELLS)]
-    made = config.experiment(arg.removesuffix("_ft"), "fashion_mnist")
-    made.name = f"comparison-{arg}"
-    made.update_from_flattened_dict({**SETTING, **fields})
+    """The configuration of a cell: a method, `_ft` for it on FedTGP, and a reading."""
+    cell, _, reading = arg.partition(",")
+    fields = CELLS[pick("cell of the comparison", cell, CELLS)]
+    made = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
+    made.name = f"comparison-{arg.replace(',', '-')}"
+    config.apply(made, {**SETTING, **fields})
+    config.read(made, reading)
     return made

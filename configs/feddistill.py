@@ -14,15 +14,9 @@ where it differs), rule `head`: CIFAR-10 87.91 % (86.93), CIFAR-100 44.38 % (39.
 reached by us yet: no run of that length.
 """
 
-from jaxproto import config, presets
-
-VARIANTS = {
-    **presets.IN_TINYPROTO,
-    "paper": {},  # the default: lam 1 (S Appendix)
-    "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-}
+from jaxproto import config
 
 
 def get_config(arg: str = "digits"):
     """The configuration; `arg` names a data set and variants, joined by commas."""
-    return config.experiment("feddistill", arg, VARIANTS)
+    return config.experiment("feddistill", arg)

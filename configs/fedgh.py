@@ -14,11 +14,7 @@ is not stated): 43.38 %. Not reached by us yet: no run of that length.
 
 from jaxproto import config, presets
 
-VARIANTS = {
-    "paper": {},  # the defaults: rate 0.01, 1 epoch (spec 2.14 item 7)
-    "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-    "refprotofl": {**presets.REFPROTOFL, **presets.IN_REFPROTOFL["fedgh"]},
-}
+VARIANTS = presets.IN_REFPROTOFL
 
 
 def get_config(arg: str = "digits"):

@@ -17,13 +17,6 @@ reached by us yet: no run of that length.
 from jaxproto import config, presets
 
 VARIANTS = {
-    **presets.IN_TINYPROTO,
-    "paper": {},  # the defaults: energy 0.95 to 0.98 (S Appendix), detached targets
-    "code": {  # D11, D13; its rank rule zeroes tensors (H11) and is not reproduced
-        "method.target": "attached",
-        "local.order": "fixed",
-        "local.short": "skip",
-    },
     "spiral": {"method.aux": "spiral_mlp"},  # ours: two numbers are no image
     "ag_news": presets.AUX_OF_TEXTS,
 }

@@ -14,21 +14,9 @@ where it differs): CIFAR-10 87.62 % (86.32), CIFAR-100 45.30 % (36.92). Not reac
 us yet: no run of that length.
 """
 
-from jaxproto import config, presets
-
-VARIANTS = {
-    **presets.IN_TINYPROTO,
-    "paper": {},  # the defaults: lam 1 (T 5.1), tau 100 and 100 epochs (S 5.1)
-    "code": {  # spec 2.2 items 5 to 8, D2, D3, D13
-        "method.lam": 10.0,
-        "method.reg": "mse_mean",
-        "method.collect": "before_training",
-        "local.order": "fixed",
-        "local.short": "skip",
-    },
-}
+from jaxproto import config
 
 
 def get_config(arg: str = "digits"):
     """The configuration; `arg` names a data set and variants, joined by commas."""
-    return config.experiment("fedtgp", arg, VARIANTS)
+    return config.experiment("fedtgp", arg)

@@ -16,13 +16,6 @@ reached by us yet: no run of that length.
 from jaxproto import config, presets
 
 VARIANTS = {
-    **presets.IN_TINYPROTO,
-    "paper": {},  # the defaults: alpha and beta 0.5 (S Appendix), detached targets
-    "code": {  # D11, D13
-        "method.target": "attached",
-        "local.order": "fixed",
-        "local.short": "skip",
-    },
     "spiral": {"method.aux": "spiral_mlp"},  # ours: two numbers are no image
     "ag_news": presets.AUX_OF_TEXTS,
 }

@@ -11,15 +11,9 @@ where it differs), rule `received`: CIFAR-10 87.81 % (86.91), CIFAR-100 45.00 % 
 Not reached by us yet: no run of that length.
 """
 
-from jaxproto import config, presets
-
-VARIANTS = {
-    **presets.IN_TINYPROTO,
-    "paper": {},  # no hyper-parameters (S Appendix)
-    "code": {"local.order": "fixed", "local.short": "skip"},  # D13
-}
+from jaxproto import config
 
 
 def get_config(arg: str = "digits"):
     """The configuration; `arg` names a data set and variants, joined by commas."""
-    return config.experiment("lg_fedavg", arg, VARIANTS)
+    return config.experiment("lg_fedavg", arg)

@@ -13,14 +13,6 @@ Measured times and accuracies: README.
 from jaxproto import config, presets
 
 VARIANTS = {
-    "paper": {},  # the defaults: lam 1, distance of class means, after training
-    "code": {  # spec 2.3 items 5 to 8, D2, D3, D13
-        "method.lam": 10.0,
-        "method.reg": "mse_mean",
-        "method.collect": "before_training",
-        "local.order": "fixed",
-        "local.short": "skip",
-    },
     "digits": {"method.upscale": 50.0},  # ours: best of 1, 5, 10, 20, 50
     "spiral": {"method.upscale": 10.0},  # Figure 2 (d)
     "mnist": {"method.upscale": 100.0},  # as CIFAR-10

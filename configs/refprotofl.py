@@ -1,8 +1,9 @@
 """RefProtoFL: a shared adapter, private backbones, public reference examples.
 
-    python main.py --config=configs/refprotofl.py                 # digits, a quick try
-    python main.py --config=configs/refprotofl.py:fashion_mnist   # data_dir of TFDS
-    python main.py --config=configs/refprotofl.py:cifar10
+    python main.py --config=configs/refprotofl.py                     # digits
+    python main.py --config=configs/refprotofl.py:fashion_mnist       # data_dir of TFDS
+    python main.py --config=configs/refprotofl.py:cifar10,refprotofl  # its Section 5.1
+    python main.py --config=configs/refprotofl.py:cifar10,refprotofl100  # alpha 100
 
 Ablation (Table 1 of the paper):
 
@@ -18,20 +19,11 @@ are of is not stated): 45.51 %, w/o ERPA 44.62, w/o APUD 45.37, w/o both 44.54.
 
 from jaxproto import config, presets
 
-PAPER = {  # its Section 5.1; the adapter and the public data are ours (D20, D21)
-    **presets.REFPROTOFL,
-    "data.public_share": 0.01,
-}
+PUBLIC = {"data.public_share": 0.01}  # not stated (D21), nor is the adapter (D20)
 VARIANTS = {
-    "digits": {  # ours: the light networks, 1797 examples without a test part
-        **PAPER,
-        "data.pool": True,
-        "model.group": "digits",
-        "model.feat_dim": 64,
-        "local.batch_size": 10,
-        "method.adapter_dim": 32,
-    },
-    **dict.fromkeys(("mnist", "fashion_mnist", "cifar10", "cifar100"), PAPER),
+    **dict.fromkeys(presets.DATASETS, PUBLIC),
+    "digits": {**PUBLIC, "method.adapter_dim": 32},  # ours: features have 64 dimensions
+    **presets.IN_REFPROTOFL,
 }
 
 

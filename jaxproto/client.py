@@ -33,9 +33,19 @@ def constant(r: Array) -> float:
     return 1.0
 
 
+def independent(key: Array, id: Array) -> Array:
+    """Every client draws its own initial network, as the papers T and N have it."""
+    return jax.random.fold_in(key, id)
+
+
+def same(key: Array, id: Array) -> Array:
+    """Clients of one architecture start from equal weights, as in HtFLlib's code."""
+    return jax.random.fold_in(key, jnp.zeros_like(id))
+
+
 @dataclasses.dataclass(frozen=True)
 class Local:
-    """How clients train between two exchanges (defaults: N Section 5.1)."""
+    """How clients start, and train between two exchanges (defaults: N Section 5.1)."""
 
     opt: optax.GradientTransformation
     epochs: int = 1
@@ -45,6 +55,7 @@ class Local:
     begin: Callable = restart  # opt, params, kept -> optimiser state
     schedule: Callable = constant  # round -> factor of the learning rate
     factor: float | Array = 1.0  # of the learning rate, as it is now
+    init_key: Callable = independent  # key, id -> key of a client's initial network
 
     def at(self, r: Array) -> "Local":
         """As it is in round `r`, from 0."""
@@ -52,12 +63,12 @@ class Local:
 
 
 def init(method: Method, net: Net, how: Local, key: Array, id: Array, count: Array):
-    """A new client. Its randomness depends on the key and its id alone.
+    """A new client. Its randomness depends on the key and its id alone (`init_key`).
 
     Args:
       count: training examples per class, float32 [C].
     """
-    params, norm, memory = method.init_client(net, jax.random.fold_in(key, id))
+    params, norm, memory = method.init_client(net, how.init_key(key, id))
     steps = jnp.zeros((), jnp.int32)
     return Client(params, norm, how.opt.init(params), memory, count, id, steps)
 

@@ -13,6 +13,11 @@ from ml_collections import config_flags
 from jaxproto import config
 from jaxproto.errors import UserError
 
+NEUTRAL = (
+    "data.name without a data set after the colon of --config: the preset `neutral` "
+    "applies (20 clients, batch 32, learning rate 0.01, networks for images).\n"
+)
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, as all others."""
@@ -50,7 +55,10 @@ def start(show: Callable[[ml_collections.ConfigDict], bool | None], after: str =
 
     def parse(argv):
         config.check_flags(argv[1:])
-        return app.parse_flags_with_usage(argv)
+        said = [argv[0], *config.with_neutral(argv[1:])]
+        if said != argv:
+            sys.stderr.write(NEUTRAL)
+        return app.parse_flags_with_usage(said)
 
     def main(_):
         if not flags.FLAGS["verbosity"].present:

@@ -18,7 +18,10 @@ import ml_collections
 from jaxproto import presets
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
-from jaxproto.options import NETWORKS, OPTIONS
+from jaxproto.options import FILLED, NETWORKS, OPTIONS, default_name
+from jaxproto.readings import READINGS
+
+FIRST = "digits"  # the data set where none is named
 
 
 def default() -> ml_collections.ConfigDict:
@@ -53,6 +56,7 @@ def default() -> ml_collections.ConfigDict:
                 "group": "digits",  # a group, or network names joined by commas
                 "feat_dim": 64,
                 "compute_dtype": "float32",  # of the bodies: float32, bfloat16
+                "init": "independent",  # of clients; same: equal in an architecture
             },
             "method": {"name": "local"},
             "local": {
@@ -99,7 +103,9 @@ def method_fields(name: str) -> dict:
     fields = {"name": name}
     for key, p in inspect.signature(METHODS[name]).parameters.items():
         if key in OPTIONS:
-            fields[key] = next(iter(OPTIONS[key]))
+            fields[key] = default_name(key, p.default)
+        elif key in FILLED:
+            fields[key] = 0
         elif key in NETWORKS:
             fields[key] = NETWORKS[key]
         elif isinstance(p.default, bool | int | float | str):
@@ -117,23 +123,41 @@ def experiment(
       arg: names joined by commas: a data set of `presets.DATASETS` and variants of
         the method, in any order, applied from left to right after the data set.
       variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
-        as the data set is applied with it.
+        as the data set is applied with it. A field may be a function of the
+        configuration so far. `paper` and `code`, of `readings.READINGS`, come last.
 
     Raises:
       UserError: for a name that is neither.
     """
-    variants = dict(variants or {})
-    names = [n for n in arg.split(",") if n]
+    readings = READINGS.get(method, {})
+    variants = {**(variants or {}), **readings}
+    names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
     for name in names:
         pick("preset", name, {*presets.DATASETS, *variants})
-    datasets = [n for n in names if n in presets.DATASETS] or ["digits"]
+    datasets = [n for n in names if n in presets.DATASETS] or [FIRST]
     config = default()
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
     for name in [*datasets, *(n for n in names if n not in presets.DATASETS)]:
-        fields = {**presets.DATASETS.get(name, {}), **variants.get(name, {})}
-        config.update_from_flattened_dict(fields)
+        apply(config, {**presets.DATASETS.get(name, {}), **variants.get(name, {})})
     return config
+
+
+def read(config: ml_collections.ConfigDict, reading: str):
+    """Reads the method as `paper` or `code` does; "" leaves it as it is.
+
+    Raises:
+      UserError: the method has no such reading.
+    """
+    if reading:
+        there = READINGS.get(config.method.name, {})
+        apply(config, there[pick(f"reading of {config.method.name}", reading, there)])
+
+
+def apply(config: ml_collections.ConfigDict, fields: Mapping):
+    """Sets flat fields; a value that is a function gets the configuration."""
+    made = {k: v(config) if callable(v) else v for k, v in fields.items()}
+    config.update_from_flattened_dict(made)
 
 
 def check_keys(config: Mapping, paths: Sequence[str]):
@@ -173,8 +197,46 @@ def load(file: str) -> ml_collections.ConfigDict:
     return get_config(*[arg] * bool(arg))
 
 
+def with_neutral(arguments: Sequence[str]) -> list[str]:
+    """Flags with the preset `neutral` where `data.name` is given and no preset is.
+
+    Without it a data set of one's own would silently get the learning rate, batch size
+    and network of the digits.
+    """
+    files, fields = _flags(arguments)
+    given = files[-1] if files and "data.name" in fields else ""
+    neutral = given and _instead_of_digits(given)
+    if not neutral:
+        return list(arguments)
+    return [neutral.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
+
+
+def _instead_of_digits(file: str) -> str | None:
+    """`file` with the preset `neutral`, if it has none and falls back on the digits."""
+    path, _, arg = file.partition(":")
+
+    def named(*presets):
+        return f"{path}:{','.join([*filter(None, [arg]), *presets])}"
+
+    try:
+        implied, said = load(file), load(named(FIRST))
+        load(named("neutral"))
+    except UserError:
+        return None
+    return (
+        named("neutral") if flat(implied) == flat(said) and FIRST not in arg else None
+    )
+
+
 def check_flags(arguments: Sequence[str]):
     """Raises UserError for a wrong file, preset or field among command-line flags."""
+    files, fields = _flags(arguments)
+    if files and files[-1]:
+        check_keys(load(files[-1]), fields)
+
+
+def _flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What --config and --config.FIELD name on a command line."""
     files, fields = [], []
     for argument, following in itertools.pairwise([*arguments, ""]):
         dashes, name, value = re.match(r"(-*)([^=]*)(=.*)?", argument).groups()
@@ -182,8 +244,7 @@ def check_flags(arguments: Sequence[str]):
             files.append(value[1:] if value else following)
         elif dashes and re.match(r"(no)?config\.", name):
             fields.append(name.partition(".")[2])
-    if files and files[-1]:
-        check_keys(load(files[-1]), fields)
+    return files, fields
 
 
 def check(config: ml_collections.ConfigDict):
@@ -267,7 +328,12 @@ def saved(given: Mapping) -> dict:
     found = flat(given)
     name = found.get("method.name")
     fields = flat({"method": method_fields(name)}) if name in METHODS else {}
-    return {**flat(default()), **fields, **found}
+    return {**flat(default()), **fields, **BEFORE.get(name, {}), **found}
+
+
+BEFORE = {  # method -> what it did when a field of it did not exist yet
+    "cps_ppa_cpkd": {"method.compare": "sparse"},
+}
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:

@@ -7,7 +7,8 @@ Prototype-Based Federated Learning with Structured Sparse Prototypes, Section 4.
 A mask is one row of an index table [C, S] (int32, ascending), made once, before
 training, by `(num_classes, feat_dim, s, seed) -> table`:
 - `free`: exactly s coordinates of every class (T 4.1).
-- `block`: whole blocks of neighbouring coordinates (S 4.1 and the released code).
+- `block`: whole blocks of neighbouring coordinates, s of them or fewer (released code).
+- `block_exact`: blocks, and of one more as much as s lacks (S 4.1).
 - `every`: all coordinates, no sparsification.
 """
 
@@ -130,7 +131,8 @@ def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
         raise UserError(
             f"block masks of s = {s} coordinates out of {feat_dim} leave {num_classes} "
             f"classes with {blocks} blocks of {length} coordinates each; {way}use free "
-            "masks (method.masks=free), which take any s."
+            "masks (method.masks=free) or parts of blocks (method.masks=block_exact), "
+            "which take any s."
         )
     rng = np.random.default_rng(seed)
     use_C = np.zeros(num_classes, int)
@@ -142,6 +144,35 @@ def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
         row_C[:] = _least_used(use_C, blocks, taken, rng)
         taken.add(row_C.tobytes())
     return _indices(np.repeat(mask_CC, length, 1))
+
+
+def block_exact(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+    """Masks of exactly s coordinates in blocks (S 4.1, which has K s / D whole blocks).
+
+    Where s is a number of whole blocks they are those of `block`. Else a class takes
+    one block more, the most used of its own, and of it the coordinates that are least
+    used. There are blocks of one coordinate where D < C, and s may be anything from 1
+    to D: what no block holds is taken last.
+    """
+    length, blocks = max(feat_dim // num_classes, 1), min(num_classes, feat_dim)
+    inside = min(s, blocks * length)
+    number, part = -(-inside // length), inside % length
+    rng, taken = np.random.default_rng(seed), set()
+    use_BL = np.zeros((blocks, length), int)
+    mask_CD = np.zeros((num_classes, feat_dim), bool)
+    for c, row_D in enumerate(mask_CD):
+        use_B = use_BL.mean(1)
+        row_B = np.arange(blocks) >= blocks - number
+        row_B = _least_used(use_B, number, taken, rng) if c else row_B
+        taken.add(row_B.tobytes())
+        row_BL = np.repeat(row_B[:, None], length, 1)
+        if part:
+            last = np.argmax(np.where(row_B, use_B, -1))
+            row_BL[last] = np.argsort(np.argsort(use_BL[last], kind="stable")) < part
+        use_BL += row_BL
+        row_D[: blocks * length] = row_BL.ravel()
+        row_D[blocks * length : blocks * length + s - inside] = True
+    return _indices(mask_CD)
 
 
 def _least_used(use_C, blocks, taken, rng):
@@ -159,7 +190,12 @@ def _indices(mask_CD):
     return np.nonzero(mask_CD)[1].reshape(len(mask_CD), -1).astype(np.int32)
 
 
-MASKS = {"free": free, "block": block, "none": every}  # by their names in a config
+MASKS = {
+    "free": free,
+    "block": block,
+    "block_exact": block_exact,
+    "none": every,
+}  # by their names in a config
 
 
 def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:

@@ -27,6 +27,7 @@ def build_local(config) -> Local:
         whole=options.SHORT[pick("local.short", local.short, options.SHORT)],
         begin=states[pick("local.optimizer_state", local.optimizer_state, states)],
         schedule=build_schedule(config.optimizer, config.rounds),
+        init_key=options.INITS[pick("model.init", config.model.init, options.INITS)],
     )
 
 

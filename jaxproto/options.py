@@ -1,4 +1,4 @@
-"""The names by which a configuration chooses functions. The first is the default."""
+"""The names by which a configuration chooses functions and values."""
 
 import inspect
 
@@ -16,6 +16,7 @@ from jaxproto.methods import (
     tinyproto,
 )
 from jaxproto.methods.fedproto import after_training, before_training, train_pass
+from jaxproto.types import Spec
 
 OPTIONS = {  # argument of a method -> name -> spec -> value
     "reg": {
@@ -85,6 +86,10 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
         "none": lambda spec: refprotofl.NONE,
     },
 }
+FILLED = {  # argument that a configuration leaves at 0 -> config, examples -> value
+    "num_examples": lambda run, examples: examples,  # for training, of all clients
+    "server_batch": lambda run, examples: run.local.batch_size,  # the clients'
+}
 FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
     "descent": lambda run, fields: fednova.descent_of(
@@ -94,7 +99,14 @@ FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
 NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default (D10)
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
 SHORT = {"wrap": batches.wrap, "skip": batches.skip}
+INITS = {"independent": client.independent, "same": client.same}
 OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}
+
+
+def default_name(key: str, value) -> str:
+    """The name of the value that an argument has by default."""
+    anything = Spec(1, 1)
+    return next(n for n, make in OPTIONS[key].items() if make(anything) is value)
 
 
 def needs_rounds(config) -> bool:

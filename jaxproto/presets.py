@@ -1,21 +1,29 @@
 """What fits a data set, whatever the method: flat fields of a configuration."""
 
-PAPERS = {  # N Section 5.1, images; hours on a CPU
-    "data.min_size": 40,
+WIDE = {  # of every method, so that their runs are of the same clients
+    "data.partition": "pfllib",  # as all released code divides
+    "data.min_size": 40,  # N Section 5.1, of --config.data.partition=dirichlet
+    "model.feat_dim": 500,  # T 5.1, S 5.1; N 5.1 has 512, which its tables' cells keep
+}
+PAPERS = {  # T, S and N Section 5.1, images; hours on a CPU
+    **WIDE,
     "model.group": "Ht0",
-    "model.feat_dim": 512,
     "rounds": 300,
     "checkpoint_every": 5,
 }
 QUICK = {  # ours, for 28 x 28 pixels
+    **WIDE,
     "data.clients": 10,
-    "data.min_size": 40,
     "model.group": "light",
-    "model.feat_dim": 512,
     "rounds": 20,
     "checkpoint_every": 5,
 }
 DATASETS = {
+    "neutral": {  # for `data.name` given beside it; images, not more than that is known
+        **WIDE,
+        "model.group": "light",
+        "rounds": 100,
+    },
     "digits": {
         "data.name": "digits",
         "data.min_size": 20,
@@ -55,11 +63,10 @@ DATASETS = {
     },
     "ag_news": {  # T 5.1; vocabulary: as PFLlib's newer script (spec 4.2)
         "data.name": "tfds:ag_news_subset",
-        "data.partition": "pfllib",
+        **WIDE,
         "data.vocab_size": 32_000,
         "data.max_len": 200,
         "model.group": "text",
-        "model.feat_dim": 500,
         "rounds": 300,
         "checkpoint_every": 5,
     },
@@ -78,11 +85,6 @@ MU = {  # TinyProto's, T Section 5.1
     "flowers102": 5e-3,
     "ag_news": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples (spec H5)
 }
-TINYPROTO = {"data.partition": "pfllib", "model.feat_dim": 500}  # T 5.1, H6
-IN_TINYPROTO = dict.fromkeys(  # the images of its tables
-    ("cifar10", "cifar100", "gtsrb", "flowers102", "tiny_imagenet"), TINYPROTO
-)
-
 REFPROTOFL = {  # protocol of RefProtoFL's comparison, its Section 5.1
     "data.clients": 10,
     "data.alpha": 0.5,
@@ -97,14 +99,13 @@ REFPROTOFL = {  # protocol of RefProtoFL's comparison, its Section 5.1
     "optimizer.momentum": 0.9,
     "optimizer.weight_decay": 1e-4,
 }
+IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 100
+    "refprotofl": REFPROTOFL,
+    "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
+}
 AROUND = {  # fields outside a method that go with it
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
-}
-IN_REFPROTOFL = {  # method -> its fields in that protocol
-    # Not stated. The released code's (D2): lam 1 on l2_of_means ends at chance there
-    "fedproto": {"method.reg": "mse_mean", "method.lam": 10.0},
-    "fedgh": {"method.server_batch": REFPROTOFL["local.batch_size"]},  # spec 2.14
 }
 AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2
 ONE_OF = {  # group -> one network of it, for methods that average whole networks
@@ -127,5 +128,4 @@ def averaging(method: str = "") -> dict[str, dict]:
     more = AROUND.get(method, {})
     groups = {name: fields["model.group"] for name, fields in DATASETS.items()}
     each = {k: {"model.group": ONE_OF.get(g, g), **more} for k, g in groups.items()}
-    less_skewed = {**REFPROTOFL, "data.alpha": 100.0}
-    return {**each, "refprotofl": REFPROTOFL, "refprotofl100": less_skewed}
+    return {**each, **IN_REFPROTOFL}

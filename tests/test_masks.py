@@ -52,7 +52,7 @@ def test_free_masks_are_further_apart_than_random_ones(k, d, s):
 
 
 def test_masks_depend_on_the_seed_alone():
-    for make in (masks.free, masks.block):
+    for make in (masks.free, masks.block, masks.block_exact):
         a, b, c = (make(10, 500, 250, seed) for seed in (0, 0, 1))
         np.testing.assert_array_equal(a, b)
         assert np.any(a != c)
@@ -88,6 +88,28 @@ def test_blocks_are_chosen_for_the_largest_sum_of_distances():
         taken = {row.tobytes() for row in before}
         sums = [(before != c).sum() for c in choices if c.tobytes() not in taken]
         assert (before != mask_CD[j]).sum() == max(sums)
+
+
+EXACT = [(10, 500, 50), (200, 500, 50), (200, 500, 250), (43, 500, 50), (4, 500, 50)]
+EXACT += [(102, 500, 50), (10, 64, 7), (102, 100, 10), (6, 2, 1), (10, 64, 62)]
+
+
+@pytest.mark.parametrize(("k", "d", "s"), EXACT)
+def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
+    mask_CD = bitmaps(masks.block_exact(k, d, s, 0), d)
+    assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
+    length, blocks = max(d // k, 1), min(d, k)
+    touched = mask_CD[:, : blocks * length].reshape(k, blocks, length).any(-1).sum(1)
+    assert np.all(touched == -(-min(s, blocks * length) // length))
+    use_D = mask_CD[:, : blocks * length].sum(0)
+    assert use_D.max() - use_D.min() <= (2 if s % length else 1)
+
+
+@pytest.mark.parametrize(("k", "d", "s"), [(10, 500, 50), (100, 500, 250), (5, 10, 10)])
+def test_exact_blocks_are_the_released_codes_where_those_have_s_coordinates(k, d, s):
+    np.testing.assert_array_equal(
+        masks.block_exact(k, d, s, 3), masks.block(k, d, s, 3)
+    )
 
 
 def test_blocks_of_everything_are_everything():

@@ -13,8 +13,10 @@ Upscaling), whose presets are the defaults.
 Deviations (paper / released code / here):
 - aggregation: weights n_ij / (|N_j| sum n_ij), which shrink every prototype / plain
   mean / plain mean; `aggregate=kernels.mean_over_examples` weights by n_ij.
-- pull: distance of class means, lam 1 / mean squared error per example, lam 10 /
-  `reg`, with the paper's as default and both as presets.
+- pull: distance of class means, lam 1 / squared error, the mean over examples and
+  dimensions, lam 10 / `reg`, default as the code: the papers' tables were made with it,
+  and under the distance, whose gradient has the same length however near a prototype
+  is, features of different classes fall together. The paper's is the variant `paper`.
 - local prototypes: after training / train pass (FedProto, TinyProto) or before
   training, a side effect (FedTGP, ProtoNorm) / `collect`, default after training,
   over all examples (released code: whole batches only).
@@ -112,8 +114,8 @@ def whole(feat_BD, y_B):
 def fedproto(
     spec: Spec,
     *,
-    lam: float = 1.0,
-    reg: Callable = losses.l2_of_means,
+    lam: float = losses.LAM,
+    reg: Callable = losses.PULL,
     collect: Collect = after_training,
     aggregate: Callable = kernels.mean_over_clients,
     on_upload: Transform = IDENTITY,
@@ -127,7 +129,7 @@ def fedproto(
 
     Args:
       spec: number of classes and feature dimension.
-      lam: weight of the pull towards global prototypes (N Section 5.1: 1; code: 10).
+      lam: weight of the pull towards global prototypes (N 5.1: 1; code: 10).
       reg: the pull, one of `losses` (D2).
       collect: source of local prototypes (D3).
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for

@@ -11,7 +11,7 @@ all uploads c_ij as pairs (c_ij, j) (spec 2.2 item 5):
     loss = CE(-dist(c_ij, g), j), dist(c, g_k) = |c - g_k|_2, + min(gap, tau) at k = j
 
 Deviations (paper / released code / here):
-- lambda: 0.1 (S Section 5.1) / 1 by default, 10 in scripts / 1 (T Section 5.1).
+- lambda: 0.1 (S Section 5.1), 1 (T Section 5.1) / 1 by default, 10 in scripts / 10.
 - local prototypes: after training / before training, a side effect (H3) / `collect`.
 - server epochs and rate: 100 (S) / 100 and 0.01 in scripts, 1000 and 0.005 by default
   / 100 and 0.01.
@@ -166,8 +166,8 @@ def train(
 def fedtgp(
     spec: Spec,
     *,
-    lam: float = 1.0,
-    reg: Callable = losses.l2_of_means,
+    lam: float = losses.LAM,
+    reg: Callable = losses.PULL,
     collect: Collect = after_training,
     tau: float = 100.0,
     server_epochs: int = 100,

@@ -26,10 +26,10 @@ from jaxproto.types import Spec
 def protonorm(
     spec: Spec,
     *,
-    lam: float = 1.0,
+    lam: float = losses.LAM,
     alignment: Transform = THOMSON,
     upscale: float = 100.0,
-    reg: Callable = losses.l2_of_means,
+    reg: Callable = losses.PULL,
     collect: Collect = after_training,
     aggregate: Callable = kernels.mean_over_clients,
     on_server: Transform = IDENTITY,

@@ -20,8 +20,11 @@ Deviations (paper / here; no code is released):
   the features of any network; the network's own head rests.
 - losses: sums over all examples, which makes step size and, with a mean cross-entropy,
   lam depend on |D_k| / means; `pull=sq_l2_sum` sums over the batch.
-- lam, budget, public data: not stated / 0.1, a tenth, `data.public_*` (D21). Without
-  public data every class is one that they do not cover.
+- pull and lam: the squared distance, lam not stated / the mean over its m dimensions
+  and 10, as all methods with a pull here; with m = 128 that is the squared distance
+  with lam 0.078. `pull=sq_l2_mean, lam=0.1` is the variant `paper`.
+- budget, public data: not stated / a tenth, `data.public_*` (D21). Without public data
+  every class is one that they do not cover.
 - update dropping: "probabilistic" in its name, top-K in Algorithm 1 / top-K.
 - backbone: "frozen" in Section 5.2.2, trained in Algorithm 5 / trained.
 - prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
@@ -170,17 +173,17 @@ def check(adapter_dim: int, budget: float | Array):
 def refprotofl(
     spec: Spec,
     *,
-    lam: float = 0.1,
+    lam: float = losses.LAM,
     budget: float = 0.1,
     adapter_dim: int = 128,
-    pull: Callable = losses.sq_l2_mean,
+    pull: Callable = losses.PULL,
     anchors: Anchors = EXTERNAL,
 ) -> Method:
     """RefProtoFL.
 
     Args:
       spec: number of classes and feature dimension of the backbones.
-      lam: weight of the pull towards anchors (not stated; D21).
+      lam: weight of the pull towards anchors (not stated).
       budget: share of the adapter's entries that a client sends, at least one; 1 is
         without APUD (not stated; D21).
       adapter_dim: m, width of the embedding (not stated; D20).

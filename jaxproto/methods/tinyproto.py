@@ -20,7 +20,7 @@ Deviations (paper / released code / here):
   published mu bring prototypes near their own size (H5, D5).
 - mu: on the client / on the server / on the server, the same numbers.
 - n_ij: examples of class j / those of training and test data / training data (D6).
-- pull: as in FedProto / left out where CPS is on (H4) / as in the paper.
+- pull: as in FedProto / left out where CPS is on (H4) / as in FedProto.
 - masks: random, far apart / blocks, unseeded / `masks`, default free, seeded (D7).
 - -FT: in an appendix that is not public / cannot run / uploads are filled with zeros,
   the generator trains in all dimensions, its outputs are masked (D8). The code without
@@ -36,6 +36,7 @@ import jax.numpy as jnp
 
 from jaxproto import kernels, losses
 from jaxproto import masks as masks_
+from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp
 from jaxproto.methods.fedproto import Collect, after_training, alike
@@ -116,6 +117,18 @@ DENSE = Comparison(  # all coordinates (T Eq. 11)
 SPARSE = Comparison(within, masked_rule)  # those in the mask (S Section 4.3)
 
 
+def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
+    """`mu`, or what the published ones come to where it is 0 (a traced one is not)."""
+    if not isinstance(mu, int | float) or mu != 0:
+        return mu
+    if not num_examples:
+        raise UserError(
+            "mu is 0, so that it follows from num_examples, which is 0 too; give mu, "
+            "or the number of training examples of all clients."
+        )
+    return 0.9 * spec.num_classes / num_examples
+
+
 def tinyproto(
     spec: Spec,
     *,
@@ -124,9 +137,10 @@ def tinyproto(
     masks: masks_.Masks = masks_.free,
     mask_seed: int = 0,
     scaling: Scaling = SUM,
-    mu: float = 1.5e-4,
-    lam: float = 1.0,
-    reg: Callable = losses.l2_of_means,
+    mu: float = 0.0,
+    num_examples: int = 0,
+    lam: float = losses.LAM,
+    reg: Callable = losses.PULL,
     collect: Collect = after_training,
     tau: float = 100.0,
     server_epochs: int = 100,
@@ -141,26 +155,34 @@ def tinyproto(
       spec: number of classes and feature dimension.
       base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
       s: coordinates sent per class (T 5.1: 50 of 500); 0 is a tenth of them.
-      masks: `masks.free` (T 4.1), `masks.block` (S 4.1, code) or `masks.every`.
+      masks: `masks.free` (T 4.1), `masks.block` (code), `masks.block_exact` (S 4.1)
+        or `masks.every`.
       mask_seed: of the masks.
       scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu (D5).
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
-        CIFAR-100 and Tiny ImageNet).
+        CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
+        ones come to on balanced classes (H5).
+      num_examples: training examples of all clients, for `mu` 0. From a configuration
+        it is filled in.
       lam: weight of the pull (T 5.1: 1; code: 10).
       reg, collect, emphasis: as in `fedproto`.
       tau, server_epochs, server_rate, server_batch: as in `fedtgp`, for -FT only.
       compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S).
 
     Raises:
-      UserError: the masks do not fit the feature dimension.
+      UserError: the masks do not fit the feature dimension; neither mu nor the number
+        of examples is known.
     """
     index_CS = masks_.table(masks, spec, s, mask_seed)
     table = jnp.asarray(index_CS)
     mask_CD = jnp.asarray(masks_.bitmap(index_CS, spec.feat_dim), jnp.float32)
     restore, more_rules = expand(table, spec.feat_dim), compare.rules(mask_CD)
 
+    scaled = scaling is not UNSCALED
+    factor = _factor(mu, spec, num_examples) if scaled else 1.0
+
     def on_arrival(up):
-        up = scaling.on_arrival(up, mu)
+        up = scaling.on_arrival(up, factor)
         return up.replace(mean=kernels.sparse(up.mean, table, spec.feat_dim))
 
     method = base(
