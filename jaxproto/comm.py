@@ -68,7 +68,7 @@ def nominal_sparse(classes_K: Sequence[int], spec: Spec, fields: Mapping) -> int
     """
     (classes, dim), s = spec, fields["s"] or -(-spec.feat_dim // 10)
     blocks = (dim // classes) * (classes * s // dim)
-    kept = {"free": s, "block": blocks, "none": dim}[fields["masks"]]
+    kept = {"block": blocks, "none": dim}.get(fields["masks"], s)
     return nominal_rows(classes_K, spec, kept)
 
 
