@@ -4,10 +4,10 @@ from jaxproto import batches, client, kernels, losses, masks, transforms
 from jaxproto.methods import (
     cps_ppa_cpkd,
     fast,
+    fedavg,
     feddistill,
     fednova,
     fedproto,
-    feduv,
     fml,
     refprotofl,
     tinyproto,
@@ -69,9 +69,9 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
         "mse": lambda spec: feddistill.mse,
         "raw_ce": lambda spec: feddistill.raw_ce,
     },
-    "statistics": {  # of BatchNorm, FedUV
-        "local": lambda spec: feduv.local,
-        "averaged": lambda spec: feduv.averaged,
+    "statistics": {  # of BatchNorm, in the methods that average whole networks
+        "local": lambda spec: fedavg.own_statistics,
+        "averaged": lambda spec: fedavg.averaged_statistics,
     },
     "pace": {  # of FAST's probability of a snapshot
         "fixed": lambda spec: fast.FIXED,

@@ -187,12 +187,13 @@ def test_fednova_with_equal_steps_is_fedavg_or_fedprox(mu):
 
 @pytest.mark.parametrize("mu", [1e-9, 0.5])
 def test_a_proximal_term_does_not_shorten_the_servers_step(mu):
-    """Of clients that go one way, it goes the mean of a_i: none that jumps at mu > 0."""
+    """Where clients go a_i one way, it goes their mean: no jump at mu > 0."""
     method = make("fednova", mu=mu, descent=fednova.Descent(0.05, 0.9))
     length_K = jax.vmap(lambda n: fednova.amount(n, (0.05, 0.9), mu))(jnp.array([4, 9]))
     start = {"w": jnp.zeros(3)}
     state = fednova.FedNovaState(start, start)
-    up = uploads(method, start, {"w": -jnp.outer(length_K, jnp.ones(3))}, [4, 9], [5, 5])
+    after = {"w": -jnp.outer(length_K, jnp.ones(3))}
+    up = uploads(method, start, after, [4, 9], [5, 5])
     got = method.update(None, state, up, None).params["w"]
     np.testing.assert_allclose(got, -np.mean(length_K), rtol=1e-5)
 

@@ -39,7 +39,7 @@ from jax import lax
 
 from jaxproto.errors import UserError
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import fedavg, shares
+from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, shares
 from jaxproto.methods.fedprox import fedprox
 from jaxproto.types import Array, Spec, Tree
 
@@ -99,7 +99,7 @@ PLAIN = Descent(learning_rate=0.01, momentum=0.0)
 
 
 def amount(steps: Array, descent: Descent, mu: float | Array = 0.0) -> Array:
-    """a_i of `steps` local steps (the paper's Section 4; with both: module docstring)."""
+    """a_i of `steps` local steps (the paper's Section 4, and the module docstring)."""
     rate, rho = descent
 
     def step(_, now):
@@ -117,6 +117,7 @@ def fednova(
     mu: float = 0.0,
     server_momentum: float = 0.0,
     descent: Descent = PLAIN,
+    statistics: Statistical = own_statistics,
 ) -> Method:
     """FedNova; where all clients take equally many steps it is FedAvg (or FedProx).
 
@@ -127,6 +128,7 @@ def fednova(
       server_momentum: gmf of the released code (D25).
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
     """
 
     def init_server(net, key):
@@ -153,10 +155,11 @@ def fednova(
         params = jax.tree.map(lambda w, s: w - anybody * s, server.params, step)
         return FedNovaState(params, step)
 
-    return dataclasses.replace(
+    method = dataclasses.replace(
         fedprox(spec, mu=mu),
         init_server=init_server,
         broadcast=lambda server: server.params,
         upload=upload,
         update=update,
     )
+    return statistics(method)
