@@ -20,7 +20,7 @@ from averaging import (
     run,
 )
 
-from jaxproto import config, federation, models, participation
+from jaxproto import build, config, federation, models, participation
 from jaxproto.errors import UserError
 from jaxproto.methods import fednova
 from jaxproto.methods.fedavg import Sent
@@ -263,3 +263,32 @@ def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
     other = config.load(f"configs/{name}.py:cifar10,refprotofl100")
     lines = config.differences(config.flat(c), config.flat(other))
     assert lines == ["data.alpha: 0.5 there, 100.0 here"]
+
+
+RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in round 3
+    "fedprox": (20, 200, 20, 10, 0.0, 0.01),
+    "fednova": (16, 100, 2, 32, 0.9, 0.02),
+    "fednh": (100, 200, 5, 64, 0.9, 0.01 * 0.99**3),
+    "feduv": (10, 100, 10, 128, 0.9, 0.005 * (1 + np.cos(0.03 * np.pi))),
+    "vhl": (10, 1000, 1, 128, 0.9, 0.01 * 0.992**3),
+    "fast": (100, 1000, 1, 128, 0.9, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_released_training_is_a_variant(name):
+    c = config.load(f"configs/{name}.py:cifar10,code")
+    config.check(c)
+    build.build_law(c.participation)
+    how = build.build_local(c)
+    rate = c.optimizer.learning_rate * how.at(3).factor
+    local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
+    got = (c.data.clients, c.rounds, *local, float(rate))
+    np.testing.assert_allclose(got, RELEASED[name], rtol=1e-5)
+
+
+def test_fednhs_resnet_is_the_released_one_and_the_plain_network_starts_at_one():
+    """ProtoNorm's fork starts every network at scale 1."""
+    released = config.load("configs/fednh.py:cifar10,resnet")
+    assert (released.model.group, released.method.scale) == ("resnet18_gn", 20.0)
+    assert config.load("configs/fednh.py:cifar10").method.scale == 1.0
