@@ -9,9 +9,9 @@ All clients have one network: --config.model.group=resnet18 for another than the
 CNN. Rules: `received` is the global network, `head` a client's own.
 
 The released code: gradients clipped at norm 10, rho 0.9, and as `code` the training of
-its CIFAR scripts: Dirichlet 0.3 or 1.0 (--config.data.alpha), a CNN of its own, scale 1.
-`resnet` is its ResNet-18: GroupNorm of two groups (in the scripts for Tiny ImageNet none
-within blocks, and weight decay 1e-3), scale 20.
+its CIFAR scripts: Dirichlet 0.3 or 1.0 (--config.data.alpha), a CNN of its own, scale
+1. `resnet` is its ResNet-18: GroupNorm of two groups (in the scripts for Tiny ImageNet
+none within blocks, and weight decay 1e-3), scale 20.
 
 N Table 3 has the 4-layer CNN and ResNet-18, d = 512, evaluation not stated. Its fork of
 that code starts every network at scale 1: --config.model.group=resnet18, not `resnet`.
