@@ -20,7 +20,7 @@ from jaxproto import config, presets
 VARIANTS = {
     **presets.averaging("fast"),
     "adaptive": {"method.pace": "adaptive", "method.q": 0.0},  # with gamma 0.7
-    "code": {  # spec 2.15
+    "code": {  # https://github.com/RogerRogerUSC/FAST
         "data.clients": 100,
         "rounds": 1000,
         "local.batch_size": 128,
