@@ -11,7 +11,8 @@ CNN. Rules: `received` is the global network, `head` a client's own.
 Between snapshots a tenth of the clients comes by Beta(1, 10) over the client ids (D23);
 others: --config.participation.law=gamma, weibull, cyclic, circular or random_count (the
 last two with --config.participation.fraction=1). RefProtoFL states neither q nor a law;
-with its 10 clients a tenth is one.
+with its 10 clients a tenth is one. q is 0.5, as in the commands of the released README.
+`code` has the released numbers for CIFAR-10, but for its 10 local steps: here an epoch.
 """
 
 from jaxproto import config, presets
@@ -19,6 +20,14 @@ from jaxproto import config, presets
 VARIANTS = {
     **presets.averaging("fast"),
     "adaptive": {"method.pace": "adaptive", "method.q": 0.0},  # with gamma 0.7
+    "code": {  # https://github.com/RogerRogerUSC/FAST
+        "data.clients": 100,
+        "rounds": 1000,
+        "local.batch_size": 128,
+        "local.optimizer_state": "keep",
+        "optimizer.learning_rate": 0.01,
+        "optimizer.momentum": 0.9,
+    },
 }
 
 

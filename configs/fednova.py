@@ -9,11 +9,26 @@ All clients have one network: --config.model.group=resnet18 for another than the
 CNN. Rules: `received` is the global network, `head` a client's own.
 
 The normalisation follows optimizer.momentum and optimizer.learning_rate; only SGD.
+`code` has the numbers of the released README's command. The code then divides the
+learning rate by 10 after half of the rounds and again after three quarters; here it is
+constant. Its network is VGG-11.
 """
 
 from jaxproto import config, presets
 
-VARIANTS = presets.averaging()
+VARIANTS = {
+    **presets.averaging(),
+    "code": {  # https://github.com/JYWa/FedNova
+        "data.clients": 16,
+        "data.alpha": 0.1,
+        "rounds": 100,
+        "local.epochs": 2,
+        "local.batch_size": 32,
+        "optimizer.learning_rate": 0.02,
+        "optimizer.momentum": 0.9,
+        "optimizer.weight_decay": 1e-4,
+    },
+}
 
 
 def get_config(arg: str = "digits"):

@@ -9,11 +9,22 @@ All clients have one network: --config.model.group=resnet18 for another than the
 CNN. Rules: `received` is the global network, `head` a client's own.
 
 RefProtoFL does not state mu; --config.method.mu=1.0 is that of VHL's and FedUV's code.
+`code` has the numbers of the released README's commands, which train logistic
+regression with 10 clients a round (--config.participation.law=uniform); no stragglers.
 """
 
 from jaxproto import config, presets
 
-VARIANTS = presets.averaging()
+VARIANTS = {
+    **presets.averaging(),
+    "code": {  # https://github.com/litian96/FedProx
+        "method.mu": 1.0,
+        "rounds": 200,
+        "local.epochs": 20,
+        "local.batch_size": 10,
+        "optimizer.learning_rate": 0.01,
+    },
+}
 
 
 def get_config(arg: str = "digits"):

@@ -9,7 +9,8 @@ All clients have one network: --config.model.group=resnet18 for another than the
 CNN. Rules: `received` is the global network, `head` a client's own.
 
 Images only. RefProtoFL states no hyper-parameters; those of the released scripts are
-the method's defaults, and `code` has their training (not their augmentation, and the
+the method's defaults, and `code` has their training with the values of images that come
+from files (not their augmentation, not StyleGAN2's images but Gaussian noise, and the
 test set is as for every method: --config.data.pool=False for the official one).
 """
 
@@ -18,11 +19,15 @@ from jaxproto import config, presets
 VARIANTS = {
     **presets.averaging(),
     "code": {  # spec 2.13 item 7
+        "method.stored": True,
+        "method.statistics": "averaged",
         "data.clients": 10,
         "participation.law": "uniform",
         "participation.fraction": 0.5,
         "rounds": 1000,
         "local.batch_size": 128,
+        "local.optimizer_state": "keep",
+        "optimizer.learning_rate": 0.01,
         "optimizer.momentum": 0.9,
         "optimizer.weight_decay": 1e-4,
         "optimizer.schedule": "exponential",

@@ -15,11 +15,12 @@ from rich.console import Console
 
 from jaxproto import build, command, costs, wire
 from jaxproto.method import Method, no_probe
-from jaxproto.types import Net, Protos, Spec, Top, Tree
+from jaxproto.types import Net, Protos, Spec, Statistics, Top, Tree
 from jaxproto.wire import COUNT, EXACT, Scaled, Wire
 
 NOTHING, PRESENCE, COUNTS = "nothing", "class presence", "class counts"
 NUMBERS = "whole numbers"  # outside of prototypes: their name says of what
+FEATURES = "feature means and variances"  # of every channel before a BatchNorm
 
 
 class Field(NamedTuple):
@@ -36,7 +37,7 @@ class Field(NamedTuple):
 def fields(way: str, packed: Tree) -> list[Field]:
     """The fields of a packed message (shapes suffice)."""
     found = []
-    for path, part in jax.tree.leaves_with_path(packed, is_leaf=wire.is_part):
+    for path, part in jax.tree.leaves_with_path(packed, is_leaf=_is_one):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         for inner, *rest in _inside(part):
             whole = ".".join(filter(None, (name, inner))) or "value"
@@ -44,8 +45,15 @@ def fields(way: str, packed: Tree) -> list[Field]:
     return found
 
 
+def _is_one(node):
+    return wire.is_part(node) or isinstance(node, Statistics)
+
+
 def _inside(part):
     """Name, shape, type, bytes and what it reveals, for each array of a part."""
+    if isinstance(part, Statistics):
+        inside = fields("", part.value)
+        return [f._replace(reveals=FEATURES)[1:] for f in inside]
     if isinstance(part, Protos):
         classes = part.count.shape
         found = [("presence", classes, "bit", wire.bits(*classes), PRESENCE)]

@@ -7,10 +7,10 @@ from jaxproto.methods import (
     METHODS,
     cps_ppa_cpkd,
     fast,
+    fedavg,
     feddistill,
     fednova,
     fedproto,
-    feduv,
     fml,
     refprotofl,
     tinyproto,
@@ -73,9 +73,9 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
         "mse": lambda spec: feddistill.mse,
         "raw_ce": lambda spec: feddistill.raw_ce,
     },
-    "statistics": {  # of BatchNorm, FedUV
-        "local": lambda spec: feduv.local,
-        "averaged": lambda spec: feduv.averaged,
+    "statistics": {  # of BatchNorm, in the methods that average whole networks
+        "local": lambda spec: fedavg.own_statistics,
+        "averaged": lambda spec: fedavg.averaged_statistics,
     },
     "pace": {  # of FAST's probability of a snapshot
         "fixed": lambda spec: fast.FIXED,

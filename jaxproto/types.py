@@ -35,13 +35,18 @@ class Top:
 
 
 @flax.struct.dataclass
+class Statistics:
+    """BatchNorm statistics in a message, marked as what they are."""
+
+    value: Tree
+
+
+@flax.struct.dataclass
 class Client:
     """All that a client keeps between rounds; K of them share a leading axis."""
 
     params: Tree  # trained
-    norm: (
-        Tree  # BatchNorm statistics: follow the data; only `feduv.averaged` sends them
-    )
+    norm: Tree  # BatchNorm statistics; only `fedavg.averaged_statistics` sends them
     opt: Tree  # optimiser state
     memory: Tree  # what the method remembers (FedProto: the last local prototypes)
     count: Array  # [C] training examples per class

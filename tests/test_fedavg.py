@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import toys
 from averaging import (
@@ -19,11 +20,12 @@ from averaging import (
     run,
 )
 
-from jaxproto import config, federation, models, participation
+from jaxproto import build, config, federation, models, participation
 from jaxproto.errors import UserError
 from jaxproto.methods import fednova
 from jaxproto.methods.fedavg import Sent
 from jaxproto.methods.local import local
+from jaxproto.optimizers import build_optimizer
 from jaxproto.presets import DATASETS
 from jaxproto.types import Batch, Client, Data, Shard
 
@@ -139,6 +141,9 @@ def uploads(method, down, after, steps_K, size_K):
     return jax.vmap(one)(after, jnp.asarray(steps_K), jnp.asarray(size_K))
 
 
+STEPS = {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.0, "clip_norm": 0.0}
+
+
 def test_the_amount_of_five_steps_with_momentum():
     """Spec 8.3: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
     a = fednova.amount(5, fednova.Descent(0.01, 0.9))
@@ -146,15 +151,18 @@ def test_the_amount_of_five_steps_with_momentum():
     np.testing.assert_allclose(a, (5 - 0.9 * (1 - 0.9**5) / 0.1) / 0.1, rtol=1e-5)
 
 
-def test_the_amount_is_what_unit_gradients_move_sgd_by():
-    """Plain, with momentum, and with the proximal term, which pulls back."""
-    for rho, mu in ((0.0, 0.0), (0.7, 0.0), (0.0, 2.0)):
-        moved, velocity = 0.0, 0.0
-        for _ in range(7):
-            velocity = rho * velocity + 1.0 - mu * moved
-            moved += 0.05 * velocity
-        a = fednova.amount(7, fednova.Descent(0.05, rho), mu)
-        np.testing.assert_allclose(0.05 * a, moved, rtol=1e-5)
+@pytest.mark.parametrize("mu", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("rho", [0.0, 0.7, 0.9])
+def test_the_amount_is_what_unit_gradients_move_sgd_by(rho, mu):
+    """Steps of optax on w and FedProx's term, which is in the loss and pulls back."""
+    opt = build_optimizer(SimpleNamespace(**STEPS, momentum=rho))
+    slope = jax.jit(jax.grad(lambda w: w + mu / 2 * w**2))
+    w, state = jnp.zeros(()), opt.init(jnp.zeros(()))
+    for _ in range(40):
+        move, state = opt.update(slope(w), state, w)
+        w += move
+    a = fednova.amount(40, fednova.Descent(0.05, rho), mu)
+    np.testing.assert_allclose(0.05 * a, -w, rtol=1e-5)
 
 
 def test_a_client_without_a_step_weighs_nothing_in_fednova():
@@ -167,11 +175,27 @@ def test_a_client_without_a_step_weighs_nothing_in_fednova():
     assert toys.gap(both, one) == 0 and toys.gap(one, {"w": after["w"][0]}) < 1e-6
 
 
-def test_fednova_with_equal_steps_is_fedavg():
-    descent = fednova.Descent(0.05, 0.9)
-    nova = run(make("fednova", descent=descent), how=ALIKE)
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_fednova_with_equal_steps_is_fedavg_or_fedprox(mu):
+    """Trained with momentum."""
+    how = dataclasses.replace(ALIKE, opt=optax.sgd(0.05, momentum=0.9))
+    nova = make("fednova", mu=mu, descent=fednova.Descent(0.05, 0.9))
+    nova, prox = (run(m, how=how) for m in (nova, make("fedprox", mu=mu)))
     assert {int(c.steps) for c in nova.clients.values()} == {3}
-    assert toys.gap(nova.server.params, run(BASE, how=ALIKE).server) < 1e-5
+    assert toys.gap(nova.server.params, prox.server) < 1e-5
+
+
+@pytest.mark.parametrize("mu", [1e-9, 0.5])
+def test_a_proximal_term_does_not_shorten_the_servers_step(mu):
+    """Where clients go a_i one way, it goes their mean: no jump at mu > 0."""
+    method = make("fednova", mu=mu, descent=fednova.Descent(0.05, 0.9))
+    length_K = jax.vmap(lambda n: fednova.amount(n, (0.05, 0.9), mu))(jnp.array([4, 9]))
+    start = {"w": jnp.zeros(3)}
+    state = fednova.FedNovaState(start, start)
+    after = {"w": -jnp.outer(length_K, jnp.ones(3))}
+    up = uploads(method, start, after, [4, 9], [5, 5])
+    got = method.update(None, state, up, None).params["w"]
+    np.testing.assert_allclose(got, -np.mean(length_K), rtol=1e-5)
 
 
 def test_fednova_weighs_long_training_less_than_fedavg_does():
@@ -239,3 +263,32 @@ def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
     other = config.load(f"configs/{name}.py:cifar10,refprotofl100")
     lines = config.differences(config.flat(c), config.flat(other))
     assert lines == ["data.alpha: 0.5 there, 100.0 here"]
+
+
+RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in round 3
+    "fedprox": (20, 200, 20, 10, 0.0, 0.01),
+    "fednova": (16, 100, 2, 32, 0.9, 0.02),
+    "fednh": (100, 200, 5, 64, 0.9, 0.01 * 0.99**3),
+    "feduv": (10, 100, 10, 128, 0.9, 0.005 * (1 + np.cos(0.03 * np.pi))),
+    "vhl": (10, 1000, 1, 128, 0.9, 0.01 * 0.992**3),
+    "fast": (100, 1000, 1, 128, 0.9, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_released_training_is_a_variant(name):
+    c = config.load(f"configs/{name}.py:cifar10,code")
+    config.check(c)
+    build.build_law(c.participation)
+    how = build.build_local(c)
+    rate = c.optimizer.learning_rate * how.at(3).factor
+    local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
+    got = (c.data.clients, c.rounds, *local, float(rate))
+    np.testing.assert_allclose(got, RELEASED[name], rtol=1e-5)
+
+
+def test_fednhs_resnet_is_the_released_one_and_the_plain_network_starts_at_one():
+    """ProtoNorm's fork starts every network at scale 1."""
+    released = config.load("configs/fednh.py:cifar10,resnet")
+    assert (released.model.group, released.method.scale) == ("resnet18_gn", 20.0)
+    assert config.load("configs/fednh.py:cifar10").method.scale == 1.0

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toys
-from averaging import BASE, COUNTS, begun, by_size, drawn, make, run
+from averaging import BASE, COUNTS, begun, drawn, make, run
 
-from jaxproto import client as clients
 from jaxproto.methods import fednh, feduv
-from jaxproto.types import Client, Data, Protos, Spec
+from jaxproto.types import Protos, Spec
 
 GOLDEN = np.load(Path(__file__).parent / "fixtures" / "kernels.npz")
 
@@ -61,32 +60,6 @@ def test_features_that_are_all_alike_have_finite_terms_and_gradients(feat):
         for mask in (jnp.ones(4), jnp.asarray([1.0, 0, 0, 0])):
             value, slope = jax.value_and_grad(term)(feat, mask)
             assert np.isfinite(value) and np.all(np.isfinite(slope))
-
-
-def test_statistics_leave_the_client_only_if_they_are_averaged():
-    r = run(make("feduv", variance=0.0, uniformity=0.0, statistics=feduv.averaged))
-    assert r.report.up.norm["net"]["mean"].shape == (6, 8)
-    want = jax.tree.map(by_size, *[r.clients[i].norm for i in range(6)])
-    assert toys.gap(want, r.server.norm) < 1e-6
-    plain = run(make("feduv", variance=0.0, uniformity=0.0))
-    assert plain.report.up._fields == ("params", "size")
-    assert toys.gap(r.server.params, plain.server) < 1e-6  # training does not see them
-
-
-@pytest.mark.parametrize("statistics", [feduv.local, feduv.averaged])
-def test_averaged_statistics_are_where_clients_begin(statistics):
-    method, net = make("feduv", statistics=statistics), toys.net(8)
-    params, norm, _ = method.init_client(net, jax.random.key(0))
-    start = begun(make("feduv", statistics=feduv.averaged))
-    other = start._replace(norm=drawn(start.norm, lead=()))
-    down = other if statistics is feduv.averaged else start.params
-    client = Client(params, norm, (), (), COUNTS[0][0], jnp.int32(0), jnp.int32(0))
-    task = clients.Task(method, net, toys.HOW, jax.random.key(1), down)
-    pool, rows = toys.pool_and_rows()
-    shard = jax.tree.map(lambda a: a[0], toys.shard(rows, [0]))
-    session = clients.begin(task, client, Data(pool, shard))
-    want = other.norm if statistics is feduv.averaged else norm
-    assert toys.gap(session.norm, want) == 0
 
 
 # FedNH

@@ -37,6 +37,7 @@ BODIES = {  # specification 3.2: parameters, running mean and variance
     "resnet8": (1_232_704, 2_688),
     "resnet10": (4_905_792, 5_760),
     "resnet18": (11_176_512, 9_600),
+    "resnet18_gn": (11_176_512, 0),
     "mobilenet_v2": (2_223_872, 34_112),
     "mobilenet_v2_code": (2_223_872, 34_112),
     "shufflenet_v2_x1_0": (1_253_604, 16_180),

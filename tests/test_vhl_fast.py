@@ -1,6 +1,7 @@
 """VHL and FAST: identities, formulas, refusals."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 import jax
@@ -67,6 +68,26 @@ def test_the_virtual_set_is_one_for_all_and_a_class_has_its_mean():
     assert np.all(within < 0.5) and means.std(0).mean() > 0.5
     other = vhl.Virtual(4, 4, 50).image(shape[1:], 77)
     assert toys.gap(again, other) > 0.1
+
+
+def test_stored_images_are_cut_and_normalised_as_files_are():
+    shape, which = (32, 32, 3), jnp.arange(0, 500, 50)
+    drawn, stored = (
+        jax.vmap(functools.partial(vhl.Virtual(3, 10, 50, kind).image, shape))(which)
+        for kind in (False, True)
+    )
+    want = (np.minimum(np.maximum(drawn, 0), 1) - 0.5) / 0.25
+    np.testing.assert_allclose(stored, want, atol=1e-6)
+    assert set(np.round([stored.min(), stored.max()], 5)) == {-2, 2}
+    method = vhl.vhl(SPEC, stored=True)
+    params, norm, _ = method.init_client(plain_net(SPEC), jax.random.key(0))
+    pool = toys.pool_and_rows()[0]
+    batch = Batch(pool.x[:6], pool.y[:6], jnp.ones(6), jax.random.key(1))
+    one, other = (
+        m.loss(plain_net(SPEC), params, norm, batch, None, None)[0]
+        for m in (method, vhl.vhl(SPEC))
+    )
+    assert abs(one - other) > 1e-3
 
 
 def test_the_contrastive_loss_is_that_of_a_loop():

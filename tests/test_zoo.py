@@ -14,7 +14,7 @@ from flax import nnx
 
 from jaxproto import models
 from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
-from jaxproto.models.layers import BatchNorm, Call, Draws, Keys
+from jaxproto.models.layers import BatchNorm, Call, Draws, GroupNorm, Keys
 from jaxproto.nn import ops
 
 NEW = ("mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0", "resnet18")
@@ -116,7 +116,7 @@ def values(module, rng):
     for _, part in nnx.iter_modules(module):
         leaves = vars(part).items()
         for leaf in (v for _, v in leaves if isinstance(v, nnx.Variable)):
-            low = 0.5 if isinstance(part, BatchNorm) else -0.5
+            low = 0.5 if isinstance(part, BatchNorm | GroupNorm) else -0.5
             leaf[...] = jnp.asarray(rng.uniform(low, low + 1, leaf.shape), jnp.float32)
     return module
 
@@ -166,6 +166,37 @@ def silu(x):
 
 
 EVAL = Call(False, ops.CPU)
+
+
+def grouped(x, layer):
+    """PyTorch's formula: neighbouring channels are a group, the variance is biased."""
+    parts = x.reshape(*x.shape[:3], 2, -1)
+    mean, var = (f(axis=(1, 2, 4), keepdims=True) for f in (parts.mean, parts.var))
+    unit = ((parts - mean) / np.sqrt(var + 1e-5)).reshape(x.shape)
+    return unit * np.asarray(layer.scale[...]) + np.asarray(layer.bias[...])
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_group_norm_is_of_each_example_and_group_of_channels(train):
+    rng = np.random.default_rng(0)
+    layer = values(GroupNorm(6), rng)
+    x = rng.normal(1e3, 2.0, size=(3, 4, 5, 6)).astype(np.float32)
+    got = layer(jnp.asarray(x), Call(train, ops.CPU))
+    close(got, grouped(x.astype(np.float64), layer), 1e-3)
+    half = layer(jnp.asarray(x, jnp.bfloat16), EVAL)
+    assert half.dtype == jnp.bfloat16
+
+
+def test_every_norm_of_resnet18_gn_is_a_group_norm(monkeypatch):
+    """Also those in shortcuts: nothing depends on the rest of the batch."""
+    monkeypatch.setattr(*CUT["resnet18"])
+    net, x = build("resnet18_gn"), jax.random.normal(jax.random.key(1), (4, *SMALL))
+    params, norm = jax.jit(net.init)(jax.random.key(0))
+    assert not norm
+    train = jax.jit(lambda x: net.apply(params, norm, x, True).feat)
+    close(train(x)[:1], train(x[:1]))
+    other = jax.eval_shape(build("resnet18").init, jax.random.key(0))[0]
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, other)
 
 
 @pytest.mark.parametrize(("inputs", "stride"), [(8, 1), (6, 2)])

@@ -1,8 +1,8 @@
 """FAST: FedAvg under any participation, with rounds of uniform sampling now and then.
 
-Li, Nabavirazavi, Ying, Iyengar, Yang: FAST: Federated Average with Snapshot Unleashes
-Arbitrary Client Participation, IJCAI 2025, https://openreview.net/forum?id=JUGLP5L8F3
-(spec 2.15).
+Li, Nabavirazavi, Ying, Iyengar, Yang: FAST: A Lightweight Mechanism Unleashing
+Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652 (spec
+2.15). Code: https://github.com/RogerRogerUSC/FAST.
 
     with probability q a snapshot: a share of the clients, uniformly; else whoever the
     configured law brings                                               (Algorithm 1)
@@ -18,11 +18,14 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - mean: over participants / unweighted / unweighted.
 - local work: tau steps / steps, or less at the end of an epoch / epochs, as everywhere.
 - size of a snapshot: m / a tenth, cut to a whole number / `fraction`, a tenth, the
-  nearest whole number, at least 1 (D23).
-- q: swept / 0.5 or, adaptive, from 0 with gamma 0.7 / 0.5 (D23), `pace=adaptive`.
+  nearest whole number, at least 1 (D23). Of the laws: `participation.py`.
+- q: swept / 1 by default, where FAST is uniform sampling, 0.5 in the README's commands,
+  from 0 with gamma 0.7 where it adapts / 0.5 (D23), `pace=adaptive`.
 - accuracy: training / of the participants' training batches, mean over clients / the
   same over examples; clients send two counts for it.
-- optimiser: SGD / by data set, its state kept over rounds / as configured.
+- optimiser: SGD / by data set, its state kept over rounds / as configured; variant
+  `code` of its configuration keeps it.
+- BatchNorm statistics: not stated / local / local, or their mean (`statistics`).
 """
 
 import dataclasses
@@ -34,7 +37,12 @@ import jax.numpy as jnp
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import fedavg, weighted_mean
+from jaxproto.methods.fedavg import (
+    Statistical,
+    fedavg,
+    own_statistics,
+    weighted_mean,
+)
 from jaxproto.types import Array, Aux, Spec, Tree
 
 
@@ -86,15 +94,18 @@ def fast(
     fraction: float = 0.1,
     pace: Pace = FIXED,
     gamma: float = 0.7,
+    statistics: Statistical = own_statistics,
 ) -> Method:
     """FAST.
 
     Args:
       spec: number of classes and feature dimension.
-      q: probability of a snapshot; where it adapts, the first one.
+      q: probability of a snapshot; where it adapts, the first one (released code: 1,
+        and 0 where it adapts; its README: 0.5).
       fraction: of the clients, in a snapshot (released code).
       pace: FIXED, or ADAPTIVE by the training accuracy.
       gamma: how strongly it adapts (released code).
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
       UserError: a probability or share that is none.
@@ -125,7 +136,7 @@ def fast(
         now = pace.step(server.q, server.accuracy, up.seen, gamma)
         return FastState(weighted_mean(up.params, up.here, server.params), *now)
 
-    return dataclasses.replace(
+    method = dataclasses.replace(
         base,
         init_server=init_server,
         broadcast=lambda server: server.params,
@@ -134,3 +145,4 @@ def fast(
         upload=upload,
         update=update,
     )
+    return statistics(method, lambda up: up.here)

@@ -11,15 +11,18 @@ Every method of this frame is evaluated twice: `received` is the global network,
 the client's own after its local training.
 
 Deviations (paper / released code, PFLlib / here):
-- BatchNorm statistics: not stated / local, the server keeps the first uploader's /
-  local (`feduv.averaged` sends them). Who never took part has those of an untrained
-  network, so `received` means little for it.
+- BatchNorm statistics: not stated / local, the server keeps the first uploader's; the
+  code of VHL and FedUV averages them / local. Who never took part has those of an
+  untrained network, so `received` means little for it. With `statistics=averaged`, in
+  every method of this frame, they leave the client, the server averages them with the
+  method's own weights, clients begin with that, and `received` uses it.
 - evaluation: one test set, global network / the clients' test data, global network /
   the clients' test data (all have the official one with `data.pool=False`), both.
 - a round in which nobody reports: not stated / cannot be / the network stays.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -27,7 +30,7 @@ import jax.numpy as jnp
 
 from jaxproto.method import Method, own_network
 from jaxproto.methods.local import local
-from jaxproto.types import Array, Spec, Tree
+from jaxproto.types import Array, Spec, Statistics, Tree
 
 
 class Sent(NamedTuple):
@@ -54,6 +57,11 @@ def weighted_mean(tree: Tree, weight_K: Array, otherwise: Tree) -> Tree:
     return jax.tree.map(mean, tree, otherwise)
 
 
+def by_size(up: Tree) -> Array:
+    """n_i of all uploads."""
+    return up.size
+
+
 def both(net, client, x, down):
     """Rules `head` (trained by the client) and `received` (as broadcast)."""
 
@@ -63,8 +71,74 @@ def both(net, client, x, down):
     return {"head": logits(client.params), "received": logits(down)}
 
 
-def fedavg(spec: Spec) -> Method:
-    """FedAvg. The server keeps, and broadcasts, the parameters of a client."""
+def own_statistics(method: Method, weight: Callable[[Tree], Array] = by_size) -> Method:
+    """BatchNorm statistics stay with the clients."""
+    del weight
+    return method
+
+
+class Joined(NamedTuple):
+    """Server state, broadcast or upload of a method, and statistics beside it."""
+
+    own: Tree
+    norm: Statistics
+
+
+def averaged_statistics(
+    method: Method, weight: Callable[[Tree], Array] = by_size
+) -> Method:
+    """A method of this frame with BatchNorm statistics in the average.
+
+    Args:
+      method: whose clients have one network and send once a round.
+      weight: all uploads of the method -> weights [K], 0 for who is not there.
+    """
+
+    def init_server(net, key):
+        norm = Statistics(method.init_client(net, key)[1])
+        return Joined(method.init_server(net, key), norm)
+
+    def loss(net, params, norm, batch, down, client):
+        return method.loss(net, params, norm, batch, down.own, client)
+
+    def upload(net, before, after, data, down, sums):
+        up, memory = method.upload(net, before, after, data, down.own, sums)
+        return Joined(up, Statistics(after.norm)), memory
+
+    def update(net, server, up, key):
+        own = method.update(net, server.own, up.own, key)
+        return Joined(own, weighted_mean(up.norm, weight(up.own), server.norm))
+
+    def predict(net, client, x, down):
+        own = method.predict(net, client, x, down.own)
+        with_mean = client.replace(norm=down.norm.value)
+        sent = method.predict(net, with_mean, x, down.own)
+        return {**own, "received": sent["received"]}
+
+    return dataclasses.replace(
+        method,
+        init_server=init_server,
+        broadcast=lambda server: server._replace(own=method.broadcast(server.own)),
+        receive=lambda params, down: method.receive(params, down.own),
+        adopt=lambda norm, down: down.norm.value,
+        loss=loss,
+        upload=upload,
+        update=update,
+        predict=predict,
+        invite=lambda law, server: method.invite(law, server.own),
+    )
+
+
+Statistical = Callable[..., Method]  # method, weight -> method: one of these two
+
+
+def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
+    """FedAvg. The server keeps, and broadcasts, the parameters of a client.
+
+    Args:
+      spec: number of classes and feature dimension.
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+    """
 
     def upload(net, before, after, data, down, sums):
         del net, before, down, sums
@@ -74,7 +148,7 @@ def fedavg(spec: Spec) -> Method:
         del net, key
         return weighted_mean(up.params, up.size, server)
 
-    return dataclasses.replace(
+    method = dataclasses.replace(
         local(spec),
         init_server=lambda net, key: own_network(net, key)[0],
         receive=lambda params, down: down,
@@ -82,3 +156,4 @@ def fedavg(spec: Spec) -> Method:
         update=update,
         predict=both,
     )
+    return statistics(method)

@@ -7,15 +7,22 @@ Heterogeneous Federated Optimization, NeurIPS 2020, https://arxiv.org/abs/2007.0
     Delta_i = (w - w_i) / a_i         a_i = |a_i|_1, what every gradient adds up to
     w      <- w - tau_eff sum_i (n_i / n) Delta_i,    tau_eff = sum_i (n_i / n) a_i
 
-    plain SGD:           a = tau                      over tau local steps
-    with momentum rho:   c <- rho c + 1, a <- a + c   per step
-    with proximal mu:    a <- (1 - lr mu) a + 1       per step, tau_eff of tau instead
+    plain SGD:           a = tau                                over tau local steps
+    with momentum rho:   c <- rho c + 1, a <- a + c             per step
+    with proximal mu:    a <- (1 - lr mu) a + 1                 per step
+    with both:           c <- rho c + 1 - lr mu a, a <- a + c   per step
 
-Deviations (paper / released code, as ported by FedML and VHL / here), besides those of
-FedAvg:
-- momentum and proximal together: not stated / a <- (1 - lr mu)(a + c) + 1, which counts
-  a step twice / a <- (1 - lr mu) a + c.
-- BatchNorm statistics and integer counters: not stated / normalised too / local.
+The last one holds for all: lr a is how far gradients of 1 move SGD on FedProx's loss.
+
+Deviations (paper / released code, https://github.com/JYWa/FedNova / here), besides
+those of FedAvg:
+- momentum and proximal together: not stated / the term passes through momentum, as
+  here, but a <- (1 - lr mu)(a + c) + 1 / what the steps add up to, as above. Where
+  lr mu is so large that gradients come to count with both signs, |a_i|_1 is more.
+- tau_eff with a proximal term: - / sum_i (n_i / n) tau_i, a tenth or so of the clients'
+  mean way with momentum 0.9, however small mu is / that of a_i, as without.
+- BatchNorm statistics: not stated / local; VHL's port normalises them, and integer
+  counters, as if they were parameters / local, or their mean (`statistics`).
 - server momentum: none / `gmf`, 0, of the step over the clients' learning rate /
   `server_momentum`, 0 (D25), of the averaged step: the same at a constant rate.
 - a client without a step (`local.short=skip`): 0 divided by 0 / - / weighs nothing.
@@ -32,7 +39,7 @@ from jax import lax
 
 from jaxproto.errors import UserError
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import fedavg, shares
+from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, shares
 from jaxproto.methods.fedprox import fedprox
 from jaxproto.types import Array, Spec, Tree
 
@@ -55,7 +62,7 @@ class Sent(NamedTuple):
     """What a client sends."""
 
     change: Tree  # Delta_i
-    length: Array  # [] its part in tau_eff: a_i, or tau_i with a proximal term
+    length: Array  # [] a_i
     size: Array  # [] n_i
 
 
@@ -92,13 +99,13 @@ PLAIN = Descent(learning_rate=0.01, momentum=0.0)
 
 
 def amount(steps: Array, descent: Descent, mu: float | Array = 0.0) -> Array:
-    """a_i of `steps` local steps (the paper's Section 4)."""
+    """a_i of `steps` local steps (the paper's Section 4, and the module docstring)."""
     rate, rho = descent
 
     def step(_, now):
         c, a = now
-        c = rho * c + 1.0
-        return c, (1.0 - rate * mu) * a + c
+        c = rho * c + 1.0 - rate * mu * a
+        return c, a + c
 
     zero = jnp.zeros(())
     return lax.fori_loop(0, steps, step, (zero, zero))[1]
@@ -110,15 +117,18 @@ def fednova(
     mu: float = 0.0,
     server_momentum: float = 0.0,
     descent: Descent = PLAIN,
+    statistics: Statistical = own_statistics,
 ) -> Method:
-    """FedNova; where all clients take equally many steps it is FedAvg.
+    """FedNova; where all clients take equally many steps it is FedAvg (or FedProx).
 
     Args:
       spec: number of classes and feature dimension.
-      mu: weight of FedProx's term in the local loss.
+      mu: weight of FedProx's term in the local loss. The released code then has another
+        step of the server (module docstring).
       server_momentum: gmf of the released code (D25).
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
     """
 
     def init_server(net, key):
@@ -130,8 +140,7 @@ def fednova(
         a = amount(after.steps, descent, mu)
         some = jnp.where(a > 0, a, 1.0)
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
-        length = jnp.where(mu != 0, after.steps.astype(jnp.float32), a)
-        return Sent(change, length, data.shard.size * (a > 0)), after.memory
+        return Sent(change, a, data.shard.size * (a > 0)), after.memory
 
     def update(net, server, up, key):
         del net, key
@@ -146,10 +155,11 @@ def fednova(
         params = jax.tree.map(lambda w, s: w - anybody * s, server.params, step)
         return FedNovaState(params, step)
 
-    return dataclasses.replace(
+    method = dataclasses.replace(
         fedprox(spec, mu=mu),
         init_server=init_server,
         broadcast=lambda server: server.params,
         upload=upload,
         update=update,
     )
+    return statistics(method)

@@ -6,11 +6,13 @@ Networks, MLSys 2020, https://arxiv.org/abs/1812.06127 (spec 2.11).
     h(w) = CE(w) + mu / 2 * |w - w_global|^2                                (Eq. 2)
 
 Deviations (paper / released code / here), besides those of FedAvg:
-- mu: tuned among 0.001, 0.01, 0.1, 1 / 0 (PFLlib), 1 (VHL, FedUV) / 0.01 (D25).
+- mu: tuned among 0.001, 0.01, 0.1, 1 / 0 of its command (PFLlib: the same), 0.01 of its
+  optimiser class, 1 in the README's commands (VHL, FedUV: the same) / 0.01 (D25).
 - term: in the loss / mu (w - w_global) added to the gradient / in the loss, of which
   that is the gradient.
-- sampling and mean: by n_i with equal weights / both kinds / as FedAvg.
-- local work: gamma-inexact, stragglers send what they have / fixed epochs / epochs.
+- sampling and mean: by n_i with equal weights / uniform with weights n_i / as FedAvg.
+- local work: gamma-inexact, stragglers send what they have / E epochs, stragglers a
+  uniformly drawn number from 1 to below E / E epochs, no stragglers.
 """
 
 import dataclasses
@@ -18,16 +20,19 @@ import dataclasses
 import optax
 
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import fedavg
+from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.types import Spec
 
 
-def fedprox(spec: Spec, *, mu: float = 0.01) -> Method:
+def fedprox(
+    spec: Spec, *, mu: float = 0.01, statistics: Statistical = own_statistics
+) -> Method:
     """FedProx; `mu=0.0` is FedAvg.
 
     Args:
       spec: number of classes and feature dimension.
       mu: weight of the proximal term (RefProtoFL does not state it; D25).
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 
@@ -36,4 +41,4 @@ def fedprox(spec: Spec, *, mu: float = 0.01) -> Method:
         gap = optax.tree.sub(params, down)
         return ce + mu / 2 * optax.tree.norm(gap, squared=True), aux  # Eq. 2
 
-    return dataclasses.replace(base, loss=loss)
+    return statistics(dataclasses.replace(base, loss=loss))

@@ -11,9 +11,8 @@ Learning, CVPR 2024, https://arxiv.org/abs/2402.18372 (spec 2.17).
 outputs of a perfect classifier on one example of each class.
 
 Deviations (paper / released code / here), besides those of FedAvg:
-- BatchNorm statistics: not stated / in the average / local, as everywhere in this
-  library (no message of it has any); `statistics=averaged` is as the code, and then
-  they leave the client. `received` then uses the averaged ones, `head` the client's.
+- BatchNorm statistics: not stated / in the average / local; `statistics=averaged` is as
+  the code.
 - median: not stated / attached, the lower of two in the middle / as the code.
 - repeats in the batch of a client below one batch: cannot be / not seen by V and U.
 - learning rate: 0.01 / cosine over rounds / constant; variant `code` of its
@@ -22,16 +21,14 @@ Deviations (paper / released code / here), besides those of FedAvg:
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels, losses
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import fedavg, weighted_mean
-from jaxproto.types import Array, Aux, Spec, Tree
+from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
+from jaxproto.types import Array, Aux, Spec
 
 
 @kernels.exact
@@ -58,67 +55,12 @@ def crowding(feat_BD: Array, mask_B: Array) -> Array:
     return potential / jnp.maximum(jnp.sum(pair_BB), 1.0)
 
 
-def local(method: Method) -> Method:
-    """BatchNorm statistics stay with the clients."""
-    return method
-
-
-class Network(NamedTuple):
-    """A network with its statistics, as server state and on the wire."""
-
-    params: Tree
-    norm: Tree
-
-
-class Sent(NamedTuple):
-    """What a client sends."""
-
-    params: Tree
-    norm: Tree
-    size: Array  # [] n_i
-
-
-def averaged(method: Method) -> Method:
-    """A method of FedAvg's frame with BatchNorm statistics in the average."""
-
-    def init_server(net, key):
-        return Network(method.init_server(net, key), {"net": net.init(key)[1]})
-
-    def loss(net, params, norm, batch, down, client):
-        return method.loss(net, params, norm, batch, down.params, client)
-
-    def upload(net, before, after, data, down, sums):
-        up, memory = method.upload(net, before, after, data, down.params, sums)
-        return Sent(up.params, after.norm, up.size), memory
-
-    def update(net, server, up, key):
-        del net, key
-        new = Network(up.params, up.norm)
-        return weighted_mean(new, up.size, server)
-
-    def predict(net, client, x, down):
-        own = method.predict(net, client, x, down.params)
-        sent = method.predict(net, client.replace(norm=down.norm), x, down.params)
-        return {**own, "received": sent["received"]}
-
-    return dataclasses.replace(
-        method,
-        init_server=init_server,
-        receive=lambda params, down: method.receive(params, down.params),
-        adopt=lambda norm, down: down.norm,
-        loss=loss,
-        upload=upload,
-        update=update,
-        predict=predict,
-    )
-
-
 def feduv(
     spec: Spec,
     *,
     variance: float = 2.5,
     uniformity: float = 0.5,
-    statistics: Callable[[Method], Method] = local,
+    statistics: Statistical = own_statistics,
 ) -> Method:
     """FedUV; with both weights 0 it is FedAvg.
 
@@ -126,7 +68,7 @@ def feduv(
       spec: number of classes and feature dimension.
       variance: weight of V (N Table 6 and the released code).
       uniformity: weight of U (the same).
-      statistics: `local` or `averaged`, of BatchNorm.
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 

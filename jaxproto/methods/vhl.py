@@ -18,15 +18,21 @@ set is a function of a seed, which is all that the server sends of it, once.
 Deviations (paper / released code / here), besides those of FedAvg:
 - virtual data: images of an untrained StyleGAN2, Gaussian noise as a variant / both /
   Gaussian noise (D24): class means N(0, 1) of 8 x 8 pixels, deviation 0.5, bilinear.
+- values of virtual images: not stated / stored as JPEG, which cuts them to [0, 1], then
+  (x - 0.5) / 0.25 / as drawn; `stored` cuts and normalises, without JPEG's losses.
+- batches of virtual images: not stated / shuffled passes over the set / drawn anew.
 - virtual classes: as many as real ones or other numbers / 10, 100 / `virtual_classes`,
   0 for as many as real ones; an image of each class is as likely.
 - alignment: throughout / while the local epoch is below 5 / throughout.
 - BatchNorm: not stated / real and virtual examples in one batch / as the code.
 - prediction: of real classes / over all C + V outputs / as the code.
-- augmentation: not stated / crops and flips / none, as everywhere.
+- augmentation: not stated / crops and flips, of virtual images too / none.
 - evaluation: - / one test set / as FedAvg here.
 - learning rate: decays by 0.992 a round / the same / constant; variant `code` of
   its configuration decays.
+- momentum of a client: not stated / goes on where its last round left it / restarts;
+  `code` has `local.optimizer_state=keep`.
+- BatchNorm statistics: not stated / in the average / local; `statistics=averaged`.
 """
 
 import dataclasses
@@ -42,13 +48,14 @@ from jax import lax
 from jaxproto import kernels, losses
 from jaxproto.errors import UserError
 from jaxproto.method import Method, own_network
-from jaxproto.methods.fedavg import fedavg
+from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.methods.fednh import direction
 from jaxproto.methods.refprotofl import linear
 from jaxproto.types import Array, Aux, Spec
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 COLDNESS = 0.07  # temperature of SupCon (released code)
+MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
 
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
@@ -64,6 +71,7 @@ class Virtual(NamedTuple):
     seed: int
     classes: int
     images: int  # per class
+    stored: bool = False  # values as those of image files
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """A batch of the set: images [B, ...] and virtual classes [B].
@@ -82,7 +90,8 @@ class Virtual(NamedTuple):
         own = jax.random.fold_in(mean_key, which // self.images)
         mean = jax.random.normal(own, small)
         noise = jax.random.normal(jax.random.fold_in(noise_key, which), small)
-        return jax.image.resize(mean + SPREAD * noise, shape, "bilinear")
+        x = jax.image.resize(mean + SPREAD * noise, shape, "bilinear")
+        return (jnp.clip(x, 0, 1) - MIDDLE) / WIDTH if self.stored else x
 
 
 @kernels.exact
@@ -128,6 +137,8 @@ def vhl(
     virtual_classes: int = 0,
     images: int = 200,
     virtual_seed: int = 0,
+    stored: bool = False,
+    statistics: Statistical = own_statistics,
 ) -> Method:
     """VHL; with all weights 0 it is FedAvg with V more outputs that are always wrong.
 
@@ -141,12 +152,15 @@ def vhl(
       virtual_classes: V; 0 is as many as there are classes (D24).
       images: per virtual class (released code: 200 or 5000).
       virtual_seed: of the virtual set, one for all clients and rounds.
+      stored: whether virtual images are cut to [0, 1] and normalised, as those that the
+        released code reads from files.
+      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
       UserError: a number of classes or images that cannot be.
     """
     check(virtual_classes, images)
-    noise = Virtual(virtual_seed, virtual_classes or spec.num_classes, images)
+    noise = Virtual(virtual_seed, virtual_classes or spec.num_classes, images, stored)
 
     def init_client(net, key):
         params, norm, memory = own_network(net, key)
@@ -185,7 +199,7 @@ def vhl(
 
         return {"head": scores(client.params), "received": scores(down)}
 
-    return dataclasses.replace(
+    method = dataclasses.replace(
         fedavg(spec),
         init_client=init_client,
         init_server=lambda net, key: init_client(net, key)[0],
@@ -194,3 +208,4 @@ def vhl(
         setup=Sent(np.uint32(virtual_seed)),
         fits=only_images,
     )
+    return statistics(method)

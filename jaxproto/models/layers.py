@@ -3,7 +3,7 @@
 A layer holds parameters and statistics only. How it is called (training or not, which
 form of each operation, randomness) comes as a `Call`, so nothing is global and the
 same module serves every platform. Parameters are float32; a layer computes in the
-precision of its input, BatchNorm in float32 whatever comes.
+precision of its input, normalisation in float32 whatever comes.
 """
 
 import math
@@ -192,6 +192,24 @@ class BatchNorm(nnx.Module):
         for stat, value in zip(stats, new, strict=True):
             stat.set_value(value)  # stat[...] = value asks a tracer for its sharding
         return x.astype(given)
+
+
+class GroupNorm(nnx.GroupNorm):
+    """Normalisation of each example over the channels of a group, as in PyTorch.
+
+    No statistics remain: it is the same in training and evaluation, and there is
+    nothing to average. Wu, He: Group Normalization, ECCV 2018,
+    https://arxiv.org/abs/1803.08494.
+    """
+
+    def __init__(self, width: int, groups: int = 2):
+        how = {"epsilon": nn.norm.EPS, "use_fast_variance": False}
+        super().__init__(width, groups, rngs=nnx.Rngs(0), **how)  # draws nothing
+
+    def __call__(self, x: Array, call: Call) -> Array:
+        """[B, H, W, width] to the same."""
+        del call
+        return super().__call__(nn.at_least_single(x)).astype(x.dtype)
 
 
 class Chain(nnx.Module):

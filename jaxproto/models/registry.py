@@ -9,7 +9,14 @@ from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
 from jaxproto.models.mlp import mlp, spiral_mlp
 from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
-from jaxproto.models.resnet import resnet4, resnet6, resnet8, resnet10, resnet18
+from jaxproto.models.resnet import (
+    resnet4,
+    resnet6,
+    resnet8,
+    resnet10,
+    resnet18,
+    resnet18_gn,
+)
 from jaxproto.models.shufflenet import shufflenet_v2_x1_0
 from jaxproto.models.text import fasttext, fasttext_code, textcnn, textcnn_code
 from jaxproto.nn import Ops
@@ -30,6 +37,7 @@ NETS: dict[str, Callable[..., Net]] = {
     "resnet8": resnet8,
     "resnet10": resnet10,
     "resnet18": resnet18,
+    "resnet18_gn": resnet18_gn,
     "shufflenet_v2_x1_0": shufflenet_v2_x1_0,
     "spiral_mlp": spiral_mlp,
     "textcnn": textcnn,

@@ -4,9 +4,13 @@ The first four in structure and names as in ProtoNorm's released code (`resnet8`
 torchvision's ImageNet stem is kept, stages have one block each. ResNet-18 is
 torchvision's. He, Zhang, Ren, Sun, "Deep Residual Learning
 for Image Recognition", CVPR 2016, https://arxiv.org/abs/1512.03385.
+
+`resnet18_gn` has GroupNorm of two groups in place of BatchNorm, as the released code of
+FedNH; its stem is torchvision's, where FedNH's has a 3x3 convolution without pooling.
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 from flax import nnx
@@ -20,10 +24,12 @@ from jaxproto.models.layers import (
     Chain,
     Conv,
     Draws,
+    GroupNorm,
 )
 from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)
+Norm = Callable[[int], nnx.Module]  # channels -> what normalises them
 
 
 class BasicBlock(nnx.Module):
@@ -36,16 +42,17 @@ class BasicBlock(nnx.Module):
         stride: int,
         draws: Draws,
         norms: tuple[str, str] = ("bn2", "bn3"),
+        norm: Norm = BatchNorm,
     ):
         self.norms = norms
         how = {"padding": 1}
         self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, **how)
         self.conv2 = Conv(outputs, outputs, 3, draws, **how)
         for name in norms:
-            setattr(self, name, BatchNorm(outputs))
+            setattr(self, name, norm(outputs))
         if stride != 1 or inputs != outputs:
             short = Conv(inputs, outputs, 1, draws, stride=stride)
-            self.downsample = Chain(short, BatchNorm(outputs))
+            self.downsample = Chain(short, norm(outputs))
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
@@ -58,9 +65,15 @@ class BasicBlock(nnx.Module):
 class ResNet(nnx.Module):
     """Stem, one stage per width, mean over the image: features at least 0."""
 
-    def __init__(self, channels: int, stages: dict[str, nnx.Module], draws: Draws):
+    def __init__(
+        self,
+        channels: int,
+        stages: dict[str, nnx.Module],
+        draws: Draws,
+        norm: Norm = BatchNorm,
+    ):
         self.conv1 = Conv(channels, 64, 7, draws, stride=2, padding=3)
-        self.bn1 = BatchNorm(64)
+        self.bn1 = norm(64)
         self.order = tuple(stages)
         for name, stage in stages.items():
             setattr(self, name, stage)
@@ -83,13 +96,13 @@ def one_block_stages(widths: tuple[int, ...], draws: Draws) -> dict:
     }
 
 
-def two_block_stages(draws: Draws) -> dict:
+def two_block_stages(draws: Draws, norm: Norm) -> dict:
     """torchvision's `layer1` to `layer4`: two blocks each."""
-    inputs, norms = (64, *WIDTHS), ("bn1", "bn2")
+    inputs, how = (64, *WIDTHS), (("bn1", "bn2"), norm)
     return {
         f"layer{i + 1}": Chain(
-            BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws, norms),
-            BasicBlock(width, width, 1, draws, norms),
+            BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws, *how),
+            BasicBlock(width, width, 1, draws, *how),
         )
         for i, width in enumerate(WIDTHS)
     }
@@ -119,11 +132,16 @@ def resnet18(
     num_classes: int,
     feat_dim: int,
     ops: nn.Ops | None = None,
+    *,
+    norm: Norm = BatchNorm,
 ) -> Net:
     """torchvision's ResNet-18 with its ImageNet stem."""
     channels = image_shape("resnet18", input_shape)[-1]
 
     def body(draws):
-        return ResNet(channels, two_block_stages(draws), draws)
+        return ResNet(channels, two_block_stages(draws, norm), draws, norm)
 
     return bundle(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+
+
+resnet18_gn = functools.partial(resnet18, norm=GroupNorm)

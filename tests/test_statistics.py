@@ -1,0 +1,103 @@
+"""BatchNorm statistics in the average of the methods that average whole networks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toys
+from averaging import BASE, COUNTS, SIZES_K, begun, drawn, make, run
+
+from jaxproto import client as clients
+from jaxproto import codec, comm, costs, disclosure, participation, wire
+from jaxproto.methods.fedavg import averaged_statistics, own_statistics
+from jaxproto.types import Client, Data
+
+EQUAL = {"fednh", "fast"}  # one weight for every client; the others n_i
+TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
+every_method = pytest.mark.parametrize(
+    "name", ["fedavg", "fedprox", "fednova", "fednh", "feduv", "vhl", "fast"]
+)
+
+
+@functools.cache
+def averaging(name):
+    return make(name, **TOYS.get(name, {}), statistics=averaged_statistics)
+
+
+def four_report(key, num_clients, r):
+    return participation.Turnout(jnp.ones(6, bool), jnp.arange(num_clients) < 4)
+
+
+def one_round(name):
+    return run(averaging(name), 1, law=four_report)
+
+
+@every_method
+def test_the_server_averages_what_arrives_with_the_weights_of_the_method(name):
+    r, weight = one_round(name), np.ones(4) if name in EQUAL else SIZES_K[:4]
+    norms = [r.clients[i].norm for i in range(4)]
+    want = jax.tree.map(lambda *a: np.average(a, axis=0, weights=weight), *norms)
+    assert toys.gap(want, r.server.norm.value) < 1e-6
+    assert toys.gap(norms[0], want) > 1e-3
+
+
+@every_method
+def test_the_network_is_that_without_statistics_in_the_average(name):
+    """After a round: its batches are normalised by themselves."""
+    plain = run(make(name, **TOYS.get(name, {})), 1, law=four_report)
+    assert toys.gap(one_round(name).server.own, plain.server) < 1e-6
+
+
+@every_method
+def test_what_leaves_the_client_is_named_and_counted(name):
+    """In the table of what is revealed, in the calculator and in real bytes."""
+    method, net, r = averaging(name), toys.net(8), one_round(name)
+    like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
+    found = disclosure.of(method, net, toys.SPEC, *like)
+    seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
+    both = ("norm.net.mean", "norm.net.var")
+    assert seen == {(way, name) for way in ("up", "down") for name in both}
+    measured = costs.measure(method, net, toys.SPEC, COUNTS[0], *like)
+    assert measured.scalars[0].tolist()[:4] == r.report.sent.tolist()[:4]
+    assert measured.bytes[0].tolist()[:4] == r.report.bytes.tolist()[:4]
+    assert measured.scalars[1] == comm.scalars(method.broadcast(r.server))
+    one = jax.tree.map(lambda a: a[0], r.report.up)
+    codec.check(one, int(r.report.bytes[0]), "float32")
+
+
+@pytest.mark.parametrize("statistics", [own_statistics, averaged_statistics])
+def test_averaged_statistics_are_where_clients_begin(statistics):
+    method, net = make("fedavg", statistics=statistics), toys.net(8)
+    params, norm, _ = method.init_client(net, jax.random.key(0))
+    start = begun(averaging("fedavg"))
+    other = start._replace(norm=drawn(start.norm, lead=()))
+    down = other if statistics is averaged_statistics else start.own
+    client = Client(params, norm, (), (), COUNTS[0][0], jnp.int32(0), jnp.int32(0))
+    task = clients.Task(method, net, toys.HOW, jax.random.key(1), down)
+    pool, rows = toys.pool_and_rows()
+    shard = jax.tree.map(lambda a: a[0], toys.shard(rows, [0]))
+    session = clients.begin(task, client, Data(pool, shard))
+    want = other.norm.value if statistics is averaged_statistics else norm
+    assert toys.gap(session.norm, want) == 0
+
+
+def test_the_global_network_is_judged_by_the_averaged_statistics():
+    """And the client's own by the client's."""
+    net, r = toys.net(8), one_round("fedavg")
+    client = jax.tree.map(lambda a: a[0], r.stacked[0])
+    x = toys.pool_and_rows()[0].x[:7]
+    got = averaging("fedavg").predict(net, client, x, r.server)
+    mean = client.replace(norm=r.server.norm.value)
+    both = [BASE.predict(net, c, x, r.server.own) for c in (client, mean)]
+    assert toys.gap(got["head"], both[0]["head"]) == 0
+    assert toys.gap(got["received"], both[1]["received"]) == 0
+    assert toys.gap(both[0]["received"], both[1]["received"]) > 1e-3
+
+
+def test_a_snapshot_of_fast_comes_with_statistics_too():
+    nobody = participation.Turnout(*[jnp.zeros(20, bool)] * 2)
+    method = make("fast", q=1.0, statistics=averaged_statistics)
+    law = method.invite(lambda key, clients, r: nobody, begun(method))
+    assert law(jax.random.key(0), 20, 0).trains.sum() == 2
