@@ -20,14 +20,6 @@ from jaxproto import config, presets
 VARIANTS = {
     **presets.averaging("fast"),
     "adaptive": {"method.pace": "adaptive", "method.q": 0.0},  # with gamma 0.7
-    "code": {  # https://github.com/RogerRogerUSC/FAST
-        "data.clients": 100,
-        "rounds": 1000,
-        "local.batch_size": 128,
-        "local.optimizer_state": "keep",
-        "optimizer.learning_rate": 0.01,
-        "optimizer.momentum": 0.9,
-    },
 }
 
 

@@ -22,20 +22,6 @@ from jaxproto import config, presets
 VARIANTS = {
     **presets.averaging("fednh"),
     "resnet": {"model.group": "resnet18_gn", "method.scale": 20.0},
-    "code": {
-        "data.clients": 100,
-        "data.min_size": 10,
-        "participation.law": "uniform",
-        "participation.fraction": 0.1,
-        "rounds": 200,
-        "local.epochs": 5,
-        "local.batch_size": 64,
-        "optimizer.learning_rate": 0.01,
-        "optimizer.momentum": 0.9,
-        "optimizer.weight_decay": 1e-5,
-        "optimizer.schedule": "exponential",
-        "optimizer.decay": 0.99,
-    },
     "digits": {  # ours: 60 rounds are few for a scale that starts at 1
         **presets.averaging("fednh")["digits"],
         "method.scale": 10.0,

@@ -16,19 +16,7 @@ constant. Its network is VGG-11.
 
 from jaxproto import config, presets
 
-VARIANTS = {
-    **presets.averaging(),
-    "code": {  # https://github.com/JYWa/FedNova
-        "data.clients": 16,
-        "data.alpha": 0.1,
-        "rounds": 100,
-        "local.epochs": 2,
-        "local.batch_size": 32,
-        "optimizer.learning_rate": 0.02,
-        "optimizer.momentum": 0.9,
-        "optimizer.weight_decay": 1e-4,
-    },
-}
+VARIANTS = presets.averaging()
 
 
 def get_config(arg: str = "digits"):

@@ -15,16 +15,7 @@ regression with 10 clients a round (--config.participation.law=uniform); no stra
 
 from jaxproto import config, presets
 
-VARIANTS = {
-    **presets.averaging(),
-    "code": {  # https://github.com/litian96/FedProx
-        "method.mu": 1.0,
-        "rounds": 200,
-        "local.epochs": 20,
-        "local.batch_size": 10,
-        "optimizer.learning_rate": 0.01,
-    },
-}
+VARIANTS = presets.averaging()
 
 
 def get_config(arg: str = "digits"):

@@ -14,20 +14,7 @@ It averages BatchNorm statistics as well: --config.method.statistics=averaged.
 
 from jaxproto import config, presets
 
-VARIANTS = {
-    **presets.averaging(),
-    "code": {  # spec 2.17
-        "method.statistics": "averaged",
-        "data.clients": 10,
-        "rounds": 100,  # over which the cosine goes
-        "local.epochs": 10,
-        "local.batch_size": 128,
-        "optimizer.learning_rate": 0.01,
-        "optimizer.momentum": 0.9,
-        "optimizer.weight_decay": 1e-5,
-        "optimizer.schedule": "cosine",
-    },
-}
+VARIANTS = presets.averaging()
 
 
 def get_config(arg: str = "digits"):

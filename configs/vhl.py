@@ -16,24 +16,7 @@ test set is as for every method: --config.data.pool=False for the official one).
 
 from jaxproto import config, presets
 
-VARIANTS = {
-    **presets.averaging(),
-    "code": {  # spec 2.13 item 7
-        "method.stored": True,
-        "method.statistics": "averaged",
-        "data.clients": 10,
-        "participation.law": "uniform",
-        "participation.fraction": 0.5,
-        "rounds": 1000,
-        "local.batch_size": 128,
-        "local.optimizer_state": "keep",
-        "optimizer.learning_rate": 0.01,
-        "optimizer.momentum": 0.9,
-        "optimizer.weight_decay": 1e-4,
-        "optimizer.schedule": "exponential",
-        "optimizer.decay": 0.992,
-    },
-}
+VARIANTS = presets.averaging()
 
 
 def get_config(arg: str = "digits"):
