@@ -106,6 +106,28 @@ IN_REFPROTOFL = {  # method -> its fields in that protocol
     "fedproto": {"method.reg": "mse_mean", "method.lam": 10.0},
     "fedgh": {"method.server_batch": REFPROTOFL["local.batch_size"]},  # spec 2.14
 }
+_PAPER = {
+    "method.lam": 1.0,
+    "method.reg": "l2_of_means",
+    "method.collect": "after_training",
+}
+_CODE = {  # spec D2, D3, D13
+    "method.lam": 10.0,
+    "method.reg": "mse_mean",
+    "method.collect": "before_training",
+    "local.order": "fixed",
+    "local.short": "skip",
+}
+_WHILE_TRAINING = {**_CODE, "method.collect": "train_pass"}
+READINGS = {  # method -> as its paper states it, as its released code does
+    "fedproto": {"paper": _PAPER, "code": _WHILE_TRAINING},  # spec 2.1
+    "protonorm": {"paper": _PAPER, "code": _CODE},  # spec 2.3 items 5 to 8
+    "fedtgp": {"paper": _PAPER, "code": _CODE},  # spec 2.2 items 5 to 8
+    "tinyproto": {  # spec 2.4 items 4 to 8
+        "paper": _PAPER,
+        "code": {**_WHILE_TRAINING, "method.masks": "block"},
+    },
+}
 AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2
 ONE_OF = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
