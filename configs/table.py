@@ -4,37 +4,130 @@
     python configs/table.py protonorm1          # its cells: command, printed number
     python main.py --config=configs/table.py:tinyproto1,cifar100-fedtgp
 
+All runs of a table as commands, with a folder each, and what is given besides:
+
+    python configs/table.py protonorm1 --all --seeds=0,1,2 --config.rounds=20 | sh
+
+`:reading=paper` and `:reading=code` take the methods as their papers state them or as
+their released code has them, instead of the defaults, which are the same for all:
+
+    python configs/table.py protonorm1:reading=paper --all
+    python main.py --config=configs/table.py:tinyproto1,cifar100-fedtgp:reading=code
+
 Then `python -m jaxproto.compare WORKDIR...` shows the printed number beside ours.
-The full settings take hours to days on a CPU. Left out are averages over data sets
-(RefProtoFL, Table 2) and FedProto and FedTGP with scaled prototypes (ProtoNorm, Table
-5).
+The full settings take hours to days on a CPU. The averages over data sets (RefProtoFL,
+Table 2) are those of its cells; `compare` makes them.
 """
 
+import shlex
 import sys
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
 
+from jaxproto import command
 from jaxproto.compare import names
 from jaxproto.errors import UserError, pick
 
+READING = "reading="
+
 
 def get_config(arg: str = "protonorm1,cifar10-protonorm-dirichlet-alpha0.1"):
-    """The configuration of a cell; `arg` is its table and its name, with a comma."""
-    table, _, cell = arg.partition(",")
-    return names.configuration(table, cell)
+    """The configuration of a cell; `arg` is TABLE,CELL or TABLE,CELL:reading=NAME."""
+    cell, reading = split(arg)
+    table, _, name = cell.partition(",")
+    return names.configuration(table, name, reading)
 
 
-def listing(table: str) -> str:
+def split(arg: str) -> tuple[str, str]:
+    """What is named, and its reading, "" where none is given.
+
+    Raises:
+      UserError: something else stands behind the colon.
+    """
+    named, _, rest = arg.partition(":")
+    if rest and not rest.startswith(READING):
+        raise UserError(f"{rest!r} is no reading: write :reading=paper or code.")
+    reading = rest.removeprefix(READING)
+    return named, reading and pick("reading", reading, ("code", "paper"))
+
+
+def listing(arg: str) -> str:
     """One line per cell: its command, and what the paper prints."""
-    command = f"python main.py --config=configs/table.py:{table},"
-    lines = [
-        f"{command}{name}  # {row.mean or 'diverged'}{row.std and ' ± ' + row.std}"
-        for name, row in names.rows(pick("table", table, names.TABLES)).items()
-    ]
-    return "\n".join(lines)
+    return "\n".join(f"{_command(arg, n)}{_printed(row)}" for n, row in _rows(arg))
+
+
+def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
+    """One line per seed and cell, the first seed of all first.
+
+    Args:
+      arg: as of `listing`: TABLE or TABLE:reading=NAME.
+      seeds: of every cell.
+      more: flags that every command gets.
+    """
+    table, reading = split(arg)
+    folder = f"runs/{'-'.join(filter(None, (table, reading)))}"
+    return "\n".join(
+        " ".join(
+            (
+                _command(arg, name),
+                f"--config.seed={seed}",
+                f"--workdir={folder}/{name}-{seed}",
+                *map(shlex.quote, more),
+            )
+        )
+        + _printed(row)
+        for seed in seeds
+        for name, row in _rows(arg)
+    )
+
+
+def _rows(arg):
+    return names.rows(pick("table", split(arg)[0], names.TABLES)).items()
+
+
+def _command(arg, name):
+    table, colon, reading = arg.partition(":")
+    return f"python main.py --config=configs/table.py:{table},{name}{colon}{reading}"
+
+
+def _printed(row):
+    return f"  # {row.mean or 'diverged'}{row.std and ' ± ' + row.std}"
+
+
+def main(argv: Sequence[str]) -> str:
+    """The text that the arguments ask for.
+
+    Raises:
+      UserError: an argument cannot be used.
+    """
+    about = __doc__.split("\n")[0]
+    parser = command.Parser(prog="python configs/table.py", description=about)
+    parser.add_argument("tables", nargs="*", metavar="TABLE[:reading=paper|code]")
+    parser.add_argument("--all", action="store_true", help="every run as a command")
+    parser.add_argument("--seeds", type=_seeds, default=(0, 1, 2), metavar="0,1,2")
+    args, more = parser.parse_known_args(argv)
+    if wrong := [flag for flag in more if not (args.all and _sets(flag))]:
+        parser.error(f"{wrong[0]!r} is no argument; --all takes --config.FIELD=VALUE")
+    if not args.tables:
+        return "\n".join(sorted(names.TABLES))
+    if args.all:
+        return "\n".join(series(t, args.seeds, more) for t in args.tables)
+    return "\n".join(map(listing, args.tables))
+
+
+def _sets(flag):
+    return flag.startswith(("--config.", "--noconfig."))
+
+
+def _seeds(text):
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as e:
+        raise ArgumentTypeError(f"{text!r} is no list of numbers as 0,1,2") from e
 
 
 if __name__ == "__main__":
     try:
-        lines = [listing(t) for t in sys.argv[1:]] or sorted(names.TABLES)
-        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.write(main(sys.argv[1:]) + "\n")
     except UserError as e:
         sys.exit(f"error: {e}")

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxproto.errors import UserError
 
+LAST = 10  # evaluations behind "mean of the last"
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -56,15 +57,16 @@ def write_json(path: str | Path, obj: Any):
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
-    """Best, best round, final and mean of the last 10 evaluations of each rule.
+    """Best, best round, final and mean of the last evaluations of each rule.
 
     Args:
       records: of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled": 0.8,
         "client_mean": 0.7, ...}, ...}, ...}`; accuracies may be None.
 
     Returns:
-      {rule: {"pooled": {"best", "best_round", "final", "mean_last_10"},
-      "client_mean": the same}}, in the order of the last record.
+      {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
+      "client_mean": the same}}, in the order of the last record. The mean is of the
+      last `last_n` evaluations, 10 where there are as many.
     """
     rules = records[-1]["rules"] if records else {}
     return {
@@ -80,13 +82,26 @@ def _digest(records, rule, kind):
         key=lambda row: row[1],  # the first of equals
         default=(None, None),
     )
-    last = [a for _, a in rows[-10:] if a is not None]
+    last = [a for _, a in rows[-LAST:] if a is not None]
     return {
         "best": best,
         "best_round": best_round,
         "final": rows[-1][1],
-        "mean_last_10": sum(last) / len(last) if last else None,
+        "mean_last": sum(last) / len(last) if last else None,
+        "last_n": len(last),
     }
+
+
+def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
+    """Mean of the last evaluations of a rule, and of how many.
+
+    Args:
+      digest: an entry of `rule_summary`, or of an older version's `summary.json`,
+        which does not say how many; then that is None, 10 at most.
+    """
+    if "mean_last" in digest:
+        return digest["mean_last"], digest["last_n"]
+    return digest["mean_last_10"], None
 
 
 def peak_memory_bytes() -> dict[str, int | None]:

@@ -11,6 +11,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from jaxproto import metrics
+
 _RECENT = 10  # rounds behind "seconds per round": a median, so compilation drops out
 _BAR, _GAP = 24, 2  # columns of the bar, if there is room, and between two things
 
@@ -113,11 +115,12 @@ def result_table(summary: Mapping) -> Table:
       summary: of a run (its entry "rules"), or what `metrics.rule_summary` returns.
     """
     rules = summary.get("rules", summary)
-    title = "accuracy in %: best (round), final, mean of the last 10"
+    last = _averaged(rules)
+    title = f"accuracy in %: best (round), final, mean of the last {last} evaluations"
     table = Table(title=title, show_edge=False)  # fits 80 columns
     table.add_column("rule", no_wrap=True)
     for kind in ("pooled", "client"):
-        for what in ("best", "final", "last10"):
+        for what in ("best", "final", f"last{last}"):
             table.add_column(f"{kind}\n{what}", justify="right", no_wrap=True)
     for rule, kinds in rules.items():
         cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds[k])]
@@ -129,7 +132,13 @@ def _cells(digest):
     best = _percent(digest["best"])
     if digest["best_round"] is not None:
         best += f" ({digest['best_round']})"
-    return best, _percent(digest["final"]), _percent(digest["mean_last_10"])
+    return best, _percent(digest["final"]), _percent(metrics.mean_last(digest)[0])
+
+
+def _averaged(rules):
+    """How many evaluations; "≤10" of a summary that does not say."""
+    each = [metrics.mean_last(k)[1] for kinds in rules.values() for k in kinds.values()]
+    return f"≤{metrics.LAST}" if None in each else max(each, default=metrics.LAST)
 
 
 def _percent(share):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from jaxproto import comm, metrics
+from jaxproto import comm, metrics, reference
 from jaxproto.build import Experiment
 from jaxproto.data import describe, partition_file
 from jaxproto.errors import UserError, some
@@ -105,6 +105,7 @@ def summary(setup, status: dict) -> dict:
         "seed": config.seed,
         "rounds": records[-1]["round"] if records else 0,
         "rules": metrics.rule_summary(records),
+        **reference.fields(records, describe.share_of_commonest(exp.counts)),
         "scalars_per_round": {
             "nominal": comm.nominal(
                 exp.method, net, classes_K, exp.spec, config.method

@@ -20,6 +20,7 @@ from jaxproto import (
     metrics,
     pictures,
     programs,
+    reference,
     report,
     traced,
 )
@@ -76,6 +77,8 @@ def run(
         else:
             _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
+    for line in reference.lines(summary):
+        _say(console, line)
     return summary
 
 

@@ -6,19 +6,34 @@ import io
 import json
 import re
 import runpy
+import shlex
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from jaxproto import compare, config, models
+from jaxproto import compare, config, models, presets
 from jaxproto.compare import cells, names
 from jaxproto.compare.__main__ import main
+from jaxproto.compare.judged import judged
 from jaxproto.errors import UserError
 
+RECORDS = Path(__file__).parents[1] / "results/fashion_mnist/records"
+ONE_CLASS = {"pooled": 0.25, "client_mean": 0.2, "examples": 400}
 
-def folder(path, method="fedproto", seed=0, accuracy=0.5, status="finished", **fields):
-    """A work directory as a run leaves it."""
+
+def folder(
+    path,
+    method="fedproto",
+    seed=0,
+    accuracy=0.5,
+    status="finished",
+    rules=("head",),
+    more=(),
+    **fields,
+):
+    """A work directory as a run leaves it; `more` goes into its summary."""
     made = config.experiment(method, "cifar10")
     made.seed = seed
     made.update_from_flattened_dict(
@@ -26,13 +41,15 @@ def folder(path, method="fedproto", seed=0, accuracy=0.5, status="finished", **f
     )
     path.mkdir()
     (path / "config.json").write_text(made.to_json())
-    one = {"final": accuracy, "best": accuracy + 0.1, "mean_last_10": accuracy}
+    one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
+    one["last_n"] = 10
     summary = {
         "status": status,
-        "rules": {"head": {"pooled": one, "client_mean": one}},
+        "rules": {r: {"pooled": one, "client_mean": one} for r in rules},
         "bytes_per_round": {"up": 1_500_000.0, "down": 500.0},
         "scalars_per_round": {"nominal": 151_000},
         "seconds_per_round": 2.0,
+        **dict(more),
     }
     if status:
         (path / "summary.json").write_text(json.dumps(summary))
@@ -43,21 +60,29 @@ def made(*paths, **how):
     return compare.table(compare.groups(map(compare.load, paths)), **how)
 
 
+def cells_of(table, method="fedproto"):
+    """The row of a method, by column."""
+    (row,) = (row for row in table.rows if row[0] == method)
+    return dict(zip(table.head, row, strict=True))
+
+
 def test_seeds_share_a_cell_with_mean_and_population_deviation(tmp_path):
     paths = [folder(tmp_path / f"{s}", seed=s, accuracy=0.5 + s / 10) for s in (0, 1)]
     table = made(*paths)
     assert len(table.rows) == 1
-    assert dict(zip(table.head, table.rows[0], strict=True))["head %"] == "55.00 ± 5.00"
+    assert cells_of(table)["head best %"] == "65.00 ± 5.00"
+    assert cells_of(table)["head final %"] == "55.00 ± 5.00"
     assert "2 seeds" in table.notes[0]
 
 
 def test_the_first_note_says_what_an_accuracy_is(tmp_path):
     path = folder(tmp_path / "a")
-    first = "Accuracy in %, final evaluation, pooled over test examples; mean ±"
+    first = "Accuracy in %, best evaluation and final evaluation, pooled over test "
     assert made(path).notes[0].startswith(first)
-    first = "Accuracy in %, mean of the last 10 evaluations, mean over clients;"
-    notes = made(path, statistic="last10", average="client").notes
-    assert notes[0].startswith(first)
+    last = "Accuracy in %, mean of the last 10 evaluations or all if fewer, mean over "
+    notes = made(path, statistics=["last10"], average="client").notes
+    assert notes[0].startswith(last)
+    assert not any(note.startswith("Last evaluations") for note in notes)
 
 
 def test_rows_with_fewer_or_other_seeds_are_named(tmp_path):
@@ -79,7 +104,7 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
 def test_data_of_the_same_name_from_two_places_are_two_rows(tmp_path):
     a = folder(tmp_path / "a", data__name="npz:a/mine.npz", accuracy=0.1)
     b = folder(tmp_path / "b", data__name="npz:b/mine.npz", accuracy=0.9)
-    assert [row[1] for row in made(a, b).rows] == ["10.00", "90.00"]
+    assert [row[2] for row in made(a, b).rows] == ["10.00", "90.00"]
 
 
 def test_settings_that_differ_between_data_sets_are_said(tmp_path):
@@ -107,7 +132,7 @@ def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
     bad = folder(tmp_path / "bad", seed=1, status="diverged", accuracy=0.0)
     open_ = folder(tmp_path / "open", seed=2, status="")
     table = made(good, bad, open_)
-    assert dict(zip(table.head, table.rows[0], strict=True))["head %"] == "50.00"
+    assert cells_of(table)["head final %"] == "50.00"
     assert any("bad (diverged)" in note for note in table.notes)
     assert any("open (not finished)" in note for note in table.notes)
 
@@ -118,9 +143,73 @@ def test_nothing_finished_is_an_error(tmp_path):
 
 
 def test_statistic_and_average_are_what_is_shown(tmp_path):
-    table = made(folder(tmp_path / "a"), statistic="best", average="client")
-    assert table.rows[0][1] == "60.00"
+    table = made(folder(tmp_path / "a"), statistics=["best"], average="client")
+    assert cells_of(table)["head %"] == "60.00"
     assert "best evaluation, mean over clients" in table.notes[0]
+
+
+def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
+    """Of older summaries, which do not, by the evaluations that are there."""
+    few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
+    old = {"best": 0.5, "final": 0.5, "mean_last_10": 0.5}
+    runs = [
+        folder(tmp_path / method, method, more={"rules": {"head": {"pooled": digest}}})
+        for method, digest in (("fedproto", few), ("fedtgp", old), ("local", old))
+    ]
+    (runs[1] / "metrics.jsonl").write_text('{"round": 1}\n{"round": 2}\n')
+    table = made(*runs, statistics=["last10"])
+    assert {row[1] for row in table.rows} == {"50.00"}
+    last = "10 at most in local (reference); 3 in fedproto; 2 in fedtgp"
+    assert f"Last evaluations: {last}." in table.notes
+
+
+def test_local_stands_first_and_is_named_as_the_reference(tmp_path):
+    table = made(folder(tmp_path / "a"), folder(tmp_path / "b", "local"))
+    assert [row[0] for row in table.rows] == ["local (reference)", "fedproto"]
+    assert "Reference: local, clients that never exchange anything." in table.notes
+
+
+def test_a_table_without_local_says_so(tmp_path):
+    b = folder(tmp_path / "b", "local", data__name="tfds:cifar100")
+    notes = made(folder(tmp_path / "a"), b).notes
+    assert any(note.startswith("No run of local on cifar10: ") for note in notes)
+
+
+SHARE = "cifar10: share of test examples in their client's commonest training class: "
+
+
+def test_what_one_class_is_worth_stands_below_the_table(tmp_path):
+    notes = made(folder(tmp_path / "a", more={"commonest_class": ONE_CLASS})).notes
+    assert SHARE + "25.00 %, mean over clients 20.00 %." in notes
+
+
+def test_it_is_counted_in_partition_csv_and_for_other_runs_on_the_same_data(tmp_path):
+    a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
+    c = folder(tmp_path / "c", "fedgh", data__clients=3)
+    (b / "partition.csv").write_text("c,s,0,1\n0,train,2,1\n0,test,3,1\n")
+    unknown = "unknown (older runs, no partition.csv beside them)"
+    assert SHARE + f"{unknown}." in made(a, c).notes
+    here = "75.00 %, mean over clients 75.00 % in fedproto, fedtgp"
+    assert SHARE + f"{here}; {unknown} in fedgh." in made(a, b, c).notes
+
+
+def test_a_collapsed_run_is_named(tmp_path):
+    more = {"commonest_class": ONE_CLASS, "collapsed": {"head": 30}}
+    a = folder(tmp_path / "a", accuracy=0.25, more=more)
+    line = "cifar10: fedproto collapsed: head 0.2500 since round 30 (seed 0) is the sha"
+    assert sum(note.startswith(line) for note in made(a).notes) == 1
+
+
+def test_older_records_that_collapsed_are_found_by_the_partition(tmp_path):
+    """The head of TinyProto's runs in the repository; counts that give its share."""
+    shutil.copytree(RECORDS / "tinyproto-1", tmp_path / "a")
+    right, size = 13_387, 17_507
+    counts = f"0,train,2,1\n0,test,{right},{size - right}\n"
+    (tmp_path / "a" / "partition.csv").write_text(f"client,split,0,1\n{counts}")
+    rows = [tmp_path / "a", RECORDS / "tinyproto-2"]
+    line = "collapsed: head 0.7647 since round 30 (seed 1) is the share"
+    assert any(line in note for note in made(*rows).notes)
+    assert not any("collapsed" in note for note in made(rows[1]).notes)
 
 
 def test_a_rule_that_no_run_has_is_named(tmp_path):
@@ -131,7 +220,7 @@ def test_a_rule_that_no_run_has_is_named(tmp_path):
 def test_the_published_number_of_the_same_cell_stands_beside_ours(tmp_path):
     here = {"data__partition": "pfllib", "model__feat_dim": 500}
     table = made(folder(tmp_path / "a", **here), folder(tmp_path / "b", "fedtgp"))
-    mine = [dict(zip(table.head, row, strict=True)) for row in table.rows]
+    mine = [cells_of(table), cells_of(table, "fedtgp")]
     assert mine[0]["published %"] == (
         "86.02 ± 0.38 (TinyProto, Table 1); 82.90 ± 0.46 (CPS+PPA+CPKD, Table 1)"
     )
@@ -143,15 +232,85 @@ def test_the_published_number_of_the_same_cell_stands_beside_ours(tmp_path):
     assert any("best of 300 rounds" in note for note in table.notes)
 
 
-def test_what_a_paper_did_otherwise_is_said(tmp_path):
-    """lam 0.1 is the paper's for FedProto (S 5.1), 1 the other's (T 5.1)."""
+def test_the_best_by_the_rule_of_the_published_number_stands_beside_it(tmp_path):
+    """Best and of that rule, whatever the table shows."""
+    here = {"data__partition": "pfllib", "model__feat_dim": 500}
+    rules = ("head", "local", "global", "received")
+    paths = [
+        folder(tmp_path / name, name, rules=rules, **here)
+        for name in ("fedproto", "lg_fedavg", "fml", "refprotofl")
+    ]
+    for n, (path, rule) in enumerate(
+        zip(paths, ("global", "received", "head"), strict=False)
+    ):
+        summary = json.loads((path / "summary.json").read_text())
+        summary["rules"][rule]["pooled"]["best"] = 0.9 + n / 100
+        (path / "summary.json").write_text(json.dumps(summary))
+    table = made(*paths, statistics=["final"], average="client", rules=["local"])
+    by, best = "published by", "best by it %"
+    columns = ("method", by, best)
+    rows = [tuple(cells_of(table, row[0])[c] for c in columns) for row in table.rows]
+    assert rows == [
+        ("fedproto", "global", "90.00"),
+        ("lg_fedavg", "received", "91.00"),
+        ("fml", "head", "92.00"),
+        ("refprotofl", "-", "-"),
+    ]
+
+
+def protocol(name="mnist", alpha=0.5, **more):
+    """Fields of RefProtoFL's cells."""
+    setting = {k.replace(".", "__"): v for k, v in presets.REFPROTOFL.items()}
+    return {**setting, "data__name": f"tfds:{name}", "data__alpha": alpha, **more}
+
+
+def test_a_rule_that_the_run_does_not_have_is_not_replaced_by_another(tmp_path):
+    rules = ("received",)
+    table = made(folder(tmp_path / "a", "fedavg", rules=rules, **protocol()))
+    got = cells_of(table, "fedavg")
+    assert got["published by"] == "head, mean over clients"
+    assert got["best by it %"] == "-" and got["published %"].startswith("88.18")
+
+
+def test_every_printed_accuracy_has_a_rule_that_its_method_has():
+    """By the records in the repository."""
+    found = {
+        (cells.cell(row).identity["method.name"], *judged(row))
+        for row in cells.printed()
+        if row.metric in cells.ACCURACY and cells.cell(row)
+    }
+    assert len(found) > 20
+    for method, rule, average in found:
+        kinds = compare.load(RECORDS / f"{method}-0").summary["rules"][rule]
+        assert kinds[average]["best"] is not None
+
+
+def test_the_average_over_all_cells_of_a_method_stands_beside_the_printed_one(tmp_path):
+    sets = ("mnist", "fashion_mnist", "cifar10", "cifar100")
+    each = [(name, alpha) for name in sets for alpha in (0.5, 100.0)]
+    paths = [
+        folder(tmp_path / f"{n}", "fedavg", accuracy=n / 10, **protocol(*one))
+        for n, one in enumerate(each)
+    ]
+    line = "Average over the 8 cells of FedAvg in RefProtoFL, Table 2: 45.00 (best by "
+    full = f"{line}head, mean over clients); published 59.01."
+    assert [n for n in made(*paths).notes if n.startswith("Average")] == [full]
+    assert not any(n.startswith("Average") for n in made(*paths[:-1]).notes)
+
+
+def test_what_a_paper_did_otherwise_is_said_by_the_reading_that_is_closest(tmp_path):
+    """lam 0.1 is a paper's for FedProto (S 5.1), not the default."""
     here = {"data__partition": "pfllib", "model__feat_dim": 500, "rounds": 5}
     notes = made(folder(tmp_path / "a", wire__up="int8", **here)).notes
-    line = "cifar10: fedproto, {}'s setting in brackets: {}rounds 5 (300), {}."
-    wire = "wire.up int8 (float32)"
-    assert line.format("TinyProto", "", wire) in notes
-    weak = "method.lam 1.0 (0.1), "
-    assert line.format("CPS+PPA+CPKD", weak, wire) in notes
+    line = "cifar10: fedproto, {}'s setting{} in brackets: {}rounds 5 (300){}."
+    wire = ", wire.up int8 (float32)"
+    assert line.format("TinyProto", "", "", wire) in notes
+    assert line.format("CPS+PPA+CPKD", "", "", wire) in notes
+    read = presets.READINGS["fedproto"]["paper"] | {"method.lam": 0.1}
+    read = {k.replace(".", "__"): v for k, v in read.items()}
+    notes = made(folder(tmp_path / "b", **here, **read)).notes
+    assert line.format("CPS+PPA+CPKD", " (reading=paper)", "", "") in notes
+    assert any("method.lam 0.1 (" in note and "TinyProto's" in note for note in notes)
 
 
 def test_another_test_part_is_another_cell(tmp_path):
@@ -182,10 +341,10 @@ def test_every_number_of_a_csv_has_a_field_of_its_own(tmp_path):
     lines = text.splitlines()
     notes = [line for line in lines if line.startswith("#")]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines[: -len(notes)]))))
-    assert [r["head %"] for r in rows] == ["55.00", "50.00"]
-    assert [r["head % std"] for r in rows] == ["5.00", ""]
+    assert [r["head final %"] for r in rows] == ["50.00", "55.00"]
+    assert [r["head final % std"] for r in rows] == ["", "5.00"]
     assert [float(r["kB/round"]) for r in rows] == [1500.5, 1500.5]
-    assert rows[1]["published %"] == "" and lines[-len(notes) :] == notes
+    assert rows[0]["published %"] == "" and lines[-len(notes) :] == notes
 
 
 def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path):
@@ -244,7 +403,7 @@ def test_every_cell_of_a_table_has_its_own_name_and_is_found_again(table):
 
 def test_the_commands_of_the_table_file_are_cells():
     """Its default, and those that its text names."""
-    module = runpy.run_path(str(Path(__file__).parents[1] / "configs/table.py"))
+    module = table_file()
     default = "protonorm1-cifar10-protonorm-dirichlet-alpha0.1"
     assert module["get_config"]().name == default
     told = re.findall(r"--config=configs/table\.py:(\S+)", module["__doc__"])
@@ -252,6 +411,84 @@ def test_the_commands_of_the_table_file_are_cells():
     examples = re.findall("`([a-z0-9]+-[a-z0-9.-]+)`", names.__doc__)
     every = {name for table in names.TABLES for name in names.rows(table)}
     assert examples and every >= set(examples)
+
+
+@pytest.mark.parametrize("reading", ["code", "paper"])
+@pytest.mark.parametrize("table", sorted(names.TABLES))
+def test_a_reading_changes_how_a_cell_is_computed_and_not_which_it_is(table, reading):
+    for name, row in names.rows(table).items():
+        made = names.configuration(table, name, reading)
+        config.check(made)
+        assert made.name == f"{table}-{name}-{reading}"
+        fields = config.flat(made)
+        dataset = compare.runs.dataset(fields["data.name"])
+        assert cells.matches(cells.cell(row).identity, fields, dataset)
+        assert not cells.departures(row, fields, reading)
+        wanted = presets.READINGS.get(fields["method.name"], {}).get(reading, {})
+        stated = cells.STATED.get((row.source, fields["method.name"]), {})
+        for key, value in (wanted | (stated if reading == "paper" else {})).items():
+            off = key == "method.masks" and fields[key] == "none"  # what is ablated
+            assert off or fields[key] == value, key
+
+
+def test_an_unknown_reading_is_named():
+    with pytest.raises(UserError, match=r"'papr'\. Did you mean 'paper'"):
+        names.configuration("cps1", "cifar10-fedtgp", "papr")
+
+
+def table_file():
+    return runpy.run_path(str(Path(__file__).parents[1] / "configs/table.py"))
+
+
+def test_a_whole_table_is_commands_that_a_shell_reads():
+    text = table_file()["main"](
+        [
+            "protonorm5:reading=paper",
+            "--all",
+            "--seeds=0,3",
+            "--config.data.data_dir=a b",
+        ]
+    )
+    words = [shlex.split(line, comments=True) for line in text.splitlines()]
+    cells_ = names.rows("protonorm5")
+    assert len(words) == 2 * len(cells_) == len({w[4] for w in words})
+    name = next(iter(cells_))
+    assert words[0] == [
+        "python",
+        "main.py",
+        f"--config=configs/table.py:protonorm5,{name}:reading=paper",
+        "--config.seed=0",
+        f"--workdir=runs/protonorm5-paper/{name}-0",
+        "--config.data.data_dir=a b",
+    ]
+    assert [w[3] for w in words] == ["--config.seed=0"] * 20 + ["--config.seed=3"] * 20
+
+
+def test_a_table_without_all_is_listed_as_commands_and_printed_numbers():
+    text = table_file()["main"](["cps1"])
+    assert text.splitlines()[0] == (
+        "python main.py --config=configs/table.py:cps1,cifar10-lg-fedavg  "
+        "# 86.91 ± 0.14"
+    )
+    assert table_file()["main"]([]).split() == sorted(names.TABLES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["cps9"], "unknown table 'cps9'"),
+        (["cps1:code"], "'code' is no reading: write :reading="),
+        (["cps1:reading=cod"], "unknown reading 'cod'. Did you mean 'code'"),
+        (["cps1", "--config.rounds=3"], "'--config.rounds=3' is no argument; --all"),
+        (["cps1", "--all", "--rounds=3"], "'--rounds=3' is no argument"),
+        (["cps1", "--all", "--seeds=0;1"], "'0;1' is no list of numbers"),
+    ],
+    ids=lambda v: v[-1] if isinstance(v, list) else "",
+)
+def test_what_no_table_can_be_made_of_is_named(arguments, why):
+    module = table_file()
+    with pytest.raises(UserError, match=re.escape(why)):
+        module["main"](arguments)
 
 
 @pytest.mark.parametrize("table", sorted(names.TABLES))
@@ -271,7 +508,8 @@ def test_what_no_configuration_expresses_is_known():
         for r in cells.printed()
         if r.metric in cells.ACCURACY and cells.cell(r) is None
     ]
-    assert Counter(r.table for r in none) == {"2": 8, "5": 20}
+    assert Counter(r.table for r in none) == {"2": 8}
+    assert all(r.dataset.startswith("AVERAGE") for r in none)
 
 
 def test_unknown_cells_are_named():

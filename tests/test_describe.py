@@ -4,9 +4,11 @@ import csv
 import io
 
 import numpy as np
+import pytest
 import rich.console
 
 from jaxproto.data import describe
+from jaxproto.errors import UserError
 
 
 def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
@@ -38,6 +40,36 @@ def test_partition_csv_has_client_split_and_one_column_per_class(tmp_path):
     assert rows[0] == ["client", "split", "0", "1"]
     assert rows[1:3] == [["0", "train", "3", "0"], ["0", "test", "1", "0"]]
     assert rows[3:] == [["1", "train", "1", "2"], ["1", "test", "0", "1"]]
+
+
+def test_partition_csv_is_read_back(tmp_path):
+    counts = describe.Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
+    describe.write_csv(tmp_path / "partition.csv", counts)
+    for got, want in zip(
+        describe.read_csv(tmp_path / "partition.csv"), counts, strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "client\n0\n", "c,s,0\n0,train,3\n", "c,s,0\n0,train,x\n0,test,1\n"],
+    ids=["empty", "short", "one split", "words"],
+)
+def test_another_file_than_partition_csv_is_named(tmp_path, text):
+    (tmp_path / "partition.csv").write_text(text)
+    with pytest.raises(UserError, match=r"partition\.csv does not count"):
+        describe.read_csv(tmp_path / "partition.csv")
+
+
+def test_the_share_of_the_commonest_class_by_hand():
+    """Class 1 for the first, 0 for the second, whose tests it is one of four of."""
+    train, test = np.array([[1, 5, 0], [4, 0, 4]]), np.array([[1, 3, 0], [1, 3, 0]])
+    share = describe.share_of_commonest(describe.Counts(train, test))
+    assert share == describe.Commonest(pooled=0.5, client_mean=0.5, examples=8)
+    test[0] = [0, 30, 0]
+    share = describe.share_of_commonest(describe.Counts(train, test))
+    assert share == describe.Commonest(31 / 34, (1 + 0.25) / 2, 34)
 
 
 def shown(table):

@@ -119,23 +119,34 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     assert json.loads(path.read_text()) == {"a": 1}
 
 
-def test_summary_of_a_rule_is_best_first_round_of_it_final_and_mean_of_ten():
+def test_summary_of_a_rule_is_best_first_round_of_it_final_and_mean_of_the_last():
     pooled = [0.1, 0.9, 0.3, 0.9, *[0.5] * 8, 0.6]
     records = [record(2 * i, p, p / 2) for i, p in enumerate(pooled)]
     got = metrics.rule_summary(records)["head"]
     assert got["pooled"]["best"] == 0.9
     assert got["pooled"]["best_round"] == 2
     assert got["pooled"]["final"] == 0.6
-    assert got["pooled"]["mean_last_10"] == pytest.approx((0.9 + 8 * 0.5 + 0.6) / 10)
-    assert got["client_mean"]["mean_last_10"] == pytest.approx(0.275)
+    assert got["pooled"]["mean_last"] == pytest.approx((0.9 + 8 * 0.5 + 0.6) / 10)
+    assert got["pooled"]["last_n"] == 10
+    assert got["client_mean"]["mean_last"] == pytest.approx(0.275)
+
+
+def test_a_mean_of_fewer_than_ten_evaluations_says_of_how_many():
+    got = metrics.rule_summary([record(r, r / 10) for r in (1, 2, 3)])["head"]
+    assert metrics.mean_last(got["pooled"]) == (pytest.approx(0.2), 3)
+
+
+def test_the_mean_of_an_older_summary_is_of_a_number_that_nobody_knows():
+    assert metrics.mean_last({"mean_last_10": 0.5}) == (0.5, None)
 
 
 def test_summary_passes_over_accuracies_that_are_not_known():
     records = [record(1, 0.4), record(2, None), record(3, None)]
     got = metrics.rule_summary(records)["head"]["pooled"]
-    assert got == {"best": 0.4, "best_round": 1, "final": None, "mean_last_10": 0.4}
+    known = {"best": 0.4, "best_round": 1, "mean_last": 0.4, "last_n": 1}
+    assert got == {**known, "final": None}
     nothing = metrics.rule_summary([record(1, None)])["head"]["pooled"]
-    assert set(nothing.values()) == {None}
+    assert nothing.pop("last_n") == 0 and set(nothing.values()) == {None}
     assert metrics.rule_summary([]) == {}
 
 

@@ -36,6 +36,27 @@ def test_alignment_and_upscaling_each_change_training():
         assert toys.gap(both, trained(other)) > 1e-4
 
 
+def test_fedproto_upscaled_is_protonorm_without_alignment():
+    plain = protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=5.0)
+    scaled = trained(fedproto(toys.SPEC, upscale=5.0))
+    assert toys.gap(trained(plain), scaled) == 0
+    assert toys.gap(scaled, trained(BASE)) > 1e-4
+
+
+def test_fedtgp_upscaled_pulls_to_scaled_prototypes_that_leave_the_server_as_they_are():
+    few = {"server_epochs": 2}
+    base, scaled = (
+        toys.run(fedtgp(toys.SPEC, upscale=u, **few), rounds=2) for u in (1.0, 3.0)
+    )
+    assert toys.gap(base.params, scaled.params) > 1e-4
+    want = fedtgp(toys.SPEC, on_client=transforms.scale(3.0), **few)
+    assert toys.gap(toys.run(want, rounds=2).params, scaled.params) == 0
+    begun = [
+        toys.run(fedtgp(toys.SPEC, upscale=u, **few), rounds=1) for u in (1.0, 3.0)
+    ]
+    assert toys.gap(*(r.server.protos.mean for r in begun)) == 0  # no pull before
+
+
 def test_tinyproto_that_keeps_all_and_scales_nothing_is_fedproto():
     whole = tinyproto(toys.SPEC, masks=masks.every, scaling=UNSCALED)
     assert toys.gap(trained(whole), trained(BASE)) == 0

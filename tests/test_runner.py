@@ -36,6 +36,7 @@ from jaxproto import (
     runner,
     workdir,
 )
+from jaxproto.data import describe
 from jaxproto.errors import UserError
 from jaxproto.types import Protos
 
@@ -92,7 +93,9 @@ def test_summary_json_has_every_field(finished):
     assert summary["rounds"] == ROUNDS
     for kinds in summary["rules"].values():
         for kind in ("pooled", "client_mean"):
-            assert set(kinds[kind]) == {"best", "best_round", "final", "mean_last_10"}
+            told = {"best", "best_round", "final", "mean_last", "last_n"}
+            assert set(kinds[kind]) == told
+    assert summary["collapsed"] == {}
     assert set(summary["scalars_per_round"]) == {"nominal", "up", "down"}
     assert summary["seconds_per_round"] > 0 and summary["compile_seconds"] > 0
     assert summary["peak_memory_bytes"]["host"] > 1e8
@@ -104,8 +107,18 @@ def test_summary_digests_the_metrics(finished):
     pooled = [row["rules"]["local"]["pooled"] for row in rows]
     digest = finished.summary["rules"]["local"]["pooled"]
     assert digest["best"] == max(pooled) and digest["final"] == pooled[-1]
-    assert digest["mean_last_10"] == pytest.approx(np.mean(pooled))
+    assert digest["mean_last"] == pytest.approx(np.mean(pooled))
+    assert digest["last_n"] == len(rows) == 3
     assert digest["best_round"] == rows[pooled.index(max(pooled))]["round"]
+
+
+def test_what_one_class_is_worth_is_in_the_summary_and_below_the_accuracies(finished):
+    counts = describe.read_csv(finished.path / "partition.csv")
+    share = describe.share_of_commonest(counts)._asdict()
+    assert finished.summary["commonest_class"] == share
+    line = f"reference: {share['pooled']:.4f} is the share of test examples in their"
+    assert finished.text.count(line) == 1
+    assert finished.text.index(line) > finished.text.index("accuracy in %")
 
 
 def test_checkpoints_of_the_last_rounds_are_there(finished):

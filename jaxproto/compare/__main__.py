@@ -1,6 +1,6 @@
 """Finished runs side by side.
 
-python -m jaxproto.compare WORKDIR... [--format markdown] [--statistic best]
+python -m jaxproto.compare WORKDIR... [--format markdown] [--statistic last10]
 """
 
 import sys
@@ -23,14 +23,20 @@ def main(argv: Sequence[str]) -> str:
     formats = [*rendering.FORMATS, rendering.CSV]
     parser.add_argument("--format", choices=formats, default="text")
     rounds, clients = [*tables.STATISTICS], [*tables.AVERAGES]
-    parser.add_argument("--statistic", choices=rounds, default="final")
+    parser.add_argument(
+        "--statistic",
+        choices=rounds,
+        action="append",
+        default=[],
+        help="of the rounds, a column each; best and final unless given",
+    )
     parser.add_argument("--average", choices=clients, default="pooled")
     parser.add_argument("--rule", action="append", default=[], help="only this one")
     parser.add_argument("--out", type=command.new_file, help="write there")
     args = parser.parse_args(argv)
     made = compare.table(
         compare.groups(map(compare.load, args.workdirs)),
-        statistic=args.statistic,
+        statistics=args.statistic or ("best", "final"),
         average=args.average,
         rules=args.rule,
     )

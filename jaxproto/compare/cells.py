@@ -2,7 +2,9 @@
 
 The printed numbers are in `published.csv` (spec 6): T tinyproto_aaai26, S
 cps_ppa_cpkd_iclr_sub, N protonorm, R refprotofl. Hyper-parameters: T 5.1, S 5.1, N 5.1,
-R 5.1 as the configurations of the methods have them.
+R 5.1 as the configurations of the methods have them. What a text and its released code
+say differently is a reading of a cell: "" is the defaults of the methods, "paper" and
+"code" are those of `presets.READINGS`, which do not change what makes it that cell.
 """
 
 import csv
@@ -15,6 +17,7 @@ import ml_collections
 
 from jaxproto import config, presets
 from jaxproto.compare.runs import IGNORED
+from jaxproto.errors import pick
 
 PRESETS = {  # as printed -> preset of `presets.DATASETS`
     "CIFAR-10": "cifar10",
@@ -26,6 +29,12 @@ PRESETS = {  # as printed -> preset of `presets.DATASETS`
     "MNIST": "mnist",
     "FashionMNIST": "fashion_mnist",
 }
+PAPERS = {  # source -> name of the paper
+    "tinyproto_aaai26": "TinyProto",
+    "cps_ppa_cpkd_iclr_sub": "CPS+PPA+CPKD",
+    "protonorm": "ProtoNorm",
+    "refprotofl": "RefProtoFL",
+}
 SPELLINGS = {
     "oxford_flowers102": "flowers102",
     "gtsrb43/torchvision": "gtsrb",
@@ -36,6 +45,19 @@ SAME = {  # values that are one setting of a paper
     "pfllib_pathological": "pathological",
     "resnet18": "HmRes18",
     "cnn4": "HmCNN",
+}
+EITHER = {  # field -> values of which a reading may take one for the other in a cell
+    "method.masks": [("free", "block")],
+    "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
+}
+READINGS = ("", "code", "paper")
+STATED = {  # source, method -> what reading=paper has there instead
+    **{
+        ("cps_ppa_cpkd_iclr_sub", name): {"method.lam": 0.1}  # S 5.1
+        for name in ("fedproto", "fedtgp", "cps_ppa_cpkd")
+    },
+    # Not stated by R, and with the pull of FedProto's text every client is at chance
+    ("refprotofl", "fedproto"): {"method.reg": "mse_mean", "method.lam": 10.0},
 }
 GROUPS = {  # as printed, up to the bracket -> model.group
     "Ht0": "Ht0",
@@ -110,16 +132,13 @@ def printed() -> tuple[Printed, ...]:
     return tuple(Printed(**row) for row in csv.DictReader(text.splitlines()))
 
 
+@functools.cache
 def cell(row: Printed) -> Cell | None:
-    """The settings of a printed accuracy or cost; None if no configuration has them.
-
-    Those are averages over data sets, and FedProto and FedTGP scaled by gamma (N Table
-    5), which no method of the library does.
-    """
+    """The settings of a printed accuracy or cost; None for averages over data sets."""
     if row.dataset not in PRESETS or row.metric not in (*ACCURACY, *COST):
         return None
     method, of_r = _method(row), row.source == "refprotofl"
-    return method and Cell(
+    return Cell(
         {
             "dataset": PRESETS[row.dataset],
             "data.clients": int(row.clients),
@@ -143,33 +162,34 @@ def _partition(row: Printed) -> dict:
     return {**wide, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
 
 
-def _method(row: Printed) -> Cell | None:
+def _method(row: Printed) -> Cell:
     """Name and hyper-parameters of the method of a row."""
-    weak = {"method.lam": 0.1} if row.source.startswith("cps") else {}  # S 5.1
     if row.method.startswith("TinyProto"):
         return _tinyproto(row)
     if row.method == "ProtoNorm":
-        gamma = row.variant.partition(";")[0].removeprefix("gamma=")
-        stated = float(gamma) if gamma.replace(".", "").isdigit() else None
-        upscale = {"method.upscale": stated or presets.UPSCALE[PRESETS[row.dataset]]}
-        return Cell({**_named("protonorm"), **upscale}, {})
+        gamma = _gamma(row) or presets.UPSCALE[PRESETS[row.dataset]]
+        return Cell({**_named("protonorm"), "method.upscale": gamma}, {})
     if row.method == "RefProtoFL":
         identity = {"method.anchors": "external", "method.budget": 0.1}
         identity |= ABLATIONS[row.variant]
         return Cell({**_named("refprotofl"), **identity}, {"data.public_share": 0.01})
-    if "gamma" in row.variant:
-        return None
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
-        return _components(row, weak)
-    return Cell(_named(NAMES[row.method]), _chosen(row, weak))
-
-
-def _chosen(row: Printed, weak: Mapping) -> dict:
-    """What goes with a method whose cells need no more than a name."""
+        return _components(row)
     name = NAMES[row.method]
+    scaled = name in ("fedproto", "fedtgp")
+    upscale = {"method.upscale": _gamma(row) or 1.0} if scaled else {}  # N Table 5
+    return Cell({**_named(name), **upscale}, _chosen(row, name))
+
+
+def _gamma(row: Printed) -> float | None:
+    """Factor of prototypes of a row whose table varies it."""
+    key, _, value = row.variant.partition(";")[0].partition("=")
+    return float(value) if key == "gamma" else None
+
+
+def _chosen(row: Printed, name: str) -> dict:
+    """What goes with a method whose cells need no more than a name."""
     fields = {**presets.AROUND.get(name, {})}
-    if name in ("fedproto", "fedtgp"):
-        fields |= weak
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # spec 2.17
     if row.source == "refprotofl":
@@ -195,7 +215,7 @@ def _tinyproto(row: Printed) -> Cell:
     return Cell(identity, {"method.mu": presets.MU[PRESETS[row.dataset]]})
 
 
-def _components(row: Printed, weak: Mapping) -> Cell:
+def _components(row: Printed) -> Cell:
     """S Table 1 and 2: which of CPS, PPA and CPKD are on."""
     words = row.variant.split(";")
     kept = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
@@ -208,7 +228,15 @@ def _components(row: Printed, weak: Mapping) -> Cell:
     }
     if kept:
         identity["method.s"] = int(kept[0])
-    return Cell(identity, dict(weak))
+    return Cell(identity, {})
+
+
+def _read(row: Printed, name: str, reading: str) -> dict:
+    """Fields of a reading of a row, in which a paper may read another's method."""
+    fields = {**presets.READINGS.get(name, {}).get(reading, {})} if reading else {}
+    if reading == "paper":
+        fields |= STATED.get((row.source, name), {})
+    return fields
 
 
 def _plain(value):
@@ -219,7 +247,13 @@ def _plain(value):
 def matches(wanted: Mapping, fields: Mapping, dataset: str) -> bool:
     """Whether a run with the flat fields `fields` is in the cell `wanted`."""
     have = {**fields, "dataset": SPELLINGS.get(dataset, dataset)}
-    return all(_plain(have.get(key)) == _plain(value) for key, value in wanted.items())
+    return all(_alike(key, have.get(key), value) for key, value in wanted.items())
+
+
+def _alike(key: str, a, b) -> bool:
+    """Whether two values of a field are of one cell."""
+    same = EITHER.get(key, [])
+    return _plain(a) == _plain(b) or any(a in pair and b in pair for pair in same)
 
 
 def beside(fields: Mapping, dataset: str, metrics=ACCURACY) -> list[Printed]:
@@ -232,20 +266,43 @@ def beside(fields: Mapping, dataset: str, metrics=ACCURACY) -> list[Printed]:
     return found
 
 
-def configuration(row: Printed) -> ml_collections.ConfigDict:
-    """The configuration of a printed number, which must have a `cell`."""
-    fields = {**cell(row).chosen, **cell(row).identity}
-    preset = fields.pop("dataset")
-    result = config.experiment(fields.pop("method.name"), preset)
+def configuration(row: Printed, reading: str = "") -> ml_collections.ConfigDict:
+    """The configuration of a printed number, which must have a `cell`.
+
+    Args:
+      row: the number.
+      reading: one of `READINGS`; "" leaves the methods at their defaults.
+
+    Raises:
+      UserError: no such reading.
+    """
+    made = cell(row)
+    name = made.identity["method.name"]
+    read = _read(row, name, pick("reading", reading, READINGS))
+    kept = {k: v for k, v in made.identity.items() if not _replaced(k, v, read)}
+    fields = {**made.chosen, **read, **kept}
+    del fields["method.name"]
+    result = config.experiment(name, fields.pop("dataset"))
     result.update_from_flattened_dict(fields)
     return result
 
 
-def departures(row: Printed, fields: Mapping) -> dict[str, tuple]:
+def _replaced(key: str, value, read: Mapping) -> bool:
+    """Whether a reading has another value for a field, and the cell stays the same."""
+    return key in read and _alike(key, read[key], value)
+
+
+def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tuple]:
     """Fields in which a run of the same cell differs: (the paper's, the run's)."""
-    paper = config.flat(configuration(row))
+    paper = config.flat(configuration(row, reading))
     return {
         key: (value, fields.get(key))
         for key, value in sorted(paper.items())
         if key not in UNSAID and _plain(fields.get(key)) != _plain(value)
     }
+
+
+def closest(row: Printed, fields: Mapping) -> tuple[str, dict[str, tuple]]:
+    """The reading that a run of the cell departs from least, and its departures."""
+    found = {reading: departures(row, fields, reading) for reading in READINGS}
+    return min(found.items(), key=lambda item: len(item[1]))

@@ -20,6 +20,7 @@ TABLES = {  # name -> source and table in `published.csv`
     "protonorm2": ("protonorm", "2"),
     "protonorm3": ("protonorm", "3"),
     "protonorm4": ("protonorm", "4"),
+    "protonorm5": ("protonorm", "5"),
     "refprotofl1": ("refprotofl", "1"),
     "refprotofl2": ("refprotofl", "2"),
     "tinyproto1": ("tinyproto_aaai26", "1"),
@@ -68,13 +69,21 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text).strip("-").replace("tiny-imagenet", "tiny")
 
 
-def configuration(table: str, name: str) -> ml_collections.ConfigDict:
+def configuration(
+    table: str, name: str, reading: str = ""
+) -> ml_collections.ConfigDict:
     """The configuration of one cell, with the papers' hyper-parameters.
 
+    Args:
+      table: a name of `TABLES`.
+      name: of a cell of that table.
+      reading: "code", "paper", or "" for the defaults of the methods.
+
     Raises:
-      UserError: no such table or cell.
+      UserError: no such table, cell or reading.
     """
     there = rows(table)
-    result = cells.configuration(there[pick(f"cell of {table}", name, there)])
-    result.name = f"{table}-{name}"
+    row = there[pick(f"cell of {table}", name, there)]
+    result = cells.configuration(row, reading)
+    result.name = "-".join(word for word in (table, name, reading) if word)
     return result

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
-from jaxproto.compare import cells
+from jaxproto import metrics
+from jaxproto.compare import averages, baselines, cells
+from jaxproto.compare.cells import PAPERS
 from jaxproto.compare.runs import Group, differing
 
-PAPERS = {  # source -> name of the paper
-    "tinyproto_aaai26": "TinyProto",
-    "cps_ppa_cpkd_iclr_sub": "CPS+PPA+CPKD",
-    "protonorm": "ProtoNorm",
-    "refprotofl": "RefProtoFL",
-}
 TOLD = {  # statistic or average -> how it is said
     "final": "final evaluation",
     "best": "best evaluation",
-    "last10": "mean of the last 10 evaluations",
+    "last10": "mean of the last 10 evaluations or all if fewer",
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
@@ -22,22 +18,28 @@ Row = tuple[str, Group]  # with its label, which is one per data set
 
 
 def lines(
-    groups: Sequence[Group], rows: Sequence[Row], statistic: str, average: str
+    groups: Sequence[Group],
+    rows: Sequence[Row],
+    statistics: Sequence[str],
+    average: str,
 ) -> list[str]:
     """One sentence each.
 
     Args:
       groups: all that was given.
       rows: those of them with a finished run.
-      statistic, average: as in `tables.table`.
+      statistics, average: as in `tables.table`.
     """
     number = sorted({len(g.seeds) for _, g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
     return [
-        f"Accuracy in %, {TOLD[statistic]}, {TOLD[average]}; mean ± standard "
-        f"deviation (ddof 0) of {count}.",
+        f"Accuracy in %, {' and '.join(TOLD[s] for s in statistics)}, {TOLD[average]}; "
+        f"mean ± standard deviation (ddof 0) of {count}.",
+        *(_last(rows) if "last10" in statistics else []),
         *_seeds(rows),
+        *baselines.lines(rows),
         *_published(rows),
+        *averages.lines([g for _, g in rows]),
         *_left_out(groups),
         *_within(rows),
         *_between(rows),
@@ -48,6 +50,27 @@ def _seeds(rows: Sequence[Row]) -> list[str]:
     """Which, unless they are the same everywhere."""
     seeds = _shared((", ".join(map(str, g.seeds)), name) for name, g in rows)
     return [f"Seeds: {seeds}."] if len({g.seeds for _, g in rows}) > 1 else []
+
+
+def _last(rows: Sequence[Row]) -> list[str]:
+    """How many evaluations the last ones are, unless it is 10 everywhere."""
+    found = [(number, name) for name, g in rows for number in _numbers(g)]
+    if {number for number, _ in found} <= {metrics.LAST}:
+        return []
+    return [f"Last evaluations: {_shared(found)}."]
+
+
+def _numbers(group: Group) -> set:
+    """10 or how many there are, by run; of an older one as its `metrics.jsonl` says."""
+    found = set()
+    for run in group.finished:
+        kinds = [d for each in run.summary["rules"].values() for d in each.values()]
+        numbers = {metrics.mean_last(digest)[1] for digest in kinds}
+        if None in numbers:
+            there = len(metrics.read(run.path / "metrics.jsonl"))
+            numbers = {min(there, metrics.LAST) or f"{metrics.LAST} at most"}
+        found |= numbers
+    return found
 
 
 def _shared(pairs: Iterable[tuple[object, str]]) -> str:
@@ -64,16 +87,18 @@ def _published(rows: Sequence[Row]) -> list[str]:
     for name, g in rows:
         beside = cells.beside(g.config, g.dataset)
         for row in {r.source: r for r in reversed(beside)}.values():
-            found = cells.departures(row, g.config)
+            reading, found = cells.closest(row, g.config)
             parts = [f"{k} {ours} ({paper})" for k, (paper, ours) in found.items()]
             if parts:
-                whose = f"{PAPERS[row.source]}'s setting in brackets"
+                read = f" (reading={reading})" if reading else ""
+                whose = f"{PAPERS[row.source]}'s setting{read} in brackets"
                 told[f"{g.dataset}: {name}, {whose}: {', '.join(parts)}."] = None
     if not any(cells.beside(g.config, g.dataset) for _, g in rows):
         return []
     how = (
-        "Published: best of 300 rounds (RefProtoFL: of 50), by the rule of each "
-        "paper (TinyProto and ProtoNorm say local, CPS+PPA+CPKD global)."
+        "Published: best of 300 rounds (RefProtoFL: of 50), by the rule that released "
+        "code evaluates, pooled (the texts of TinyProto and ProtoNorm say local, "
+        "CPS+PPA+CPKD global; RefProtoFL states none, head fits it best)."
     )
     return [how, *told]
 

@@ -48,7 +48,7 @@ def _csv(made: Table) -> str:
 
 def _fields(title: str, cells: Sequence[str]) -> list[list[str]]:
     """One column, or mean and standard deviation; names and printed numbers as are."""
-    if title == "method" or "published" in title:
+    if title == "method" or "published" in title:  # texts
         return [[title, *("" if c == MISSING else c for c in cells)]]
     plain = ["" if c == MISSING else c.replace(",", "") for c in cells]
     if not any(SPREAD in c for c in plain):

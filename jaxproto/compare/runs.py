@@ -54,6 +54,11 @@ class Group(NamedTuple):
         return tuple(sorted(r.config["seed"] for r in self.finished))
 
     @property
+    def rules(self) -> set[str]:
+        """Those that one of the finished runs has."""
+        return {rule for r in self.finished for rule in r.summary["rules"]}
+
+    @property
     def dataset(self) -> str:
         """Name of the data set, without where it was read from."""
         return dataset(self.config["data.name"])

@@ -1,18 +1,23 @@
 """One table: rows are methods, columns are rules, bytes and seconds per data set."""
 
-import statistics
+import statistics as stats
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+from jaxproto import metrics
 from jaxproto.compare import cells
-from jaxproto.compare.notes import PAPERS, lines
+from jaxproto.compare.baselines import LOCAL
+from jaxproto.compare.cells import PAPERS
+from jaxproto.compare.judged import Judged, judged
+from jaxproto.compare.notes import lines
 from jaxproto.compare.runs import Group, differing
 from jaxproto.errors import UserError
 
-STATISTICS = {  # option -> key in the summary's rules
-    "final": "final",
-    "best": "best",
-    "last10": "mean_last_10",
+STATISTICS = {  # option -> of an entry of the summary's rules
+    "best": lambda digest: digest["best"],
+    "final": lambda digest: digest["final"],
+    "last10": lambda digest: metrics.mean_last(digest)[0],
 }
 AVERAGES = {"pooled": "pooled", "client": "client_mean"}
 MISSING, SPREAD = "-", " ± "
@@ -29,7 +34,7 @@ class Table(NamedTuple):
 def table(
     groups: Sequence[Group],
     *,
-    statistic: str = "final",
+    statistics: Sequence[str] = ("best", "final"),
     average: str = "pooled",
     rules: Sequence[str] = (),
 ) -> Table:
@@ -37,23 +42,25 @@ def table(
 
     Args:
       groups: of `runs.groups`; no cell mixes two of them.
-      statistic: of the rounds: final, best or last10.
+      statistics: of the rounds, each a column: best, final or last10.
       average: of the clients: pooled over test examples, or their mean.
       rules: only these; all by default.
 
     Raises:
       UserError: an option that is none, a rule that no run has, no finished run.
     """
-    how = STATISTICS[statistic], AVERAGES[average]
-    ready = [g for g in groups if g.finished]
+    ready = sorted(
+        (g for g in groups if g.finished), key=lambda g: g.method != LOCAL
+    )  # the reference first
     if not ready:
         raise UserError("none of these runs is finished: there is nothing to compare.")
-    there = sorted({rule for g in ready for rule in _rules(g)})
+    there = sorted({rule for g in ready for rule in g.rules})
     for rule in rules:
         if rule not in there:
             raise UserError(f"no run has rule {rule!r}; there are: {', '.join(there)}.")
     shown, names = rules or there, labels(ready)
     datasets = list(dict.fromkeys(g.dataset for g in ready))
+    how = statistics, AVERAGES[average]
     columns = {d: _columns(d, shown, ready, how, len(datasets) > 1) for d in datasets}
     head = ("method", *(title for d in datasets for title in columns[d]))
     rows = []
@@ -65,17 +72,21 @@ def table(
             for show in columns[d].values()
         ]
         rows.append((name, *cells_))
-    said = lines(groups, [*zip(names, ready, strict=True)], statistic, average)
+    said = lines(groups, [*zip(names, ready, strict=True)], statistics, average)
     return Table(head, tuple(rows), tuple(said))
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """A method's name, with the fields that tell its groups on a data set apart."""
+    """A method's name, with the fields that tell its groups on a data set apart.
+
+    Local is named as the reference.
+    """
     named = []
     for g in groups:
         alike = [h.config for h in groups if (h.method, h.dataset) == _where(g)]
         told = [k for k in differing(alike) if k != "method.base"]
-        parts = [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in told]
+        parts = ["reference"] * (g.method == LOCAL)
+        parts += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in told]
         base = g.config.get("method.base")
         name = f"{g.method} on {base}" if base else g.method
         named.append(f"{name} ({', '.join(parts)})" if parts else name)
@@ -86,24 +97,19 @@ def _where(group: Group):
     return group.method, group.dataset
 
 
-def _rules(group: Group) -> set[str]:
-    return {k for r in group.finished for k in r.summary["rules"]}
-
-
 def _columns(dataset, rules, groups, how, several: bool) -> dict:
     """Title -> function of a group that fills the cell."""
     here = [g for g in groups if g.dataset == dataset]
     before = f"{dataset} " if several else ""
-
-    def by_rule(rule):
-        return lambda g: accuracy(g, rule, how)
-
     columns = {
-        f"{before}{rule} %": by_rule(rule)
+        f"{before}{title}": of
         for rule in rules
-        if any(rule in _rules(g) for g in here)
+        if any(rule in g.rules for g in here)
+        for title, of in _of_rule(rule, *how).items()
     }
     if any(_published(g) != MISSING for g in here):
+        columns[f"{before}published by"] = _rule
+        columns[f"{before}best by it %"] = _best
         columns[f"{before}published %"] = _published
     if any(_published(g, cells.COST) != MISSING for g in here):
         columns[f"{before}M/round"] = lambda g: _mean(g, _millions, ".3f")
@@ -113,16 +119,25 @@ def _columns(dataset, rules, groups, how, several: bool) -> dict:
     return columns
 
 
-def accuracy(group: Group, rule: str, how) -> str:
+def _of_rule(rule: str, statistics: Sequence[str], average: str) -> dict:
+    """A column per statistic, which its title names if there are several."""
+    return {
+        f"{rule} {name} %" if len(statistics) > 1 else f"{rule} %": partial(
+            accuracy, rule=rule, average=average, statistic=name
+        )
+        for name in statistics
+    }
+
+
+def accuracy(group: Group, rule: str, average: str, statistic: str) -> str:
     """Mean and standard deviation (ddof 0) over seeds."""
-    done = [r for r in group.finished if rule in r.summary["rules"]]
-    statistic, average = how
-    values = [100 * r.summary["rules"][rule][average][statistic] for r in done]
+    digests = [r.summary["rules"].get(rule, {}).get(average) for r in group.finished]
+    values = [100 * STATISTICS[statistic](digest) for digest in digests if digest]
     if not values:
         return MISSING
-    text = f"{statistics.fmean(values):.2f}"
+    text = f"{stats.fmean(values):.2f}"
     many = len(values) > 1
-    return f"{text}{SPREAD}{statistics.pstdev(values):.2f}" if many else text
+    return f"{text}{SPREAD}{stats.pstdev(values):.2f}" if many else text
 
 
 def _kilobytes(summary) -> float:
@@ -142,7 +157,22 @@ def _seconds(summary) -> float:
 def _mean(group: Group, of, form: str) -> str:
     values = [of(r.summary) for r in group.finished]
     values = [v for v in values if v is not None]
-    return format(statistics.fmean(values), form) if values else MISSING
+    return format(stats.fmean(values), form) if values else MISSING
+
+
+def _judged(group: Group) -> list[Judged]:
+    """How the numbers printed for a cell were measured; one, as no papers share it."""
+    return list(dict.fromkeys(map(judged, cells.beside(group.config, group.dataset))))
+
+
+def _rule(group: Group) -> str:
+    return "; ".join(map(str, _judged(group))) or MISSING
+
+
+def _best(group: Group) -> str:
+    """Best round by the rule of the published number."""
+    found = [accuracy(group, *how, "best") for how in _judged(group)]
+    return "; ".join(found) or MISSING
 
 
 def _published(group: Group, metrics=cells.ACCURACY) -> str:

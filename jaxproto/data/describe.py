@@ -1,7 +1,7 @@
 """What a partition looks like, before an hour is spent on it.
 
-Counts per client and class, steps, the work that padding would waste, and how far the
-clients' labels are from those of all.
+Counts per client and class, steps, the work that padding would waste, how far the
+clients' labels are from those of all, and what one class alone is worth.
 """
 
 import csv
@@ -16,6 +16,7 @@ from scipy.spatial import distance
 
 from jaxproto.data.partition import Partition
 from jaxproto.data.source import Source
+from jaxproto.errors import UserError
 
 MANY_CLASSES = 10  # a client with more shows only the
 SHOWN = 5  # commonest ones in the table; the csv has all
@@ -50,6 +51,17 @@ class Skew(NamedTuple):
     # mean relative entropy, in bits, of both to the distribution half way between
 
 
+class Commonest(NamedTuple):
+    """Share of test examples in their client's commonest training class.
+
+    It is the accuracy of networks that always say that class.
+    """
+
+    pooled: float  # over test examples
+    client_mean: float
+    examples: int  # test examples of all clients
+
+
 def counts(source: Source, partition: Partition) -> Counts:
     """Counts the examples of each client by class, [K, C] for train and for test."""
 
@@ -67,6 +79,38 @@ def write_csv(path: str | os.PathLike, counts: Counts) -> None:
         for client, pair in enumerate(zip(*counts, strict=True)):
             for split, count_C in zip(Counts._fields, pair, strict=True):
                 writer.writerow([client, split, *count_C.tolist()])
+
+
+def read_csv(path: str | os.PathLike) -> Counts:
+    """Reads back what `write_csv` wrote.
+
+    Raises:
+      UserError: the file is something else.
+    """
+    with open(path, newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    try:
+        split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
+        found = Counts(*(np.array(part, int) for part in split))
+    except (IndexError, ValueError) as e:
+        raise UserError(f"{path} does not count a partition ({e}).") from e
+    if found.train.ndim != 2 or found.train.shape != found.test.shape:
+        raise UserError(f"{path} does not count both splits of every client.")
+    return found
+
+
+def share_of_commonest(counts: Counts) -> Commonest:
+    """What each client's commonest training class is worth on its test examples.
+
+    Of classes that are equally common, the first.
+    """
+    best_K = np.argmax(counts.train, axis=1)
+    right_K = np.take_along_axis(counts.test, best_K[:, None], axis=1)[:, 0]
+    size_K = counts.test.sum(axis=1)
+    each_K = right_K / np.maximum(size_K, 1)
+    total = int(size_K.sum())
+    pooled = float(right_K.sum() / max(total, 1))
+    return Commonest(pooled, float(each_K.mean()), total)
 
 
 def work(

@@ -38,6 +38,7 @@ from jaxproto.transforms import (
     apply,
     chain,
     hide_count,
+    scale,
     show_count,
 )
 from jaxproto.types import Aux, Protos, Spec, Tree
@@ -118,6 +119,7 @@ def fedproto(
     reg: Callable = losses.PULL,
     collect: Collect = after_training,
     aggregate: Callable = kernels.mean_over_clients,
+    upscale: float = 1.0,
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
@@ -134,6 +136,8 @@ def fedproto(
       collect: source of local prototypes (D3).
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
         `mean_over_examples` only, otherwise no more than which classes are there.
+      upscale: factor of global prototypes on the client, in the pull and in the rules
+        (gamma of N Eq. 15 and Table 5).
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
         those of the client's training data (D6).
       on_arrival: uploads [K, C, ...] -> what is aggregated.
@@ -142,6 +146,7 @@ def fedproto(
     """
     weighted = aggregate is kernels.mean_over_examples
     on_upload = chain(on_upload, show_count() if weighted else hide_count())
+    on_client = chain(on_client, scale(upscale))
 
     def init_client(net, key):
         params, norm, _ = own_network(net, key)

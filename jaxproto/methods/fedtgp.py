@@ -173,6 +173,7 @@ def fedtgp(
     server_epochs: int = 100,
     server_rate: float = 0.01,
     server_batch: int = 32,
+    upscale: float = 1.0,
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
@@ -185,7 +186,7 @@ def fedtgp(
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the pull (T 5.1: 1; S 5.1: 0.1; code: 10).
-      reg, collect, on_upload, on_client, emphasis, view: as in `fedproto`.
+      reg, collect, upscale, on_upload, on_client, emphasis, view: as in `fedproto`.
       tau: largest margin (S 5.1, code: 100).
       server_epochs: over the uploads of a round (S 5.1: 100).
       server_rate: learning rate of the server's SGD (code: the clients').
@@ -194,7 +195,8 @@ def fedtgp(
       on_arrival: uploads -> what the generator learns [K, C, D].
     """
     kind = {"reg": reg, "collect": collect, "emphasis": emphasis, "view": view}
-    base = fedproto(spec, lam=lam, on_upload=on_upload, on_client=on_client, **kind)
+    ways = {"upscale": upscale, "on_upload": on_upload, "on_client": on_client}
+    base = fedproto(spec, lam=lam, **ways, **kind)
     how = Training(optax.sgd(server_rate), server_batch)
 
     def init_server(net, key):

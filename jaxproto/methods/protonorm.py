@@ -11,7 +11,8 @@ Deviations (paper / released code / here), besides those of FedProto:
 - classes that nobody holds: not stated / crash / no prototype, no force.
 - prediction by global prototypes: not used / unscaled unit prototypes / scaled, as
   trained; for unit prototypes the scale does not change the prediction (spec 1.6).
-- without alignment: Table 5, FedProto scaled / cannot run / `alignment=IDENTITY`.
+- without alignment: Table 5, FedProto scaled / cannot run / `alignment=IDENTITY`, or
+  `upscale` of `fedproto`.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Collect, after_training, fedproto
-from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain, scale
+from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
 from jaxproto.types import Spec
 
 
@@ -52,5 +53,5 @@ def protonorm(
         collect=collect,
         aggregate=aggregate,
         on_server=chain(on_server, alignment),
-        on_client=scale(upscale),
+        upscale=upscale,
     )
