@@ -53,3 +53,5 @@ def test_a_run_is_told_its_reference_and_its_collapse_in_a_line_each():
         "client's commonest training class: the network always says that class"
     )
     assert reference.lines({"rules": {}}) == []
+    (own, _) = reference.lines({**summary, "method": "local"})
+    assert own.endswith("(mean over clients 0.7064)")
