@@ -8,10 +8,10 @@
 First each side goes its own way: losses and accuracies, round by round. Then stage by
 stage: batches, loss of the first step, weights, loss of the round, local prototypes,
 their mean, the alignment, scores and correct predictions of every rule; there every
-stage in PyTorch starts from jaxproto's result of the one before, so that what differs is
-what is wrong. Prints the largest differences, and the first quantity out of tolerance;
-ends with status 1 if there is one. `--perturb` changes a rule of the PyTorch side alone:
-then it is status 1 if nothing differs.
+stage in PyTorch starts from jaxproto's result of the one before, so that a difference
+shows where it arises. Prints the largest differences, and the first quantity out of
+tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the PyTorch
+side alone: then it is status 1 if nothing differs.
 """
 
 import sys
