@@ -60,10 +60,19 @@ def local_training(name, shape, how: Hyper, protos, x, y, steps) -> Callable[[],
     return run
 
 
-def align(mean: torch.Tensor, most: int = 500, patience: int = 10) -> torch.Tensor:
-    """Prototype Alignment as released: [C, D] to unit vectors (spec 2.3 item 5)."""
+def align(mean: torch.Tensor, most: int = 500, patience: int = 10):
+    """Prototype Alignment as released (spec 2.3 item 5).
+
+    Args:
+      mean: [C, D].
+      most: iterations at most.
+      patience: stop when the mean force, to 4 decimals, has stayed for so many.
+
+    Returns:
+      Unit vectors [C, D], and the number of iterations.
+    """
     x, speed, rate = F.normalize(mean), torch.zeros_like(mean), 0.1
-    last, same = None, 0
+    last, same, t = None, 0, -1
     for t in range(most):
         gap = x[:, None] - x[None]
         weight = 1 / (gap.square().sum(-1) + 1e-10)
@@ -78,4 +87,4 @@ def align(mean: torch.Tensor, most: int = 500, patience: int = 10) -> torch.Tens
             last = length
             if same >= patience:
                 break
-    return x
+    return x, t + 1

@@ -6,7 +6,9 @@ in torchvision. Every network is a body, the channel pooling and a linear head.
 one differs.
 """
 
+import math
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 
 import torch
@@ -71,17 +73,19 @@ class ResNet(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
-        self.layers, width = nn.Sequential(), 64
+        self.stages, width = [f"layer{i + 1}" for i in range(stages)], 64
         for i, new in enumerate((64, 128, 256, 512)[:stages]):
-            for j in range(blocks):
-                stride = 2 if i > 0 and j == 0 else 1
-                self.layers.append(BasicBlock(width, new, stride))
-                width = new
+            first = BasicBlock(width, new, 2 if i > 0 else 1)
+            rest = [BasicBlock(new, new, 1) for _ in range(blocks - 1)]
+            self.add_module(self.stages[i], nn.Sequential(first, *rest))
+            width = new
 
     def forward(self, x):
         """[B, channels, H, W] to [B, width]."""
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
-        return self.layers(x).mean((2, 3))
+        for stage in self.stages:
+            x = getattr(self, stage)(x)
+        return x.mean((2, 3))
 
 
 class InvertedResidual(nn.Module):
@@ -243,13 +247,26 @@ class EfficientNetB0(nn.Module):
         return self.features(x).mean((2, 3))
 
 
-def cnn4(shape):
-    """PFLlib's FedAvgCNN with 512 hidden units."""
-    rows, cols = (((n - 4) // 2 - 4) // 2 for n in shape[:2])
-    layers = [nn.Conv2d(shape[2], 32, 5), nn.ReLU(), nn.MaxPool2d(2)]
-    layers += [nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)]
-    hidden = nn.Linear(rows * cols * 64, 512)
-    return nn.Sequential(*layers, nn.Flatten(), hidden, nn.ReLU())
+def cnn4(shape, hidden=512, padding=0):
+    """PFLlib's FedAvgCNN, released with 512 hidden units and no padding."""
+    rows, cols = shape[:2]
+    for _ in range(2):
+        rows, cols = ((n + 2 * padding - 4) // 2 for n in (rows, cols))
+
+    def conv(inputs, outputs):
+        layer = nn.Conv2d(inputs, outputs, 5, padding=padding)
+        return nn.Sequential(layer, nn.ReLU(), nn.MaxPool2d(2))
+
+    layers = {"conv1": conv(shape[2], 32), "conv2": conv(32, 64), "flat": nn.Flatten()}
+    layers["fc1"] = nn.Sequential(nn.Linear(rows * cols * 64, hidden), nn.ReLU())
+    return nn.Sequential(OrderedDict(layers))
+
+
+def mlp(shape):
+    """Two hidden layers of 256, for any shape."""
+    layers = {"flat": nn.Flatten(), "fc1": nn.Linear(math.prod(shape), 256)}
+    layers |= {"relu1": nn.ReLU(), "fc2": nn.Linear(256, 256), "relu2": nn.ReLU()}
+    return nn.Sequential(OrderedDict(layers))
 
 
 def resnet(stages, blocks=1):

@@ -133,7 +133,7 @@ def aggregate(uploads) -> dict[int, torch.Tensor]:
             rows[label].append(proto)
     labels = sorted(rows)
     mean = torch.stack([sum(rows[j]) / len(rows[j]) for j in labels])
-    return dict(zip(labels, align(mean), strict=True))
+    return dict(zip(labels, align(mean)[0], strict=True))
 
 
 @torch.no_grad()
@@ -179,7 +179,7 @@ def lean_round(nets, parts: list[Part], how: Hyper):
             counts = counts + (count_C > 0)
             clock.lap("prototypes")
         present = counts > 0
-        protos[present] = align(sums[present] / counts[present, None])
+        protos[present] = align(sums[present] / counts[present, None])[0]
         clock.lap("server")
         for net, part in zip(nets, parts, strict=True):
             for side in part:

@@ -1,0 +1,189 @@
+"""jaxproto beside plain PyTorch, round by round: same weights, same batches.
+
+    python -m benchmarks.parity
+    python -m benchmarks.parity --method=protonorm --perturb=lam=5
+    python -m benchmarks.parity --mistakes
+    python -m benchmarks.parity --data=fashion_mnist --data_dir=DIR --most=320
+
+First each side goes its own way: losses and accuracies, round by round. Then stage by
+stage: batches, loss of the first step, weights, loss of the round, local prototypes,
+their mean, the alignment, scores and correct predictions of every rule; there every
+stage in PyTorch starts from jaxproto's result of the one before, so that a difference
+shows where it arises. Prints the largest differences, and the first quantity out of
+tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the PyTorch
+side alone: then it is status 1 if nothing differs.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from benchmarks import measure
+from benchmarks.parity import compare, rules, views
+from benchmarks.parity.compare import Finding
+from benchmarks.parity.ours import Ours
+from benchmarks.parity.record import Record, of_clients
+from jaxproto import config as config_
+from jaxproto.errors import UserError
+
+FLAGS = measure.flag_values()
+METHODS = ("local", "fedproto", "protonorm")
+flags.DEFINE_list("method", ",".join(METHODS), "methods", flag_values=FLAGS)
+flags.DEFINE_string("data", "digits", "a data set of configs/", flag_values=FLAGS)
+flags.DEFINE_string("data_dir", "", "of prepared TFDS sets", flag_values=FLAGS)
+flags.DEFINE_string("group", "cnn4_d", "networks", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 5, "rounds", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 4, "clients", flag_values=FLAGS)
+flags.DEFINE_integer("most", 0, "examples a client uses; 0: all", flag_values=FLAGS)
+flags.DEFINE_integer("epochs", 1, "local epochs", flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "of weights and batches", flag_values=FLAGS)
+flags.DEFINE_float("lam", 10.0, "weight of the pull", flag_values=FLAGS)
+flags.DEFINE_float("upscale", 10.0, "of ProtoNorm", flag_values=FLAGS)
+flags.DEFINE_string("reg", "mse_mean", "the pull", flag_values=FLAGS)
+flags.DEFINE_string("collect", "after_training", "of prototypes", flag_values=FLAGS)
+flags.DEFINE_list("perturb", "", "mistakes, such as lam=5", flag_values=FLAGS)
+flags.DEFINE_boolean("mistakes", False, "a table of mistakes", flag_values=FLAGS)
+NO_TORCH = "error: parity needs PyTorch, and torch is not installed: pip install torch"
+MISTAKES = {  # method -> what goes wrong in PyTorch
+    "local": ("rate=0.051", "order=fixed"),
+    "fedproto": (
+        "order=fixed",
+        "rate=0.051",
+        "lam=5",
+        "lam=10.01",
+        "reg=sq_l2_mean",
+        "reg=l2_of_means",
+        "collect=before_training",
+        "collect=train_pass",
+        "aggregate=mean_over_examples",
+        "aggregate=as_printed",
+    ),
+    "protonorm": (
+        "lam=5",
+        "iterations=0",
+        "iterations=20",
+        "patience=9",
+        "upscale=10.01",
+    ),
+}
+
+
+def configuration(method: str, s: dict):
+    """The configuration of `configs/` for the data set, changed by the settings."""
+    path = measure.ROOT / "configs" / f"{method}.py"
+    config = config_.load(f"{path}:{s['data']}")
+    fields = {
+        "rounds": s["rounds"],
+        "seed": s["seed"],
+        "data.clients": s["clients"],
+        "data.data_dir": s["data_dir"],
+        "model.group": s["group"],
+        "local.epochs": s["epochs"],
+    }
+    if method != "local":
+        fields |= {f"method.{k}": s[k] for k in ("lam", "reg", "collect")}
+    if method == "protonorm":
+        fields["method.upscale"] = s["upscale"]
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+class Comparison:
+    """jaxproto's rounds of one method, run once, and PyTorch's by any rules."""
+
+    def __init__(self, method: str, s: dict):
+        """Runs jaxproto's."""
+        config = configuration(method, s)
+        side = Ours(config, s["most"])
+        self.start, self.rules = side.start(), rules.of(config, side.exp.spec)
+        made = [side.round() for _ in range(s["rounds"])]
+        self.ours = [m.record for m in made]
+        self.orders = [m.order for m in made]
+        self.tested = sum(map(len, self.start.test))
+
+    def alone(self, mistakes: Sequence[str] = ()) -> list[Record]:
+        """PyTorch's rounds from the same start, with mistakes if there are any."""
+        side = self.theirs("float32", mistakes)
+        return [side.round(order) for order in self.orders]
+
+    def stages(self, mistakes: Sequence[str] = ()) -> list[Finding]:
+        """Differences stage by stage."""
+        both = [self.theirs(t, mistakes) for t in ("float32", "float64")]
+        rows = [[*zip(self.orders, self.ours, strict=True)] for _ in both]
+        every = [[s.round(*r) for r in rs] for s, rs in zip(both, rows, strict=True)]
+        before = of_clients(self.start.weights)
+        return list(compare.rounds(before, self.ours, *every))
+
+    def theirs(self, dtype: str, mistakes: Sequence[str]):
+        """PyTorch's side before its first round."""
+        import torch
+
+        from benchmarks.parity.theirs import Theirs
+
+        how = rules.mistaken(self.rules, mistakes)
+        return Theirs(self.start, how, getattr(torch, dtype))
+
+
+def report(method: str, compared: Comparison, mistakes: Sequence[str]):
+    """Tables and results of one method, and the first finding out of tolerance."""
+    findings = compared.stages(mistakes)
+    rows = views.results(compared.ours, compared.alone(mistakes), compared.tested)
+    found = compare.first(findings)
+    title = " with ".join([method, *([", ".join(mistakes)] * bool(mistakes))])
+    tables = [views.by_round(title, rows), views.by_quantity(title, findings)]
+    record = {
+        "method": method,
+        "mistakes": list(mistakes),
+        "rounds": rows,
+        "findings": [f._asdict() for f in findings],
+        "first": found and found._asdict(),
+    }
+    return record, tables, found
+
+
+def one_by_one(method: str, compared: Comparison) -> list[dict]:
+    """What each mistake of the table does."""
+    rows = []
+    for mistake in MISTAKES[method]:
+        found = compare.first(compared.stages([mistake]))
+        first = found and found._asdict()
+        rows.append({"method": method, "mistake": mistake, "first": first})
+    return rows
+
+
+def compared_all(s: dict):
+    """Results, tables and findings of all methods."""
+    results, tables, found, rows = [], [], [], []
+    for method in s["method"]:
+        if method not in METHODS:
+            sys.exit(f"error: method {method!r}; parity knows {', '.join(METHODS)}.")
+        compared = Comparison(method, s)
+        record, views_, first = report(method, compared, s["perturb"])
+        results.append(record)
+        tables += views_
+        found.append((method, first))
+        if s["mistakes"]:
+            rows += one_by_one(method, compared)
+    tables += [views.mistakes(rows)] if rows else []
+    return {"methods": results, "mistakes": rows}, tables, found
+
+
+def main(argv):
+    """Compares every method."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    if not measure.has_torch():
+        sys.exit(NO_TORCH)
+    try:
+        results, tables, found = compared_all(settings)
+    except UserError as e:
+        sys.exit(f"error: {e}")
+    measure.finish("parity", settings, results, tables)
+    for method, first in found:
+        print(f"{method}: {first or 'every quantity of every round is in tolerance'}")
+    if any(bool(first) != bool(settings["perturb"]) for _, first in found):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,224 @@
+"""jaxproto's side: the compiled programs of a run, and what is seen between them.
+
+The round is `rounds.one_round` and the counts are those of the run's own evaluation.
+Batches and the loss of the first step come from the client step's own functions, called
+with the same key, and scores from the method's own `predict`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from jax import lax
+
+from benchmarks import made_up
+from benchmarks.memory import shortened
+from benchmarks.parity import record
+from benchmarks.parity.record import Record, Start
+from jaxproto import batches, build, client, kernels, options, programs, rounds
+from jaxproto import config as config_
+from jaxproto.build import Experiment
+from jaxproto.federation import Cohort
+from jaxproto.models import to_torch
+from jaxproto.programs import State
+from jaxproto.types import Array, Data, Pool, Protos, Shard, Tree
+
+SWEEP = 64  # examples at a time
+
+
+class Round(NamedTuple):
+    """What one round gave."""
+
+    record: Record
+    order: list[np.ndarray]  # [E, M] positions of each client's epochs, by id
+
+
+class Ours:
+    """A federation that goes on by one round at a time."""
+
+    def __init__(self, config: ml_collections.ConfigDict, most: int = 0):
+        """Builds and compiles.
+
+        Args:
+          config: of a run.
+          most: examples that a client uses of each part; 0 is all.
+        """
+        config_.check(config)
+        exp = build.experiment(config, jax.default_backend())
+        build.check(exp)
+        self.exp, self.seed, self.r = shortened(exp, most), config.seed, 0
+        self.work, self.state, _ = made_up.start(self.exp, config.seed)
+        self.shares = "aggregate" in config.method
+        name = config.method.get("aggregate", "mean_over_clients")
+        self.mean = jax.jit(options.OPTIONS["aggregate"][name](self.exp.spec))
+        self.aligns = config.method.get("alignment") == "thomson"
+        self.look = self.for_each(partial(look, self.exp))
+        self.score = self.for_each(partial(scores, self.exp))
+
+    def for_each(self, f) -> list[Callable]:
+        """A jitted function per cohort."""
+        return [jax.jit(partial(f, cohort)) for cohort in self.exp.cohorts]
+
+    def start(self) -> Start:
+        """What PyTorch starts from too."""
+        names = {i: c.name for c in self.exp.cohorts for i in c.ids}
+        source, ids = self.exp.source, range(len(names))
+        return Start(
+            x=np.array(source.x),
+            y=np.array(source.y),
+            names=[names[i] for i in ids],
+            weights=weights(self.exp, self.state),
+            train=rows(self.exp, self.exp.train),
+            test=rows(self.exp, self.exp.test),
+        )
+
+    def round(self) -> Round:
+        """The next round."""
+        at, state, both = programs.at(self.seed, self.r), self.state, self.work.pool
+        seen = self.by_client(
+            f(at, state.server, clients, both, shard)
+            for f, clients, shard in zip(
+                self.look, state.clients, self.exp.train, strict=True
+            )
+        )
+        self.state, learnt = rounds.one_round(self.work, self.r, state)
+        self.r += 1
+        made = begun(seen) | after(self.exp, self.state, learnt)
+        made |= self.protos() if self.shares else {}
+        return Round(made | self.evaluated(), [s.order for s in seen])
+
+    def by_client(self, parts) -> list[Tree]:
+        """Rows of all cohorts by client id, on the host."""
+        return by_client(self.exp, parts)
+
+    def protos(self) -> Record:
+        """Local and global prototypes."""
+        own = self.by_client(c.memory for c in self.state.clients)
+        mean = self.mean(jax.tree.map(lambda *a: jnp.stack(a), *own))
+        steps = kernels.align(mean.mean, mean.count > 0)[1] if self.aligns else 0
+        return {
+            record.LOCAL: {record.client(i): table(p) for i, p in enumerate(own)},
+            record.MEAN: {"server": table(mean)},
+            record.ITERATIONS: {"server": np.asarray(steps, float)},
+            record.GLOBAL: {"server": table(self.state.server.protos)},
+        }
+
+    def evaluated(self) -> Record:
+        """Scores, and the correct predictions of the run's own evaluation."""
+        server, pool = self.state.server, self.work.pool
+        every = [*zip(self.state.clients, self.exp.test, strict=True)]
+
+        def apply(functions):
+            pairs = zip(functions, every, strict=True)
+            return self.by_client(f(server, c, pool, shard) for f, (c, shard) in pairs)
+
+        found, right = apply(self.score), apply(self.work.compiled.evaluate)
+        sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
+        for rule in (rule for rule in record.RULES if rule in found[0]):
+            made[record.SCORES.format(rule)] = {
+                record.client(i): record.below_best(s[rule][:n])
+                for i, (s, n) in enumerate(zip(found, sizes, strict=True))
+            }
+            made[record.CORRECT.format(rule)] = {
+                record.client(i): np.asarray(n[rule], float)
+                for i, n in enumerate(right)
+            }
+        return made
+
+
+class Look(NamedTuple):
+    """What is known of a client before it has trained."""
+
+    order: Array  # [E, M]
+    rows: Array  # [S, B] of the pool, -1 where no example counts
+    steps: Array
+    loss: Array  # of the first step
+
+
+def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> Look:
+    """Order, batches and first loss of a cohort's next round, without training it."""
+    key = jax.random.fold_in(at.key, 1)  # as in programs.functions
+    down, how = exp.method.broadcast(server), exp.how.at(at.r)
+    task = client.Task(exp.method, cohort.net, how, key, down)
+    numbers = jnp.arange(len(pool.y), dtype=jnp.int32)
+    most = -(-shards.index.shape[1] // how.batch_size) * how.epochs
+
+    def one(both):
+        data = Data(pool, both[1])
+        session = client.begin(task, both[0], data)
+        first = client.advance(task, session, data, 0, 1)
+        steps, own = session.before.steps, Data(Pool(numbers, numbers), both[1])
+        each = jnp.maximum(steps // how.epochs, 1)
+
+        def batch(s):
+            at = session.order[s // each], s % each, how.batch_size, key
+            found = batches.training_batch(own, *at)
+            return jnp.where(found.mask > 0, found.y, -1)
+
+        found = jax.vmap(batch)(jnp.arange(most))
+        return Look(session.order, found, steps, first.loss)
+
+    return lax.map(one, (clients, shards))
+
+
+def scores(exp: Experiment, cohort: Cohort, server, clients, pool, shards) -> Tree:
+    """Scores [K, M', C] of a cohort's test examples by rule; past M is padding."""
+    down, longest = exp.method.broadcast(server), shards.index.shape[1]
+
+    def one(both):
+        def chunk(i):
+            at = jnp.minimum(i * SWEEP + jnp.arange(SWEEP), longest - 1)
+            batch = batches.take(Data(pool, both[1]), at, jnp.ones(SWEEP))
+            return exp.method.predict(cohort.net, both[0], batch.x, down)
+
+        found = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))
+        return jax.tree.map(lambda a: a.reshape(-1, a.shape[-1]), found)
+
+    return lax.map(one, (clients, shards))
+
+
+def by_client(exp: Experiment, parts) -> list[Tree]:
+    """Rows of the trees that cohorts return, by client id, on the host."""
+    found = {}
+    for cohort, part in zip(exp.cohorts, jax.device_get([*parts]), strict=True):
+        for k, i in enumerate(cohort.ids):
+            found[i] = jax.tree.map(lambda a, k=k: a[k], part)
+    return [found[i] for i in sorted(found)]
+
+
+def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
+    """Rows of the pool that each client has."""
+    return [np.array(s.index[: s.size]) for s in by_client(exp, shards)]
+
+
+def weights(exp: Experiment, state: State) -> list[dict[str, np.ndarray]]:
+    """Parameters and statistics of each client by PyTorch's names."""
+    every = by_client(exp, [(c.params, c.norm) for c in state.clients])
+    return [to_torch(params["net"], norm["net"]) for params, norm in every]
+
+
+def begun(seen: list[Look]) -> Record:
+    """Batches and first losses."""
+    return {
+        record.BATCHES: {
+            record.client(i): s.rows[: s.steps] for i, s in enumerate(seen)
+        },
+        record.FIRST: {record.client(i): s.loss for i, s in enumerate(seen)},
+    }
+
+
+def after(exp: Experiment, state: State, learnt: rounds.Round) -> Record:
+    """Weights, and the loss that a run logs."""
+    return {
+        record.WEIGHTS: record.of_clients(weights(exp, state)),
+        record.LOSS: {"all clients": np.asarray(learnt.loss)},
+    }
+
+
+def table(protos: Protos) -> np.ndarray:
+    """Prototypes [C, D], NaN where there is none."""
+    return record.where_present(np.asarray(protos.mean), np.asarray(protos.count))

@@ -1,0 +1,55 @@
+"""What both sides write down in a round, in the order in which it arises.
+
+A record has quantity -> where -> value; "where" is a client, one of its arrays, or the
+server. A prototype that is not there is NaN, its score -inf.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+Record = dict[str, dict[str, np.ndarray]]
+
+BATCHES = "batches"  # rows of the pool [S, B], -1 where no example counts
+FIRST = "loss of the first step"
+WEIGHTS = "weights after training"
+LOSS = "loss of the round"  # mean over the steps, then over the clients
+LOCAL = "local prototypes"
+MEAN = "mean prototypes"  # of all clients, before the alignment
+ITERATIONS = "iterations of the alignment"
+GLOBAL = "global prototypes"  # after the alignment
+RULES = ("head", "local", "global")
+SCORES = "scores, {}"  # [M, C] test examples, minus the best one
+CORRECT = "correct, {}"  # predictions
+
+
+class Start(NamedTuple):
+    """What both sides share before the first round; by client id."""
+
+    x: np.ndarray  # [N, ...] as stored
+    y: np.ndarray  # [N]
+    names: list[str]  # of the networks
+    weights: list[dict[str, np.ndarray]]  # by PyTorch's names
+    train: list[np.ndarray]  # rows of the pool
+    test: list[np.ndarray]
+
+
+def client(i: int, what: str = "") -> str:
+    """The place of a client, or of one of its arrays."""
+    return f"client {i}{what and ', '}{what}"
+
+
+def of_clients(every: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of all clients in one dictionary."""
+    return {client(i, k): v for i, own in enumerate(every) for k, v in own.items()}
+
+
+def below_best(scores: np.ndarray) -> np.ndarray:
+    """Scores [M, C] minus the best of each example: they are compared up to that."""
+    with np.errstate(invalid="ignore"):  # -inf - -inf: no prototype at all
+        return scores - scores.max(-1, keepdims=True)
+
+
+def where_present(mean: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Prototypes [C, D], NaN where the count [C] is 0."""
+    return np.where(count[:, None] > 0, mean, np.nan)

@@ -1,0 +1,101 @@
+"""The tables of a comparison."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+
+from benchmarks import measure
+from benchmarks.parity import record
+from benchmarks.parity.compare import Finding
+from benchmarks.parity.record import Record
+
+
+def accuracy(made: Record, tested: int, rule: str) -> float | None:
+    """Correct predictions over test examples of all clients."""
+    right = made.get(record.CORRECT.format(rule))
+    return right and float(sum(right.values())) / tested
+
+
+def outcome(made: Record, tested: int) -> dict[str, float | None]:
+    """Loss and accuracies of a round."""
+    loss = float(made[record.LOSS]["all clients"])
+    return {"loss": loss, **{r: accuracy(made, tested, r) for r in record.RULES}}
+
+
+def results(ours: Sequence[Record], theirs: Sequence[Record], tested: int):
+    """Rows with both sides' outcomes of every round."""
+    every = zip(ours, theirs, strict=True)
+    return [
+        {"round": r, "jaxproto": outcome(a, tested), "PyTorch": outcome(b, tested)}
+        for r, (a, b) in enumerate(every, 1)
+    ]
+
+
+def by_round(title: str, rows: Sequence[dict]) -> Table:
+    """Loss and accuracies (%) of jaxproto and PyTorch, and their difference."""
+    shown = [k for k, v in rows[0]["PyTorch"].items() if v is not None]
+    heads = [c for k in shown for c in (f"{k}: jaxproto / PyTorch", "diff")]
+    cells = [
+        [r["round"], *(c for k in shown for c in pair(k, r["jaxproto"], r["PyTorch"]))]
+        for r in rows
+    ]
+    return measure.table(f"{title}: loss, accuracy in %", ["round", *heads], cells)
+
+
+def pair(key: str, ours: dict, theirs: dict) -> list[str]:
+    """Two values and their difference."""
+    a, b = (float(side[key]) for side in (ours, theirs))
+    if key == "loss":
+        return [f"{a:.6f} / {b:.6f}", f"{a - b:+.0e}"]
+    return [f"{100 * a:.2f} / {100 * b:.2f}", f"{100 * (a - b):+.2f}"]
+
+
+def by_quantity(title: str, findings: Sequence[Finding]) -> Table:
+    """The largest difference of every quantity in the first and in the last round."""
+    last = findings[-1].round
+    names = list(dict.fromkeys(f.quantity for f in findings))
+    columns = ["quantity"]
+    for r in (1, last):
+        columns += [f"{r}: diff", "round.", "toler."]
+    cells = []
+    for name in names:
+        own = {f.round: f for f in findings if f.quantity == name}
+        nearest = max(own.values(), key=share)
+        ends = [v for r in (1, last) for v in numbers(own[r])]
+        cells.append([name, *ends, f"{share(nearest):.2g}", nearest.round])
+    columns += ["most diff / toler.", "in round"]
+    return measure.table(
+        f"{title}: stage by stage; rounds 1 and {last}", columns, cells
+    )
+
+
+def share(f: Finding) -> float:
+    """Of the tolerance that the difference takes."""
+    if f.difference == 0:
+        return 0.0
+    return f.difference / f.tolerance if f.tolerance else np.inf
+
+
+def numbers(f: Finding) -> list[str]:
+    """Difference, rounding, tolerance."""
+    return [f"{v:.1e}" for v in (f.difference, f.rounding, f.tolerance)]
+
+
+def mistakes(rows: Sequence[dict]) -> Table:
+    """What the comparison names first for every deliberate mistake."""
+    shown = ("round", "quantity", "where", "ours", "theirs", "difference", "tolerance")
+    cells = [[r["method"], r["mistake"], *found(r["first"], shown)] for r in rows]
+    heads = ("round", "first out of tolerance", "where", "jaxproto", "PyTorch")
+    columns = ("method", "mistake", *heads, "diff", "toler.")
+    return measure.table("Deliberate mistakes in PyTorch", columns, cells)
+
+
+def found(first: dict | None, shown: Sequence[str]) -> list:
+    """Cells of a finding; dashes if there is none."""
+    return [first and short(first[k]) for k in shown]
+
+
+def short(value):
+    """Four digits of a number."""
+    return f"{value:.4g}" if isinstance(value, float) else value

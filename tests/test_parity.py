@@ -1,0 +1,238 @@
+"""jaxproto beside PyTorch: what differs first is named, with and without PyTorch."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import measure
+from benchmarks.parity import __main__ as parity
+from benchmarks.parity import compare, record, rules, views
+from benchmarks.parity.ours import Ours
+from jaxproto.errors import UserError
+from jaxproto.types import Spec
+
+SETTINGS = {
+    "data": "digits",
+    "data_dir": "",
+    "group": "mlp",
+    "rounds": 2,
+    "clients": 2,
+    "most": 60,
+    "epochs": 1,
+    "seed": 0,
+    "lam": 10.0,
+    "reg": "mse_mean",
+    "collect": "after_training",
+    "upscale": 10.0,
+}
+
+
+def configuration(method, **changed):
+    return parity.configuration(method, SETTINGS | changed)
+
+
+@functools.cache
+def jaxproto(**changed):
+    """The start, and the records of two rounds of ProtoNorm."""
+    side = Ours(configuration("protonorm", **changed), SETTINGS["most"])
+    return side.start(), [side.round().record for _ in range(2)]
+
+
+@functools.cache
+def both(method, **changed):
+    return parity.Comparison(method, SETTINGS | changed)
+
+
+# ------------------------------------------------------------------- the comparison
+@pytest.mark.parametrize(
+    ("changed", "round", "quantity"),
+    [
+        ({}, None, None),
+        ({"lam": 5.0}, 2, record.FIRST),
+        ({"collect": "before_training"}, 1, record.LOCAL),
+    ],
+)
+def test_another_jaxproto_differs_first_in_what_was_changed(changed, round, quantity):
+    start, ours = jaxproto()
+    before = record.of_clients(start.weights)
+    first = compare.first(compare.rounds(before, ours, jaxproto(**changed)[1]))
+    assert (first and first.round, first and first.quantity) == (round, quantity)
+
+
+def one(ours, theirs, exact=None, quantity="loss of the round"):
+    """The finding of a quantity with one place."""
+    three = [{quantity: {"server": np.asarray(v)}} for v in (ours, theirs)]
+    three.append({quantity: {"server": np.asarray(theirs if exact is None else exact)}})
+    return compare.one_round(1, {}, *three)[0]
+
+
+def test_what_rounding_moves_as_far_is_in_tolerance():
+    assert one(1.0, 1.001, 1.0003).difference == pytest.approx(1e-3)
+    assert not one(1.0, 1.001, 1.0003).out
+    assert one(1.0, 1.001, 1.00105).out and one(1.0, 1.001).out
+    assert not one(1.0, 1.0 + 1e-7).out
+
+
+def test_batches_are_equal_or_not():
+    assert one([3, 4], [3, 5], quantity=record.BATCHES).out
+    assert not one([3, 4], [3, 4], quantity=record.BATCHES).out
+
+
+def test_a_prototype_on_one_side_only_is_out_of_tolerance():
+    assert one([1.0, np.nan], [1.0, 2.0]).out and one([1.0, 2.0], [1.0, np.nan]).out
+    assert one([-np.inf, 0.0], [-9.0, 0.0]).out
+    assert not one([np.nan, -np.inf], [np.nan, -np.inf]).out
+
+
+def test_records_of_other_clients_or_shapes_are_told_apart():
+    assert one([1.0, 2.0], [1.0]).out
+    with pytest.raises(ValueError, match="client 1"):
+        compare.gaps({"client 0": 1.0}, {"client 1": 1.0})
+
+
+def test_a_finding_says_where_and_both_values():
+    found = one([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.5, 4.0]])
+    text = "round 1, loss of the round, server[1, 0]: jaxproto 3, PyTorch 3.5, "
+    assert str(found).startswith(text + "difference 0.5, tolerance 7.6e-06")
+
+
+def test_weights_may_jump_by_a_thousandth_of_the_largest_change():
+    def out(moved):
+        place = {"client 0": np.asarray([1.0 + moved])}
+        before = {"client 0": np.asarray([0.0])}
+        three = (
+            {record.WEIGHTS: {"client 0": np.asarray([1.0])}},
+            *[{record.WEIGHTS: place}] * 2,
+        )
+        return compare.one_round(1, before, *three)[0].out
+
+    assert not out(0.9e-3) and out(1.1e-3)
+
+
+def test_predictions_may_differ_where_two_scores_tie():
+    def side(scores, right):
+        return {
+            "scores, head": {"client 0": np.asarray(scores)},
+            "correct, head": {"client 0": np.asarray(right)},
+        }
+
+    for second, out in ((-1e-6, False), (-1e-3, True)):
+        scores = [[0.0, second], [0.0, -1.0]]
+        ours, theirs = side(scores, 2.0), side(scores, 1.0)
+        found = compare.one_round(1, {}, ours, theirs, theirs)[1]
+        assert found.quantity == "correct, head" and found.out is out
+
+
+def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
+    made = jaxproto()[1][0]
+    quantities = [record.BATCHES, record.FIRST, record.WEIGHTS, record.LOSS]
+    quantities += [record.LOCAL, record.MEAN, record.ITERATIONS, record.GLOBAL]
+    for rule in record.RULES:
+        quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
+    assert [*made] == quantities
+
+
+def test_scores_give_the_predictions_that_a_run_counts():
+    start, (made, _) = jaxproto()
+    for rule in record.RULES:
+        for i, rows in enumerate(start.test):
+            scores = made[f"scores, {rule}"][record.client(i)]
+            right = (scores.argmax(-1) == start.y[rows]).sum()
+            assert made[f"correct, {rule}"][record.client(i)] == right
+
+
+# ----------------------------------------------------------------------- the command
+def test_a_mistake_changes_one_rule_and_a_wrong_one_is_named():
+    right = rules.of(configuration("protonorm"), Spec(10, 64))
+    wrong = rules.mistaken(right, ["lam=5", "collect=train_pass"])
+    assert wrong == right._replace(lam=5.0, collect="train_pass")
+    assert (right.iterations, right.upscale) == (500, 10.0)
+    assert rules.of(configuration("fedproto"), Spec(10, 64)).iterations == 0
+    with pytest.raises(UserError, match=r"'lamb'.*Did you mean 'lam'"):
+        rules.mistaken(right, ["lamb=5"])
+    with pytest.raises(UserError, match="lam is a number"):
+        rules.mistaken(right, ["lam=much"])
+    with pytest.raises(UserError, match="as_printed"):
+        rules.mistaken(right, ["aggregate=sum"])
+
+
+def test_what_the_loops_in_pytorch_lack_is_refused():
+    config = configuration("fedproto")
+    config.participation.law = "uniform"
+    with pytest.raises(UserError, match=r"participation.law is 'uniform'.*'all'"):
+        rules.of(config, Spec(10, 64))
+
+
+def test_without_pytorch_one_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(measure, "has_torch", lambda: False)
+    with pytest.raises(SystemExit, match=r"^error: .*pip install torch$"):
+        parity.main(["parity"])
+
+
+def test_outcomes_are_those_of_the_record():
+    made = jaxproto()[1]
+    rows = views.results(made, made, 100)
+    assert [r["round"] for r in rows] == [1, 2]
+    right = sum(made[1]["correct, head"].values())
+    assert rows[1]["PyTorch"]["head"] == right / 100
+
+
+# ---------------------------------------------------------------------- with PyTorch
+@pytest.mark.parametrize(
+    ("method", "changed"),
+    [
+        ("local", {}),
+        ("fedproto", {}),
+        ("protonorm", {}),
+        ("fedproto", {"reg": "l2_of_means", "lam": 1.0}),
+        ("protonorm", {"group": "mlp,cnn4_d", "epochs": 2}),
+    ],
+)
+def test_jaxproto_and_pytorch_agree_in_every_stage(method, changed):
+    pytest.importorskip("torch")
+    compared = both(method, **changed)
+    assert str(compare.first(compared.stages())) == "None"
+    alone = views.results(compared.ours, compared.alone(), compared.tested)
+    for row in alone:
+        ours, theirs = row["jaxproto"], row["PyTorch"]
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
+        assert ours["head"] == pytest.approx(theirs["head"], abs=0.02)
+
+
+MISTAKES = [
+    ("local", "rate=0.051", 1, record.WEIGHTS),
+    ("local", "order=fixed", 1, record.BATCHES),
+    ("fedproto", "lam=5", 2, record.FIRST),
+    ("fedproto", "lam=10.01", 2, record.FIRST),
+    ("fedproto", "reg=l2_of_means", 2, record.FIRST),
+    ("fedproto", "collect=before_training", 1, record.LOCAL),
+    ("fedproto", "collect=train_pass", 1, record.LOCAL),
+    ("fedproto", "aggregate=mean_over_examples", 1, record.MEAN),
+    ("fedproto", "aggregate=as_printed", 1, record.MEAN),
+    ("protonorm", "iterations=0", 1, record.ITERATIONS),
+    ("protonorm", "upscale=10.01", 1, "scores, global"),
+]
+
+
+@pytest.mark.parametrize(("method", "mistake", "round", "quantity"), MISTAKES)
+def test_a_mistake_in_pytorch_is_named_by_what_it_changes_first(
+    method, mistake, round, quantity
+):
+    pytest.importorskip("torch")
+    first = compare.first(both(method).stages([mistake]))
+    assert (first.round, first.quantity) == (round, quantity)
+
+
+def test_the_command_writes_both_sides_and_ends_with_a_status(tmp_path, capsys):
+    pytest.importorskip("torch")
+    flags = [f"--{k}={v}" for k, v in SETTINGS.items() if k in ("clients", "most")]
+    flags += ["--rounds=2", "--group=mlp", "--method=fedproto", f"--out={tmp_path}/a"]
+    parity.main(["parity", *flags, "--perturb=lam=5"])
+    assert "fedproto: round 2, loss of the first step" in capsys.readouterr().out
+    (made,) = json.loads((tmp_path / "a").read_text())["results"]["methods"]
+    assert made["first"]["quantity"] == record.FIRST and len(made["rounds"]) == 2
+    with pytest.raises(SystemExit) as ended:
+        parity.main(["parity", *flags, "--method=local", "--perturb=lam=5"])
+    assert ended.value.code == 1  # a mistake that nothing shows: Local has no pull
