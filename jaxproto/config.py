@@ -156,8 +156,12 @@ def read(config: ml_collections.ConfigDict, reading: str):
 
 def apply(config: ml_collections.ConfigDict, fields: Mapping):
     """Sets flat fields; a value that is a function gets the configuration."""
-    made = {k: v(config) if callable(v) else v for k, v in fields.items()}
-    config.update_from_flattened_dict(made)
+    config.update_from_flattened_dict(resolved(config, fields))
+
+
+def resolved(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
+    """Flat fields whose functions have got the configuration."""
+    return {k: v(config) if callable(v) else v for k, v in fields.items()}
 
 
 def check_keys(config: Mapping, paths: Sequence[str]):

@@ -4,7 +4,7 @@ The printed numbers are in `published.csv` (spec 6): T tinyproto_aaai26, S
 cps_ppa_cpkd_iclr_sub, N protonorm, R refprotofl. Hyper-parameters: T 5.1, S 5.1, N 5.1,
 R 5.1 as the configurations of the methods have them. What a text and its released code
 say differently is a reading of a cell: "" is the defaults of the methods, "paper" and
-"code" are those of `presets.READINGS`, which do not change what makes it that cell.
+"code" are those of `readings.READINGS`, which do not change what makes it that cell.
 """
 
 import csv
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import ml_collections
 
-from jaxproto import config, presets
+from jaxproto import config, presets, readings
 from jaxproto.compare.runs import IGNORED
 from jaxproto.errors import pick
 
@@ -47,7 +47,7 @@ SAME = {  # values that are one setting of a paper
     "cnn4": "HmCNN",
 }
 EITHER = {  # field -> values of which a reading may take one for the other in a cell
-    "method.masks": [("free", "block")],
+    "method.masks": [("free", "block"), ("block_exact", "block")],
     "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
 }
 READINGS = ("", "code", "paper")
@@ -192,8 +192,6 @@ def _chosen(row: Printed, name: str) -> dict:
     fields = {**presets.AROUND.get(name, {})}
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # spec 2.17
-    if row.source == "refprotofl":
-        fields |= presets.IN_REFPROTOFL.get(name, {})
     if name in ("fml", "fedkd") and row.dataset == "AG News":
         fields |= presets.AUX_OF_TEXTS
     return fields
@@ -222,7 +220,7 @@ def _components(row: Printed) -> Cell:
     identity = {
         **_named("cps_ppa_cpkd"),
         "method.base": row.method.lower(),
-        "method.masks": "block" if kept else "none",
+        "method.masks": "block_exact" if kept else "none",
         "method.scaling": "sum" if "PPA" in words else "none",
         "method.distill": "cpkd" if "CPKD" in words else "none",
     }
@@ -233,7 +231,7 @@ def _components(row: Printed) -> Cell:
 
 def _read(row: Printed, name: str, reading: str) -> dict:
     """Fields of a reading of a row, in which a paper may read another's method."""
-    fields = {**presets.READINGS.get(name, {}).get(reading, {})} if reading else {}
+    fields = {**readings.READINGS.get(name, {}).get(reading, {})}
     if reading == "paper":
         fields |= STATED.get((row.source, name), {})
     return fields
@@ -279,17 +277,18 @@ def configuration(row: Printed, reading: str = "") -> ml_collections.ConfigDict:
     made = cell(row)
     name = made.identity["method.name"]
     read = _read(row, name, pick("reading", reading, READINGS))
-    kept = {k: v for k, v in made.identity.items() if not _replaced(k, v, read)}
-    fields = {**made.chosen, **read, **kept}
+    fields = {**made.chosen, **made.identity}
     del fields["method.name"]
     result = config.experiment(name, fields.pop("dataset"))
-    result.update_from_flattened_dict(fields)
+    config.apply(result, fields)
+    config.apply(result, _within(made, config.resolved(result, read)))
     return result
 
 
-def _replaced(key: str, value, read: Mapping) -> bool:
-    """Whether a reading has another value for a field, and the cell stays the same."""
-    return key in read and _alike(key, read[key], value)
+def _within(made: Cell, read: Mapping) -> dict:
+    """What a reading changes without leaving the cell."""
+    fixed = made.identity
+    return {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
 
 
 def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tuple]:
