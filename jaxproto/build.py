@@ -119,8 +119,9 @@ def build_method(
     """The method with its options resolved.
 
     Args:
-      num_examples: training examples of all clients.
-      run: the whole configuration, for `options.FILLED` and `options.FROM_RUN`.
+      num_examples: training examples of all clients, for a method that asks for them
+        and a configuration that leaves them at 0.
+      run: the whole configuration, for `options.FOLLOWING` and `options.FROM_RUN`.
       network: name -> network, for a method with one of its own.
     """
     name = pick("method", config.name, METHODS)
@@ -133,9 +134,13 @@ def build_method(
             arguments[key] = network(pick(f"method.{key}", value, models.NETS))
         elif key != "name":
             arguments[key] = value
-    for key, fill in options.FILLED.items():
-        if arguments.get(key) == 0 and run is not None:
-            arguments[key] = fill(run, num_examples)
+    if arguments.get("num_examples") == 0:
+        arguments["num_examples"] = num_examples
+    followed = [k for k in options.FOLLOWING if arguments.get(k) == 0]
+    for key in followed:
+        del arguments[key]  # without a whole configuration the method's own default
+        if run is not None:
+            arguments[key] = options.FOLLOWING[key](run)
     asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
     arguments |= {
         k: f(run, arguments) for k, f in options.FROM_RUN.items() if k in asked

@@ -18,7 +18,7 @@ import ml_collections
 from jaxproto import presets
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
-from jaxproto.options import FILLED, NETWORKS, OPTIONS, default_name
+from jaxproto.options import FOLLOWING, NETWORKS, OPTIONS, default_name
 from jaxproto.readings import READINGS
 
 FIRST = "digits"  # the data set where none is named
@@ -104,7 +104,7 @@ def method_fields(name: str) -> dict:
     for key, p in inspect.signature(METHODS[name]).parameters.items():
         if key in OPTIONS:
             fields[key] = default_name(key, p.default)
-        elif key in FILLED:
+        elif key in FOLLOWING:
             fields[key] = 0
         elif key in NETWORKS:
             fields[key] = NETWORKS[key]

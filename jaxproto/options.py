@@ -86,9 +86,8 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
         "none": lambda spec: refprotofl.NONE,
     },
 }
-FILLED = {  # argument that a configuration leaves at 0 -> config, examples -> value
-    "num_examples": lambda run, examples: examples,  # for training, of all clients
-    "server_batch": lambda run, examples: run.local.batch_size,  # the clients'
+FOLLOWING = {  # argument that is 0 in a configuration -> whole configuration -> value
+    "server_batch": lambda run: run.local.batch_size,  # the clients'
 }
 FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,

@@ -138,7 +138,7 @@ def test_a_class_that_nobody_holds_is_not_sent_down():
 
 
 def test_masks_make_messages_as_short_as_they_are():
-    method = tinyproto(toys.SPEC, s=2)
+    method = tinyproto(toys.SPEC, s=2, mu=0.1)
     found = costs.measure(method, toys.net(8), toys.SPEC, HELD)
     assert found.scalars[0].tolist() == [4, 8, 2] and found.scalars[1] == 10
 

@@ -19,6 +19,7 @@ from jaxproto.compare.__main__ import main
 from jaxproto.compare.judged import judged
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
+from jaxproto.readings import READINGS
 
 RECORDS = Path(__file__).parents[1] / "results/fashion_mnist/records"
 ONE_CLASS = {"pooled": 0.25, "client_mean": 0.2, "examples": 400}
@@ -220,7 +221,8 @@ def test_a_rule_that_no_run_has_is_named(tmp_path):
 
 def test_the_published_number_of_the_same_cell_stands_beside_ours(tmp_path):
     here = {"data__partition": "pfllib", "model__feat_dim": 500}
-    table = made(folder(tmp_path / "a", **here), folder(tmp_path / "b", "fedtgp"))
+    wide = folder(tmp_path / "b", "fedtgp", model__feat_dim=512)  # N Section 5.1
+    table = made(folder(tmp_path / "a", **here), wide)
     mine = [cells_of(table), cells_of(table, "fedtgp")]
     assert mine[0]["published %"] == (
         "86.02 ± 0.38 (TinyProto, Table 1); 82.90 ± 0.46 (CPS+PPA+CPKD, Table 1)"

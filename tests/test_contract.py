@@ -42,7 +42,7 @@ def silent(key, clients, r):
 
 TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
     "tinyproto": {"s": 4, "mu": 5 / 60},
-    "cps_ppa_cpkd": {"s": 6, "num_examples": 60, "lam": 1.0},
+    "cps_ppa_cpkd": {"s": 6, "num_examples": 60},
     "fml": {"aux": toys.net(12)},
     "fedkd": {"aux": toys.net(12), "rounds": 3},
     "fedgh": {"server_rate": 0.5, "server_epochs": 5},
@@ -347,5 +347,6 @@ def test_every_rule_is_a_count_of_correct_predictions(name):
 @every_method
 def test_registry_resolves_every_configured_argument(name):
     c = config.experiment(name, "digits")
-    method = build.build_method(c.method, toys.SPEC, network=lambda name: toys.net(12))
+    network = {"network": lambda name: toys.net(12)}
+    method = build.build_method(c.method, toys.SPEC, num_examples=60, **network)
     assert isinstance(method, Method)

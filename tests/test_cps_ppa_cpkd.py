@@ -8,7 +8,7 @@ import pytest
 import toys
 from exchange import COUNT, MEAN, client, exchange
 
-from jaxproto import build, config, masks
+from jaxproto import build, config, losses, masks
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
 from jaxproto.methods.fedproto import alike, fedproto, train_pass
 from jaxproto.methods.fedtgp import fedtgp
@@ -27,6 +27,7 @@ NONE = {"masks": masks.every, "scaling": UNSCALED, "distill": alike}
 
 def method(**arguments):
     fixed = {"s": 3, "num_examples": N, "collect": train_pass, "server_epochs": 2}
+    fixed |= {"reg": losses.l2_of_means, "lam": 0.1, "masks": masks.free}
     return cps_ppa_cpkd(toys.SPEC, **{**fixed, **arguments})
 
 
@@ -70,8 +71,9 @@ def test_remark_1_ppa_is_the_weighted_mean_up_to_the_number_of_clients():
 def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
     """Spec 8.3, here also with masks."""
     kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
-    a = exchange(tinyproto(toys.SPEC, mu=5 / N, lam=0.1, **kind))
-    b = exchange(method(distill=alike))
+    kind |= {"reg": losses.l2_of_means, "lam": 0.1}
+    a = exchange(tinyproto(toys.SPEC, mu=5 / N, **kind))
+    b = exchange(method(distill=alike, compare=SPARSE))
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
 
 
@@ -136,7 +138,7 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
 
 @pytest.mark.parametrize("base", BASES)
 def test_without_components_it_is_the_base(base):
-    plain = {"lam": 0.1, "collect": train_pass}
+    plain = {"reg": losses.l2_of_means, "lam": 0.1, "collect": train_pass}
     bases = {
         "fedproto": fedproto(toys.SPEC, **plain),
         "fedtgp": fedtgp(toys.SPEC, server_epochs=2, **plain),
@@ -149,6 +151,7 @@ def test_without_components_it_is_the_base(base):
 def test_a_configuration_brings_the_number_of_training_examples():
     c = config.load("configs/cps_ppa_cpkd.py:digits")
     c.method.update({"collect": "train_pass", "masks": "none"})
+    c.method.update({"reg": "l2_of_means", "lam": 0.1})
     for given, n in ((0, N), (2 * N, 2 * N)):
         c.method.num_examples = given
         filled = build.build_method(c.method, toys.SPEC, N)

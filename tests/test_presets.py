@@ -11,6 +11,7 @@ from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.options import OPTIONS
 from jaxproto.presets import DATASETS
+from jaxproto.readings import READINGS
 from jaxproto.types import Spec
 
 
@@ -37,9 +38,9 @@ def test_without_an_argument_the_data_set_is_digits():
     )
 
 
-def test_the_code_preset_differs_from_the_paper_in_the_register_entries():
+def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     code, paper = (
-        config.load(f"configs/protonorm.py:spiral,{v}") for v in ("code", "paper")
+        config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
     )
     lines = config.differences(config.flat(paper), config.flat(code))
     assert {line.split(":")[0] for line in lines} == {
@@ -48,12 +49,93 @@ def test_the_code_preset_differs_from_the_paper_in_the_register_entries():
         "method.collect",
         "method.lam",
         "method.reg",
+        "method.upscale",
+        "model.group",
     }
+    assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
+    assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
+
+
+def test_every_method_with_a_pull_has_the_same_one_by_default():
+    """One reading for all: squared error per element, lam 10."""
+    pulled = 0
+    for name in METHODS:
+        fields = config.method_fields(name)
+        pull = fields.get("reg", fields.get("pull"))
+        if pull is not None:
+            pulled += 1
+            assert (pull, fields["lam"]) == ("mse_mean", 10.0), name
+    assert pulled == 6
+
+
+@pytest.mark.parametrize("dataset", set(DATASETS) - {"digits", "spiral"})
+def test_a_data_set_has_the_same_clients_and_width_for_every_method(dataset):
+    found = set()
+    for name in METHODS:
+        c = config.load(f"configs/{name}.py:{dataset}")
+        assert c.data.partition == "pfllib" and c.model.feat_dim == 500
+        shown = {k: v for k, v in c.data.items() if k != "public_share"}
+        found.add(json.dumps(shown, sort_keys=True))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("reading", ["paper", "code"])
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_reading_holds_for_every_data_set(dataset, reading):
+    for name, there in READINGS.items():
+        if reading in there:
+            c = config.load(f"configs/{name}.py:{dataset},{reading}")
+            config.check(c)
+            before = config.load(f"configs/{name}.py:{reading},{dataset}")
+            assert config.flat(before) == config.flat(c)
+
+
+def test_the_released_tinyproto_counts_test_examples_as_well():
+    """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
+    plain = config.load("configs/tinyproto.py:cifar10,ft")
+    code = config.load("configs/tinyproto.py:cifar10,code,ft")
+    assert code.method.mu == pytest.approx(plain.method.mu * 4 / 3)
+    assert code.method.collect == "before_training"  # its clients are FedTGP's
+
+
+def test_the_server_takes_as_many_at_once_as_the_clients_unless_it_is_told():
+    c = config.load("configs/fedtgp.py:digits")
+    assert c.method.server_batch == 0 and c.local.batch_size == 10
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(
+            build.METHODS,
+            "fedtgp",
+            lambda spec, *, server_batch=32, **_: seen.append(server_batch),
+        )
+        build.build_method(c.method, Spec(10, 64), run=c)
+        c.method.server_batch = 7
+        build.build_method(c.method, Spec(10, 64), run=c)
+        c.method.server_batch = 0
+        build.build_method(c.method, Spec(10, 64))
+    assert seen[:2] == [10, 7] and len(seen) == 3
+
+
+def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
+    given = ["--config=configs/protonorm.py", "--config.data.name=npz:a.npz"]
+    assert config.with_neutral(given)[0] == "--config=configs/protonorm.py:neutral"
+    apart = ["--config", "configs/tinyproto.py:code", "--config.data.name", "npz:a"]
+    assert config.with_neutral(apart)[1] == "configs/tinyproto.py:code,neutral"
+    for same in (
+        ["--config=configs/protonorm.py:digits", given[1]],
+        ["--config=configs/protonorm.py:cifar10", given[1]],
+        ["--config=configs/protonorm.py", "--config.seed=1"],
+        ["--config=configs/comparison.py", given[1]],  # knows no presets
+        ["--config.data.name=npz:a.npz"],
+    ):
+        assert config.with_neutral(same) == same
+    c = config.load("configs/protonorm.py:neutral")
+    assert (c.optimizer.learning_rate, c.local.batch_size) == (0.01, 32)
 
 
 def test_a_method_brings_its_own_hyper_parameters_and_options():
     fields = config.method_fields("protonorm")
-    assert fields["reg"] == "l2_of_means" and fields["alignment"] == "thomson"
+    assert fields["reg"] == "mse_mean" and fields["alignment"] == "thomson"
     assert isinstance(fields["upscale"], float)
     assert config.method_fields("local") == {"name": "local"}
 
@@ -63,7 +145,8 @@ def test_defaults_of_options_are_the_defaults_of_the_method(name):
     spec = Spec(5, 8)
     for key, p in inspect.signature(METHODS[name]).parameters.items():
         if key in OPTIONS:
-            assert next(iter(OPTIONS[key].values()))(spec) is p.default
+            name_of = config.method_fields(name)[key]
+            assert OPTIONS[key][name_of](spec) is p.default
 
 
 def test_a_saved_configuration_is_equal_to_the_one_in_memory():

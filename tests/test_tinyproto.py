@@ -38,7 +38,8 @@ exchange = functools.cache(uncached)
 
 
 def tiny(**arguments):
-    return tinyproto(toys.SPEC, s=S, mu=MU, collect=train_pass, **arguments)
+    fixed = {"s": S, "mu": MU, "collect": train_pass}
+    return tinyproto(toys.SPEC, **{**fixed, **arguments})
 
 
 FP = tiny()
@@ -95,7 +96,7 @@ PULLS = {"dense": (DENSE, np.ones((5, 8))), "sparse": (SPARSE, MASK)}
 def test_the_pull_sees_the_coordinates_it_should(name):
     """T Eq. 11: all, drawn to 0 outside the mask. S 4.3: those in the mask."""
     compare, seen = PULLS[name]
-    kind = {"compare": compare, "reg": losses.sq_l2_mean}
+    kind = {"compare": compare, "reg": losses.sq_l2_mean, "lam": 1.0}
     with_pull, without = exchange(tiny(**kind)), exchange(NO_PULL)
     target = full(with_pull.down.mean)
     want = np.mean(
@@ -164,7 +165,7 @@ def test_masks_are_sent_once_and_are_those_that_are_used():
 @pytest.mark.parametrize(("k", "d"), [(4, 500), (43, 500), (102, 500), (102, 64)])
 def test_free_masks_serve_any_number_of_classes(k, d):
     """AG News, GTSRB, Flowers-102; and more classes than coordinates."""
-    method = tinyproto(Spec(k, d), s=50)
+    method = tinyproto(Spec(k, d), s=50, mu=1e-3)
     assert method.init_server(None, KEY).protos.mean.shape == (k, 50)
 
 
@@ -180,9 +181,10 @@ def test_an_s_beyond_the_feature_dimension_is_a_user_error():
 
 
 def test_blocks_that_do_not_fit_are_a_user_error_with_a_way_out():
-    with pytest.raises(UserError, match=r"method\.masks=free"):
-        build.build_method(fields(masks="block"), Spec(102, 64))
-    assert build.build_method(fields(masks="free"), Spec(102, 64)).setup
+    with pytest.raises(UserError, match=r"method\.masks=free.*=block_exact"):
+        build.build_method(fields(masks="block"), Spec(102, 64), 60)
+    for name in ("free", "block_exact"):
+        assert build.build_method(fields(masks=name), Spec(102, 64), 60).setup
 
 
 @pytest.mark.parametrize("file", ["fedtgp", "tinyproto", "cps_ppa_cpkd"])
@@ -192,8 +194,19 @@ def test_every_configuration_fits_its_data_set(file, dataset):
     classes = {"ag_news": 4, "spiral": 6, **many}.get(dataset, 10)
     c = config.load(f"configs/{file}.py:{dataset}")
     config.check(c)
-    method = build.build_method(c.method, Spec(classes, c.model.feat_dim))
+    method = build.build_method(c.method, Spec(classes, c.model.feat_dim), 60)
     assert (method.setup == ()) == (file == "fedtgp")
+
+
+def test_mu_zero_is_what_the_published_ones_come_to_on_balanced_classes():
+    """H5: mu times the examples of a class is 0.9, for CIFAR-10's and CIFAR-100's."""
+    a, b = exchange(tiny(mu=0.0, num_examples=50)), exchange(tiny(mu=0.9 * 5 / 50))
+    assert toys.gap(a.server, b.server) == 0
+    with pytest.raises(
+        UserError, match="mu is 0, so that it follows"
+    ):
+        tiny(mu=0.0)
+    assert tiny(mu=0.0, scaling=UNSCALED).setup != ()  # which needs neither
 
 
 ABLATION = {  # Table 4: flags -> what is sent of a class, and its factor (digits)
@@ -209,7 +222,8 @@ ABLATION = {  # Table 4: flags -> what is sent of a class, and its factor (digit
 def test_every_row_of_table_4_is_reached_by_flags(row, base):
     flags, length, factor = ABLATION[row]
     spec = Spec(10, 64)
-    method = build.build_method(fields(base=base, collect="train_pass", **flags), spec)
+    chosen = fields(base=base, collect="train_pass", **flags)
+    method = build.build_method(chosen, spec, 60)
     after = config.ml_collections.ConfigDict({"count": jnp.full(10, 6.0)})
     sums = jnp.ones((10, 64)) * 6, jnp.full(10, 6.0)
     up, _ = method.upload(None, None, after, None, None, sums)
