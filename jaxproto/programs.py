@@ -23,6 +23,7 @@ from jaxproto import (
     memory,
     participation,
     traced,
+    transforms,
     wire,
 )
 from jaxproto.build import Experiment
@@ -38,6 +39,7 @@ class State(NamedTuple):
     server: Tree
     clients: tuple[Client, ...]  # per cohort, [K, ...]
     traffic: np.ndarray  # [2] int64 bytes so far, up and down
+    watched: Tree = ()  # {name: [eval_every]} what `look` said of rounds, or nothing
 
 
 class At(NamedTuple):
@@ -64,7 +66,7 @@ class Programs(NamedTuple):
     train: tuple[Callable, ...]  # At, turnout, server, clients, pool, shards
     update: Callable  # At, server, uploads -> server
     evaluate: tuple[Callable, ...]  # server, clients, pool, shards -> {rule: [K]}
-    look: Callable  # server -> {name: scalar}
+    look: Callable  # server -> {name: scalar}, logged every round
 
 
 def keys(seed: int):
@@ -137,7 +139,15 @@ def functions(exp: Experiment) -> Programs:
         down = method.broadcast(server)
         whole = spec.feat_dim  # angles of compressed prototypes would mean nothing
         protos = isinstance(down, Protos) and down.mean.shape[-1] == whole
-        return {"smallest_angle": kernels.smallest_angle(down)} if protos else {}
+        between = (
+            {}
+            if not protos
+            else {
+                "smallest_angle": kernels.smallest_angle(down),
+                "mean_angle": kernels.mean_angle(down),
+            }
+        )
+        return {**between, **transforms.watched(server)}
 
     def for_each(f):
         pairs = zip(exp.cohorts, exp.forms, strict=True)
@@ -200,7 +210,7 @@ class Compiling(NamedTuple):
 
 def submit_all(submit, exp: Experiment, f: Programs, state: State, pool: Pool):
     """Programs, each as what `submit` makes of a name, a function and its arguments."""
-    first, (server, clients, _) = at(0, 0), state
+    first, server, clients = at(0, 0), state.server, state.clients
     begin = submit("begin", f.begin, first, server)
     turnout = begin.out.turnout
 
