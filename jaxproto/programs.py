@@ -103,6 +103,21 @@ def init(exp: Experiment, seed: int, known: Known = traced.anew) -> State:
     return State(server, clients, np.zeros(2, np.int64))
 
 
+def shapes(exp: Experiment, seed: int) -> State:
+    """As `init`, of `jax.ShapeDtypeStruct`; nothing is compiled."""
+    client_key, server_key, _ = keys(seed)
+    one = partial(federation.init_cohort, exp.method, exp.how)
+
+    def cohort(group):
+        count = jnp.asarray(exp.counts.train[list(group.ids)], jnp.float32)
+        return jax.eval_shape(partial(one, group), client_key, count)
+
+    first = partial(exp.method.init_server, exp.cohorts[0].net)
+    clients = tuple(map(cohort, exp.cohorts))
+    server = jax.eval_shape(first, server_key)
+    return State(server, clients, np.zeros(2, np.int64))
+
+
 def functions(exp: Experiment) -> Programs:
     """The programs of a run before they are compiled."""
     num = len(exp.partition.train)

@@ -16,6 +16,7 @@ from scipy.spatial import distance
 
 from jaxproto.data.partition import Partition
 from jaxproto.data.source import Source
+from jaxproto.errors import UserError
 
 MANY_CLASSES = 10  # a client with more shows only the
 SHOWN = 5  # commonest ones in the table; the csv has all
@@ -67,6 +68,26 @@ def write_csv(path: str | os.PathLike, counts: Counts) -> None:
         for client, pair in enumerate(zip(*counts, strict=True)):
             for split, count_C in zip(Counts._fields, pair, strict=True):
                 writer.writerow([client, split, *count_C.tolist()])
+
+
+def read_csv(path: str | os.PathLike) -> Counts:
+    """What `write_csv` wrote.
+
+    Raises:
+      UserError: there is no such file, or it is another.
+    """
+    try:
+        with open(path, newline="") as file:
+            _, *rows = csv.reader(file)
+        split = {
+            name: np.array([row[2:] for row in rows if row[1] == name], int)
+            for name in Counts._fields
+        }
+    except (OSError, ValueError, IndexError) as e:
+        raise UserError(
+            f"{path} is no partition of a run ({e}): give the work directory of a run."
+        ) from e
+    return Counts(**split)
 
 
 def work(
