@@ -128,7 +128,7 @@ def _iterations(path: Path, name: str, records):
     at, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
         shown = {"": [plots.band(name, at, [values])]}
-        plots.bands(path, shown, "round", "iterations of the alignment")
+        plots.bands(path, shown, "round", "iterations of the alignment", whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:
@@ -160,7 +160,7 @@ def _global(learnt: Protos, feat_dim: int, folder: Path):
     plots.cosine_similarity(folder / "cosine.png", learnt.mean, learnt.count, note)
     title = ", ".join(filter(None, ["global prototypes", note]))
     path = folder / "global_prototypes.png"
-    plots.prototype_heatmap(path, rows_of(learnt), title, what="class")
+    plots.prototype_heatmap(path, rows_of(learnt), title, None, None, "class")
 
 
 def _local(local: Protos, mask_CD, folder: Path):

@@ -134,6 +134,7 @@ def test_pictures_are_drawn_at_the_end(finished):
     names = {p.name for p in (finished.path / "plots").iterdir()}
     always = {"partition.png", "accuracy.png", "bytes.png"}
     learnt = {"angles.png", "cosine.png", "local_prototypes.png", "heads.png"}
+    learnt |= {"global_prototypes.png", "iterations.png"}
     assert names == always | learnt
 
 

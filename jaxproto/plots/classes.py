@@ -49,7 +49,7 @@ def cosine_by_class(
             axes.fill_between(at, low, high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(at, mean, label=name, **style)
         _classes_below(axes, classes)
-        axes.set(xlabel="class", ylabel="cosine similarity", ylim=(-1.02, 1.02))
+        axes.set(xlabel="class", ylabel="cosine similarity")
         axes.set_title("mean, least and largest over the other classes", fontsize=9)
         place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
         figure.legend(**place)

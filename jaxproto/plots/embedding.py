@@ -1,5 +1,6 @@
 """Features and prototypes in a plane that keeps neighbours together."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -40,13 +41,14 @@ def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str)
             axes.set_visible(False)
         for axes, run in zip(grid.flat, runs, strict=False):
             _one(axes, run, colours)
-        classes = sorted({int(c) for run in runs for c in run.y_N})
+        labels = [y for run in runs for y in (run.y_N, run.local_y_P, run.global_y_C)]
+        classes = np.unique(np.concatenate(labels)).astype(int)
         last = grid[0, -1]
         for c in classes:
             last.scatter([], [], color=colours[c], s=20, label=f"class {c}")
         _marks(last)
         class_legend(last, num_C, len(classes))
-        figure.supxlabel(note, fontsize=7.5)
+        figure.supxlabel(textwrap.fill(note, 72 * columns), fontsize=7)
 
 
 def _rgba(colour):

@@ -62,7 +62,17 @@ def shown(args) -> dict[str, Shown]:
         )
         learnt = pictures.learnt_by(run.exp, run.state)
         found[name] = Shown(run, learnt, clients, classes)
+    _check_classes(found)
     return found
+
+
+def _check_classes(found: dict[str, Shown]):
+    sizes = {name: one.run.exp.spec.num_classes for name, one in found.items()}
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name} has {n}" for name, n in sizes.items())
+        raise UserError(
+            f"the runs differ in their classes: {told}. Draw runs of one data set."
+        )
 
 
 def only(args) -> Shown:
@@ -163,20 +173,19 @@ def heads(args):
     if len(found) > 2:
         raise UserError("norms of class weights are drawn of one or two runs.")
     one, *rest = found.values()
-    where = np.ix_(one.clients, one.classes)
     count_KC = one.run.exp.counts.train
-    norms = {name: _norms(each.run)[where] for name, each in found.items()}
+    norms = {name: _norms(each.run) for name, each in found.items()}
     names = {"clients": one.clients, "classes": one.classes}
     if not rest:
         (norm_KC,) = norms.values()
-        plots.head_norms(args.out, norm_KC, count_KC[where], **names)
+        plots.head_norms(args.out, norm_KC, count_KC, **names)
         return
     if not np.array_equal(count_KC, rest[0].run.exp.counts.train):
         raise UserError(
             "the two runs have different partitions, so their difference says nothing "
             "of their methods; give runs of the same data and clients."
         )
-    plots.head_norm_difference(args.out, norms, count_KC[where], **names)
+    plots.head_norm_difference(args.out, norms, count_KC, **names)
 
 
 def _norms(run: Finished) -> np.ndarray:
@@ -226,14 +235,14 @@ def _pool(one: Shown):
 
 def alignment_trace(args):
     """What happens over the iterations of the last alignment (ProtoNorm Figure 4)."""
-    traces, sizes = {}, {}
+    traces, shapes = {}, {}
     for name, path in selection.named(args.workdirs).items():
         run = finished.load(path, args.data_dir)
         before = finished.before_alignment(run)
         label = f"{name}, round {run.round}"
         traces[label] = finished.trace(before)
-        sizes[label] = int((before.count > 0).sum())
-    plots.alignment_trace(args.out, traces, sizes)
+        shapes[label] = int((before.count > 0).sum()), before.mean.shape[1]
+    plots.alignment_trace(args.out, traces, shapes)
 
 
 SEED = 0  # of the choice of samples and of t-SNE
@@ -251,11 +260,11 @@ def tsne(args):
         placed = zip(np.split(place, ends), [y for _, y in parts], strict=True)
         rows.append(plots.Embedded(name, *[a for pair in placed for a in pair]))
         told.append(f"{perplexity:g}")
+    said = ", ".join(dict.fromkeys(told))
     note = (
-        f"test samples: at most {args.samples} of each class and client, drawn at "
-        f"random (seed {SEED})\nscikit-learn's TSNE of samples and prototypes together,"
-        f" perplexity {', '.join(dict.fromkeys(told))}, from principal components, "
-        f"seed {SEED}"
+        f"Test samples: at most {args.samples} of each class and client, drawn at "
+        f"random, seed {SEED}. scikit-learn's TSNE of samples and prototypes together, "
+        f"from principal components, perplexity {said}, seed {SEED}."
     )
     plots.embedding(args.out, rows, one.run.exp.spec.num_classes, note)
 

@@ -74,7 +74,7 @@ def alignment_iterations(args):
         values = [[row[r] for r in at] for row in rows]
         shown.append(plots.band(name, at, values))
     ylabel = "iterations of the alignment"
-    plots.bands(args.out, {"": shown}, "round", ylabel, SEEDS)
+    plots.bands(args.out, {"": shown}, "round", ylabel, SEEDS, whole=True)
 
 
 NAME = "alignment_iterations"

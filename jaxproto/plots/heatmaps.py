@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxproto.plots.canvas import blank
+from jaxproto.plots.canvas import COLOURS, blank
 
 _READABLE = 400  # cells of a matrix that may carry their number
 _LARGEST = 16  # inches of a picture: 1,000 clients still have three pixels each
@@ -147,21 +147,21 @@ def prototype_heatmap(
         masked_KD = np.where(np.asarray(mask_D) > 0, proto_KD, 0)
         shown = {"without CPS": proto_KD, with_cps: masked_KD}
     if binary:
-        above = {f"{name or 'all'}, above 0": v > 0 for name, v in shown.items()}
-        shown |= {name: scale["vmax"] * v for name, v in above.items()}
+        shown |= {f"{name} above 0".strip(): v > 0 for name, v in shown.items()}
     rows_high = len(shown) * max(1.5, 0.5 + _ROW * min(len(proto_KD), 60))
     size = (np.clip(1.7 + 0.012 * num_D, 4.6, 12), 1.0 + rows_high)
     with blank(path, size) as figure:
+        images = []
         below = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
         for axes, (name, value_KD) in zip(below, shown.items(), strict=True):
-            image = _one_class(axes, value_KD, scale, rows)
+            images.append(_one_class(axes, value_KD, scale, rows))
             axes.set_title(name, fontsize=9)
             axes.set_ylabel(what)
         below[-1].set_xlabel("feature dimension (white: 0; grey: no prototype)")
         figure.suptitle(title, fontsize=10)
         ends = "both" if scale["vmin"] < 0 else "max"
         bar = {"label": "value", "extend": ends, "aspect": 5 * rows_high}
-        figure.colorbar(image, ax=below, pad=0.02, **bar)
+        figure.colorbar(images[0], ax=below, pad=0.02, **bar)
 
 
 def head_norms(
@@ -179,8 +179,8 @@ def head_norms(
       head_norm_KC: |phi_ij|_2, the length of the weights of class j at client i.
       count_KC: training examples n_ij.
       axis: as in `frobenius`.
-      clients: numbers of the rows; 0, 1, ... by default.
-      classes: numbers of the columns, likewise.
+      clients: rows that are shown of the scaled matrices; all by default.
+      classes: columns, likewise.
     """
     shown = {
         "training examples": min_max(count_KC, axis),
@@ -188,7 +188,7 @@ def head_norms(
     }
     distance = frobenius(head_norm_KC, count_KC, axis)
     title = f"Frobenius distance {distance:.2f}"
-    _scaled(path, shown, {}, title, axis, (classes, clients))
+    _scaled(path, shown, {}, title, axis, clients, classes)
 
 
 def head_norm_difference(
@@ -206,8 +206,8 @@ def head_norm_difference(
       runs: {name: |phi_ij|_2}, two.
       count_KC: training examples n_ij of both.
       axis: as in `frobenius`.
-      clients: numbers of the rows; 0, 1, ... by default.
-      classes: numbers of the columns, likewise.
+      clients: rows that are shown of the scaled matrices; all by default.
+      classes: columns, likewise.
     """
     shown = {"training examples": min_max(count_KC, axis)}
     told = []
@@ -217,12 +217,17 @@ def head_norm_difference(
     first, second = (min_max(norm_KC, axis) for norm_KC in runs.values())
     gap = {"second - first": second - first}
     title = "Frobenius distance to the data: " + ", ".join(told)
-    _scaled(path, shown, gap, title, axis, (classes, clients))
+    _scaled(path, shown, gap, title, axis, clients, classes)
 
 
-def _scaled(path, shown, gaps, title, axis, names):
+def _scaled(path, shown, gaps, title, axis, clients, classes):
     """Matrices from 0 to 1 side by side, then differences from -1 to 1."""
-    num_K, num_C = next(iter(shown.values())).shape
+    whole = next(iter(shown.values())).shape
+    clients, classes = (
+        list(range(n)) if asked is None else list(asked)
+        for n, asked in zip(whole, (clients, classes), strict=True)
+    )
+    num_K, num_C = len(clients), len(classes)
     width, height = _size(num_C, num_K, False)
     how = ("over clients", "over a client's classes")[axis]
     total = len(shown) + len(gaps)
@@ -233,10 +238,11 @@ def _scaled(path, shown, gaps, title, axis, names):
         for axes, (name, value_KC), (cmap, low) in zip(
             columns, {**shown, **gaps}.items(), scales, strict=True
         ):
-            image = axes.imshow(value_KC, cmap, vmin=low, vmax=1, aspect="auto")
+            part_KC = value_KC[np.ix_(clients, classes)]
+            image = axes.imshow(part_KC, cmap, vmin=low, vmax=1, aspect="auto")
             axes.set(xlabel="class")
             axes.set_title(name, fontsize=9)
-            _ticks(axes, value_KC, names)
+            _ticks(axes, part_KC, (classes, clients))
             if axes is columns[len(shown) - 1]:
                 label = f"scaled from 0 to 1 {how}"
                 figure.colorbar(image, ax=columns[: len(shown)], label=label, pad=0.02)
@@ -308,6 +314,10 @@ def _one_class(axes, value_KD, scale, rows):
         axes.axhspan(k - 0.5, k + 0.5, color="0.88", lw=0)
     _ticks(axes, shown_KD, (None, rows))
     style = {"aspect": "auto", "interpolation": "nearest"}
+    if value_KD.dtype == bool:
+        from matplotlib.colors import ListedColormap
+
+        style, scale = style | {"cmap": ListedColormap([COLOURS[0]])}, {}
     return axes.imshow(shown_KD, **style, **scale)
 
 

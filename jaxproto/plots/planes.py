@@ -82,13 +82,16 @@ def features_grid(
             axes.set_visible(False)
         there = set()
         for axes, plane in zip(grid.flat, planes, strict=False):
-            _plane(axes, plane.title)
+            _plane(axes, plane.title, named=len(planes) == 1)
             there |= _features(axes, plane, chosen)
         first = grid.flat[0] if len(planes) == 1 else grid[0, -1]
         for c in sorted(there):
             dot = {"color": class_colours(num_C)[c], "s": 26}
             first.scatter([], [], **dot, label=f"class {c}")
         class_legend(first, num_C, len(there))
+        if len(planes) > 1:
+            figure.supxlabel("feature 1", fontsize="medium")
+            figure.supylabel("feature 2", fontsize="medium")
 
 
 def _features(axes, plane, chosen):
@@ -104,11 +107,12 @@ def _features(axes, plane, chosen):
     return there
 
 
-def _plane(axes, title):
+def _plane(axes, title, named=True):
     axes.set(aspect="equal", adjustable="datalim", title=title)
     axes.axhline(0, color="0.85", lw=0.8, zorder=0)
     axes.axvline(0, color="0.85", lw=0.8, zorder=0)
-    axes.set(xlabel="feature 1", ylabel="feature 2")
+    if named:
+        axes.set(xlabel="feature 1", ylabel="feature 2")
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -46,6 +46,7 @@ def bands(
     xlabel: str,
     ylabel: str,
     note: str = "",
+    whole: bool = False,
 ):
     """A panel for each title, with the same colour for the same label in all.
 
@@ -57,6 +58,7 @@ def bands(
       xlabel: of all panels.
       ylabel: of all panels.
       note: a line below.
+      whole: values are counts.
     """
     labels = list(dict.fromkeys(b.label for rows in shown.values() for b in rows))
     wide = max(3.4, 2.8 * len(shown)) + 0.06 * max(map(len, labels))
@@ -69,6 +71,8 @@ def bands(
         places = [b for rows in shown.values() for b in rows if len(b.x)]
         _x_axis(drawn[0], places)
         drawn[0].set_ylabel(ylabel)
+        if whole:
+            drawn[0].yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
         figure.legend([handles[k] for k in labels], labels, **place)
         figure.supxlabel("\n".join(filter(None, [xlabel, note])), fontsize="medium")
@@ -102,25 +106,29 @@ def _x_axis(axes, places):
 
 
 def communication_cost(
-    path: str | Path, panels_: Sequence[tuple[str, str, Sequence[Band]]]
+    path: str | Path,
+    parts: Sequence[tuple[str, str, Sequence[Band]]],
+    note: str = "",
 ):
     """Scalars of a round against something, a panel each, both axes logarithmic.
 
     Args:
       path: of the PNG file.
-      panels_: title, name of the x axis, bands.
+      parts: title, name of the x axis, bands.
+      note: a line below.
     """
-    labels = [b.label for b in panels_[0][2]]
-    wide = 3.1 * len(panels_) + 0.06 * max(map(len, labels))
+    labels = [b.label for b in parts[0][2]]
+    wide = 3.1 * len(parts) + 0.06 * max(map(len, labels))
     with blank(path, (1.4 + wide, 3.5)) as figure:
-        row = figure.subplots(ncols=len(panels_), sharey=True, squeeze=False)[0]
-        for axes, (title, xlabel, shown) in zip(row, panels_, strict=True):
+        row = figure.subplots(ncols=len(parts), sharey=True, squeeze=False)[0]
+        for axes, (title, xlabel, shown) in zip(row, parts, strict=True):
             for index, b in enumerate(shown):
                 axes.plot(b.x, b.mean, label=b.label, marker="o", ms=3, **look(index))
             axes.set(title=title, xlabel=xlabel, xscale="log", yscale="log")
             axes.set_xticks(shown[0].x, [f"{x:g}" for x in shown[0].x])
             axes.minorticks_off()
             axes.spines[["top", "right"]].set_visible(False)
-        row[0].set_ylabel("scalars, both ways")
+        row[0].set_ylabel("scalars of a round, both ways")
+        figure.supxlabel(note, fontsize="medium")
         place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
         figure.legend(row[0].lines, labels, **place)

@@ -8,18 +8,26 @@ import numpy as np
 from jaxproto.plots.canvas import blank, look
 
 
-def _level(sizes):
-    """Distances of the regular simplex of that many points."""
-    return {n: np.sqrt(2 * n / (n - 1)) for n in sorted(set(sizes)) if n > 1}
+def _levels(shapes) -> dict[str, float]:
+    """Distances at which prototypes are far apart: at right angles, and the most.
+
+    So many points as fit into a regular simplex, at most one more than dimensions, can
+    all be equally far from each other.
+    """
+    fit = sorted({n for n, dim in shapes if 1 < n <= dim + 1})
+    most = {f"simplex of {n}: {(2 * n / (n - 1)) ** 0.5:.3f}": n for n in fit}
+    return {"right angles: 1.414": 2**0.5} | {
+        name: (2 * n / (n - 1)) ** 0.5 for name, n in most.items()
+    }
 
 
-def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], sizes: Mapping):
+def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mapping):
     """What happens over the iterations of an alignment (N Figure 4).
 
     Args:
       path: of the PNG file.
       runs: {name: `kernels.Spacing` of arrays [steps + 1] as a mapping}.
-      sizes: {name: how many prototypes}.
+      shapes: {name: how many prototypes, of how many dimensions}.
     """
     titles = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
     with blank(path, (8.6 + 0.06 * max(map(len, runs)), 5.6)) as figure:
@@ -38,11 +46,12 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], sizes: Mappin
             angle.plot(at, seen["smallest_angle"], **{**style, "ls": ":"})
             energy.plot(at, seen["energy"], **style)
             force.plot(at, seen["force"], **style)
-        for n, level in _level(sizes.values()).items():
-            away.axhline(level, color="0.4", lw=0.9, ls=(0, (4, 3)))
-            text = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
-            place = {"transform": away.get_yaxis_transform()}
-            away.text(0.99, level, f"simplex of {n}: {level:.3f}", **text, **place)
+        for name, level in _levels(shapes.values()).items():
+            line = away.axhline(level, color="0.4", lw=0.9, ls=(0, (4, 3)))
+            below = level < 1.415
+            text = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 7}
+            place = {"transform": away.get_yaxis_transform(), "color": line.get_color()}
+            away.text(0.99, level, name, **text, **place)
         force.set_yscale("log")
         _plain_log(force)
         figure.supxlabel(
