@@ -6,6 +6,10 @@ CRC-32 of every file. It gets its name in one rename when all of it is written a
 it in one rename before anything is deleted, so a process killed at any moment leaves no
 half checkpoint under a round's name. Other damage shows in the checksums, before orbax
 reads (it meets damage with a traceback per leaf on stderr, from its own threads).
+
+Leaves below an attribute `watched` say what was seen of rounds, and nothing follows
+from them: where a checkpoint, of an older version, lacks one it is nan, and one that
+the state has no place for is passed over.
 """
 
 import contextlib
@@ -211,18 +215,27 @@ def _read_arrays(folder, entries):
 
 
 def _from_host(entries, arrays, like):
-    leaves, treedef = jax.tree.flatten(like)
-    rows = zip(entries, leaves, strict=True)
-    return jax.tree.unflatten(treedef, [_leaf(e, arrays, x) for e, x in rows])
+    there = {e["path"]: e for e in entries}
+
+    def one(path, leaf):
+        return _leaf(there.get(jax.tree_util.keystr(path)), arrays, leaf)
+
+    return jax.tree_util.tree_map_with_path(one, like)
+
+
+def _is_watched(path):
+    return ".watched[" in path
 
 
 def _leaf(entry, arrays, like):
     """One leaf, as the kind of thing that stands in its place in `like`."""
-    if _has_elements(entry):
+    if entry is None:
+        value = np.full(like.shape, np.nan, like.dtype)
+    elif _has_elements(entry):
         value = np.asarray(arrays[entry["path"]])
     else:
         value = np.zeros(entry["shape"], jax.numpy.dtype(entry["dtype"]))
-    if "key" in entry:
+    if entry is not None and "key" in entry:
         return jax.random.wrap_key_data(value, impl=entry["key"])
     if isinstance(like, bool | int | float):
         return type(like)(value.item())
@@ -251,7 +264,7 @@ def _check(entries, like, which):
         here[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
     for path in {**here, **there}:
         a, b = there.get(path, "absent"), here.get(path, "absent")
-        if a != b:
+        if a != b and not ("absent" in (a, b) and _is_watched(path)):
             raise UserError(
                 f"the checkpoint {which} is not of this run: leaf {path} is {a} there "
                 f"and {b} here. Choose another folder with --workdir, or give the "

@@ -14,6 +14,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from jaxproto import masks
 from jaxproto.method import Method
 from jaxproto.types import Array, Net, Protos, Spec, Top, Tree
 from jaxproto.wire import is_part
@@ -66,7 +67,7 @@ def nominal_sparse(classes_K: Sequence[int], spec: Spec, fields: Mapping) -> int
 
     Those of `masks.table`, without making the masks.
     """
-    (classes, dim), s = spec, fields["s"] or -(-spec.feat_dim // 10)
+    (classes, dim), s = spec, masks.kept(fields["s"], spec.feat_dim)
     blocks = (dim // classes) * (classes * s // dim)
     kept = {"block": blocks, "none": dim}.get(fields["masks"], s)
     return nominal_rows(classes_K, spec, kept)

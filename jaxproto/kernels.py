@@ -116,14 +116,16 @@ def unit(mean_CD: Array) -> Array:
     return mean_CD / jnp.maximum(length_C1, 1e-12)
 
 
+FEW = 2**17  # numbers: half a MiB of differences
+
+
 @exact
 def repulsion(point_CD: Array, present_C: Array) -> Array:
     """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11)."""
     chex.assert_rank([point_CD, present_C], [2, 1])
     here_C = present_C.astype(point_CD.dtype)
     pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
-    small = point_CD.size * len(here_C) <= 2**17  # half a MiB of differences
-    by = by_differences if small else by_products
+    by = by_differences if point_CD.size * len(here_C) <= FEW else by_products
     middle_D = here_C @ point_CD / jnp.maximum(jnp.sum(here_C), 1.0)
     return by((point_CD - middle_D) * here_C[:, None], pair_CC)
 
@@ -158,6 +160,63 @@ ALIGNMENT = optax.chain(  # v = mu v + eta F: the rate sits inside the velocity 
 )
 
 
+class Spacing(NamedTuple):
+    """How far apart unit vectors are; over the pairs of present ones."""
+
+    energy: Array  # sum of log(1 / distance) (Eq. 10)
+    force: Array  # mean length of the forces (Eq. 11)
+    smallest_angle: Array  # degrees, as the next; nan if there is no pair
+    mean_angle: Array
+    smallest_distance: Array
+    mean_distance: Array
+    largest_distance: Array
+
+
+@exact
+def spacing(point_CD: Array, present_C: Array) -> Spacing:
+    """Energy, forces, angles and distances of unit vectors.
+
+    Angles come from distances, as products lose small ones in float32.
+    """
+    chex.assert_rank([point_CD, present_C], [2, 1])
+    square_CC = squares(point_CD, present_C)
+    away_CC, pair_CC = jnp.sqrt(square_CC), pairs(present_C)
+    angle_CC = jnp.degrees(2 * jnp.arcsin(jnp.minimum(away_CC / 2, 1.0)))
+    log_CC = jnp.where(pair_CC, jnp.log(square_CC + 1e-10), 0.0)  # as the force has it
+    force_C = jnp.linalg.norm(repulsion(point_CD, present_C), axis=-1)
+    return Spacing(
+        energy=-jnp.sum(log_CC) / 4,  # of squares, and of every pair twice
+        force=jnp.mean(force_C, where=present_C),
+        smallest_angle=least(angle_CC, pair_CC),
+        mean_angle=jnp.mean(angle_CC, where=pair_CC),
+        smallest_distance=least(away_CC, pair_CC),
+        mean_distance=jnp.mean(away_CC, where=pair_CC),
+        largest_distance=-least(-away_CC, pair_CC),
+    )
+
+
+def pairs(present_C: Array) -> Array:
+    """Which [C, C] are two different present ones."""
+    return present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
+
+
+def least(value_CC: Array, pair_CC: Array) -> Array:
+    """The smallest of the pairs; nan if there is none."""
+    found = jnp.min(jnp.where(pair_CC, value_CC, jnp.inf))
+    return jnp.where(jnp.any(pair_CC), found, jnp.nan)
+
+
+def squares(point_CD: Array, present_C: Array) -> Array:
+    """Squared distances [C, C]; in few numbers by differences, as `repulsion`."""
+    here_C = present_C.astype(point_CD.dtype)
+    middle_D = here_C @ point_CD / jnp.maximum(jnp.sum(here_C), 1.0)
+    x_CD = (point_CD - middle_D) * here_C[:, None]
+    if x_CD.size * len(x_CD) <= FEW:
+        return jnp.sum((x_CD[:, None] - x_CD) ** 2, -1)
+    own_C = jnp.sum(x_CD**2, -1)
+    return jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
+
+
 class Alignment(NamedTuple):
     """State of the alignment loop."""
 
@@ -189,6 +248,44 @@ def align(
     Returns:
       Unit prototypes [C, D] and the number of iterations done.
     """
+    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
+    end = lax.while_loop(onwards, iterate, start)
+    return jnp.where(present_C[:, None], end.point, mean_CD), end.step
+
+
+def align_trace(
+    mean_CD: Array,
+    present_C: Array,
+    *,
+    max_steps: int = 500,
+    patience: int = 10,
+    opt: optax.GradientTransformation = ALIGNMENT,
+) -> tuple[Array, Array, Spacing]:
+    """As `align`, with what happens on the way (Figure 4).
+
+    Returns:
+      What `align` returns, to the same bits, and the spacing [max_steps + 1] of the
+      unit vectors before the first iteration and after each; nan after the last.
+    """
+    onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
+
+    def note(trace, s):
+        point_CD = lax.optimization_barrier(s.point)  # apart from what computes it
+        now = spacing(point_CD, present_C)
+        return jax.tree.map(lambda a, value: a.at[s.step].set(value), trace, now)
+
+    def step(pair):
+        s = iterate(pair[0])
+        return s, note(pair[1], s)
+
+    nothing = Spacing(*[jnp.full(max_steps + 1, jnp.nan)] * len(Spacing._fields))
+    first = start, note(nothing, start)
+    end, trace = lax.while_loop(lambda pair: onwards(pair[0]), step, first)
+    return jnp.where(present_C[:, None], end.point, mean_CD), end.step, trace
+
+
+def _loop(mean_CD, present_C, max_steps, patience, opt):
+    """Whether the alignment goes on, an iteration of it, and its first state."""
     chex.assert_rank([mean_CD, present_C], [2, 1])
 
     def onwards(s):
@@ -211,16 +308,17 @@ def align(
     start_CD = unit(mean_CD)
     zero = jnp.zeros((), jnp.int32)
     start = Alignment(zero, start_CD, opt.init(start_CD), jnp.float32(-1), zero)
-    end = lax.while_loop(onwards, iterate, start)
-    return jnp.where(present_C[:, None], end.point, mean_CD), end.step
+    return onwards, iterate, start
 
 
 def smallest_angle(protos: Protos) -> Array:
     """Smallest angle in degrees between two present prototypes; nan if fewer than 2."""
-    here_C = protos.count > 0
-    pair_CC = here_C[:, None] & here_C & ~jnp.eye(len(here_C), dtype=bool)
-    least = jnp.min(jnp.where(pair_CC, angles(protos.mean), jnp.inf))
-    return jnp.where(jnp.isinf(least), jnp.nan, least)
+    return least(angles(protos.mean), pairs(protos.count > 0))
+
+
+def mean_angle(protos: Protos) -> Array:
+    """Mean angle in degrees between two present prototypes; nan if fewer than 2."""
+    return jnp.mean(angles(protos.mean), where=pairs(protos.count > 0))
 
 
 @exact

@@ -37,13 +37,18 @@ def table(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
     Raises:
       UserError: prototypes have fewer coordinates, or no block of them fits.
     """
-    s = s or -(-spec.feat_dim // 10)
+    s = kept(s, spec.feat_dim)
     if not 0 < s <= spec.feat_dim:
         raise UserError(
             f"s is {s}, but prototypes have {spec.feat_dim} coordinates "
             "(model.feat_dim); choose s from 1 to that, or 0 for a tenth."
         )
     return masks(spec.num_classes, spec.feat_dim, s, seed)
+
+
+def kept(s: int, feat_dim: int) -> int:
+    """Coordinates per class; 0 is a tenth of them, rounded up."""
+    return s or -(-feat_dim // 10)
 
 
 def every(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from jaxproto import (
     memory,
     participation,
     traced,
+    transforms,
     wire,
 )
 from jaxproto.build import Experiment
@@ -38,6 +39,7 @@ class State(NamedTuple):
     server: Tree
     clients: tuple[Client, ...]  # per cohort, [K, ...]
     traffic: np.ndarray  # [2] int64 bytes so far, up and down
+    watched: Tree = ()  # {name: [eval_every]} what `look` said of rounds, or nothing
 
 
 class At(NamedTuple):
@@ -64,7 +66,7 @@ class Programs(NamedTuple):
     train: tuple[Callable, ...]  # At, turnout, server, clients, pool, shards
     update: Callable  # At, server, uploads -> server
     evaluate: tuple[Callable, ...]  # server, clients, pool, shards -> {rule: [K]}
-    look: Callable  # server -> {name: scalar}
+    look: Callable  # server -> {name: scalar}, logged every round
 
 
 def keys(seed: int):
@@ -98,6 +100,21 @@ def init(exp: Experiment, seed: int, known: Known = traced.anew) -> State:
         first = partial(exp.method.init_server, net)
         server = start("first server", first, server_key).result()
         clients = tuple(c.result() for c in clients)
+    return State(server, clients, np.zeros(2, np.int64))
+
+
+def shapes(exp: Experiment, seed: int) -> State:
+    """As `init`, of `jax.ShapeDtypeStruct`; nothing is compiled."""
+    client_key, server_key, _ = keys(seed)
+    one = partial(federation.init_cohort, exp.method, exp.how)
+
+    def cohort(group):
+        count = jnp.asarray(exp.counts.train[list(group.ids)], jnp.float32)
+        return jax.eval_shape(partial(one, group), client_key, count)
+
+    first = partial(exp.method.init_server, exp.cohorts[0].net)
+    clients = tuple(map(cohort, exp.cohorts))
+    server = jax.eval_shape(first, server_key)
     return State(server, clients, np.zeros(2, np.int64))
 
 
@@ -137,7 +154,9 @@ def functions(exp: Experiment) -> Programs:
         down = method.broadcast(server)
         whole = spec.feat_dim  # angles of compressed prototypes would mean nothing
         protos = isinstance(down, Protos) and down.mean.shape[-1] == whole
-        return {"smallest_angle": kernels.smallest_angle(down)} if protos else {}
+        names = ("smallest_angle", "mean_angle") if protos else ()
+        between = {name: getattr(kernels, name)(down) for name in names}
+        return {**between, **transforms.watched(server)}
 
     def for_each(f):
         pairs = zip(exp.cohorts, exp.forms, strict=True)
@@ -200,7 +219,7 @@ class Compiling(NamedTuple):
 
 def submit_all(submit, exp: Experiment, f: Programs, state: State, pool: Pool):
     """Programs, each as what `submit` makes of a name, a function and its arguments."""
-    first, (server, clients, _) = at(0, 0), state
+    first, server, clients = at(0, 0), state.server, state.clients
     begin = submit("begin", f.begin, first, server)
     turnout = begin.out.turnout
 

@@ -65,8 +65,25 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     check_finite(work.exp, r, seen)
     learnt = look_back(work.exp, begin, seen, probes)
     jax.block_until_ready(server)
-    moved = np.array([learnt.bytes_up, learnt.bytes_down], np.int64)
-    return State(server, clients, state.traffic + moved), learnt
+    traffic = state.traffic + np.array([learnt.bytes_up, learnt.bytes_down], np.int64)
+    seen = watch(work, r, server, state.watched)
+    return State(server, clients, traffic, seen), learnt
+
+
+def unwatched(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarray]:
+    """Room for what `look` says of `most` rounds; nan until then."""
+    return {name: np.full(most, np.nan) for name in compiled.look(server)}
+
+
+def watch(work: Work, r: int, server: Tree, watched: Tree) -> Tree:
+    """`watched` with this round in its place; nothing is asked where it is empty."""
+    if not watched:
+        return watched
+    now = jax.device_get(work.compiled.look(server))
+    return {
+        name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
+        for name, old in watched.items()
+    }
 
 
 def at_once(calls: Iterable[partial]) -> list:
@@ -146,7 +163,11 @@ def look_back(exp: Experiment, begin: Begin, seen, probes) -> Round:
 
 
 def evaluate(work: Work, r: int, state: State, seen: Round, seconds) -> dict:
-    """One record of `metrics.jsonl`: every rule on every client's test data."""
+    """One record of `metrics.jsonl`: every rule on every client's test data.
+
+    What `look` says stands there for round `r`, and under `every_round` for each round
+    since the record before, if the state holds it.
+    """
     exp, rows = work.exp, zip(work.compiled.evaluate, state.clients, strict=True)
     parts = jax.device_get(
         at_once(
@@ -167,5 +188,9 @@ def evaluate(work: Work, r: int, state: State, seen: Round, seconds) -> dict:
         **seen._asdict(),
         "bytes_total": total,
         **{name: float(value) for name, value in look.items()},
+        "every_round": {
+            name: value[: (r - 1) % len(value) + 1].tolist()
+            for name, value in dict(state.watched).items()
+        },
         "seconds": float(np.mean(seconds)),
     }

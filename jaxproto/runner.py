@@ -29,7 +29,7 @@ from jaxproto import workdir as folder
 from jaxproto.errors import UserError
 from jaxproto.programs import State
 from jaxproto.progress import progress, result_table
-from jaxproto.rounds import Diverged, Work, evaluate, one_round
+from jaxproto.rounds import Diverged, Work, evaluate, one_round, unwatched
 
 
 class Setup(NamedTuple):
@@ -115,7 +115,8 @@ def _run(config, path: Path, console: Console, keep: traced.Keep) -> dict:
     work = Work(exp, pool, compiled, config.seed)
     setup = Setup(config, path, work, seconds, need, console)
     _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
-    start, state = resume(setup, state)
+    room = unwatched(compiled, state.server, config.eval_every)
+    start, state = resume(setup, state._replace(watched=room))
     try:
         state = all_rounds(setup, start, state)
         status = {"status": "finished"}

@@ -7,6 +7,7 @@ A method applies them at three named points: `on_upload` (client, before sending
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels
@@ -18,6 +19,24 @@ class Transform(NamedTuple):
 
     init: Callable[[], Tree]
     update: Callable[[Protos, Tree], tuple[Protos, Tree]]
+
+
+class Watched(NamedTuple):
+    """A memory that only says what was seen of the last round.
+
+    Nothing follows from it, and a checkpoint may lack it (`checkpoint.py`).
+    """
+
+    watched: dict[str, Array]  # name -> scalar
+
+
+def watched(tree: Tree) -> dict[str, Array]:
+    """All that `Watched` nodes of a tree say."""
+    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Watched))
+    found = {}
+    for node in nodes:
+        found |= node.watched if isinstance(node, Watched) else {}
+    return found
 
 
 def stateless(f: Callable[[Protos], Protos]) -> Transform:
@@ -81,15 +100,30 @@ def expand(index_CS: Array, feat_dim: int) -> Transform:
     )
 
 
+ALIGNMENT = ("iterations", "energy_before", "energy_after", "force")
+
+
 def align(max_steps: int = 500) -> Transform:
-    """Prototype Alignment on the unit sphere (ProtoNorm Algorithm 1)."""
+    """Prototype Alignment on the unit sphere (ProtoNorm Algorithm 1).
 
-    def f(p):
-        return p.replace(
-            mean=kernels.align(p.mean, p.count > 0, max_steps=max_steps)[0]
-        )
+    It remembers, as `Watched`, the iterations of the last round, the energy of the unit
+    vectors before and after (Eq. 10), and the mean force after (Eq. 11).
+    """
 
-    return stateless(f)
+    def told(*values):
+        names = (f"alignment_{name}" for name in ALIGNMENT)
+        return Watched(dict(zip(names, map(jnp.float32, values), strict=True)))
+
+    def update(p, state):
+        del state
+        here_C = p.count > 0
+        before = kernels.spacing(kernels.unit(p.mean), here_C)
+        mean_CD, steps = kernels.align(p.mean, here_C, max_steps=max_steps)
+        after = kernels.spacing(mean_CD, here_C)
+        seen = told(steps, before.energy, after.energy, after.force)
+        return p.replace(mean=mean_CD), seen
+
+    return Transform(lambda: told(*[jnp.nan] * len(ALIGNMENT)), update)
 
 
 THOMSON = align()  # the paper's

@@ -291,3 +291,29 @@ def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
         assert int(got.state["r"]) == got.round
         assert (np.asarray(got.state["w"]) == got.round).all()
         done = got.round
+
+
+class Seen(NamedTuple):
+    """As what a transform saw of the last round."""
+
+    watched: dict
+
+
+def test_what_was_only_watched_may_be_absent_on_either_side(tmp_path):
+    there = Pair(Seen({"old": jnp.float32(3), "both": jnp.float32(4)}), small(1))
+    checkpoint.save(tmp_path, 1, there)
+    new = {"both": jnp.float32(0), "new": np.zeros(2), "newer": jnp.float32(0)}
+    state = checkpoint.latest(tmp_path, Pair(Seen(new), small(0))).state
+    assert bits(state.y) == bits(small(1))
+    seen = state.x.watched
+    assert seen["both"] == 4 and np.isnan(seen["newer"])
+    assert np.isnan(seen["new"]).tolist() == [True, True]
+    assert checkpoint.latest(tmp_path, Pair((), small(0))).state.x == ()
+    with pytest.raises(UserError, match=r"leaf \.x\.seen\['a'\] is absent there"):
+        checkpoint.latest(tmp_path, Pair(Other({"a": jnp.zeros(2)}), small(0)))
+
+
+class Other(NamedTuple):
+    """What a run needs."""
+
+    seen: dict

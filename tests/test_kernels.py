@@ -229,6 +229,56 @@ def test_learning_rate_is_lowered_after_iterations_0_10_20():
     np.testing.assert_allclose(rate, want, rtol=1e-5)
 
 
+def spacing_in_float64(x):
+    """Equations 10 and 11, angles and distances as a loop over pairs."""
+    energy, angle, away = 0.0, [], []
+    for j, a in enumerate(np.asarray(x, np.float64)):
+        for b in np.asarray(x, np.float64)[:j]:
+            away.append(np.linalg.norm(a - b))
+            energy += np.log(1 / away[-1])
+            angle.append(np.degrees(np.arccos(np.clip(a @ b, -1, 1))))
+    force = np.linalg.norm(force_in_float64(x), axis=1).mean()
+    angles = min(angle), np.mean(angle)
+    return [energy, force, *angles, min(away), np.mean(away), max(away)]
+
+
+@pytest.mark.parametrize(("k", "d"), [(6, 3), (60, 512)])
+def test_spacing_is_that_of_a_loop_over_the_present_pairs(k, d):
+    x = kernels.unit(random_points(k, d))
+    here = jnp.arange(k) != 2
+    got = kernels.spacing(x, here)
+    np.testing.assert_allclose(got, spacing_in_float64(x[here]), rtol=1e-4)
+
+
+def test_spacing_of_a_single_vector_has_no_angle():
+    got = kernels.spacing(kernels.unit(random_points(3, 4)), jnp.arange(3) == 1)
+    assert got.energy == 0 and got.force == 0
+    assert np.isnan(got[2:]).all()
+
+
+@pytest.mark.parametrize(("k", "d"), [(6, 2), (10, 512), (60, 128)])
+def test_a_traced_alignment_ends_at_the_same_bits(k, d):
+    x, here = random_points(k, d), jnp.arange(k) != 1
+    point, steps = jax.jit(kernels.align)(x, here)
+    traced, same_steps, trace = jax.jit(kernels.align_trace)(x, here)
+    assert np.asarray(point).tobytes() == np.asarray(traced).tobytes()
+    assert steps == same_steps
+    for column in trace:
+        np.testing.assert_array_equal(np.isfinite(column), np.arange(501) <= steps)
+    last = [column[int(steps)] for column in trace]
+    np.testing.assert_allclose(last, kernels.spacing(point, here), rtol=1e-5)
+    first = [column[0] for column in trace]
+    np.testing.assert_allclose(first, kernels.spacing(kernels.unit(x), here), rtol=1e-5)
+    assert trace.energy[0] > trace.energy[int(steps)]
+
+
+def test_mean_angle_is_over_the_present_pairs():
+    x = jnp.asarray([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-5.0, 0.0]])
+    angle = kernels.mean_angle(Protos(x, jnp.asarray([1.0, 1.0, 1.0, 0.0])))
+    np.testing.assert_allclose(angle, (90 + 45 + 45) / 3, rtol=1e-5)
+    assert np.isnan(kernels.mean_angle(Protos(x, jnp.asarray([1.0, 0, 0, 0]))))
+
+
 def test_smallest_angle_ignores_absent_classes():
     x = jnp.asarray([[1.0, 0.0], [0.0, 2.0], [1.0, 0.01]])
     angle = kernels.smallest_angle(Protos(x, jnp.asarray([1.0, 1.0, 0.0])))
@@ -246,6 +296,8 @@ PRODUCTS = {
     "repulsion": (jnp.ones((100, 64)), jnp.ones(100, bool)),  # by products
     "align": (jnp.ones((3, 4)), jnp.ones(3, bool)),  # by differences
     "largest_gap": (PROTOS,),
+    "spacing": (jnp.ones((100, 64)), jnp.ones(100, bool)),
+    "align_trace": (jnp.ones((3, 4)), jnp.ones(3, bool)),
 }
 
 

@@ -199,5 +199,30 @@ def test_the_files_of_a_run_are_written(tmp_path):
     setup, state = finished(tmp_path, make("tinyproto", s=3))
     pictures.draw(setup, state)
     names = {p.stem for p in (setup.path / "plots").iterdir()}
-    common = {"partition", "accuracy", "bytes", "angles", "cosine"}
+    common = {"partition", "accuracy", "bytes", "angles", "cosine", "global_prototypes"}
     assert names == {*common, "local_prototypes", "heads"}
+
+
+def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
+    _, state = finished(tmp_path, make("fedproto"))
+    pictures._global(state.server.protos, 8, tmp_path)
+    path, value_CD, title, *_, what = calls["prototype_heatmap"]
+    np.testing.assert_array_equal(value_CD, state.server.protos.mean)
+    assert (path.name, title, what) == (
+        "global_prototypes.png",
+        "global prototypes",
+        "class",
+    )
+
+
+def test_iterations_are_drawn_of_the_rounds_that_were_watched(tmp_path):
+    records = [
+        {"round": 2, "rules": {}},  # of an older version
+        {"round": 4, "every_round": {"alignment_iterations": [None, 30.0]}},
+        {"round": 5, "every_round": {"alignment_iterations": [20.0]}},
+    ]
+    rounds, values = pictures.every_round(records, "alignment_iterations")
+    assert rounds == [3, 4, 5] and np.isnan(values[0]) and values[1:] == [30, 20]
+    pictures._iterations(tmp_path / "no.png", "a-run", records[:1])
+    pictures._iterations(tmp_path / "yes.png", "a-run", records)
+    assert [p.name for p in tmp_path.iterdir()] == ["yes.png"]

@@ -242,6 +242,62 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     assert figure.get_suptitle() == "Frobenius distance 1.12"  # root of 0.25 + 1
 
 
+def test_rows_of_a_choice_have_their_own_numbers(drawn):
+    mean_CD = np.array([[1.0, 0], [3, 3], [0, 2]])
+    axes = drawn(plots.prototype_angles, mean_CD, np.ones(3), [2, 5, 9]).axes[0]
+    assert axes.get_title() == "smallest angle 45.0°, classes 2 and 5"
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["2", "5", "9"]
+    axes = drawn(plots.partition_heatmap, np.ones((2, 3), int), [4, 7], [0, 1, 2])
+    rows = axes.axes[0].get_yticklabels()
+    assert [t.get_text() for t in rows] == ["4", "7"]
+
+
+def test_a_binary_panel_shows_what_is_above_0(drawn):
+    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", None, ["L3", "G"], "p", True)
+    values, above, bar = figure.axes
+    assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
+    shown = above.images[0].get_array().filled(0)
+    np.testing.assert_array_equal(shown, proto_KD > 0)
+    assert [t.get_text() for t in values.get_yticklabels()] == ["L3", "G"]
+
+
+def test_a_choice_of_heads_changes_neither_their_scale_nor_the_distance(drawn):
+    norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
+    figure = drawn(plots.head_norms, norm_KC, count_KC, 1, [4, 1], [0, 3])
+    want = heatmaps.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
+    np.testing.assert_allclose(figure.axes[1].images[0].get_array(), want)
+    distance = plots.frobenius(norm_KC, count_KC)
+    assert figure.get_suptitle() == f"Frobenius distance {distance:.2f}"
+
+
+def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
+    count_KC = RNG.integers(0, 500, (4, 5))
+    runs = {"a": RNG.random((4, 5)), "b": RNG.random((4, 5))}
+    figure = drawn(plots.head_norm_difference, runs, count_KC)
+    data, first, second, gap = (
+        axes.images[0] for axes in figure.axes if axes.get_xlabel() == "class"
+    )
+    both = [heatmaps.min_max(runs[k], 1) for k in "ab"]
+    np.testing.assert_allclose(first.get_array(), both[0])
+    np.testing.assert_allclose(gap.get_array(), both[1] - both[0])
+    assert gap.get_clim() == (-1, 1) and data.get_clim() == second.get_clim() == (0, 1)
+    told = [f"{k} {plots.frobenius(runs[k], count_KC):.2f}" for k in "ab"]
+    assert all(text in figure.get_suptitle() for text in told)
+
+
+def test_features_of_several_clients_have_a_panel_each(drawn):
+    planes = [
+        plots.Plane(f"client {i}", RNG.normal(size=(9, 2)), np.arange(9) % 3, c, n)
+        for i, (c, n) in enumerate([(RNG.normal(size=(3, 2)), np.ones(3))] * 7)
+    ]
+    figure = drawn(plots.features_grid, planes, [0, 2])
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in panels] == [f"client {i}" for i in range(7)]
+    assert legend(panels[4]) == ["class 0", "class 2"]
+    assert sum(len(p.get_offsets()) for p in panels[0].collections) == 6
+
+
 def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(canvas.importlib.util, "find_spec", lambda name: None)
     assert not plots.available()

@@ -85,6 +85,20 @@ def test_metrics_jsonl_has_one_object_per_evaluation_with_every_field(finished):
         assert 0 < row["scalars_down"] <= 3 * 10 * 64
 
 
+def test_every_round_since_the_last_record_stands_in_a_record(finished):
+    rows = metrics.read(finished.path / "metrics.jsonl")
+    for row, rounds in zip(rows, (2, 2, 1), strict=True):
+        assert 10 < row["alignment_iterations"] <= 500
+        assert row["alignment_energy_before"] > row["alignment_energy_after"]
+        assert 0 < row["smallest_angle"] < row["mean_angle"] < 180
+        for name, values in row["every_round"].items():
+            assert len(values) == rounds and None not in values
+            assert values[-1] == row[name]
+    every = {"smallest_angle", "mean_angle", "alignment_iterations"}
+    every |= {f"alignment_{k}" for k in ("energy_before", "energy_after", "force")}
+    assert set(rows[0]["every_round"]) == every
+
+
 def test_summary_json_has_every_field(finished):
     summary = json.loads((finished.path / "summary.json").read_text())
     assert summary == metrics.plain(finished.summary)
@@ -133,6 +147,7 @@ def test_pictures_are_drawn_at_the_end(finished):
     names = {p.name for p in (finished.path / "plots").iterdir()}
     always = {"partition.png", "accuracy.png", "bytes.png"}
     learnt = {"angles.png", "cosine.png", "local_prototypes.png", "heads.png"}
+    learnt |= {"global_prototypes.png", "iterations.png"}
     assert names == always | learnt
 
 

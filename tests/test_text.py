@@ -242,7 +242,7 @@ def ended(toy, name, group="fasttext"):
     exp, traces = experiment(toy, name, model__group=group), []
     build.check(exp)
     run = one_round(exp, traces)
-    server, clients, _ = programs.init(exp, 0)
+    server, clients, *_ = programs.init(exp, 0)
     for r in range(2):
         server, clients, seen, hits = run(programs.at(0, r), server, clients)
     return *zip(*seen, strict=True), hits, len(traces)

@@ -41,3 +41,18 @@ def test_carry_over_keeps_the_last_prototype_of_a_class_nobody_sent():
     np.testing.assert_array_equal(first.count, P.count)
     np.testing.assert_array_equal(second.mean[:2], P.mean[:2])
     np.testing.assert_array_equal(second.count > 0, [True, True, True])
+
+
+def test_an_alignment_says_how_many_iterations_it_took_and_what_it_gained():
+    both = transforms.chain(transforms.IDENTITY, transforms.align(max_steps=7))
+    _, state = both.update(P, both.init())
+    seen = transforms.watched({"else": jnp.zeros(3), "state": state})
+    assert seen["alignment_iterations"] == 7
+    assert seen["alignment_energy_before"] > seen["alignment_energy_after"]
+    assert 0.49 < seen["alignment_force"] < 0.53  # two points face to face: 1 / 2
+    before = transforms.watched(both.init())
+    assert list(before) == list(seen) and np.isnan(list(before.values())).all()
+
+
+def test_nothing_is_seen_of_other_transforms():
+    assert transforms.watched(transforms.carry_over(3, 2).init()) == {}

@@ -85,15 +85,18 @@ def read_csv(path: str | os.PathLike) -> Counts:
     """Reads back what `write_csv` wrote.
 
     Raises:
-      UserError: the file is something else.
+      UserError: there is no such file, or it is something else.
     """
-    with open(path, newline="") as file:
-        rows = list(csv.reader(file))[1:]
     try:
+        with open(path, newline="") as file:
+            rows = list(csv.reader(file))[1:]
         split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
         found = Counts(*(np.array(part, int) for part in split))
-    except (IndexError, ValueError) as e:
-        raise UserError(f"{path} does not count a partition ({e}).") from e
+    except (OSError, IndexError, ValueError) as e:
+        raise UserError(
+            f"{path} does not count the partition of a run ({e}): give the work "
+            "directory of a run."
+        ) from e
     if found.train.ndim != 2 or found.train.shape != found.test.shape:
         raise UserError(f"{path} does not count both splits of every client.")
     return found

@@ -5,7 +5,7 @@ Figures are made without pyplot, so nothing is shown and no state is shared.
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jaxproto.errors import UserError
@@ -16,6 +16,22 @@ COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#000000", "#B8A800", "#7F7F7F", "#882255"),
 )
+DASHES = ("-", (0, (4, 1.5)), (0, (2, 1)))  # when colours run out
+
+
+def look(index: int) -> dict:
+    """Colour and dashes of line `index`; no two of the first 30 look alike."""
+    dashes = DASHES[index // len(COLOURS) % len(DASHES)]
+    return {"color": COLOURS[index % len(COLOURS)], "ls": dashes, "lw": 1.5}
+
+
+def panels(figure, titles: Sequence[str]):
+    """A row of axes with common scales, a title each."""
+    row = figure.subplots(ncols=len(titles), squeeze=False, sharex=True, sharey=True)[0]
+    for axes, title in zip(row, titles, strict=True):
+        axes.set_title(title)
+        axes.spines[["top", "right"]].set_visible(False)
+    return row
 
 
 def available() -> bool:

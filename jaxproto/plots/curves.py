@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.errors import UserError, pick
-from jaxproto.plots.canvas import COLOURS, blank
+from jaxproto.plots.canvas import COLOURS, blank, look, panels
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
 _FAR_APART = 20  # times more bytes than another run: from there on a log scale
-_DASHES = ("-", (0, (4, 1.5)), (0, (2, 1)))  # when colours run out
 
 
 class Line(NamedTuple):
@@ -32,12 +31,12 @@ def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping]):
     """
     rules = list(records[-1]["rules"])
     with blank(path, (1 + 2.6 * len(rules), 3.3)) as figure:
-        panels = _panels(figure, rules)
-        panels[0].set_ylabel("test accuracy (%)")
-        for panel, rule in zip(panels, rules, strict=True):
+        row = panels(figure, rules)
+        row[0].set_ylabel("test accuracy (%)")
+        for panel, rule in zip(row, rules, strict=True):
             _one_rule(panel, records, rules, rule)
             panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-        panels[0].legend(fontsize=7, frameon=False, reverse=True)
+        row[0].legend(fontsize=7, frameon=False, reverse=True)
         figure.supxlabel("round", fontsize="medium")
 
 
@@ -66,17 +65,17 @@ def accuracy_against_bytes(
     shown = titles if len(runs) == 1 else [f"rule {title}" for title in titles]
     wide = max(3.4, 2.6 * len(titles)) + 0.055 * max(map(len, labels))
     with blank(path, (1.2 + wide, 3.3)) as figure:
-        panels = dict(zip(titles, _panels(figure, shown), strict=True))
+        places = dict(zip(titles, panels(figure, shown), strict=True))
         handles = {}
         for line in lines:
             index = labels.index(line.label)
-            handles[line.label] = _against(panels[line.panel], line, index, size)
+            handles[line.label] = _against(places[line.panel], line, index, size)
         place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
         figure.legend([handles[k] for k in labels], labels, **place)
-        first = panels[titles[0]]
+        first = places[titles[0]]
         first.set_ylabel("test accuracy (%), over samples")
         _bytes_axis(first, ends)
-        for panel in panels.values():
+        for panel in places.values():
             panel.set_xlabel(f"sent so far, both ways ({unit})")
 
 
@@ -127,19 +126,9 @@ def _against(panel, line, index, size):
         known = line.accuracy[np.isfinite(line.accuracy)]
         last = known[-1] if len(known) else np.nan
         return panel.axhline(last, color=colour, ls=":", lw=1.4, label=line.label)
-    dashes = _DASHES[index // len(COLOURS) % len(_DASHES)]
     marker = "o" if len(line.sent) == 1 else ""
-    style = {"color": colour, "ls": dashes, "marker": marker, "label": line.label}
+    style = {**look(index), "marker": marker, "label": line.label}
     return panel.plot(line.sent / size, line.accuracy, **style)[0]
-
-
-def _panels(figure, titles):
-    shape = {"ncols": len(titles), "squeeze": False}
-    panels = figure.subplots(**shape, sharex=True, sharey=True)[0]
-    for panel, title in zip(panels, titles, strict=True):
-        panel.set_title(title)
-        panel.spines[["top", "right"]].set_visible(False)
-    return panels
 
 
 def _series(records, rule, key):

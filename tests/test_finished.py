@@ -1,0 +1,192 @@
+"""Pictures of a finished run from its last checkpoint."""
+
+import shutil
+from functools import partial
+
+import drawing
+import jax
+import numpy as np
+import pytest
+from fixtures import runs
+
+from jaxproto import finished, kernels, metrics, pictures, plots
+from jaxproto.errors import UserError
+from jaxproto.plots import __main__ as command
+from jaxproto.plots import from_checkpoints
+from jaxproto.types import Protos
+
+FEW = {  # some report in a round, in a format that rounds
+    "rounds": 3,
+    "checkpoint_every": 1,
+    "data__clients": 5,
+    "participation__law": "uniform",
+    "participation__fraction": 0.8,
+    "participation__dropout": 0.25,
+    "wire__up": "bfloat16",
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """ProtoNorm in two dimensions."""
+    folder = tmp_path_factory.mktemp("runs") / "spiral"
+    runs.run(runs.small("protonorm", method__on_server="carry_over", **FEW), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(path):
+    return finished.load(path)
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Draws by a command; returns the figure."""
+    out = tmp_path / "x.png"
+
+    def f(name, *arguments):
+        def call(out):
+            out.unlink(missing_ok=True)
+            command.main([name, str(out), *map(str, arguments)])
+
+        return drawing.draw(out, call)
+
+    return f
+
+
+def test_a_run_comes_back_with_its_state(path, run):
+    assert run.round == 3 and run.config.method.name == "protonorm"
+    record = metrics.read(path / "metrics.jsonl")[-1]
+    angle = kernels.smallest_angle(run.exp.method.broadcast(run.state.server))
+    assert float(angle) == pytest.approx(record["smallest_angle"])
+    assert sum(run.state.traffic) == sum(record["bytes_total"].values())
+
+
+def test_what_the_last_alignment_started_from_is_made_again(path, run):
+    """With who reported, rounded uploads and prototypes carried over."""
+    before = finished.before_alignment(run)
+    align = jax.jit(kernels.align)
+    again, steps = align(before.mean, before.count > 0)
+    np.testing.assert_allclose(again, run.state.server.protos.mean, atol=1e-5)
+    record = metrics.read(path / "metrics.jsonl")[-1]
+    assert steps == record["alignment_iterations"]
+    seen = finished.trace(before)
+    assert len(seen["energy"]) == steps + 1
+    for name, at in (("alignment_energy_before", 0), ("alignment_energy_after", -1)):
+        assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
+
+
+def test_a_run_without_alignment_has_none_to_trace(run):
+    other = run._replace(config=run.config.copy_and_resolve_references())
+    other.config.method.alignment = "none"
+    with pytest.raises(UserError, match="has no alignment to trace"):
+        finished.before_alignment(other)
+
+
+def test_a_run_without_checkpoints_is_named(path, tmp_path):
+    copy = shutil.copytree(path, tmp_path / "copy")
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        finished.load(copy)
+
+
+def test_a_trace_shows_distances_angles_energy_and_force(drawn, path):
+    figure = drawn("alignment_trace", path)
+    titles = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
+    assert [axes.get_title() for axes in figure.axes] == titles
+    energy = figure.axes[2].lines[0].get_ydata()
+    assert energy[0] > energy[-1]
+    assert figure.legends[0].get_texts()[0].get_text() == "spiral, round 3"
+
+
+def test_prototypes_are_those_of_the_chosen_clients_and_classes(drawn, path, run):
+    figure = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2")
+    axes = figure.axes[0]
+    lines = [line for line in axes.lines if line.get_linestyle() == "--"]
+    ends = np.array([line.get_xydata()[1] for line in lines])
+    scale = run.config.method.upscale
+    want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
+    np.testing.assert_allclose(ends, want, rtol=1e-5)
+    local = pictures.learnt_by(run.exp, run.state).local
+    points = [p.get_offsets() for p in axes.collections]
+    assert [len(p) for p in points] == (local.count[[1, 3]][:, [0, 2]] > 0).sum(
+        0
+    ).tolist()
+
+
+def test_features_have_a_panel_per_client(drawn, path):
+    figure = drawn("features", path, "--clients", "4,0")
+    assert [axes.get_title() for axes in figure.axes] == ["client 4", "client 0"]
+
+
+def test_heatmaps_have_the_chosen_rows(drawn, path):
+    figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
+    rows = figure.axes[0].get_yticklabels()
+    assert [t.get_text() for t in rows] == ["1", "4"]
+    figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
+    rows = figure.axes[0].get_yticklabels()
+    assert [t.get_text() for t in rows] == ["L1", "L2", "G"]
+    assert figure.get_suptitle().startswith("local prototypes of class 3")
+    with pytest.raises(UserError, match="are drawn of one class"):
+        drawn("local_prototypes", path, "--classes", "3,4")
+
+
+@pytest.mark.parametrize("name", ["angles", "cosine", "cosine_by_class", "margins"])
+def test_pictures_between_classes_show_the_chosen_ones(drawn, path, name):
+    axes = drawn(name, path, "--classes", "0,3,5").axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "3", "5"]
+
+
+def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
+    assert len(drawn("heads", path, "--clients", "2,3").axes) == 3
+    other = shutil.copytree(path, tmp_path / "other")
+    gap = drawn("heads", path, other).axes[3]
+    assert gap.get_title() == "second - first"
+    assert not np.any(gap.images[0].get_array())
+
+
+def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
+    arguments = [path, "--clients", "0,2", "--samples", "4"]
+    one, two = (drawn("tsne", *arguments) for _ in range(2))
+    for a, b in zip(one.axes[0].collections, two.axes[0].collections, strict=True):
+        np.testing.assert_array_equal(a.get_offsets(), b.get_offsets())
+    assert "at most 4 of each class and client" in one.get_supxlabel().replace(
+        "\n", " "
+    )
+    local, server = one.axes[0].collections[1:3]
+    assert len(server.get_offsets()) == 6 and 0 < len(local.get_offsets()) <= 12
+
+
+def test_samples_are_at_most_so_many_of_each_chosen_class():
+    y_M = np.arange(90) % 3
+    at_M = from_checkpoints.sample(y_M, [0, 2], 7, client=5)
+    assert np.bincount(y_M[at_M]).tolist() == [7, 0, 7] and len(set(at_M)) == 14
+    again = from_checkpoints.sample(y_M, [0, 2], 7, client=5)
+    np.testing.assert_array_equal(at_M, again)
+
+
+def test_a_margin_is_the_distance_to_the_nearest_other_class_over_the_largest():
+    mean_CD = np.array([[0.0, 0], [3, 0], [3, 9], [1, 1], [0, 0]])
+    count_C = np.array([1, 2, 1, 0, 0])
+    got = from_checkpoints.margin(Protos(mean_CD, count_C))
+    np.testing.assert_allclose(got, [3 / 9, 3 / 9, 1, np.nan, np.nan])
+    alone = from_checkpoints.margin(Protos(mean_CD, np.array([1, 0, 0, 0, 0])))
+    assert np.isnan(alone).all()
+
+
+def test_similarity_is_over_the_other_classes():
+    mean_CD = np.array([[1.0, 0], [0, 2], [3, 3], [1, 1]])
+    rows = from_checkpoints.similarity(Protos(mean_CD, np.array([1, 1, 1, 0])))
+    half = np.sqrt(0.5)
+    want = [[half / 2, half / 2, half, np.nan], [0, 0, half, np.nan]]
+    np.testing.assert_allclose(rows[:2], want, atol=1e-12)
+    np.testing.assert_allclose(rows[2], [half, half, half, np.nan])
+
+
+def test_margins_and_similarities_of_many_classes_stay_readable(tmp_path):
+    draw = partial(drawing.draw, tmp_path / "x.png")
+    axes = draw(plots.margins, {"a": np.linspace(0.5, 1, 200)}, range(200)).axes[0]
+    assert len(axes.get_xticklabels()) <= 25
+    rows = (np.zeros(200), -np.ones(200), np.ones(200))
+    axes = draw(plots.cosine_by_class, {"a": rows, "b": rows}, range(200)).axes[0]
+    assert len(axes.get_xticklabels()) <= 25
