@@ -94,8 +94,7 @@ def read_csv(path: str | os.PathLike) -> Counts:
         found = Counts(*(np.array(part, int) for part in split))
     except (OSError, IndexError, ValueError) as e:
         raise UserError(
-            f"{path} does not count the partition of a run ({e}): give the work "
-            "directory of a run."
+            f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e
     if found.train.ndim != 2 or found.train.shape != found.test.shape:
         raise UserError(f"{path} does not count both splits of every client.")
