@@ -50,6 +50,9 @@ def make(runs: Iterable[Run], argv: Sequence[str], records: Path | None = None):
 def keep(work: Path, record: Path):
     """Copies what says something about a finished run, without the data's folder."""
     config = json.loads((work / "config.json").read_text())
+    kind, colon, rest = config["data"]["name"].partition(":")
+    if kind in ("npz", "csv", "folder"):
+        config["data"]["name"] = f"{kind}{colon}{Path(rest).name}"
     config["data"]["data_dir"] = ""
     record.mkdir(parents=True, exist_ok=True)
     (record / "config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from configs import comparison, table
 from jaxproto import compare, config
 from jaxproto.compare.runs import IGNORED
 from results import series
+from results.cifar10 import run as cifar10
+from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
 from results.refprotofl_protocol import run as refprotofl_protocol
 
-SERIES = {"comparison.py": comparison, "table.py": table}
+CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = ("config.json", "metrics.jsonl", "summary.json")
 
 
@@ -72,6 +73,15 @@ def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, cal
     }
 
 
+def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
+    work = finished(tmp_path / "work")
+    made = json.loads((work / "config.json").read_text())
+    made["data"]["name"] = "npz:/some/where/cifar100.npz"
+    (work / "config.json").write_text(json.dumps(made))
+    series.keep(work, tmp_path / "record")
+    assert compare.load(tmp_path / "record").config["data.name"] == "npz:cifar100.npz"
+
+
 def test_a_recorded_run_is_not_made_again(tmp_path, calls, capsys):
     series.keep(finished(tmp_path / "done"), tmp_path / "a-0")
     assert make(str(tmp_path / "out"), "data", "-0", records=tmp_path) == 0
@@ -91,7 +101,7 @@ def test_a_missing_folder_shows_the_usage():
 
 def recorded():
     """Every record in the repository with the run of its series."""
-    for module in (fashion_mnist, refprotofl_protocol):
+    for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100):
         runs = {name: rest for name, *rest in module.runs()}
         for path in sorted((Path(module.__file__).parent / "records").glob("*")):
             yield pytest.param(path, runs.get(path.name), id=path.name)
@@ -100,8 +110,7 @@ def recorded():
 @pytest.mark.parametrize(("path", "run"), list(recorded()))
 def test_a_record_has_the_settings_that_its_series_gives_it(path, run):
     assert run, f"no run of the series is named {path.name}"
-    file, _, cell = run[0].partition(":")
-    wanted = config.flat(SERIES[file].get_config(cell))
+    wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
     for flag in run[1]:
         field, _, value = flag.removeprefix("--config.").partition("=")
         wanted[field] = type(wanted[field])(value)

@@ -202,9 +202,7 @@ def test_mu_zero_is_what_the_published_ones_come_to_on_balanced_classes():
     """H5: mu times the examples of a class is 0.9, for CIFAR-10's and CIFAR-100's."""
     a, b = exchange(tiny(mu=0.0, num_examples=50)), exchange(tiny(mu=0.9 * 5 / 50))
     assert toys.gap(a.server, b.server) == 0
-    with pytest.raises(
-        UserError, match="mu is 0, so that it follows"
-    ):
+    with pytest.raises(UserError, match="mu is 0, so that it follows"):
         tiny(mu=0.0)
     assert tiny(mu=0.0, scaling=UNSCALED).setup != ()  # which needs neither
 

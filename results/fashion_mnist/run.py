@@ -36,9 +36,9 @@ BASELINES = (
     "fml",
     "fedkd",
 )
-PULLED = ("fedproto", "tinyproto", "protonorm", "fedtgp", "tinyproto_ft")
-PULL = {"reg": "mse_mean", "lam": 10.0}  # the released code's, for the order (README)
-DIAGNOSES = {  # what the order depends on (README), one seed: cell, fields changed
+PULLED = tuple(name for name in PROTOTYPES if name != "local")
+DIAGNOSES = {  # what falls together as the papers write it (README), one seed: cell,
+    # fields changed
     "fedproto_weak": ("fedproto", {"lam": 0.1}),
     "fedtgp_weak": ("fedtgp", {"lam": 0.1}),
     "cps_ppa_cpkd_ft_strong": ("cps_ppa_cpkd_ft", {"lam": 1.0}),
@@ -48,13 +48,14 @@ DIAGNOSES = {  # what the order depends on (README), one seed: cell, fields chan
 FORMATS = ("float32", "float16", "bfloat16", "int8")  # of values on the wire, both ways
 SIZES = (50, 250)  # s, coordinates that a prototype keeps
 SHORTER = 10  # rounds of these
+BEGINNING = 20  # rounds after which all methods are compared first
 
 
-def cells(names, suffix="", flags=()):
+def cells(names, suffix="", reading="", flags=()):
     """Three seeds of some cells, the first seed of all first."""
     for seed, cell in itertools.product(range(3), names):
         settings = [f"--config.seed={seed}", *flags]
-        yield f"{cell}{suffix}-{seed}", f"comparison.py:{cell}", settings
+        yield f"{cell}{suffix}-{seed}", f"comparison.py:{cell}{reading}", settings
 
 
 def changed(fields):
@@ -64,18 +65,19 @@ def changed(fields):
 
 def runs():
     """Name, configuration and flags of every run, the comparison's first seed first."""
+    yield from cells(PULLED, "_20", flags=[f"--config.rounds={BEGINNING}"])
     yield from cells(PROTOTYPES)
-    yield from cells(PULLED, "_mse", changed(PULL))
     yield from cells(BASELINES)
+    yield from cells(PULLED, "_paper", ",paper")
     for name, (cell, fields) in DIAGNOSES.items():
-        yield f"{name}-0", f"comparison.py:{cell}", changed(fields)
+        yield f"{name}-0", f"comparison.py:{cell},paper", changed(fields)
     for s, form in itertools.product(SIZES, FORMATS):
         if (s, form) == (50, "float32"):
-            continue  # the beginning of tinyproto_ft-0
+            continue  # the beginning of tinyproto_ft_paper-0
         wire = [f"--config.wire.{way}={form}" for way in ("up", "down")]
         yield (
             f"bytes-{s}-{form}",
-            "comparison.py:tinyproto_ft",
+            "comparison.py:tinyproto_ft,paper",
             [f"--config.rounds={SHORTER}", f"--config.method.s={s}", *wire],
         )
 

@@ -22,6 +22,7 @@ METHODS = (
     "refprotofl",
 )
 PAPER = ["--config.method.reg=l2_of_means", "--config.method.lam=1.0"]  # of FedProto
+FLAGS = {"fedgh": ["--config.method.server_batch=64"]}  # as the clients' batch
 SMALLER = ["--config.model.group=cnn4_d", "--config.eval_every=5"]
 
 
@@ -30,7 +31,9 @@ def runs():
     for alpha in ("0.5", "100"):
         for method in METHODS:
             cell = f"fashion-mnist-{method}-alpha{alpha}"
-            yield f"{method}-{alpha}", f"table.py:refprotofl2,{cell}", SMALLER
+            cell += ":reading=paper" * (method == "refprotofl")  # its lam was 0.1
+            flags = [*SMALLER, *FLAGS.get(method, [])]
+            yield f"{method}-{alpha}", f"table.py:refprotofl2,{cell}", flags
     cell = "fashion-mnist-fedproto-alpha0.5"
     yield "fedproto_l2-0.5", f"table.py:refprotofl2,{cell}", [*SMALLER, *PAPER]
 

@@ -1,0 +1,29 @@
+"""ProtoNorm's Table 1 on CIFAR-10 with Ht0, Dirichlet 0.1, shortened.
+
+    python -m results.cifar10.run OUT DATA_DIR [WORD...]
+
+20 clients (`pfllib`), d = 512, one seed; DATA_DIR holds cifar10.npz. Arguments:
+results/series.py.
+"""
+
+import sys
+from pathlib import Path
+
+from results import series
+
+ROUNDS = 40  # of the paper's 300
+METHODS = ("protonorm", "fedproto", "fedtgp")
+
+
+def runs(data_dir: str = ""):
+    """Name, configuration and flags of every run."""
+    short = [f"--config.rounds={ROUNDS}", "--config.eval_every=5"]
+    short += [f"--config.data.name=npz:{Path(data_dir, 'cifar10.npz')}"]
+    for name in METHODS:
+        cell = f"protonorm1,cifar10-{name}-dirichlet-alpha0.1"
+        yield f"{name}-0", f"table.py:{cell}", short
+
+
+if __name__ == "__main__":
+    data_dir = sys.argv[2] if len(sys.argv) > 2 else ""
+    series.make(runs(data_dir), sys.argv[1:], Path(__file__).parent / "records")
