@@ -44,7 +44,7 @@ def draw(setup, state):
     mask_CD, learnt, local = learnt_by(exp, state)
     if learnt is not None:
         _global(learnt, exp.spec.feat_dim, folder)
-    if local is not None:
+    if local is not None and np.any(local.count > 0):
         _local(local, mask_CD, folder)
     if (norm_KC := head_norms(exp.cohorts, state.clients)) is not None:
         plots.head_norms(folder / "heads.png", norm_KC, exp.counts.train)
@@ -67,11 +67,8 @@ def learnt_by(exp, state) -> Learnt:
     learnt = protos_in(exp.method.broadcast(state.server))
     memory = [protos_in(c.memory) for c in state.clients]
     local = protos_in(federation.by_id(exp.cohorts, memory))
-    return Learnt(
-        mask_CD,
-        learnt if learnt is None else spread(learnt, mask_CD),
-        local if local is not None and np.any(local.count > 0) else None,
-    )
+    learnt = learnt if learnt is None else spread(learnt, mask_CD)
+    return Learnt(mask_CD, learnt, local)
 
 
 def protos_in(tree: Tree) -> Protos | None:

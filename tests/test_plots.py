@@ -158,6 +158,13 @@ def test_prototypes_with_and_without_cps_share_one_scale(drawn):
     assert [p.get_y() for p in dense.patches] == [0.5]  # client 1 is a grey row
 
 
+def test_a_prototype_of_which_a_mask_leaves_nothing_is_not_grey(drawn):
+    proto_KD = np.array([[0, 0, 3.0], [0, 0, 0]])
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", np.array([1, 1, 0]))
+    for axes in figure.axes[:2]:
+        assert [p.get_y() for p in axes.patches] == [0.5]
+
+
 def test_prototypes_without_cps_are_one_panel(drawn):
     figure = drawn(plots.prototype_heatmap, RNG.random((20, 500)), "class 2")
     assert len(figure.axes) == 2  # the matrix and its scale

@@ -345,4 +345,4 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     assert np.array_equal(seen[0][1], 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}
     learnt = {"angles.png", "cosine.png", "heads.png", "features_client2.png"}
-    assert names == {"partition.png"} | learnt
+    assert names == {"partition.png", "global_prototypes.png"} | learnt

@@ -259,7 +259,7 @@ def tsne(args):
         ends = np.cumsum([len(p) for p, _ in parts])[:-1]
         placed = zip(np.split(place, ends), [y for _, y in parts], strict=True)
         rows.append(plots.Embedded(name, *[a for pair in placed for a in pair]))
-        told.append(f"{perplexity:g}")
+        told.append(f"{perplexity:.3g}")
     said = ", ".join(dict.fromkeys(told))
     note = (
         f"Test samples: at most {args.samples} of each class and client, drawn at "

@@ -155,6 +155,8 @@ def prototype_heatmap(
         below = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
         for axes, (name, value_KD) in zip(below, shown.items(), strict=True):
             images.append(_one_class(axes, value_KD, scale, rows))
+            for k in np.flatnonzero(~np.any(proto_KD, axis=1)):
+                axes.axhspan(k - 0.5, k + 0.5, color="0.88", lw=0)
             axes.set_title(name, fontsize=9)
             axes.set_ylabel(what)
         below[-1].set_xlabel("feature dimension (white: 0; grey: no prototype)")
@@ -310,8 +312,6 @@ def _scale(value):
 
 def _one_class(axes, value_KD, scale, rows):
     shown_KD = np.ma.masked_equal(value_KD, 0)
-    for k in np.flatnonzero(~np.any(value_KD, axis=1)):
-        axes.axhspan(k - 0.5, k + 0.5, color="0.88", lw=0)
     _ticks(axes, shown_KD, (None, rows))
     style = {"aspect": "auto", "interpolation": "nearest"}
     if value_KD.dtype == bool:
