@@ -13,9 +13,10 @@ twice the tolerance of the scores.
 
 Gradients jump: where rounding moves the input of a ReLU across 0, or makes another
 element the largest of a pooling window, one example's part in the gradient of a unit
-appears or goes. With some million units per round that happens, and it moves a few
-weights by far more than rounding does. Weights may differ by KINK times the largest
-change of a weight in the round besides.
+appears or goes. Among the million units of a round that happens, and it moves a few
+weights by far more than rounding does, in PyTorch's two runs as well. So weights may
+differ by KINK times the largest change of a weight besides. That is for training that is
+stable: at a rate where it is not, such a jump grows within the round.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ from benchmarks.parity.record import Record
 
 SAFETY = 10.0  # the largest of some thousand errors is a few times another largest
 FLOOR = 16.0
-KINK = 1e-3
+KINK = 1e-2  # jumps of up to 2e-3 were seen where training is stable
 EPSILON = float(np.finfo(np.float32).eps)
 EXACT = (record.BATCHES,)
 SCORES_OF = {
@@ -86,7 +87,7 @@ def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
         allowed = 0.0
         if quantity not in EXACT:
             allowed = SAFETY * rounding + FLOOR * EPSILON * size(values)
-        if quantity == record.WEIGHTS:
+        if quantity in (record.STEP, record.WEIGHTS):
             allowed += KINK * largest(gaps(ours[quantity], before))
         tolerance[quantity] = dict.fromkeys(values, allowed)
         if quantity in SCORES_OF:

@@ -137,6 +137,8 @@ class Look(NamedTuple):
     rows: Array  # [S, B] of the pool, -1 where no example counts
     steps: Array
     loss: Array  # of the first step
+    params: Tree  # after it
+    norm: Tree
 
 
 def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> Look:
@@ -160,7 +162,7 @@ def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> 
             return jnp.where(found.mask > 0, found.y, -1)
 
         found = jax.vmap(batch)(jnp.arange(most))
-        return Look(session.order, found, steps, first.loss)
+        return Look(session.order, found, steps, first.loss, first.params, first.norm)
 
     return lax.map(one, (clients, shards))
 
@@ -198,16 +200,23 @@ def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
 def weights(exp: Experiment, state: State) -> list[dict[str, np.ndarray]]:
     """Parameters and statistics of each client by PyTorch's names."""
     every = by_client(exp, [(c.params, c.norm) for c in state.clients])
-    return [to_torch(params["net"], norm["net"]) for params, norm in every]
+    return [of_network(*both) for both in every]
+
+
+def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
+    """Those of a client's network."""
+    return to_torch(params["net"], norm["net"])
 
 
 def begun(seen: list[Look]) -> Record:
-    """Batches and first losses."""
+    """Batches, and what the first step did."""
+    first = [of_network(s.params, s.norm) for s in seen]
     return {
         record.BATCHES: {
             record.client(i): s.rows[: s.steps] for i, s in enumerate(seen)
         },
         record.FIRST: {record.client(i): s.loss for i, s in enumerate(seen)},
+        record.STEP: record.of_clients(first),
     }
 
 

@@ -12,6 +12,7 @@ Record = dict[str, dict[str, np.ndarray]]
 
 BATCHES = "batches"  # rows of the pool [S, B], -1 where no example counts
 FIRST = "loss of the first step"
+STEP = "weights after the first step"
 WEIGHTS = "weights after training"
 LOSS = "loss of the round"  # mean over the steps, then over the clients
 LOCAL = "local prototypes"

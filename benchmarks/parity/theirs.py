@@ -34,6 +34,7 @@ class Trained(NamedTuple):
 
     losses: list[float]  # of all steps
     rows: np.ndarray  # [S, B] of the pool, -1 where no example counts
+    first: dict[str, np.ndarray]  # weights after the first step
     sums: tuple  # of features and examples, unless they are collected afterwards
 
 
@@ -107,7 +108,7 @@ class Theirs:
         net, rows_M, losses, used = self.nets[i], self.start.train[i], [], []
         early = self.rules.collect == "before_training"
         sums = self.collect(i) if early else self.no_sums()
-        optimizer = torch.optim.SGD(net.parameters(), self.rules.rate)
+        optimizer, first = torch.optim.SGD(net.parameters(), self.rules.rate), {}
         net.train()
         for position, real in steps(order, len(rows_M), self.rules):
             rows = rows_M[position]
@@ -119,11 +120,12 @@ class Theirs:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            first = first or named(net)
             losses.append(loss.item())
             used.append(np.where(real, rows, -1))
             if self.rules.collect == "train_pass":
                 add(*sums, feat.detach(), y)
-        return Trained(losses, np.stack(used), sums)
+        return Trained(losses, np.stack(used), first, sums)
 
     def collected(self, i: int, trained: Trained):
         """Sums and counts behind a client's prototypes."""
@@ -150,6 +152,7 @@ class Theirs:
         return {
             record.BATCHES: {i: each.rows for i, each in ids.items()},
             record.FIRST: {i: np.asarray(each.losses[0]) for i, each in ids.items()},
+            record.STEP: record.of_clients([each.first for each in every]),
             record.WEIGHTS: record.of_clients([named(net) for net in self.nets]),
             record.LOSS: {"all clients": np.mean([np.mean(t.losses) for t in every])},
         }
