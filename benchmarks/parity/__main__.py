@@ -8,10 +8,10 @@
 First each side goes its own way: losses and accuracies, round by round. Then stage by
 stage: batches, loss of the first step, weights, loss of the round, local prototypes,
 their mean, the alignment, scores and correct predictions of every rule; there every
-stage in PyTorch starts from jaxproto's result of the one before, so that a difference
-shows where it arises. Prints the largest differences, and the first quantity out of
-tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the PyTorch
-side alone: then it is status 1 if nothing differs.
+step and stage in PyTorch starts from jaxproto's result of the one before, so that a
+difference shows where it arises. Prints the largest differences, and the first quantity
+out of tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the
+PyTorch side alone: then it is status 1 if nothing differs.
 """
 
 import sys
@@ -47,10 +47,10 @@ flags.DEFINE_list("perturb", "", "mistakes, such as lam=5", flag_values=FLAGS)
 flags.DEFINE_boolean("mistakes", False, "a table of mistakes", flag_values=FLAGS)
 NO_TORCH = "error: parity needs PyTorch, and torch is not installed: pip install torch"
 MISTAKES = {  # method -> what goes wrong in PyTorch
-    "local": ("order=fixed", "rate=0.0102"),
+    "local": ("order=fixed", "rate=0.01001"),
     "fedproto": (
         "order=fixed",
-        "rate=0.0102",
+        "rate=0.01001",
         "lam=5",
         "lam=10.01",
         "reg=sq_l2_mean",

@@ -137,7 +137,7 @@ class Look(NamedTuple):
     rows: Array  # [S, B] of the pool, -1 where no example counts
     steps: Array
     loss: Array  # of the first step
-    params: Tree  # after it
+    params: Tree  # [S, ...] after each of the first steps
     norm: Tree
 
 
@@ -152,7 +152,12 @@ def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> 
     def one(both):
         data = Data(pool, both[1])
         session = client.begin(task, both[0], data)
-        first = client.advance(task, session, data, 0, 1)
+
+        def step(session, s):
+            session = client.advance(task, session, data, s, s + 1)
+            return session, (session.params, session.norm, session.loss)
+
+        _, first = lax.scan(step, session, jnp.arange(record.STEPS))
         steps, own = session.before.steps, Data(Pool(numbers, numbers), both[1])
         each = jnp.maximum(steps // how.epochs, 1)
 
@@ -162,7 +167,7 @@ def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> 
             return jnp.where(found.mask > 0, found.y, -1)
 
         found = jax.vmap(batch)(jnp.arange(most))
-        return Look(session.order, found, steps, first.loss, first.params, first.norm)
+        return Look(session.order, found, steps, first[2][0], *first[:2])
 
     return lax.map(one, (clients, shards))
 
@@ -208,15 +213,23 @@ def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
     return to_torch(params["net"], norm["net"])
 
 
+def first_steps(seen: Look) -> dict[str, np.ndarray]:
+    """Weights of a client after each of its first steps [S, ...]."""
+    every = []
+    for i in range(min(int(seen.steps), record.STEPS)):
+        both = jax.tree.map(lambda a, i=i: a[i], (seen.params, seen.norm))
+        every.append(of_network(*both))
+    return record.stacked(every)
+
+
 def begun(seen: list[Look]) -> Record:
-    """Batches, and what the first step did."""
-    first = [of_network(s.params, s.norm) for s in seen]
+    """Batches, and what the first steps did."""
     return {
         record.BATCHES: {
             record.client(i): s.rows[: s.steps] for i, s in enumerate(seen)
         },
         record.FIRST: {record.client(i): s.loss for i, s in enumerate(seen)},
-        record.STEP: record.of_clients(first),
+        record.STEP: record.of_clients([first_steps(s) for s in seen]),
     }
 
 
