@@ -62,7 +62,7 @@ def test_another_jaxproto_differs_first_in_what_was_changed(changed, round, quan
     assert (first and first.round, first and first.quantity) == (round, quantity)
 
 
-def one(ours, theirs, exact=None, quantity="loss of the round"):
+def one(ours, theirs, exact=None, quantity=record.MEAN):
     """The finding of a quantity with one place."""
     three = [{quantity: {"server": np.asarray(v)}} for v in (ours, theirs)]
     three.append({quantity: {"server": np.asarray(theirs if exact is None else exact)}})
@@ -95,7 +95,7 @@ def test_records_of_other_clients_or_shapes_are_told_apart():
 
 def test_a_finding_says_where_and_both_values():
     found = one([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.5, 4.0]])
-    text = "round 1, loss of the round, server[1, 0]: jaxproto 3, PyTorch 3.5, "
+    text = "round 1, mean prototypes, server[1, 0]: jaxproto 3, PyTorch 3.5, "
     assert str(found).startswith(text + "difference 0.5, tolerance 7.6e-06")
 
 
@@ -109,6 +109,11 @@ def test_a_round_of_training_may_drift_by_a_tenth_of_the_largest_change():
         return compare.one_round(1, before, ours, theirs, theirs)[0].out
 
     assert not out(0.09) and out(0.11)
+
+
+def test_the_loss_of_a_round_may_drift_by_a_thousandth():
+    assert not one(2.0, 2.0018, quantity=record.LOSS).out
+    assert one(2.0, 2.0022, quantity=record.LOSS).out
 
 
 def test_a_jump_in_one_step_is_no_mistake_but_one_in_every_step_is():
