@@ -22,6 +22,7 @@ SETTINGS = {
     "most": 60,
     "epochs": 1,
     "seed": 0,
+    "rate": 0.05,
     "lam": 10.0,
     "reg": "mse_mean",
     "collect": "after_training",
@@ -61,7 +62,7 @@ def test_another_jaxproto_differs_first_in_what_was_changed(changed, round, quan
     assert (first and first.round, first and first.quantity) == (round, quantity)
 
 
-def one(ours, theirs, exact=None, quantity="loss of the round"):
+def one(ours, theirs, exact=None, quantity=record.MEAN):
     """The finding of a quantity with one place."""
     three = [{quantity: {"server": np.asarray(v)}} for v in (ours, theirs)]
     three.append({quantity: {"server": np.asarray(theirs if exact is None else exact)}})
@@ -94,21 +95,34 @@ def test_records_of_other_clients_or_shapes_are_told_apart():
 
 def test_a_finding_says_where_and_both_values():
     found = one([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.5, 4.0]])
-    text = "round 1, loss of the round, server[1, 0]: jaxproto 3, PyTorch 3.5, "
+    text = "round 1, mean prototypes, server[1, 0]: jaxproto 3, PyTorch 3.5, "
     assert str(found).startswith(text + "difference 0.5, tolerance 7.6e-06")
 
 
-def test_weights_may_jump_by_a_thousandth_of_the_largest_change():
+def test_a_round_of_training_may_drift_by_a_tenth_of_the_largest_change():
     def out(moved):
-        place = {"client 0": np.asarray([1.0 + moved])}
-        before = {"client 0": np.asarray([0.0])}
-        three = (
-            {record.WEIGHTS: {"client 0": np.asarray([1.0])}},
-            *[{record.WEIGHTS: place}] * 2,
+        ours, theirs = (
+            {record.WEIGHTS: {"client 0": np.asarray([value])}}
+            for value in (1.0, 1.0 + moved)
         )
-        return compare.one_round(1, before, *three)[0].out
+        before = {"client 0": np.asarray([0.0])}
+        return compare.one_round(1, before, ours, theirs, theirs)[0].out
 
-    assert not out(0.9e-3) and out(1.1e-3)
+    assert not out(0.09) and out(0.11)
+
+
+def test_the_loss_of_a_round_may_drift_by_a_thousandth():
+    assert not one(2.0, 2.0018, quantity=record.LOSS).out
+    assert one(2.0, 2.0022, quantity=record.LOSS).out
+
+
+def test_a_jump_in_one_step_is_no_mistake_but_one_in_every_step_is():
+    ours = np.ones((5, 2))
+    jump, wrong = ours.copy(), ours + 1e-3
+    jump[2, 1] += 0.5
+    assert not one(ours, jump, quantity=record.STEP).out
+    found = one(ours, wrong, quantity=record.STEP)
+    assert found.out and found.difference == pytest.approx(1e-3)
 
 
 def test_predictions_may_differ_where_two_scores_tie():
@@ -127,7 +141,13 @@ def test_predictions_may_differ_where_two_scores_tie():
 
 def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
     made = jaxproto()[1][0]
-    quantities = [record.BATCHES, record.FIRST, record.WEIGHTS, record.LOSS]
+    quantities = [
+        record.BATCHES,
+        record.FIRST,
+        record.STEP,
+        record.WEIGHTS,
+        record.LOSS,
+    ]
     quantities += [record.LOCAL, record.MEAN, record.ITERATIONS, record.GLOBAL]
     for rule in record.RULES:
         quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
@@ -202,7 +222,7 @@ def test_jaxproto_and_pytorch_agree_in_every_stage(method, changed):
 
 
 MISTAKES = [
-    ("local", "rate=0.051", 1, record.WEIGHTS),
+    ("local", "rate=0.05005", 1, record.STEP),
     ("local", "order=fixed", 1, record.BATCHES),
     ("fedproto", "lam=5", 2, record.FIRST),
     ("fedproto", "lam=10.01", 2, record.FIRST),

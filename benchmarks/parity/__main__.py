@@ -8,10 +8,10 @@
 First each side goes its own way: losses and accuracies, round by round. Then stage by
 stage: batches, loss of the first step, weights, loss of the round, local prototypes,
 their mean, the alignment, scores and correct predictions of every rule; there every
-stage in PyTorch starts from jaxproto's result of the one before, so that a difference
-shows where it arises. Prints the largest differences, and the first quantity out of
-tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the PyTorch
-side alone: then it is status 1 if nothing differs.
+step and stage in PyTorch starts from jaxproto's result of the one before, so that a
+difference shows where it arises. Prints the largest differences, and the first quantity
+out of tolerance; ends with status 1 if there is one. `--perturb` changes a rule of the
+PyTorch side alone: then it is status 1 if nothing differs.
 """
 
 import sys
@@ -38,6 +38,7 @@ flags.DEFINE_integer("clients", 4, "clients", flag_values=FLAGS)
 flags.DEFINE_integer("most", 0, "examples a client uses; 0: all", flag_values=FLAGS)
 flags.DEFINE_integer("epochs", 1, "local epochs", flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "of weights and batches", flag_values=FLAGS)
+flags.DEFINE_float("rate", 0.01, "learning rate", flag_values=FLAGS)
 flags.DEFINE_float("lam", 10.0, "weight of the pull", flag_values=FLAGS)
 flags.DEFINE_float("upscale", 10.0, "of ProtoNorm", flag_values=FLAGS)
 flags.DEFINE_string("reg", "mse_mean", "the pull", flag_values=FLAGS)
@@ -46,10 +47,10 @@ flags.DEFINE_list("perturb", "", "mistakes, such as lam=5", flag_values=FLAGS)
 flags.DEFINE_boolean("mistakes", False, "a table of mistakes", flag_values=FLAGS)
 NO_TORCH = "error: parity needs PyTorch, and torch is not installed: pip install torch"
 MISTAKES = {  # method -> what goes wrong in PyTorch
-    "local": ("rate=0.051", "order=fixed"),
+    "local": ("order=fixed", "rate=0.01001"),
     "fedproto": (
         "order=fixed",
-        "rate=0.051",
+        "rate=0.01001",
         "lam=5",
         "lam=10.01",
         "reg=sq_l2_mean",
@@ -80,6 +81,7 @@ def configuration(method: str, s: dict):
         "data.data_dir": s["data_dir"],
         "model.group": s["group"],
         "local.epochs": s["epochs"],
+        "optimizer.learning_rate": s["rate"],
     }
     if method != "local":
         fields |= {f"method.{k}": s[k] for k in ("lam", "reg", "collect")}

@@ -13,9 +13,15 @@ twice the tolerance of the scores.
 
 Gradients jump: where rounding moves the input of a ReLU across 0, or makes another
 element the largest of a pooling window, one example's part in the gradient of a unit
-appears or goes. With some million units per round that happens, and it moves a few
-weights by far more than rounding does. Weights may differ by KINK times the largest
-change of a weight in the round besides.
+appears or goes. Among the million units of a round that happens, and it moves weights
+by far more than rounding does. Two things follow:
+
+- Weights after a step, both sides having had the same before, are compared in the step
+  of median difference: few steps have a jump, a wrong constant is wrong in all of them.
+- What a whole round of local training makes is compared coarsely, for mistakes that no
+  single step shows: weights within DRIFT of the largest change of a weight, the loss
+  within DRIFT_OF_LOSS of itself. A jump grows over the steps: moving PyTorch's own
+  weights by one unit in the last place changed some by 5% of the largest change.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +34,8 @@ from benchmarks.parity.record import Record
 
 SAFETY = 10.0  # the largest of some thousand errors is a few times another largest
 FLOOR = 16.0
-KINK = 1e-3
+DRIFT = 0.1
+DRIFT_OF_LOSS = 1e-3
 EPSILON = float(np.finfo(np.float32).eps)
 EXACT = (record.BATCHES,)
 SCORES_OF = {
@@ -82,12 +89,11 @@ def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
     """One finding per quantity, in the order of the record."""
     found, tolerance = [], {}
     for quantity, values in theirs.items():
-        rounding = largest(gaps(values, exact[quantity]))
+        rounding = largest(seen(quantity, values, exact[quantity]))
         allowed = 0.0
         if quantity not in EXACT:
             allowed = SAFETY * rounding + FLOOR * EPSILON * size(values)
-        if quantity == record.WEIGHTS:
-            allowed += KINK * largest(gaps(ours[quantity], before))
+            allowed += drift(quantity, ours, before)
         tolerance[quantity] = dict.fromkeys(values, allowed)
         if quantity in SCORES_OF:
             scores = SCORES_OF[quantity]
@@ -97,6 +103,29 @@ def one_round(r: int, before, ours: Record, theirs: Record, exact: Record):
     return found
 
 
+def drift(quantity: str, ours: Record, before) -> float:
+    """How far a round of local training may drift apart."""
+    if quantity == record.WEIGHTS:
+        return DRIFT * largest(gaps(ours[quantity], before))
+    return DRIFT_OF_LOSS * size(ours[quantity]) if quantity == record.LOSS else 0.0
+
+
+def seen(quantity: str, one, other) -> dict[str, np.ndarray]:
+    """The differences that count."""
+    every = gaps(one, other)
+    return median_step(every) if quantity == record.STEP else every
+
+
+def median_step(every: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Differences [S, ...] of the step whose largest is the (lower) median, else 0."""
+    kept = {}
+    for where, away in every.items():
+        order = np.argsort(away.reshape(len(away), -1).max(1), kind="stable")
+        middle = np.arange(len(away)) == order[(len(away) - 1) // 2]
+        kept[where] = away * middle.reshape(-1, *[1] * (away.ndim - 1))
+    return kept
+
+
 def first(findings: Iterable[Finding]) -> Finding | None:
     """The first that is out of tolerance, in the order in which quantities arise."""
     return next((f for f in findings if f.out), None)
@@ -104,7 +133,7 @@ def first(findings: Iterable[Finding]) -> Finding | None:
 
 def largest_of(r: int, quantity: str, rounding: float, allowed, ours, theirs):
     """The element that is furthest beyond its tolerance."""
-    every = gaps(ours, theirs)
+    every = seen(quantity, ours, theirs)
     where = max(every, key=lambda k: largest({k: every[k]}) - allowed[k])
     index = np.unravel_index(np.argmax(every[where]), every[where].shape)
     ours, theirs = (float(np.asarray(side[where])[index]) for side in (ours, theirs))

@@ -137,6 +137,8 @@ class Look(NamedTuple):
     rows: Array  # [S, B] of the pool, -1 where no example counts
     steps: Array
     loss: Array  # of the first step
+    params: Tree  # [S, ...] after each of the first steps
+    norm: Tree
 
 
 def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> Look:
@@ -150,7 +152,12 @@ def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> 
     def one(both):
         data = Data(pool, both[1])
         session = client.begin(task, both[0], data)
-        first = client.advance(task, session, data, 0, 1)
+
+        def step(session, s):
+            session = client.advance(task, session, data, s, s + 1)
+            return session, (session.params, session.norm, session.loss)
+
+        _, first = lax.scan(step, session, jnp.arange(record.STEPS))
         steps, own = session.before.steps, Data(Pool(numbers, numbers), both[1])
         each = jnp.maximum(steps // how.epochs, 1)
 
@@ -160,7 +167,7 @@ def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> 
             return jnp.where(found.mask > 0, found.y, -1)
 
         found = jax.vmap(batch)(jnp.arange(most))
-        return Look(session.order, found, steps, first.loss)
+        return Look(session.order, found, steps, first[2][0], *first[:2])
 
     return lax.map(one, (clients, shards))
 
@@ -198,16 +205,31 @@ def rows(exp: Experiment, shards: tuple[Shard, ...]) -> list[np.ndarray]:
 def weights(exp: Experiment, state: State) -> list[dict[str, np.ndarray]]:
     """Parameters and statistics of each client by PyTorch's names."""
     every = by_client(exp, [(c.params, c.norm) for c in state.clients])
-    return [to_torch(params["net"], norm["net"]) for params, norm in every]
+    return [of_network(*both) for both in every]
+
+
+def of_network(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
+    """Those of a client's network."""
+    return to_torch(params["net"], norm["net"])
+
+
+def first_steps(seen: Look) -> dict[str, np.ndarray]:
+    """Weights of a client after each of its first steps [S, ...]."""
+    every = []
+    for i in range(min(int(seen.steps), record.STEPS)):
+        both = jax.tree.map(lambda a, i=i: a[i], (seen.params, seen.norm))
+        every.append(of_network(*both))
+    return record.stacked(every)
 
 
 def begun(seen: list[Look]) -> Record:
-    """Batches and first losses."""
+    """Batches, and what the first steps did."""
     return {
         record.BATCHES: {
             record.client(i): s.rows[: s.steps] for i, s in enumerate(seen)
         },
         record.FIRST: {record.client(i): s.loss for i, s in enumerate(seen)},
+        record.STEP: record.of_clients([first_steps(s) for s in seen]),
     }
 
 

@@ -12,6 +12,8 @@ Record = dict[str, dict[str, np.ndarray]]
 
 BATCHES = "batches"  # rows of the pool [S, B], -1 where no example counts
 FIRST = "loss of the first step"
+STEP = "weights after a step"  # [S, ...] of the first steps, each from the same before
+STEPS = 10  # of them at most: later ones do the same with other batches
 WEIGHTS = "weights after training"
 LOSS = "loss of the round"  # mean over the steps, then over the clients
 LOCAL = "local prototypes"
@@ -42,6 +44,11 @@ def client(i: int, what: str = "") -> str:
 def of_clients(every: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Arrays of all clients in one dictionary."""
     return {client(i, k): v for i, own in enumerate(every) for k, v in own.items()}
+
+
+def stacked(steps: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of several steps, with a first axis for them."""
+    return {k: np.stack([one[k] for one in steps]) for k in steps[0]}
 
 
 def below_best(scores: np.ndarray) -> np.ndarray:

@@ -34,6 +34,7 @@ class Trained(NamedTuple):
 
     losses: list[float]  # of all steps
     rows: np.ndarray  # [S, B] of the pool, -1 where no example counts
+    first: dict[str, np.ndarray]  # weights after each of the first steps [S, ...]
     sums: tuple  # of features and examples, unless they are collected afterwards
 
 
@@ -75,6 +76,12 @@ class Theirs:
         made |= self.aggregate(own) if self.rules.shares else {}
         return made | self.evaluated()
 
+    def take_step(self, i: int, net: nn.Module, s: int):
+        """Client i goes on with jaxproto's weights after step `s`, if given."""
+        found = self.given.get(record.STEP)
+        if found is not None:
+            load(net, {name: found[record.client(i, name)][s] for name in named(net)})
+
     def take_over(self, made: Record):
         """The networks go on with jaxproto's weights."""
         for i, net in enumerate(self.nets):
@@ -107,7 +114,7 @@ class Theirs:
         net, rows_M, losses, used = self.nets[i], self.start.train[i], [], []
         early = self.rules.collect == "before_training"
         sums = self.collect(i) if early else self.no_sums()
-        optimizer = torch.optim.SGD(net.parameters(), self.rules.rate)
+        optimizer, first = torch.optim.SGD(net.parameters(), self.rules.rate), []
         net.train()
         for position, real in steps(order, len(rows_M), self.rules):
             rows = rows_M[position]
@@ -120,10 +127,13 @@ class Theirs:
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
+            if len(first) < record.STEPS:
+                first.append(named(net))
+                self.take_step(i, net, len(first) - 1)
             used.append(np.where(real, rows, -1))
             if self.rules.collect == "train_pass":
                 add(*sums, feat.detach(), y)
-        return Trained(losses, np.stack(used), sums)
+        return Trained(losses, np.stack(used), record.stacked(first), sums)
 
     def collected(self, i: int, trained: Trained):
         """Sums and counts behind a client's prototypes."""
@@ -150,6 +160,7 @@ class Theirs:
         return {
             record.BATCHES: {i: each.rows for i, each in ids.items()},
             record.FIRST: {i: np.asarray(each.losses[0]) for i, each in ids.items()},
+            record.STEP: record.of_clients([each.first for each in every]),
             record.WEIGHTS: record.of_clients([named(net) for net in self.nets]),
             record.LOSS: {"all clients": np.mean([np.mean(t.losses) for t in every])},
         }

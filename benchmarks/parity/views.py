@@ -35,12 +35,14 @@ def results(ours: Sequence[Record], theirs: Sequence[Record], tested: int):
 def by_round(title: str, rows: Sequence[dict]) -> Table:
     """Loss and accuracies (%) of jaxproto and PyTorch, and their difference."""
     shown = [k for k, v in rows[0]["PyTorch"].items() if v is not None]
-    heads = [c for k in shown for c in (f"{k}: jaxproto / PyTorch", "diff")]
+    heads = [c for k in shown for c in (k, "diff")]
     cells = [
         [r["round"], *(c for k in shown for c in pair(k, r["jaxproto"], r["PyTorch"]))]
         for r in rows
     ]
-    return measure.table(f"{title}: loss, accuracy in %", ["round", *heads], cells)
+    return measure.table(
+        f"{title}: loss, accuracy in %; jaxproto / PyTorch", ["round", *heads], cells
+    )
 
 
 def pair(key: str, ours: dict, theirs: dict) -> list[str]:
@@ -86,8 +88,8 @@ def mistakes(rows: Sequence[dict]) -> Table:
     """What the comparison names first for every deliberate mistake."""
     shown = ("round", "quantity", "where", "ours", "theirs", "difference", "tolerance")
     cells = [[r["method"], r["mistake"], *found(r["first"], shown)] for r in rows]
-    heads = ("round", "first out of tolerance", "where", "jaxproto", "PyTorch")
-    columns = ("method", "mistake", *heads, "diff", "toler.")
+    heads = ("r", "first out of tolerance", "where", "jaxproto", "PyTorch")
+    columns = ("method", "in PyTorch", *heads, "diff", "toler.")
     return measure.table("Deliberate mistakes in PyTorch", columns, cells)
 
 
@@ -98,4 +100,4 @@ def found(first: dict | None, shown: Sequence[str]) -> list:
 
 def short(value):
     """Four digits of a number."""
-    return f"{value:.4g}" if isinstance(value, float) else value
+    return f"{value:.3g}" if isinstance(value, float) else value
