@@ -204,11 +204,11 @@ def test_a_collapsed_run_is_named(tmp_path):
 
 def test_older_records_that_collapsed_are_found_by_the_partition(tmp_path):
     """The head of TinyProto's runs in the repository; counts that give its share."""
-    shutil.copytree(RECORDS / "tinyproto-1", tmp_path / "a")
+    shutil.copytree(RECORDS / "tinyproto_paper-1", tmp_path / "a")
     right, size = 13_387, 17_507
     counts = f"0,train,2,1\n0,test,{right},{size - right}\n"
     (tmp_path / "a" / "partition.csv").write_text(f"client,split,0,1\n{counts}")
-    rows = [tmp_path / "a", RECORDS / "tinyproto-2"]
+    rows = [tmp_path / "a", RECORDS / "tinyproto_paper-2"]
     line = "collapsed: head 0.7647 since round 30 (seed 1) is the share"
     assert any(line in note for note in made(*rows).notes)
     assert not any("collapsed" in note for note in made(rows[1]).notes)
@@ -284,7 +284,9 @@ def test_every_printed_accuracy_has_a_rule_that_its_method_has():
     }
     assert {method for method, *_ in found} == set(METHODS) - {"local"}
     for method, rule, average in found:
-        kinds = compare.load(RECORDS / f"{method}-0").summary["rules"][rule]
+        names = (f"{method}-0", f"{method}_paper-0")
+        record = next(RECORDS / n for n in names if (RECORDS / n).exists())
+        kinds = compare.load(record).summary["rules"][rule]
         assert kinds[average]["best"] is not None
 
 

@@ -138,7 +138,8 @@ def _values(group: Group, rule: str, how) -> list[float]:
     """Per cent of each run."""
     average, statistic = how
     found = [s["rules"].get(rule, {}).get(average, {}) for s in _summary(group)]
-    return [100 * d[statistic] for d in found if d.get(statistic) is not None]
+    values = [statistic(d) for d in found if d]
+    return [100 * v for v in values if v is not None]
 
 
 def _series(groups: Sequence[Group], fields) -> dict[str, list[Group]]:

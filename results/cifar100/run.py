@@ -3,7 +3,7 @@
     python -m results.cifar100.run OUT DATA_DIR [WORD...]
 
 20 clients, Dirichlet 0.1 (`pfllib`), d = 512, one seed; DATA_DIR holds cifar100.npz. A
-finished run goes on where it stopped with a larger ROUNDS. Arguments: results/series.py.
+finished run goes on with a larger ROUNDS. Arguments: results/series.py.
 """
 
 import sys
