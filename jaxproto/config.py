@@ -139,7 +139,10 @@ def experiment(
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
     for name in [*datasets, *(n for n in names if n not in presets.DATASETS)]:
-        apply(config, {**presets.DATASETS.get(name, {}), **variants.get(name, {})})
+        pull = {"method.lam": presets.LAM[name]} if name in presets.LAM else {}
+        weighs = pull if {"reg", "pull"} & {*config.method} else {}
+        fields = presets.DATASETS.get(name, {})
+        apply(config, {**fields, **weighs, **variants.get(name, {})})
     return config
 
 

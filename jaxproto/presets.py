@@ -71,6 +71,11 @@ DATASETS = {
         "checkpoint_every": 5,
     },
 }
+LAM = {  # of every method with a pull, where features have few dimensions: a squared
+    # distance weighs 10 / 500, as with d = 500; with lam 10 ProtoNorm diverges there
+    "digits": 1.28,
+    "spiral": 0.04,
+}
 UPSCALE = {  # ProtoNorm's gamma, N Section 5.1
     "cifar10": 100.0,
     "cifar100": 200.0,

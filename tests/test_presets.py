@@ -68,6 +68,14 @@ def test_every_method_with_a_pull_has_the_same_one_by_default():
     assert pulled == 6
 
 
+@pytest.mark.parametrize("dataset", ["digits", "spiral", "fashion_mnist"])
+def test_a_squared_distance_weighs_the_same_in_features_of_every_width(dataset):
+    c = config.load(f"configs/protonorm.py:{dataset}")
+    assert c.method.lam / c.model.feat_dim == pytest.approx(10 / 500)
+    assert config.load(f"configs/protonorm.py:{dataset},paper").method.lam == 1.0
+    assert config.load(f"configs/feddistill.py:{dataset}").method.lam == 1.0  # no pull
+
+
 @pytest.mark.parametrize("dataset", sorted({*DATASETS} - {"digits", "spiral"}))
 def test_a_data_set_has_the_same_clients_and_width_for_every_method(dataset):
     found = set()
