@@ -207,7 +207,7 @@ def test_outcomes_are_those_of_the_record():
         ("fedproto", {}),
         ("protonorm", {}),
         ("fedproto", {"reg": "l2_of_means", "lam": 1.0}),
-        ("protonorm", {"group": "mlp,cnn4_d", "epochs": 2}),
+        ("protonorm", {"group": "cnn4_d,resnet4", "epochs": 2}),
     ],
 )
 def test_jaxproto_and_pytorch_agree_in_every_stage(method, changed):

@@ -12,6 +12,7 @@ A class that nobody has sent pulls nothing. Distances to global prototypes are t
 upscaled ones, as trained. The same loops in float64 tell what rounding does.
 """
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -219,24 +220,32 @@ def network(name: str, shape, rules: Rules, weights) -> nn.Module:
     }
     body = bodies[pick("network that parity knows", name, bodies)]()
     net = torch_nets.Split(body, rules.dim, rules.classes)
+    net.names = {name: name_of(name) for name in weights}
     load(net, weights)
     return net
 
 
+def name_of(ours: str) -> str:
+    """What an array of jaxproto's is called in `torch_nets`."""
+    name = ours.replace("base.", "base.0.")
+    block = re.search(r"layer_(\d)\.", name)
+    if block:  # the small ResNets, one block per stage: bn2 and bn3, as released
+        name = name.replace(block[0], f"layer{int(block[1]) + 1}.0.")
+        name = re.sub(r"\.bn(\d)", lambda m: f".bn{int(m[1]) - 1}", name)
+    return name
+
+
 def load(net: nn.Module, weights):
     """Puts arrays under jaxproto's names into the network."""
-    given = {k.replace("base.", "base.0."): torch.tensor(v) for k, v in weights.items()}
+    given = {net.names[k]: torch.tensor(v) for k, v in weights.items()}
     counters = {k: v for k, v in net.state_dict().items() if k.endswith("_tracked")}
     net.load_state_dict(given | counters)
 
 
 def named(net: nn.Module) -> dict[str, np.ndarray]:
     """Copies of all arrays under the names that jaxproto gives them."""
-    return {
-        name.replace("base.0.", "base."): value.detach().numpy().copy()
-        for name, value in net.state_dict().items()
-        if not name.endswith("_tracked")
-    }
+    held = net.state_dict()
+    return {k: held[there].numpy().copy() for k, there in net.names.items()}
 
 
 def steps(order: np.ndarray, size: int, rules: Rules):

@@ -86,10 +86,10 @@ def numbers(f: Finding) -> list[str]:
 
 def mistakes(rows: Sequence[dict]) -> Table:
     """What the comparison names first for every deliberate mistake."""
-    shown = ("round", "quantity", "where", "ours", "theirs", "difference", "tolerance")
+    shown = ("round", "quantity", "where", "ours", "theirs", "difference")
     cells = [[r["method"], r["mistake"], *found(r["first"], shown)] for r in rows]
     heads = ("r", "first out of tolerance", "where", "jaxproto", "PyTorch")
-    columns = ("method", "in PyTorch", *heads, "diff", "toler.")
+    columns = ("method", "in PyTorch", *heads, "diff")
     return measure.table("Deliberate mistakes in PyTorch", columns, cells)
 
 
@@ -100,4 +100,4 @@ def found(first: dict | None, shown: Sequence[str]) -> list:
 
 def short(value):
     """Four digits of a number."""
-    return f"{value:.3g}" if isinstance(value, float) else value
+    return f"{value:.4g}" if isinstance(value, float) else value
