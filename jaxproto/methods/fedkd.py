@@ -26,7 +26,7 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - convolutions: - / every height x width slice, one k for all / as code.
 - auxiliary network, its statistics, clipping, prediction: as in `fml.py`.
 - energy: T in round r / T_start in the first round, (r / R) later / as the formula.
-- first mentee: not stated / sent as it is / compressed like every later one.
+- first mentee: not stated / not compressed / compressed as every later one.
 - the round number goes down with the mentee: not stated / the energy does / it.
 - cost: r times the dense one, r = 0.8932 in every table / - / what is sent; that figure
   is `comm.nominal_fedkd`.
