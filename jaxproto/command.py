@@ -57,7 +57,7 @@ def start(show: Callable[[ml_collections.ConfigDict], bool | None], after: str =
         config.check_flags(argv[1:])
         said = [argv[0], *config.with_neutral(argv[1:])]
         if said != argv:
-            sys.stderr.write(NEUTRAL)
+            sys.stdout.write(NEUTRAL)
         return app.parse_flags_with_usage(said)
 
     def main(_):

@@ -58,7 +58,7 @@ def test_partition_csv_is_read_back(tmp_path):
 )
 def test_another_file_than_partition_csv_is_named(tmp_path, text):
     (tmp_path / "partition.csv").write_text(text)
-    with pytest.raises(UserError, match=r"partition\.csv does not count"):
+    with pytest.raises(UserError, match=r"partition\.csv is no partition of a run"):
         describe.read_csv(tmp_path / "partition.csv")
 
 

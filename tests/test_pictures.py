@@ -125,7 +125,7 @@ def test_a_run_without_prototypes_has_the_other_pictures(tmp_path, calls):
 
 
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
-    method = make("tinyproto", s=3)
+    method = make("tinyproto", s=3, mu=0.1)
     setup, state = finished(tmp_path, method)
     pictures.draw(setup, state)
     down = method.broadcast(state.server)
@@ -196,7 +196,7 @@ def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
 
 
 def test_the_files_of_a_run_are_written(tmp_path):
-    setup, state = finished(tmp_path, make("tinyproto", s=3))
+    setup, state = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
     pictures.draw(setup, state)
     names = {p.stem for p in (setup.path / "plots").iterdir()}
     common = {"partition", "accuracy", "bytes", "angles", "cosine", "global_prototypes"}

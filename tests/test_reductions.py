@@ -75,7 +75,7 @@ def test_every_source_of_prototypes_differs():
 
 def test_every_pull_differs():
     base = trained(BASE)
-    for reg in (losses.mse_mean, losses.sq_l2_mean):
+    for reg in (losses.l2_of_means, losses.sq_l2_mean):
         assert toys.gap(base, trained(fedproto(toys.SPEC, reg=reg))) > 1e-5
 
 

@@ -97,7 +97,10 @@ def read_csv(path: str | os.PathLike) -> Counts:
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e
     if found.train.ndim != 2 or found.train.shape != found.test.shape:
-        raise UserError(f"{path} does not count both splits of every client.")
+        raise UserError(
+            f"{path} is no partition of a run: it does not count both splits of every "
+            "client."
+        )
     return found
 
 
