@@ -1,7 +1,7 @@
 """A series of runs, one after the other; finished ones are left as they are.
 
 What a finished run is worth keeping for goes into the repository: `records/NAME` beside
-the series holds its config.json, metrics.jsonl and summary.json, which
+the series holds its config.json, partition.csv, metrics.jsonl and summary.json, which
 `python -m jaxproto.compare` and `python -m jaxproto.plots` read like a work directory.
 """
 
@@ -56,5 +56,7 @@ def keep(work: Path, record: Path):
     config["data"]["data_dir"] = ""
     record.mkdir(parents=True, exist_ok=True)
     (record / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    for name in ("metrics.jsonl", "summary.json"):  # the summary last: it says finished
-        (record / name).write_text((work / name).read_text())
+    # The summary last: it says finished
+    for name in ("partition.csv", "metrics.jsonl", "summary.json"):
+        if (work / name).exists():
+            (record / name).write_text((work / name).read_text())
