@@ -159,7 +159,7 @@ def prototype_heatmap(
                 axes.axhspan(k - 0.5, k + 0.5, color="0.88", lw=0)
             axes.set_title(name, fontsize=9)
             axes.set_ylabel(what)
-        below[-1].set_xlabel("feature dimension (white: 0; grey: no prototype)")
+        below[-1].set_xlabel("feature dimension (white: exactly 0; grey: no prototype)")
         figure.suptitle(title, fontsize=10)
         ends = "both" if scale["vmin"] < 0 else "max"
         bar = {"label": "value", "extend": ends, "aspect": 5 * rows_high}
