@@ -152,9 +152,13 @@ def read(config: ml_collections.ConfigDict, reading: str):
     Raises:
       UserError: the method has no such reading.
     """
-    if reading:
-        there = READINGS.get(config.method.name, {})
-        apply(config, there[pick(f"reading of {config.method.name}", reading, there)])
+    name = config.method.name
+    if not reading:
+        return
+    if name not in READINGS:
+        raise UserError(f"{name} has one reading only: leave {reading!r} out.")
+    there = READINGS[name]
+    apply(config, there[pick(f"reading of {name}", reading, there)])
 
 
 def apply(config: ml_collections.ConfigDict, fields: Mapping):

@@ -98,6 +98,16 @@ def test_every_reading_holds_for_every_data_set(dataset, reading):
             assert config.flat(before) == config.flat(c)
 
 
+def test_a_reading_that_a_method_does_not_have_is_named():
+    for cell, why in (
+        ("fedavg,code", "fedavg has one reading only: leave 'code' out"),
+        ("refprotofl,code", "unknown reading of refprotofl 'code'.*paper"),
+        ("fedproto,papr", "Did you mean 'paper'"),
+    ):
+        with pytest.raises(UserError, match=why):
+            config.load(f"configs/comparison.py:{cell}")
+
+
 def test_the_released_tinyproto_counts_test_examples_as_well():
     """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
     plain = config.load("configs/tinyproto.py:cifar10,ft")
