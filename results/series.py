@@ -50,13 +50,19 @@ def make(runs: Iterable[Run], argv: Sequence[str], records: Path | None = None):
 def keep(work: Path, record: Path):
     """Copies what says something about a finished run, without the data's folder."""
     config = json.loads((work / "config.json").read_text())
-    kind, colon, rest = config["data"]["name"].partition(":")
-    if kind in ("npz", "csv", "folder"):
-        config["data"]["name"] = f"{kind}{colon}{Path(rest).name}"
-    config["data"]["data_dir"] = ""
+    name = config["data"]["name"]
+    kind, colon, rest = name.partition(":")
+    short = f"{kind}{colon}{Path(rest).name}"
+    short = short if kind in ("npz", "csv", "folder") else name
+    config["data"] |= {"name": short, "data_dir": ""}
     record.mkdir(parents=True, exist_ok=True)
     (record / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     # The summary last: it says finished
-    for name in ("partition.csv", "metrics.jsonl", "summary.json"):
-        if (work / name).exists():
-            (record / name).write_text((work / name).read_text())
+    for file in ("partition.csv", "metrics.jsonl", "summary.json"):
+        if (work / file).exists():
+            (record / file).write_text((work / file).read_text())
+    summary = json.loads((record / "summary.json").read_text())
+    if "dataset" in summary:
+        summary["dataset"] = short
+        text = json.dumps(summary, indent=2) + "\n"
+        (record / "summary.json").write_text(text)

@@ -78,8 +78,11 @@ def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
     made = json.loads((work / "config.json").read_text())
     made["data"]["name"] = "npz:/some/where/cifar100.npz"
     (work / "config.json").write_text(json.dumps(made))
+    told = {"status": "finished", "rules": {}, "dataset": made["data"]["name"]}
+    (work / "summary.json").write_text(json.dumps(told))
     series.keep(work, tmp_path / "record")
-    assert compare.load(tmp_path / "record").config["data.name"] == "npz:cifar100.npz"
+    run = compare.load(tmp_path / "record")
+    assert run.config["data.name"] == run.summary["dataset"] == "npz:cifar100.npz"
 
 
 def test_a_recorded_run_is_not_made_again(tmp_path, calls, capsys):
