@@ -139,10 +139,10 @@ def experiment(
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
     for name in [*datasets, *(n for n in names if n not in presets.DATASETS)]:
-        pull = {"method.lam": presets.LAM[name]} if name in presets.LAM else {}
-        weighs = pull if {"reg", "pull"} & {*config.method} else {}
-        fields = presets.DATASETS.get(name, {})
-        apply(config, {**fields, **weighs, **variants.get(name, {})})
+        apply(config, presets.DATASETS.get(name, {}))
+        if name in presets.LAM and {"reg", "pull"} & {*config.method}:
+            config.method.lam = presets.LAM[name]
+        apply(config, variants.get(name, {}))
     return config
 
 
@@ -229,14 +229,14 @@ def _instead_of_digits(file: str) -> str | None:
     def named(*presets):
         return f"{path}:{','.join([*filter(None, [arg]), *presets])}"
 
+    if FIRST in arg.split(","):
+        return None
     try:
         implied, said = load(file), load(named(FIRST))
         load(named("neutral"))
-    except UserError:
+    except Exception:  # a file of one's own that knows no presets may raise anything
         return None
-    return (
-        named("neutral") if flat(implied) == flat(said) and FIRST not in arg else None
-    )
+    return named("neutral") if flat(implied) == flat(said) else None
 
 
 def check_flags(arguments: Sequence[str]):

@@ -151,6 +151,20 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
     assert (c.optimizer.learning_rate, c.local.batch_size) == (0.01, 32)
 
 
+@pytest.mark.parametrize("signature", ["", "arg", "arg=''"])
+def test_a_file_of_ones_own_that_knows_no_presets_stays_as_it_is(tmp_path, signature):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from jaxproto import config\n"
+        f"def get_config({signature}):\n"
+        "    return config.experiment('local', {'': 'digits'}["
+        + ("arg" if signature else "''")
+        + "])\n"
+    )
+    given = [f"--config={file}", "--config.data.name=npz:a.npz"]
+    assert config.with_neutral(given) == given
+
+
 def test_a_method_brings_its_own_hyper_parameters_and_options():
     fields = config.method_fields("protonorm")
     assert fields["reg"] == "mse_mean" and fields["alignment"] == "thomson"
