@@ -57,13 +57,11 @@ def lines(summary: Mapping) -> list[str]:
     """What to say below the accuracies of a run; of an older version's, nothing."""
     told = []
     if share := summary.get("commonest_class"):
-        alone = "; configs/local.py on the same data gives what clients reach alone"
-        told.append(
-            f"reference: {share['pooled']:.4f} is the share of {CLASS} (mean over "
-            f"clients {share['client_mean']:.4f})"
-            + alone
-            * (summary.get("method") != "local")
-        )
+        line = f"reference: {share['pooled']:.4f} is the share of {CLASS} "
+        line += f"(mean over clients {share['client_mean']:.4f})"
+        if summary.get("method") != "local":
+            line += "; configs/local.py on the same data gives what clients reach alone"
+        told.append(line)
     for rule, since in summary.get("collapsed", {}).items():
         final = summary["rules"][rule]["pooled"]["final"]
         told.append(f"collapsed: {rule} {final:.4f} since round {since} {MEANS}")
