@@ -17,7 +17,9 @@ import jax
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import build, compilation, programs, traced
+from jaxproto.config import build
+from jaxproto.training import compilation, programs
+from jaxproto.training import program_cache as traced
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)

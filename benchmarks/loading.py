@@ -14,7 +14,8 @@ import tempfile
 from absl import flags
 
 from benchmarks import measure
-from jaxproto import build, config
+from jaxproto import config
+from jaxproto.config import build
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list("names", "tfds:fashion_mnist", "data.name of each", flag_values=FLAGS)

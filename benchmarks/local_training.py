@@ -26,8 +26,9 @@ from absl import flags
 
 from benchmarks import ceiling as ceiling_
 from benchmarks import made_up, measure
-from jaxproto import batches, build, federation, losses, models, participation
+from jaxproto import batches, federation, losses, models, participation
 from jaxproto.client import Local
+from jaxproto.config import build
 from jaxproto.federation import Cohort
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.nn import ops

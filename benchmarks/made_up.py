@@ -9,11 +9,12 @@ import jax
 import ml_collections
 import numpy as np
 
-from jaxproto import build, programs
 from jaxproto import config as config_
-from jaxproto.build import Experiment
-from jaxproto.programs import State
-from jaxproto.rounds import Work
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.training import programs
+from jaxproto.training.programs import State
+from jaxproto.training.rounds import Work
 
 AS_RELEASED = {  # what every round here does: the released code's loss (D2), D3, D13
     "method.lam": 10.0,

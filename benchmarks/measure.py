@@ -26,7 +26,7 @@ from absl import flags
 from rich.console import Console
 from rich.table import Table
 
-from jaxproto import metrics
+from jaxproto.storage import records
 
 WIDTH = 140  # of tables in files and logs
 ROOT = Path(__file__).parent.parent
@@ -190,7 +190,7 @@ def versions() -> dict:
     except OSError:
         commit = ""
     torch = importlib.metadata.version("torch") if has_torch() else None
-    return {**metrics.versions(), "torch": torch, "commit": commit or None}
+    return {**records.versions(), "torch": torch, "commit": commit or None}
 
 
 def has_torch() -> bool:
@@ -212,7 +212,7 @@ def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Pa
         "settings": {k: v for k, v in settings.items() if k != "out"},
         "results": results,
     }
-    metrics.write_json(path, record)
+    records.write_json(path, record)
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
@@ -249,7 +249,7 @@ def peak_bytes() -> int:
         fields = dict(line.split(":", 1) for line in status)
         return int(fields["VmHWM"].split()[0]) * 1024
     except (OSError, KeyError):
-        return metrics.peak_memory_bytes()["host"]
+        return records.peak_memory_bytes()["host"]
 
 
 def fresh(module: str, function: str, arguments: Mapping, **environment: str):
@@ -266,4 +266,4 @@ def fresh(module: str, function: str, arguments: Mapping, **environment: str):
 if __name__ == "__main__":
     module_, function_, given_, got_ = sys.argv[1:]
     call = getattr(importlib.import_module(module_), function_)
-    metrics.write_json(got_, call(**json.loads(Path(given_).read_text())))
+    records.write_json(got_, call(**json.loads(Path(given_).read_text())))

@@ -18,9 +18,11 @@ import jax.numpy as jnp
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import build, checkpoint, metrics, rounds
-from jaxproto.build import Experiment
-from jaxproto.rounds import Work
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.storage import checkpoint, records
+from jaxproto.training import rounds
+from jaxproto.training.rounds import Work
 from jaxproto.types import Shard
 
 FLAGS = measure.flag_values()
@@ -90,7 +92,7 @@ def run(settings: dict, images: str) -> dict:
 
 def on_device() -> int | None:
     """Peak bytes of the fullest accelerator."""
-    return metrics.peak_memory_bytes()["device"]
+    return records.peak_memory_bytes()["device"]
 
 
 def programs(work: Work) -> list[dict]:

@@ -16,8 +16,10 @@ import jax
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import build, config, memory, rounds
-from jaxproto.build import Experiment
+from jaxproto import config
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.training import memory, rounds
 
 FLAGS = measure.flag_values()
 CELLS = (

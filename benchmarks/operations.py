@@ -17,7 +17,7 @@ from absl import flags
 from jax import lax
 
 from benchmarks import measure
-from jaxproto import forms
+from jaxproto import execution
 from jaxproto.nn import conv, pool, reduce
 
 
@@ -60,7 +60,7 @@ CASES = {
     "avg_pool2": Case("avg_pool", (8, 8, 128), (), (2, 2)),
     "sums": Case("sums", (16, 16, 64), (), ()),
 }
-MAPS = {"all": forms.all_at_once().each, "one": forms.one_by_one().each}
+MAPS = {"all": execution.all_at_once().each, "one": execution.one_by_one().each}
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list("cases", list(CASES), "of " + ", ".join(CASES), flag_values=FLAGS)

@@ -19,9 +19,11 @@ import numpy as np
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import batches, build, models, programs, rounds
-from jaxproto.build import Experiment
-from jaxproto.rounds import Work
+from jaxproto import batches, models
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.training import programs, rounds
+from jaxproto.training.rounds import Work
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)

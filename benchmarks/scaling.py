@@ -14,7 +14,7 @@ import jax
 from absl import flags
 
 from benchmarks import made_up, measure
-from jaxproto import rounds
+from jaxproto.training import rounds
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)

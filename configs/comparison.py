@@ -14,7 +14,8 @@ examples. RefProtoFL's public examples, 1 % of all, are taken from those who hav
 else its clients are those of the rest.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 from jaxproto.errors import pick
 
 SETTING = {

@@ -15,7 +15,8 @@ with its 10 clients a tenth is one. q is 0.5, as in the commands of the released
 `code` has the released numbers for CIFAR-10, but for its 10 local steps: here an epoch.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = {
     **presets.averaging("fast"),

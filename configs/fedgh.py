@@ -12,7 +12,8 @@ RefProtoFL prints for CIFAR-10, alpha 0.5 (Table 2; which model and test set the
 is not stated): 43.38 %. Not reached by us yet: no run of that length.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = presets.IN_REFPROTOFL
 

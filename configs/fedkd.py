@@ -14,7 +14,8 @@ where it differs), rule `head`: CIFAR-10 88.11 % (87.10), CIFAR-100 44.66 % (39.
 reached by us yet: no run of that length.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = {
     "spiral": {"method.aux": "spiral_mlp"},  # ours: two numbers are no image

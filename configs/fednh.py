@@ -17,7 +17,8 @@ N Table 3 has the 4-layer CNN and ResNet-18, d = 512, evaluation not stated. Its
 that code starts every network at scale 1: --config.model.group=resnet18, not `resnet`.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = {
     **presets.averaging("fednh"),

@@ -14,7 +14,8 @@ learning rate by 10 after half of the rounds and again after three quarters; her
 constant. Its network is VGG-11.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = presets.averaging()
 

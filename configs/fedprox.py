@@ -13,7 +13,8 @@ RefProtoFL does not state mu; --config.method.mu=1.0 is that of VHL's and FedUV'
 regression with 10 clients a round (--config.participation.law=uniform); no stragglers.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = presets.averaging()
 

@@ -12,7 +12,8 @@ Weights 2.5 and 0.5: N Table 6 and the released code, whose other settings are `
 It averages BatchNorm statistics as well: --config.method.statistics=averaged.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = presets.averaging()
 

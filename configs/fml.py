@@ -13,7 +13,8 @@ where it differs), rule `head`: CIFAR-10 87.60 % (86.59), CIFAR-100 43.73 % (37.
 reached by us yet: no run of that length.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = {
     "spiral": {"method.aux": "spiral_mlp"},  # ours: two numbers are no image

@@ -10,7 +10,8 @@ Ablation (Section 5.3): --config.method.alignment=none and --config.method.upsca
 Measured times and accuracies: README.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = {
     "digits": {"method.upscale": 50.0},  # ours: best of 1, 5, 10, 20, 50

@@ -17,7 +17,8 @@ The paper's own numbers for CIFAR-10, alpha 0.5 (Table 1; which model and test s
 are of is not stated): 45.51 %, w/o ERPA 44.62, w/o APUD 45.37, w/o both 44.54.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 PUBLIC = {"data.public_share": 0.01}  # not stated (D21), nor is the adapter (D20)
 VARIANTS = {

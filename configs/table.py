@@ -24,7 +24,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
-from jaxproto import command
+from jaxproto import cli
 from jaxproto.compare import names
 from jaxproto.errors import UserError, pick
 
@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> str:
       UserError: an argument cannot be used.
     """
     about = __doc__.split("\n")[0]
-    parser = command.Parser(prog="python configs/table.py", description=about)
+    parser = cli.Parser(prog="python configs/table.py", description=about)
     parser.add_argument("tables", nargs="*", metavar="TABLE[:reading=paper|code]")
     parser.add_argument("--all", action="store_true", help="every run as a command")
     parser.add_argument("--seeds", type=_seeds, default=(0, 1, 2), metavar="0,1,2")

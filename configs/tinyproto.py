@@ -23,7 +23,8 @@ have 0, which is 0.9 over the training examples of a class in all clients, what 
 published ones come to. s is a tenth of d: 50 of 500.
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = {
     "fp": {"method.base": "fedproto"},

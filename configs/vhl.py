@@ -14,7 +14,8 @@ from files (not their augmentation, not StyleGAN2's images but Gaussian noise, a
 test set is as for every method: --config.data.pool=False for the official one).
 """
 
-from jaxproto import config, presets
+from jaxproto import config
+from jaxproto.config import presets
 
 VARIANTS = presets.averaging()
 

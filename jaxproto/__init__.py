@@ -1,7 +1,7 @@
 """jaxproto: prototype-based and heterogeneous federated learning in JAX.
 
 Public names are imported when they are first used, so that a command of one module
-(`python -m jaxproto.comm`) does not import that module twice.
+(`python -m jaxproto.report.nominal`) does not import that module twice.
 """
 
 import importlib
@@ -11,7 +11,7 @@ _HOMES = {  # public name -> module, name there
     "Method": ("method", "Method"),
     "UserError": ("errors", "UserError"),
     "default_config": ("config", "default"),
-    "run": ("runner", "run"),
+    "run": ("training.runner", "run"),
 }
 
 __all__ = ["METHODS", "Method", "UserError", "default_config", "run"]

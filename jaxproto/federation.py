@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import client as clients_
-from jaxproto import comm, kernels, wire
+from jaxproto import kernels, wire
 from jaxproto.client import Local
 from jaxproto.errors import UserError
-from jaxproto.forms import Form, Stages
+from jaxproto.execution import Form, Stages
 from jaxproto.method import Method
 from jaxproto.participation import Turnout
 from jaxproto.types import Array, Client, Data, Net, Pool, Shard, Spec, Tree
@@ -113,7 +113,7 @@ def train_cohort(
         after, up, loss = clients_.finish(task, session, data(shard, trains))
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
-        return after, packed, loss, finite, comm.scalars(up), wire.size(packed)
+        return after, packed, loss, finite, wire.scalars(up), wire.size(packed)
 
     run = form.train(Stages(begin, advance, finish))
     after, up, loss_K, finite_K, sent_K, bytes_K = run(clients, shards, trains_K)
@@ -154,7 +154,7 @@ def probe_cohort(
         )
         message = method.probe(cohort.net, client, Data(pool, shard), down)
         packed = wire.pack(message, formats.up)
-        return packed, comm.scalars(message), wire.size(packed)
+        return packed, wire.scalars(message), wire.size(packed)
 
     up, sent_K, bytes_K = form.each(one)(clients, shards)
     trains_K = turnout.trains[clients.id]

@@ -2,7 +2,7 @@
 
 What a finished run is worth keeping for goes into the repository: `records/NAME` beside
 the series holds its config.json, partition.csv, metrics.jsonl and summary.json, which
-`python -m jaxproto.compare` and `python -m jaxproto.plots` read like a work directory.
+comparison and pictures read like a work directory.
 """
 
 import json

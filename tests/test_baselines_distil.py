@@ -8,16 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from exchange import KEY, X, Y, alone, client, on_batch
+from support import toys
+from support.exchange import KEY, X, Y, alone, client, on_batch
 
-from jaxproto import build, comm, config, costs, federation, losses, models
+from jaxproto import config, federation, losses, models
+from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
 from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.local import local
 from jaxproto.participation import Turnout
+from jaxproto.report import cost, nominal
 from jaxproto.types import Protos, Spec
 
 GOLDEN = np.load(Path(__file__).parent / "fixtures" / "kernels.npz")
@@ -242,7 +244,7 @@ def test_the_printed_costs_of_fml_and_fedkd(name):
     *printed, size = PRINTED[name]
     fields = {"parameters": {"aux": size}}
     for method, want in zip(("fml", "fedkd"), printed, strict=True):
-        found = comm.NOMINAL[method]([1] * 20, Spec(0, 500), fields)
+        found = nominal.NOMINAL[method]([1] * 20, Spec(0, 500), fields)
         assert f"{found / 1e6:.2f}" == want
 
 
@@ -252,7 +254,7 @@ def test_the_default_auxiliary_network_is_that_of_the_exact_columns(classes):
     shapes = {"num_classes": classes, "feat_dim": 500, "input_shape": (32, 32, 3)}
     network = partial(models.build, **shapes)
     method = build.build_method(c.method, spec, network=network)
-    found = comm.parameters(method, network("mlp"))
+    found = nominal.parameters(method, network("mlp"))
     assert c.method.aux == "cnn4_d" and found["aux"] == 854_196 + 501 * classes
 
 
@@ -261,10 +263,10 @@ def test_a_configuration_brings_networks_targets_and_costs():
     c = config.load("configs/fedkd.py:spiral,code")
     exp = build.experiment(c, "cpu")
     build.check(exp)
-    found, net = costs.of(c, exp), exp.cohorts[0].net
-    sizes = comm.parameters(exp.method, net)
+    found, net = cost.of(c, exp), exp.cohorts[0].net
+    sizes = nominal.parameters(exp.method, net)
     assert sizes == {"net": 242, "aux": 242, "project": 4}
-    assert found.nominal == round(comm.FEDKD_RATIO * 2 * 10 * 242)
+    assert found.nominal == round(nominal.FEDKD_RATIO * 2 * 10 * 242)
     assert 0 < found.scalars_up <= 10 * 242 and c.method.target == "attached"
     for wrong, words in (("cnn4_d", "cnn4.* image"), ("cnn5", "method.aux.*cnn4")):
         c.method.aux = wrong

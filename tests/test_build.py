@@ -9,7 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from jaxproto import build, config, optimizers
+from jaxproto import config
+from jaxproto.config import build, optimizers
 from jaxproto.errors import UserError
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from fixtures import archives_toy as toy
 from PIL import Image
-from refusal import refused
+from support.refusal import refused
 
-from jaxproto.data.builders import archives, gtsrb, tiny_imagenet
+from jaxproto.data.readers.builders import archives, gtsrb, tiny_imagenet
 
 ROOT = "tiny-imagenet-200"
 VAL = f"{ROOT}/val/val_annotations.txt"

@@ -15,8 +15,9 @@ from fixtures.tfds_toy import prepare
 from PIL import Image
 from rich.console import Console
 
-from jaxproto import build
-from jaxproto.data import cache, images, kept, npz, prepared, source, sources
+from jaxproto.config import build
+from jaxproto.data import cache, cache_cli, images, source, sources
+from jaxproto.data.readers import npz, prepared
 from jaxproto.errors import UserError
 
 X = np.arange(7 * 2 * 2, dtype=np.uint8).reshape(7, 2, 2, 1)
@@ -237,11 +238,11 @@ def test_a_mapped_set_outlives_its_entry(root):
 def test_the_command_lists_and_clears(root, capsys):
     cache.through("made", WHAT, read)
     console = Console(width=200)
-    assert kept.main([], console) == 0
+    assert cache_cli.main([], console) == 0
     assert re.search(r"made: 0 MiB, last used \d{4}-\d\d-\d\d", capsys.readouterr().out)
-    assert kept.main(["--clear"], console) == 0
+    assert cache_cli.main(["--clear"], console) == 0
     assert f"1 removed from {root}" in capsys.readouterr().out and not root.exists()
-    assert kept.main(["--wipe"], console) == 2
+    assert cache_cli.main(["--wipe"], console) == 2
 
 
 # ------------------------------------------------------------------ the readers

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from absl import logging
 
-from jaxproto import checkpoint
 from jaxproto.errors import UserError
+from jaxproto.storage import checkpoint
 
 
 @flax.struct.dataclass
@@ -274,7 +274,7 @@ for r in range(start + 1, start + 1000):
 
 def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
     like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
-    root = str(Path(checkpoint.__file__).parent.parent)
+    root = str(Path(__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root}
     done = 0
     for delay in (0.01, 0.05, 0.11):

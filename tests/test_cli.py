@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from jaxproto import runner, traced
+from jaxproto.training import program_cache, runner
 
 ROOT = Path(__file__).parents[1]
 PROTONORM = "--config=configs/protonorm.py"
@@ -49,7 +49,9 @@ def received(monkeypatch):
 
     def record(config, path, keep):
         calls.append((config, path))
-        assert keep is traced.beside  # nothing can have been changed in this process
+        assert (
+            keep is program_cache.beside
+        )  # nothing can have been changed in this process
         return {"status": "finished"}
 
     monkeypatch.setattr(runner, "run", record)

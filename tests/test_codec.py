@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxproto import codec, wire
-from jaxproto.codec import Mismatch, WireError
+from jaxproto import wire
 from jaxproto.errors import UserError
 from jaxproto.types import Protos, Top
-from jaxproto.wire import Scaled
+from jaxproto.wire import Scaled, codec
+from jaxproto.wire.codec import Mismatch, WireError
 
 every_format = pytest.mark.parametrize("form", wire.FORMATS)
 KINDS = ["protos", "disclosed", "top", "floats", "scalar", "bools", "ints"]

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from jaxproto import compare, config, models, presets
+from jaxproto import compare, config, models
 from jaxproto.compare import cells, names
 from jaxproto.compare.__main__ import main
 from jaxproto.compare.judged import judged
+from jaxproto.config import presets
+from jaxproto.config.readings import READINGS
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.readings import READINGS
 
 RECORDS = Path(__file__).parents[1] / "results/fashion_mnist/records"
 ONE_CLASS = {"pooled": 0.25, "client_mean": 0.2, "examples": 400}

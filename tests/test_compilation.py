@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jaxproto.compilation import garbage_later
+from jaxproto.training.compilation import garbage_later
 
 SCRIPT = """
 import jax, jax.numpy as jnp

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import pytest
-import toys
+from support import toys
 
 import jaxproto
 from jaxproto import config, federation

@@ -8,25 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import quick
-import toys
+from support import fast_jit, toys
 
-from jaxproto import (
-    build,
-    codec,
-    comm,
-    config,
-    costs,
-    disclosure,
-    federation,
-    forms,
-    participation,
-    wire,
-)
+from jaxproto import config, execution, federation, participation, wire
+from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.method import Method, no_probe
 from jaxproto.methods import METHODS
+from jaxproto.report import cost, disclosure
+from jaxproto.report import nominal as comm
 from jaxproto.types import Batch, Client
+from jaxproto.wire import codec
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -133,9 +125,9 @@ def test_one_cohort_equals_two(name):
 
 STEPS = [6, 6, 4, 4, 2, 2]  # of clients 5 to 0
 FORMS = {
-    "all_at_once": forms.all_at_once(),
-    "in_chunks": forms.in_chunks(4),
-    "in_segments": forms.in_segments(forms.plan(STEPS, most=3), chunk=2),
+    "all_at_once": execution.all_at_once(),
+    "in_chunks": execution.in_chunks(4),
+    "in_segments": execution.in_segments(execution.plan(STEPS, most=3), chunk=2),
 }
 
 
@@ -189,7 +181,7 @@ def test_a_lost_upload_keeps_the_clients_progress(name):
     assert np.all(r.report.sent[4:] == 0)
 
 
-PADDED = forms.one_by_one()  # its programs apart from those of the other tests
+PADDED = execution.one_by_one()  # its programs apart from those of the other tests
 
 
 @every_method
@@ -217,7 +209,7 @@ def test_measured_cost_is_the_nominal_formula(name):
     r = toys.run(method, how=SEEN.get(name, toys.HOW))
     pool, rows = toys.pool_and_rows()
     classes_K = [len(np.unique(np.asarray(pool.y)[rows[i]])) for i in range(6)]
-    down = int(comm.scalars(method.broadcast(r.server)))
+    down = int(wire.scalars(method.broadcast(r.server)))
     everything = len(np.unique(np.concatenate([np.asarray(pool.y)[r] for r in rows])))
     assert everything == toys.SPEC.num_classes
     up = int(np.sum(r.report.sent) + np.sum(r.probe.sent))
@@ -241,7 +233,7 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
     up = jax.tree.map(lambda a: a[0], (r.probe.up, r.report.up))
     lossy = [form for form in wire.FORMATS if form != "float32"]
 
-    @quick.jit
+    @fast_jit.jit
     def pack(messages):
         packed = [[wire.pack(m, form) for m in messages] for form in lossy]
         return packed, [list(map(wire.size, p)) for p in packed]
@@ -261,13 +253,13 @@ def test_the_calculator_counts_what_a_round_moves(name):
     r = toys.run(method, how=SEEN.get(name, toys.HOW))
     count_KC = toys.counts(pool, rows, group.ids)
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    found = costs.measure(method, group.net, toys.SPEC, count_KC, *like)
+    found = cost.measure(method, group.net, toys.SPEC, count_KC, *like)
     down = method.broadcast(r.server)
     twice = method.probe is not no_probe
     size = int(wire.size(wire.pack(down, "float32"))) + twice * wire.HEADER
     assert found.scalars[0].tolist() == (r.report.sent + r.probe.sent).tolist()
     assert found.bytes[0].tolist() == (r.report.bytes + r.probe.bytes).tolist()
-    assert (found.scalars[1], found.bytes[1]) == (int(comm.scalars(down)), size)
+    assert (found.scalars[1], found.bytes[1]) == (int(wire.scalars(down)), size)
 
 
 @every_method
@@ -308,7 +300,7 @@ def test_floats_may_be_traced(name):
     parameters = inspect.signature(METHODS[name]).parameters
     floats = {k: p.default for k, p in parameters.items() if type(p.default) is float}
 
-    @quick.jit
+    @fast_jit.jit
     def loss(values):
         method = METHODS[name](toys.SPEC, **{**TOYS.get(name, {}), **values})
         net = toys.net(8)
@@ -328,7 +320,7 @@ def test_floats_may_be_traced(name):
 def test_evaluation_is_the_same_in_every_form(name):
     r = toys.run(make(name))
     a = toys.evaluate(make(name), r)
-    b = toys.evaluate(make(name), r, forms.all_at_once())
+    b = toys.evaluate(make(name), r, execution.all_at_once())
     assert toys.gap(a, b) <= 1  # one example between two prototypes may fall either way
 
 

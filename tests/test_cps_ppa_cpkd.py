@@ -5,10 +5,11 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from exchange import COUNT, MEAN, client, exchange
+from support import toys
+from support.exchange import COUNT, MEAN, client, exchange
 
-from jaxproto import build, config, losses, masks
+from jaxproto import config, losses, masks
+from jaxproto.config import build
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
 from jaxproto.methods.fedproto import alike, fedproto, train_pass
 from jaxproto.methods.fedtgp import fedtgp

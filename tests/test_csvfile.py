@@ -3,9 +3,10 @@
 import csv
 
 import pytest
-from refusal import refused
+from support.refusal import refused
 
-from jaxproto.data import csvfile, sources
+from jaxproto.data import sources
+from jaxproto.data.readers import csvfile
 
 
 def save(path, rows):

@@ -5,13 +5,13 @@ import subprocess
 import sys
 from functools import partial
 
-import drawing
 import numpy as np
 import pytest
+from support import drawing
 
 from jaxproto import plots
 from jaxproto.errors import UserError
-from jaxproto.plots import __main__ as command
+from jaxproto.figures import __main__ as command
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_the_command_draws_several_work_directories(tmp_path, workdirs, monkeypa
 
 def test_the_command_runs_on_its_own_without_a_word(tmp_path, workdirs):
     out = tmp_path / "out.png"
-    call = [sys.executable, "-m", "jaxproto.plots", "accuracy_against_bytes", out]
+    call = [sys.executable, "-m", "jaxproto.figures", "accuracy_against_bytes", out]
     done = subprocess.run([*call, *workdirs], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert out.stat().st_size > 10_000

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import toys
-from averaging import (
+from support import toys
+from support.averaging import (
     ALIKE,
     BASE,
     SPEC,
@@ -20,13 +20,14 @@ from averaging import (
     run,
 )
 
-from jaxproto import build, config, federation, models, participation
+from jaxproto import config, federation, models, participation
+from jaxproto.config import build
+from jaxproto.config.optimizers import build_optimizer
+from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
 from jaxproto.methods import fednova
 from jaxproto.methods.fedavg import Sent
 from jaxproto.methods.local import local
-from jaxproto.optimizers import build_optimizer
-from jaxproto.presets import DATASETS
 from jaxproto.types import Batch, Client, Data, Shard
 
 WHOLE = ("fedavg", "fedprox", "fednova", "fednh", "feduv", "vhl", "fast")

@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from exchange import KEY, X, Y, client, on_batch
+from support import toys
+from support.exchange import KEY, X, Y, client, on_batch
 from test_fml import AUX, outputs
 
-from jaxproto import codec, comm, losses, wire
+from jaxproto import losses, wire
 from jaxproto.methods import fedkd
 from jaxproto.methods.fml import attached, detached
 from jaxproto.types import Top
+from jaxproto.wire import codec
 
 RNG = np.random.default_rng(3)
 every_format = pytest.mark.parametrize("form", wire.FORMATS)
@@ -90,7 +91,7 @@ def test_factors_are_those_of_the_singular_value_decomposition():
     for energy in (0.5, 0.9, 0.98):
         k = smallest(s**2, energy)
         sent = fedkd.compress({"w": jnp.asarray(w, jnp.float32)}, energy)
-        assert k <= 5 and comm.scalars(sent) == k * (12 + 10)
+        assert k <= 5 and wire.scalars(sent) == k * (12 + 10)
         want = u[:, :k] * s[:k] @ v[:k]
         np.testing.assert_allclose(there_and_back(w, energy), want, atol=1e-4)
 
@@ -100,7 +101,7 @@ def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
     u, s, v = np.linalg.svd(kernel.transpose(2, 3, 0, 1))
     k = smallest(np.sum(s**2, (0, 1)), 0.5)
     sent = fedkd.compress({"w": jnp.asarray(kernel, jnp.float32)}, 0.5)
-    assert 1 <= k <= 2 and comm.scalars(sent) == k * 6 * (5 + 5)
+    assert 1 <= k <= 2 and wire.scalars(sent) == k * 6 * (5 + 5)
     want = (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
     got = there_and_back(kernel, 0.5).transpose(2, 3, 0, 1)
     np.testing.assert_allclose(got, want, atol=1e-4)
@@ -112,7 +113,7 @@ def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
 def test_what_no_fewer_values_reach_is_sent_whole_and_not_as_zeros(x):
     """Spec 2.8 item 8: 1x1 kernels and flat spectra, which the code zeroes."""
     sent = fedkd.compress({"w": jnp.asarray(x, jnp.float32)}, 0.98)
-    assert comm.scalars(sent) == x.size
+    assert wire.scalars(sent) == x.size
     assert toys.gap(there_and_back(x, 0.98), x) == 0
 
 
@@ -155,7 +156,7 @@ def test_rows_of_a_matrix_travel_alone(form):
     got = np.asarray(wire.through(message, form).value)
     assert not np.any(got[~np.asarray(message.sent)])
     np.testing.assert_allclose(got[7], value[7], atol=0.03)
-    assert comm.scalars(message) == 18
+    assert wire.scalars(message) == 18
 
 
 def test_at_full_energy_the_server_has_the_plain_mean():
@@ -178,8 +179,8 @@ def test_the_energy_rises_over_the_rounds_to_its_end():
         assert equal(up, fedkd.compress(params["aux"], energy))
         down = method.broadcast(now._replace(round=now.round + 1))
         assert equal(down.aux, fedkd.compress(server.aux, energy))
-    least = comm.scalars(fedkd.compress(params["aux"], 0.4))
-    assert least < comm.scalars(up)
+    least = wire.scalars(fedkd.compress(params["aux"], 0.4))
+    assert least < wire.scalars(up)
     assert make().broadcast(server).round == 0  # without a number of rounds: 0.95
 
 

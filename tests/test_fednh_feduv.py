@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from averaging import BASE, COUNTS, begun, drawn, make, run
+from support import toys
+from support.averaging import BASE, COUNTS, begun, drawn, make, run
 
 from jaxproto.methods import fednh, feduv
 from jaxproto.types import Protos, Spec

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import toys
+from support import toys
 
 from jaxproto import kernels
 from jaxproto.methods import fedtgp

@@ -3,16 +3,18 @@
 import shutil
 from functools import partial
 
-import drawing
 import jax
 import numpy as np
 import pytest
 from fixtures import runs
+from support import drawing
 
-from jaxproto import finished, kernels, metrics, pictures, plots
+from jaxproto import kernels, plots
 from jaxproto.errors import UserError
-from jaxproto.plots import __main__ as command
-from jaxproto.plots import from_checkpoints
+from jaxproto.figures import __main__ as command
+from jaxproto.figures import finished, from_checkpoints
+from jaxproto.report import pictures
+from jaxproto.storage import records
 from jaxproto.types import Protos
 
 FEW = {  # some report in a round, in a format that rounds
@@ -56,7 +58,7 @@ def drawn(tmp_path):
 
 def test_a_run_comes_back_with_its_state(path, run):
     assert run.round == 3 and run.config.method.name == "protonorm"
-    record = metrics.read(path / "metrics.jsonl")[-1]
+    record = records.read(path / "metrics.jsonl")[-1]
     angle = kernels.smallest_angle(run.exp.method.broadcast(run.state.server))
     assert float(angle) == pytest.approx(record["smallest_angle"])
     assert sum(run.state.traffic) == sum(record["bytes_total"].values())
@@ -68,7 +70,7 @@ def test_what_the_last_alignment_started_from_is_made_again(path, run):
     align = jax.jit(kernels.align)
     again, steps = align(before.mean, before.count > 0)
     np.testing.assert_allclose(again, run.state.server.protos.mean, atol=1e-5)
-    record = metrics.read(path / "metrics.jsonl")[-1]
+    record = records.read(path / "metrics.jsonl")[-1]
     assert steps == record["alignment_iterations"]
     seen = finished.trace(before)
     assert len(seen["energy"]) == steps + 1

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from exchange import KEY, X, Y, alone, on_batch
+from support import toys
+from support.exchange import KEY, X, Y, alone, on_batch
 
 from jaxproto import losses
 from jaxproto.methods.fml import attached, detached, fml

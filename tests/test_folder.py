@@ -10,9 +10,11 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from jaxproto import build, config, report
+from jaxproto import config
+from jaxproto.config import build
 from jaxproto.data import sources
 from jaxproto.errors import UserError
+from jaxproto.report import summary
 
 RNG = np.random.default_rng(0)
 
@@ -258,7 +260,7 @@ def test_a_run_says_what_was_found_and_saves_the_numbers_of_classes(tmp_path):
     c.model.group = "mlp"
     exp, said = build.experiment(c, "cpu"), io.StringIO()
     assert exp.source.x.shape == (24, 4, 4, 3)
-    report.partition(exp, tmp_path, Console(file=said, width=200))
+    summary.partition(exp, tmp_path, Console(file=said, width=200))
     assert "1 files that are no images are left out" in said.getvalue()
     assert re.search(r"cat:\d+, dog:\d+", said.getvalue())
     written = json.loads((tmp_path / "classes.json").read_text())

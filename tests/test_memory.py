@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxproto import build, config, forms, memory, programs
+from jaxproto import config, execution
+from jaxproto.config import build
+from jaxproto.training import memory, programs
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
     exp, state, pool, *_ = whole
     asked = []
     monkeypatch.setattr(
-        forms, "in_chunks", lambda n: asked.append(n) or forms.one_by_one()
+        execution, "in_chunks", lambda n: asked.append(n) or execution.one_by_one()
     )
     programs.compile_to_fit(exp, state, pool, 1)
     assert asked == [4, 2, 1]

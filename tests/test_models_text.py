@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from refusal import refused
+from support.refusal import refused
 
 from jaxproto import models
 from jaxproto.models import text

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fixtures.tfds_toy import GREY, LABELS
-from refusal import refused
+from support.refusal import refused
 
 from jaxproto.data import source, sources
 

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
+from support import toys
 
-from jaxproto import build, config, participation
+from jaxproto import config, participation
+from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 

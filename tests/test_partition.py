@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from labels import labels_only, sizes_of
-from refusal import refused
+from support.labels import labels_only, sizes_of
+from support.refusal import refused
 
-from jaxproto.data import describe, partition
-from jaxproto.data.scheme import top_up
+from jaxproto.data import describe
+from jaxproto.data.partitions import schemes
+from jaxproto.data.partitions.scheme import top_up
 from jaxproto.errors import UserError
 
 fast = settings(max_examples=60, deadline=None, derandomize=True)
@@ -37,7 +38,7 @@ def test_iid_uses_every_example_once_in_sizes_that_differ_by_at_most_one(
     sizes, clients, seed
 ):
     assume(clients <= sum(sizes))
-    _, hands = assigned(partition.iid(), sizes, clients, seed)
+    _, hands = assigned(schemes.iid(), sizes, clients, seed)
     assert max(sizes_of(hands)) - min(sizes_of(hands)) <= 1
 
 
@@ -47,7 +48,7 @@ def test_dirichlet_uses_every_example_once_and_honours_min_size(
     sizes, clients, min_size, log_alpha, seed
 ):
     assume(clients * min_size <= sum(sizes))
-    scheme = partition.dirichlet(10**log_alpha, min_size=min_size, max_tries=3)
+    scheme = schemes.dirichlet(10**log_alpha, min_size=min_size, max_tries=3)
     _, hands = assigned(scheme, sizes, clients, seed)
     assert min(sizes_of(hands)) >= min_size
 
@@ -57,7 +58,7 @@ def test_dirichlet_uses_every_example_once_and_honours_min_size(
 def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed):
     classes = data.draw(st.integers(1, len(sizes)))
     clients = data.draw(st.integers(-(-len(sizes) // classes), 12))
-    scheme = partition.pathological(classes)
+    scheme = schemes.pathological(classes)
     y, hands = assigned(scheme, sizes, clients, seed)
     held_KC = np.stack([np.bincount(y[rows], minlength=len(sizes)) for rows in hands])
     assert ((held_KC > 0).sum(axis=1) == classes).all()
@@ -72,7 +73,7 @@ def test_pfllib_dirichlet_uses_every_example_once_or_says_why_not(
     sizes, clients, log_alpha, seed
 ):
     assume(clients <= sum(sizes))
-    scheme = partition.pfllib_dirichlet(10**log_alpha, max_tries=20)
+    scheme = schemes.pfllib_dirichlet(10**log_alpha, max_tries=20)
     try:
         _, hands = assigned(scheme, sizes, clients, seed)
     except UserError as error:
@@ -86,8 +87,8 @@ def test_pfllib_dirichlet_uses_every_example_once_or_says_why_not(
 def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share, seed):
     assume(10 * clients <= sum(sizes))
     source = labels_only(sizes)
-    scheme = partition.dirichlet(0.5, min_size=10)
-    train, test = partition.divide(
+    scheme = schemes.dirichlet(0.5, min_size=10)
+    train, test = schemes.divide(
         source, scheme, clients=clients, train_share=share, seed=seed
     )
     everyone = np.sort(np.concatenate([*train, *test]))
@@ -101,8 +102,8 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
 def test_a_thousand_clients_are_served_in_seconds(alpha):
     source = labels_only([2_000] * 10)
     start = time.perf_counter()
-    scheme = partition.dirichlet(alpha, min_size=15)
-    divided = partition.divide(source, scheme, clients=1_000)
+    scheme = schemes.dirichlet(alpha, min_size=15)
+    divided = schemes.divide(source, scheme, clients=1_000)
     assert time.perf_counter() - start < 10
     assert min(map(sum, zip(*map(sizes_of, divided), strict=True))) >= 15
 
@@ -112,9 +113,7 @@ def test_small_alpha_is_more_uneven_than_large_alpha():
     pairs = [
         (describe.counts(source, divided).train > 0).sum()
         for alpha in (0.01, 0.1, 1.0, 100.0)
-        for divided in [
-            partition.divide(source, partition.dirichlet(alpha), clients=10)
-        ]
+        for divided in [schemes.divide(source, schemes.dirichlet(alpha), clients=10)]
     ]
     assert pairs == sorted(pairs) and pairs[0] < 40 and pairs[-1] == 100
 
@@ -129,9 +128,9 @@ def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more()
 def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(name):
     source = labels_only([60] * 4)
     arguments = {"dirichlet": [0.5], "pathological": [2]}.get(name, [])
-    scheme = partition.PARTITIONS[name](*arguments)
+    scheme = schemes.PARTITIONS[name](*arguments)
     one, again, other = (
-        np.concatenate(partition.divide(source, scheme, clients=4, seed=s).train)
+        np.concatenate(schemes.divide(source, scheme, clients=4, seed=s).train)
         for s in (1, 1, 2)
     )
     assert one.tolist() == again.tolist() != other.tolist()
@@ -140,12 +139,10 @@ def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(name
 def test_not_pooled_trains_on_the_official_part_and_tests_all_on_the_whole_other():
     """Specification 4.3."""
     source = labels_only([20, 20, 20], test=15)
-    divided = partition.divide(source, partition.iid(), clients=5, pooled=False)
+    divided = schemes.divide(source, schemes.iid(), clients=5, pooled=False)
     assert sorted(np.concatenate(divided.train)) == list(range(45))
     assert all(rows.tolist() == list(range(45, 60)) for rows in divided.test)
-    blocks = partition.divide(
-        source, partition.pathological(3), clients=1, pooled=False
-    )
+    blocks = schemes.divide(source, schemes.pathological(3), clients=1, pooled=False)
     assert blocks.train[0].tolist() != sorted(blocks.train[0])  # batches mix classes
 
 
@@ -157,35 +154,35 @@ SMALL = labels_only([5, 5])
 @pytest.mark.parametrize(
     ("scheme", "clients", "message"),
     [
-        (partition.iid(), 11, "need 11 examples, but there are 10. Use at most 10 cli"),
-        (partition.iid(), 0, "clients is 0. Give an integer of at least 1."),
+        (schemes.iid(), 11, "need 11 examples, but there are 10. Use at most 10 cli"),
+        (schemes.iid(), 0, "clients is 0. Give an integer of at least 1."),
         (
-            partition.dirichlet(1.0, min_size=4),
+            schemes.dirichlet(1.0, min_size=4),
             3,
             "need 12 examples, but there are 10. Use at most 2 clients or at most 3 ea",
         ),
-        (partition.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
+        (schemes.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
         (
-            partition.pathological(3),
+            schemes.pathological(3),
             2,
             "is 3, but only 2 classes have examples. Use at",
         ),
         (
-            partition.pathological(1),
+            schemes.pathological(1),
             1,
             "but 2 have examples. Use at least 2 clients or classes_per_client of at l",
         ),
-        (partition.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
-        (partition.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
-        (partition.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),
+        (schemes.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
+        (schemes.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
+        (schemes.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),
         (
-            partition.pfllib_pathological(2),
+            schemes.pfllib_pathological(2),
             6,
             "class 0 has 5 examples for 6 clients, t",
         ),
-        (partition.iid(), 10, "client 0 gets 0 training and 1 test examples at train_"),
+        (schemes.iid(), 10, "client 0 gets 0 training and 1 test examples at train_"),
         (
-            partition.iid(),
+            schemes.iid(),
             10,
             "0.75 (and so do 9 more clients). Raise min_size (pfllib",
         ),
@@ -193,12 +190,12 @@ SMALL = labels_only([5, 5])
 )
 def test_an_impossible_partition_is_refused_with_both_numbers(scheme, clients, message):
     with refused(message):
-        partition.divide(SMALL, scheme, clients=clients)
+        schemes.divide(SMALL, scheme, clients=clients)
 
 
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), 1e9])
 def test_alpha_must_be_positive_and_finite(alpha):
-    for make in (partition.dirichlet, partition.pfllib_dirichlet):
+    for make in (schemes.dirichlet, schemes.pfllib_dirichlet):
         with refused(f"alpha is {alpha}, but must be above 0 and at most 1e6."):
             make(alpha)
 
@@ -213,4 +210,4 @@ def test_alpha_must_be_positive_and_finite(alpha):
 )
 def test_arguments_of_divide_that_cannot_work_are_named(arguments, message):
     with refused(message):
-        partition.divide(SMALL, partition.iid(), clients=2, **arguments)
+        schemes.divide(SMALL, schemes.iid(), clients=2, **arguments)

@@ -5,19 +5,22 @@ import re
 import numpy as np
 import pytest
 
-from jaxproto import build, config, report
-from jaxproto.data import partition, partition_file, public
+from jaxproto import config
+from jaxproto.config import build
+from jaxproto.data.partitions import file as partition_file
+from jaxproto.data.partitions import public, schemes
 from jaxproto.data.source import Source
 from jaxproto.errors import UserError
+from jaxproto.report import summary
 
 SCHEMES = {
-    "dirichlet": partition.dirichlet(0.3),
-    "pathological": partition.pathological(2),
-    "pfllib": partition.pfllib_dirichlet(0.5, least_samples=3),
-    "pfllib_pathological": partition.pfllib_pathological(2),
-    "iid": partition.iid(),
-    "quantity": partition.quantity(0.5),
-    "feature": partition.feature(),
+    "dirichlet": schemes.dirichlet(0.3),
+    "pathological": schemes.pathological(2),
+    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
+    "pfllib_pathological": schemes.pfllib_pathological(2),
+    "iid": schemes.iid(),
+    "quantity": schemes.quantity(0.5),
+    "feature": schemes.feature(),
 }
 
 
@@ -67,7 +70,7 @@ def test_an_official_test_part_is_not_written_and_public_rows_of_another_set_nei
     written,
 ):
     source = public.append(toy(), toy(8, 0))
-    made = public.divide(source, partition.iid(), clients=3, pooled=False)
+    made = public.divide(source, schemes.iid(), clients=3, pooled=False)
     text = partition_file.lines(source, made)
     assert text.count("train") == 48 and "test" not in text
     path = written(*text.splitlines())
@@ -194,7 +197,7 @@ def configured(**fields):
 
 def test_a_run_saves_what_another_one_can_start_from(tmp_path):
     first = build.experiment(configured(), "cpu")
-    report.save_partition(first, tmp_path)
+    summary.save_partition(first, tmp_path)
     name = f"file:{tmp_path / 'indices.csv'}"
     second = build.experiment(configured(**{"data.partition": name}), "cpu")
     same(first.partition, second.partition)
@@ -214,9 +217,9 @@ def test_a_misspelt_partition_is_told_that_there_are_files():
 def test_a_run_does_not_go_on_with_another_partition(tmp_path):
     one = build.experiment(configured(), "cpu")
     other = build.experiment(configured(**{"data.seed": 2}), "cpu")
-    report.save_partition(one, tmp_path)
-    report.check_same(other, tmp_path)  # the run had not begun
+    summary.save_partition(one, tmp_path)
+    summary.check_same(other, tmp_path)  # the run had not begun
     (tmp_path / "config.json").write_text("{}")
-    report.check_same(one, tmp_path)
+    summary.check_same(one, tmp_path)
     with pytest.raises(UserError, match=r"indices.csv has another partition than the"):
-        report.check_same(other, tmp_path)
+        summary.check_same(other, tmp_path)

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from labels import labels_only, sizes_of
-from refusal import refused
 from sklearn.model_selection import train_test_split
+from support.labels import labels_only, sizes_of
+from support.refusal import refused
 
-from jaxproto.data import describe, partition
-from jaxproto.data.scheme import Scheme
+from jaxproto.data import describe
+from jaxproto.data.partitions import schemes
+from jaxproto.data.partitions.scheme import Scheme
 
 # Specification 8.1: CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1.
 CIFAR10_KC = np.array(
@@ -32,7 +33,7 @@ CIFAR10_PATHOLOGICAL = (  # specification 8.1, two classes per client
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """Specification 8.1, and its K_i and n_i through them."""
     source = labels_only([6000] * 10)
-    divided = partition.divide(source, partition.pfllib_dirichlet(0.1), clients=20)
+    divided = schemes.divide(source, schemes.pfllib_dirichlet(0.1), clients=20)
     train, test = describe.counts(source, divided)
     np.testing.assert_array_equal(train + test, CIFAR10_KC)
 
@@ -89,11 +90,11 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 ):
     """Specification 4.1: C10, C100, Tiny ImageNet, AG News; seed 1, batches of 32."""
     source = labels_only(sizes)
-    scheme = partition.pfllib_dirichlet(alpha)
-    divided = partition.divide(source, scheme, clients=clients)
+    scheme = schemes.pfllib_dirichlet(alpha)
+    divided = schemes.divide(source, scheme, clients=clients)
     train, test = counted = describe.counts(source, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
-    used, _ = describe.counts(source, partition.Partition(whole, whole))
+    used, _ = describe.counts(source, schemes.Partition(whole, whole))
     batch_K = train.sum(axis=1) // 32
     assert tuple((c > 0).sum() for c in (train + test, train, used)) == held
     assert (train.sum(axis=1).min(), train.sum(axis=1).max()) == n_train
@@ -104,11 +105,11 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
     """Specification 4.1: 34 client-class pairs, and one client with one example."""
     y = labels_only([6000] * 10).y
-    enough = partition.pfllib_dirichlet(0.01, max_tries=37)
+    enough = schemes.pfllib_dirichlet(0.01, max_tries=37)
     hands = enough.assign(y, 10, 20, enough.make_rng(1))
     assert sum(len(np.unique(y[rows])) for rows in hands) == 34
     assert min(sizes_of(hands)) == 1
-    too_few = partition.pfllib_dirichlet(0.01, max_tries=36)
+    too_few = schemes.pfllib_dirichlet(0.01, max_tries=36)
     with refused("alpha=0.01: 36 draws gave none in which each of 20 clients has 1 of"):
         too_few.assign(y, 10, 20, too_few.make_rng(1))
 
@@ -116,7 +117,7 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
 def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     """Specification 8.1."""
     source = labels_only([6000] * 10)
-    divided = partition.divide(source, partition.pfllib_pathological(2), clients=20)
+    divided = schemes.divide(source, schemes.pfllib_pathological(2), clients=20)
     counted = sum(describe.counts(source, divided))
     assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
 
@@ -128,7 +129,7 @@ def test_pfllib_pathological_reproduces_the_cifar10_sizes():
 def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
     """Specification 8.1: sum K_i for C10, C100 and Tiny ImageNet."""
     source = labels_only(sizes)
-    scheme = partition.pfllib_pathological(classes)
+    scheme = schemes.pfllib_pathological(classes)
     hands = scheme.assign(source.y, len(sizes), 20, scheme.make_rng(1))
     assert sum(len(np.unique(source.y[rows])) for rows in hands) == pairs
     assert np.array_equal(np.sort(np.concatenate(hands)), np.arange(len(source.y)))
@@ -137,18 +138,18 @@ def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
 def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
     source = labels_only([100] * 43)
-    divided = partition.divide(source, partition.pfllib_pathological(4), clients=20)
+    divided = schemes.divide(source, schemes.pfllib_pathological(4), clients=20)
     held_C = sum(describe.counts(source, divided)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
-@pytest.mark.parametrize("scheme", [partition.pfllib_dirichlet(0.1), partition.iid()])
+@pytest.mark.parametrize("scheme", [schemes.pfllib_dirichlet(0.1), schemes.iid()])
 @pytest.mark.parametrize("share", [0.75, 0.6])
 def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
     """Specification 4.1 item 5; sklearn continues numpy's global stream."""
     source = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
-    divided = partition.divide(source, scheme, clients=7, train_share=share, seed=1)
+    divided = schemes.divide(source, scheme, clients=7, train_share=share, seed=1)
     before = np.random.get_state()
     try:
         np.random.seed(1)

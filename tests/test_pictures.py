@@ -7,10 +7,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-import toys
+from support import toys
 
-from jaxproto import masks, metrics, pictures
+from jaxproto import masks
 from jaxproto.methods import METHODS
+from jaxproto.report import pictures
+from jaxproto.storage import records as metrics
 from jaxproto.types import Protos
 
 DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-import drawing
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from support import drawing
 
 from jaxproto import plots
 from jaxproto.errors import UserError

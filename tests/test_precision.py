@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxproto import config, models, runner
+from jaxproto import config, models
 from jaxproto.errors import UserError
 from jaxproto.nn import conv, ops, reduce
+from jaxproto.training import runner
 
 IMAGES = ("cnn4", "resnet4", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0")
 

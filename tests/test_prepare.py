@@ -15,11 +15,12 @@ import pytest
 import requests
 import tensorflow_datasets as tfds
 from fixtures import archives_toy as toy
-from refusal import refused
+from support.refusal import refused
 from tensorflow_datasets.core.download import download_manager
 
-from jaxproto.data import prepare, prepared
-from jaxproto.data.builders import gtsrb, running, tiny_imagenet
+from jaxproto.data import prepare
+from jaxproto.data.readers import prepared
+from jaxproto.data.readers.builders import gtsrb, running, tiny_imagenet
 
 ROOT = Path(__file__).parents[1]
 running.bars(False)

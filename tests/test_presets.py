@@ -6,12 +6,14 @@ import json
 import ml_collections
 import pytest
 
-from jaxproto import build, config, models, workdir
+from jaxproto import config, models
+from jaxproto.config import build
+from jaxproto.config.presets import DATASETS
+from jaxproto.config.readings import READINGS
+from jaxproto.config.registries import OPTIONS
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.options import OPTIONS
-from jaxproto.presets import DATASETS
-from jaxproto.readings import READINGS
+from jaxproto.storage import workdir
 from jaxproto.types import Spec
 
 

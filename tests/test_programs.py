@@ -4,7 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxproto import build, config, programs, rounds
+from jaxproto import config
+from jaxproto.config import build
+from jaxproto.training import programs, rounds
 
 
 @pytest.fixture(scope="module")

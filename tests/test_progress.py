@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from jaxproto import metrics
-from jaxproto.progress import progress, result_table
+from jaxproto.storage import records
+from jaxproto.training.progress import progress, result_table
 
 RULES = ("head", "local", "global", "global_own")
 
@@ -105,7 +105,7 @@ def table_text(summary):
 
 
 def test_the_table_has_a_row_per_rule_in_percent_and_fits_80_columns():
-    rules = metrics.rule_summary([record(r) for r in (8, 9, 10)])
+    rules = records.rule_summary([record(r) for r in (8, 9, 10)])
     text = table_text({"rules": rules, "status": "finished"})
     row = next(line for line in text.splitlines() if "global_own" in line)
     cells = [c.strip() for c in row.strip("│").split("│")]
@@ -124,7 +124,7 @@ def test_the_table_of_an_older_summary_says_that_ten_is_the_most():
 
 
 def test_the_table_of_a_run_without_numbers_shows_dashes():
-    rules = metrics.rule_summary(
+    rules = records.rule_summary(
         [{"round": 1, "rules": {"head": {"pooled": None, "client_mean": None}}}]
     )
     assert table_text(rules).count(" - ") == 6

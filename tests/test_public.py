@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from jaxproto import build, config
-from jaxproto.data import partition, public
-from jaxproto.data.pfllib import pfllib_dirichlet
-from jaxproto.data.scheme import dirichlet, iid
+from jaxproto import config
+from jaxproto.config import build
+from jaxproto.data.partitions import public, schemes
+from jaxproto.data.partitions.pfllib import pfllib_dirichlet
+from jaxproto.data.partitions.scheme import dirichlet, iid
 from jaxproto.data.source import assemble
 from jaxproto.errors import UserError
 
@@ -73,7 +74,7 @@ def test_clients_are_those_of_a_run_without_public_examples_but_for_these(
 ):
     """Methods with and without are compared on one division (RefProtoFL, spec 4.3)."""
     source, how = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
-    plain = partition.divide(made(), scheme, **how)
+    plain = schemes.divide(made(), scheme, **how)
     parts = public.divide(source, scheme, **how)
     for before_K, after_K in zip(plain, parts, strict=True):
         for before, after in zip(before_K, after_K, strict=True):
@@ -87,15 +88,15 @@ def test_a_client_with_public_examples_alone_is_named():
     source = made()._replace(public=np.array([3, 5, 9], np.int32))
     parts = [np.array(rows) for rows in ([3, 9], [1, 2])], [np.array([4])] * 2
     with pytest.raises(UserError, match="all 2 training examples of client 0 are pub"):
-        public.withdraw(source, partition.made(*parts))
+        public.withdraw(source, schemes.made(*parts))
     parts = [np.array([1])] * 2, [np.array([4]), np.array([5])]
     with pytest.raises(UserError, match="all 1 test examples of client 1 are public"):
-        public.withdraw(source, partition.made(*parts))
+        public.withdraw(source, schemes.made(*parts))
 
 
 def test_without_public_examples_nothing_changes():
     source = made()
-    plain = partition.divide(source, dirichlet(0.5), clients=4)
+    plain = schemes.divide(source, dirichlet(0.5), clients=4)
     same = public.divide(source, dirichlet(0.5), clients=4)
     for a, b in zip(everyones(plain), everyones(same), strict=True):
         assert np.array_equal(a, b)
@@ -109,7 +110,7 @@ def test_examples_of_another_set_are_public_and_change_no_partition():
     assert np.array_equal(both.y[both.public], extra.y)
     for pooled in (True, False):
         how = {"clients": 4, "pooled": pooled}
-        plain = partition.divide(source, dirichlet(0.5), **how)
+        plain = schemes.divide(source, dirichlet(0.5), **how)
         parts = public.divide(both, dirichlet(0.5), **how)
         assert np.array_equal(everyones(plain), everyones(parts))
 

@@ -1,6 +1,6 @@
 """Identities between methods and between their variants."""
 
-import toys
+from support import toys
 
 from jaxproto import kernels, losses, masks, transforms
 from jaxproto.methods.fedproto import before_training, fedproto, train_pass

@@ -2,8 +2,9 @@
 
 import pytest
 
-from jaxproto import metrics, reference
 from jaxproto.data.describe import Commonest
+from jaxproto.report import reference
+from jaxproto.storage import records as metrics
 
 ALONE = Commonest(pooled=0.7647, client_mean=0.7064, examples=17_507)
 

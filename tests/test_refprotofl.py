@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
+from support import toys
 
-from jaxproto import comm, losses, participation
+from jaxproto import losses, participation
 from jaxproto.errors import UserError
 from jaxproto.methods import refprotofl as ref
+from jaxproto.report import nominal
 from jaxproto.types import Batch, Protos, Spec, Top
 
 WIDTH = 6
@@ -261,7 +262,7 @@ def test_the_sum_is_the_mean_times_the_examples_of_the_batch():
 def test_the_nominal_cost_of_the_stated_adapter():
     """Spec 2.18 item 3 with D20: 512 * 128 + 128 + 128 * 10 + 10 entries."""
     fields = {"adapter_dim": 128, "budget": 0.1, "anchors": "external"}
-    one = comm.nominal_refprotofl([3], Spec(10, 512), fields)
+    one = nominal.nominal_refprotofl([3], Spec(10, 512), fields)
     assert one == 66_954 + 10 * 128 + 3 * 128 + 6_695 + 1
 
 

@@ -23,11 +23,9 @@ from fixtures.runs import (
     records,
 )
 
-from jaxproto import (
-    checkpoint,
-    runner,
-)
 from jaxproto.errors import UserError
+from jaxproto.storage import checkpoint
+from jaxproto.training import runner
 
 cache, finished = runs.cache, runs.finished
 pytestmark = pytest.mark.usefixtures("cache")

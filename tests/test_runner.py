@@ -26,18 +26,14 @@ from fixtures.runs import (
 from rich.console import Console
 
 import jaxproto
-from jaxproto import (
-    build,
-    checkpoint,
-    config,
-    metrics,
-    pictures,
-    programs,
-    runner,
-    workdir,
-)
+from jaxproto import config
+from jaxproto.config import build
 from jaxproto.data import describe
 from jaxproto.errors import UserError
+from jaxproto.report import pictures
+from jaxproto.storage import checkpoint, workdir
+from jaxproto.storage import records as metrics
+from jaxproto.training import programs, runner
 from jaxproto.types import Protos
 
 cache, finished = runs.cache, runs.finished

@@ -6,25 +6,27 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from refusal import refused
+from support.refusal import refused
 
-from jaxproto import comm
-from jaxproto.data import describe, domains, npz, partition, public
+from jaxproto.data import describe, domains
+from jaxproto.data.partitions import public, schemes
+from jaxproto.data.readers import npz
 from jaxproto.data.source import Source, assemble
 from jaxproto.errors import UserError
+from jaxproto.report import nominal
 from jaxproto.types import Spec
 
 fast = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 class_sizes = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
 BY_LABEL = {  # the number of each class at each client does not depend on the order
-    "dirichlet": partition.dirichlet(0.3),
-    "pathological": partition.pathological(2),
-    "pfllib": partition.pfllib_dirichlet(0.5, least_samples=3),
-    "pfllib_pathological": partition.pfllib_pathological(2),
+    "dirichlet": schemes.dirichlet(0.3),
+    "pathological": schemes.pathological(2),
+    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
+    "pfllib_pathological": schemes.pfllib_pathological(2),
 }
-BY_SIZE = {"iid": partition.iid(), "quantity": partition.quantity(0.5)}
-SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": partition.feature()}
+BY_SIZE = {"iid": schemes.iid(), "quantity": schemes.quantity(0.5)}
+SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": schemes.feature()}
 
 # Oxford Flowers-102, all 8,189 images: examples of each class.
 FLOWERS = [
@@ -70,7 +72,7 @@ def test_quantity_uses_every_example_once_and_honours_min_size(
     sizes, clients, min_size, log_alpha, seed
 ):
     assume(clients * min_size <= sum(sizes))
-    scheme = partition.quantity(10**log_alpha, min_size=min_size, max_tries=3)
+    scheme = schemes.quantity(10**log_alpha, min_size=min_size, max_tries=3)
     hands = hands_of(scheme, labels_only(sizes), clients, seed)
     assert min(map(len, hands)) >= min_size
 
@@ -79,7 +81,7 @@ def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
     source = labels_only([2_000] * 10)
     spread = []
     for alpha in (0.2, 1.0, 100.0):
-        scheme = partition.quantity(alpha, min_size=400)
+        scheme = schemes.quantity(alpha, min_size=400)
         hands = hands_of(scheme, source, 10)
         assert describe.skew(count(source.y, hands)).variation.max() < 0.1
         spread.append(max(map(len, hands)) / min(map(len, hands)))
@@ -89,7 +91,7 @@ def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
 def test_quantity_shares_are_those_of_the_dirichlet_distribution():
     """Li et al. 4.3. A share of 10 has mean 1/10 and variance 0.09 / (10 alpha + 1)."""
     y = np.zeros(10_000, int)
-    scheme = partition.quantity(0.5, min_size=1, max_tries=1)
+    scheme = schemes.quantity(0.5, min_size=1, max_tries=1)
     rng = np.random.default_rng(0)
     shares = [len(r) for _ in range(400) for r in scheme.assign(y, 1, 10, rng)]
     assert np.mean(shares) == 1_000
@@ -105,7 +107,7 @@ def test_feature_deals_whole_sources_or_shares_one_source_among_its_clients(
     sources, clients, seed
 ):
     source = labels_only([200], sources=sources)
-    hands = hands_of(partition.feature(), source, clients, seed)
+    hands = hands_of(schemes.feature(), source, clients, seed)
     count_KS = count(source.domain, hands)
     if sources >= clients:
         assert ((count_KS > 0).sum(axis=0) == 1).all()
@@ -118,10 +120,10 @@ def test_feature_deals_whole_sources_or_shares_one_source_among_its_clients(
 
 def test_feature_without_sources_or_with_too_small_ones_is_refused():
     with refused("data set 'toy' does not say where its examples come from, which par"):
-        partition.divide(labels_only([9]), partition.feature(), clients=3)
+        schemes.divide(labels_only([9]), schemes.feature(), clients=3)
     small = labels_only([9], sources=2)._replace(domain=np.array([0] * 8 + [1]))
     with refused("source 1 has 1 examples for 2 clients. Use fewer clients, or leave"):
-        partition.divide(small, partition.feature(), clients=4)
+        schemes.divide(small, schemes.feature(), clients=4)
 
 
 def saved(tmp_path, **more):
@@ -221,7 +223,7 @@ def test_names_of_classes_do_not_matter_to_schemes_that_do_not_look_at_them(
 @fast
 @given(st.permutations(range(40)), seeds)
 def test_the_order_of_examples_does_not_change_the_sources_of_clients(order, seed):
-    domain, scheme, counts = np.arange(40) % 7, partition.feature(), []
+    domain, scheme, counts = np.arange(40) % 7, schemes.feature(), []
     for domain_N in (domain, domain[order]):
         hands = scheme.assign(domain_N, 7, 3, scheme.make_rng(seed))
         counts.append(count(domain_N, hands))
@@ -239,7 +241,7 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
     name, log_alpha, clients, seed
 ):
     source = labels_only([1_500] * 10)
-    scheme = partition.PARTITIONS[name](10**log_alpha)
+    scheme = schemes.PARTITIONS[name](10**log_alpha)
     start = time.perf_counter()
     try:
         hands_of(scheme, source, clients, seed)
@@ -254,10 +256,10 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
 def test_cifar100_at_alpha_05_has_the_published_counts():
     """Specification 4.1: the row that `test_partition` has not."""
     source = labels_only([600] * 100)
-    divided = partition.divide(source, partition.pfllib_dirichlet(0.5), clients=20)
+    divided = schemes.divide(source, schemes.pfllib_dirichlet(0.5), clients=20)
     train, test = counted = describe.counts(source, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
-    used, _ = describe.counts(source, partition.Partition(whole, whole))
+    used, _ = describe.counts(source, schemes.Partition(whole, whole))
     size_K = train.sum(axis=1)
     assert [(c > 0).sum() for c in (train + test, train, used)] == [1702, 1643, 1641]
     assert (size_K.min(), size_K.max()) == (1950, 2385)
@@ -268,8 +270,8 @@ def test_cifar100_at_alpha_05_has_the_published_counts():
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
     """Specification 5.2: 690 to 710 pairs are implied, 1.37 million is printed."""
     source = labels_only(FLOWERS)
-    hands = hands_of(partition.pfllib_dirichlet(0.1), source, 20)
+    hands = hands_of(schemes.pfllib_dirichlet(0.1), source, 20)
     held_K = (count(source.y, hands) > 0).sum(axis=1)
     assert len(source.y) == 8_189 and held_K.sum() == 691
-    cost = comm.NOMINAL["fedproto"](held_K, Spec(102, 500), {})
+    cost = nominal.NOMINAL["fedproto"](held_K, Spec(102, 500), {})
     assert f"{cost / 1e6:.2f}" == "1.37"

@@ -4,14 +4,15 @@ import json
 from functools import partial
 from types import SimpleNamespace
 
-import drawing
 import numpy as np
 import pytest
+from support import drawing
 
-from jaxproto import config, metrics, plots
+from jaxproto import config, plots
 from jaxproto.errors import UserError
-from jaxproto.plots import __main__ as command
-from jaxproto.plots import from_formulas, from_records, registry, selection
+from jaxproto.figures import __main__ as command
+from jaxproto.figures import from_formulas, from_records, registry, selection
+from jaxproto.storage import records
 from jaxproto.types import Spec
 
 
@@ -42,11 +43,11 @@ def make(tmp_path):
         both = {"pooled": accuracy, "client_mean": accuracy / 2}
         told = {k: {"final": v, "best": v + 0.1} for k, v in both.items()}
         summary = {"status": "finished", "rules": {"head": told, "local": told}}
-        metrics.write_json(path / "summary.json", summary)
+        records.write_json(path / "summary.json", summary)
         for r in (1, 3):
             row = {"round": r, "rules": {"head": {"pooled": accuracy * r / 3}}}
             row["every_round"] = {"alignment_iterations": [10.0 + seed] * (r - r // 2)}
-            metrics.append(path / "metrics.jsonl", row)
+            records.append(path / "metrics.jsonl", row)
         return str(path)
 
     return run
@@ -142,7 +143,7 @@ def test_what_a_command_cannot_use_is_named(tmp_path, make, arguments, what):
 
 def test_an_unfinished_run_is_named(tmp_path, make):
     path = make("a", "fedproto", 0.5)
-    metrics.write_json(tmp_path / "a" / "summary.json", {"status": "diverged"} | RULES)
+    records.write_json(tmp_path / "a" / "summary.json", {"status": "diverged"} | RULES)
     with pytest.raises(UserError, match="is not finished; leave it out"):
         draw(tmp_path, "accuracy_against_field", path, "--field", "rounds")
 

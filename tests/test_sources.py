@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from refusal import refused
+from support.refusal import refused
 
 from jaxproto.data import source, sources, spiral
 

@@ -6,13 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from averaging import BASE, COUNTS, SIZES_K, begun, drawn, make, run
+from support import toys
+from support.averaging import BASE, COUNTS, SIZES_K, begun, drawn, make, run
 
 from jaxproto import client as clients
-from jaxproto import codec, comm, costs, disclosure, participation, wire
+from jaxproto import participation, wire
 from jaxproto.methods.fedavg import averaged_statistics, own_statistics
+from jaxproto.report import cost, disclosure
 from jaxproto.types import Client, Data
+from jaxproto.wire import codec
 
 EQUAL = {"fednh", "fast"}  # one weight for every client; the others n_i
 TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
@@ -59,10 +61,10 @@ def test_what_leaves_the_client_is_named_and_counted(name):
     seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
     both = ("norm.net.mean", "norm.net.var")
     assert seen == {(way, name) for way in ("up", "down") for name in both}
-    measured = costs.measure(method, net, toys.SPEC, COUNTS[0], *like)
+    measured = cost.measure(method, net, toys.SPEC, COUNTS[0], *like)
     assert measured.scalars[0].tolist()[:4] == r.report.sent.tolist()[:4]
     assert measured.bytes[0].tolist()[:4] == r.report.bytes.tolist()[:4]
-    assert measured.scalars[1] == comm.scalars(method.broadcast(r.server))
+    assert measured.scalars[1] == wire.scalars(method.broadcast(r.server))
     one = jax.tree.map(lambda a: a[0], r.report.up)
     codec.check(one, int(r.report.bytes[0]), "float32")
 

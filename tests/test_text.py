@@ -11,15 +11,18 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
-import quick
-from refusal import refused
 from rich.console import Console
+from support import fast_jit
+from support.refusal import refused
 
 import jaxproto
-from jaxproto import build, config, options, plots, programs, workdir
+from jaxproto import config, plots
+from jaxproto.config import build, registries
 from jaxproto.data import sources, text
-from jaxproto.data.partition import Partition
+from jaxproto.data.partitions.schemes import Partition
 from jaxproto.methods import METHODS
+from jaxproto.storage import workdir
+from jaxproto.training import programs
 from jaxproto.types import PADDING, UNKNOWN
 
 CLASSES = ("blue", "green", "red")
@@ -207,7 +210,7 @@ ON_IMAGES = {"vhl": "vhl shares virtual images, but the inputs are int32"}
 
 def experiment(toy, name, **changes):
     c = configured(toy, name, **changes)
-    own = {f"method.{k}": "fasttext" for k in options.NETWORKS if k in c.method}
+    own = {f"method.{k}": "fasttext" for k in registries.NETWORKS if k in c.method}
     own |= {"method.q": 0.0} if name == "fast" else {}  # no snapshot: everyone is there
     c.update_from_flattened_dict(own)
     return build.experiment(c, "cpu")
@@ -233,7 +236,7 @@ def one_round(exp, traces):
         hits = [g(server, c, pool, s) for g, c, s in triples]
         return server, clients, [(p.loss, p.finite) for p in seen], hits
 
-    return partial(quick.jit(run), build.pool(exp.source))
+    return partial(fast_jit.jit(run), build.pool(exp.source))
 
 
 @cache

@@ -5,9 +5,10 @@ import sys
 import numpy as np
 import pytest
 from fixtures.tfds_toy import GREY, LABELS, prepare
-from refusal import refused
+from support.refusal import refused
 
-from jaxproto.data import pixels, prepared, sources
+from jaxproto.data import pixels, sources
+from jaxproto.data.readers import prepared
 
 
 def test_a_prepared_tfds_set_is_read_without_tensorflow(tmp_path):

@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from exchange import COUNT, KEY, MEAN, Y, client
-from exchange import exchange as uncached
+from support import toys
+from support.exchange import COUNT, KEY, MEAN, Y, client
+from support.exchange import exchange as uncached
 
-from jaxproto import build, config, losses, masks, presets
+from jaxproto import config, losses, masks
+from jaxproto.config import build, presets
 from jaxproto.errors import UserError
 from jaxproto.methods import fedtgp
 from jaxproto.methods.fedproto import train_pass
@@ -22,9 +23,7 @@ from jaxproto.methods.tinyproto import (
     on_fedtgp,
     tinyproto,
 )
-from jaxproto.methods.tinyproto import (
-    MEAN as AS_PRINTED,
-)
+from jaxproto.methods.tinyproto import MEAN as AS_PRINTED
 from jaxproto.types import Protos, Spec
 
 S, MU = 3, 0.1

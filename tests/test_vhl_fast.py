@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
-from averaging import (
+from support import toys
+from support.averaging import (
     BASE,
     SPEC,
     make,

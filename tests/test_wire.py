@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toys
+from support import toys
 
-from jaxproto import codec, disclosure, federation, kernels, wire
+from jaxproto import federation, kernels, wire
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.methods.protonorm import protonorm
+from jaxproto.report import disclosure
 from jaxproto.types import Protos, Top
-from jaxproto.wire import Wire
+from jaxproto.wire import Wire, codec
 
 every_format = pytest.mark.parametrize("form", wire.FORMATS)
 

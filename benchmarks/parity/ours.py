@@ -19,12 +19,14 @@ from benchmarks import made_up
 from benchmarks.memory import shortened
 from benchmarks.parity import record
 from benchmarks.parity.record import Record, Start
-from jaxproto import batches, build, client, kernels, options, programs, rounds
+from jaxproto import batches, client, kernels
 from jaxproto import config as config_
-from jaxproto.build import Experiment
+from jaxproto.config import build, registries
+from jaxproto.config.build import Experiment
 from jaxproto.federation import Cohort
 from jaxproto.models import to_torch
-from jaxproto.programs import State
+from jaxproto.training import programs, rounds
+from jaxproto.training.programs import State
 from jaxproto.types import Array, Data, Pool, Protos, Shard, Tree
 
 SWEEP = 64  # examples at a time
@@ -54,7 +56,7 @@ class Ours:
         self.work, self.state, _ = made_up.start(self.exp, config.seed)
         self.shares = "aggregate" in config.method
         name = config.method.get("aggregate", "mean_over_clients")
-        self.mean = jax.jit(options.OPTIONS["aggregate"][name](self.exp.spec))
+        self.mean = jax.jit(registries.OPTIONS["aggregate"][name](self.exp.spec))
         self.aligns = config.method.get("alignment") == "thomson"
         self.look = self.for_each(partial(look, self.exp))
         self.score = self.for_each(partial(scores, self.exp))

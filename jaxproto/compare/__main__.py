@@ -6,7 +6,7 @@ python -m jaxproto.compare WORKDIR... [--format markdown] [--statistic last10]
 import sys
 from collections.abc import Sequence
 
-from jaxproto import command, compare
+from jaxproto import cli, compare
 from jaxproto.compare import rendering, tables
 from jaxproto.errors import UserError
 
@@ -18,7 +18,7 @@ def main(argv: Sequence[str]) -> str:
       UserError: an argument or a work directory cannot be used.
     """
     about = __doc__.split("\n")[0]
-    parser = command.Parser(prog="python -m jaxproto.compare", description=about)
+    parser = cli.Parser(prog="python -m jaxproto.compare", description=about)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR")
     formats = [*rendering.FORMATS, rendering.CSV]
     parser.add_argument("--format", choices=formats, default="text")
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> str:
     )
     parser.add_argument("--average", choices=clients, default="pooled")
     parser.add_argument("--rule", action="append", default=[], help="only this one")
-    parser.add_argument("--out", type=command.new_file, help="write there")
+    parser.add_argument("--out", type=cli.new_file, help="write there")
     args = parser.parse_args(argv)
     made = compare.table(
         compare.groups(map(compare.load, args.workdirs)),

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxproto import metrics, reference
 from jaxproto.compare.runs import Group, Run
 from jaxproto.data import describe
 from jaxproto.data.describe import Commonest
+from jaxproto.report import reference
+from jaxproto.storage import records as metrics
 
 LOCAL = "local"  # the method whose row is the reference
 Row = tuple[str, Group]

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import ml_collections
 
-from jaxproto import config, presets, readings
+from jaxproto import config
 from jaxproto.compare.runs import IGNORED
+from jaxproto.config import presets, readings
 from jaxproto.errors import pick
 
 PRESETS = {  # as printed -> preset of `presets.DATASETS`

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from jaxproto import metrics
 from jaxproto.compare import averages, baselines, cells
 from jaxproto.compare.cells import PAPERS
 from jaxproto.compare.runs import Group, differing
+from jaxproto.storage import records
 
 TOLD = {  # statistic or average -> how it is said
     "final": "final evaluation",
@@ -55,7 +55,7 @@ def _seeds(rows: Sequence[Row]) -> list[str]:
 def _last(rows: Sequence[Row]) -> list[str]:
     """How many evaluations the last ones are, unless it is 10 everywhere."""
     found = [(number, name) for name, g in rows for number in _numbers(g)]
-    if {number for number, _ in found} <= {metrics.LAST}:
+    if {number for number, _ in found} <= {records.LAST}:
         return []
     return [f"Last evaluations: {_shared(found)}."]
 
@@ -65,10 +65,10 @@ def _numbers(group: Group) -> set:
     found = set()
     for run in group.finished:
         kinds = [d for each in run.summary["rules"].values() for d in each.values()]
-        numbers = {metrics.mean_last(digest)[1] for digest in kinds}
+        numbers = {records.mean_last(digest)[1] for digest in kinds}
         if None in numbers:
-            there = len(metrics.read(run.path / "metrics.jsonl"))
-            numbers = {min(there, metrics.LAST) or f"{metrics.LAST} at most"}
+            there = len(records.read(run.path / "metrics.jsonl"))
+            numbers = {min(there, records.LAST) or f"{records.LAST} at most"}
         found |= numbers
     return found
 

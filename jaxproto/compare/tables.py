@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from jaxproto import metrics
 from jaxproto.compare import cells
 from jaxproto.compare.baselines import LOCAL
 from jaxproto.compare.cells import PAPERS
@@ -13,6 +12,7 @@ from jaxproto.compare.judged import Judged, judged
 from jaxproto.compare.notes import lines
 from jaxproto.compare.runs import Group, differing
 from jaxproto.errors import UserError
+from jaxproto.storage import records as metrics
 
 STATISTICS = {  # option -> of an entry of the summary's rules
     "best": lambda digest: digest["best"],

@@ -14,7 +14,7 @@ import rich.table
 from rich.markup import escape
 from scipy.spatial import distance
 
-from jaxproto.data.partition import Partition
+from jaxproto.data.partitions.schemes import Partition
 from jaxproto.data.source import Source
 from jaxproto.errors import UserError
 

@@ -6,6 +6,6 @@ The flags are those of `main.py`; `inspection.py` does the work.
 """
 
 if __name__ == "__main__":
-    from jaxproto import inspection
+    from jaxproto.report import inspection
 
     inspection.start()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from absl import app, flags
 from rich.console import Console
 
-from jaxproto.data.builders import running
+from jaxproto.data.readers.builders import running
 from jaxproto.errors import UserError
 
 SPACE = {  # name -> MiB to download, MiB to keep (TFDS's catalogue)
@@ -95,7 +95,7 @@ def _builder(name, root):
     """Returns TFDS's builder; nothing is read or written yet."""
     import tensorflow_datasets as tfds  # takes a second: only who needs it pays
 
-    from jaxproto.data.builders import gtsrb, tiny_imagenet  # noqa: F401
+    from jaxproto.data.readers.builders import gtsrb, tiny_imagenet  # noqa: F401
 
     try:
         with running.quiet():

@@ -5,8 +5,9 @@ import os
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import cache, csvfile, folder, npz, prepared, spiral
+from jaxproto.data import cache, spiral
 from jaxproto.data import pixels as pixels_
+from jaxproto.data.readers import csvfile, folder, npz, prepared
 from jaxproto.data.source import Source, assemble
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data.partition import Partition
+from jaxproto.data.partitions.schemes import Partition
 from jaxproto.data.source import Source
 from jaxproto.types import PADDING, UNKNOWN
 

@@ -37,12 +37,7 @@ import jax.numpy as jnp
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import (
-    Statistical,
-    fedavg,
-    own_statistics,
-    weighted_mean,
-)
+from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
 from jaxproto.types import Array, Aux, Spec, Tree
 
 

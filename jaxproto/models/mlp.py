@@ -7,12 +7,7 @@ from flax import nnx
 
 from jaxproto.errors import UserError
 from jaxproto.models.bundle import bundle
-from jaxproto.models.layers import (
-    Call,
-    Draws,
-    Linear,
-    flatten,
-)
+from jaxproto.models.layers import Call, Draws, Linear, flatten
 from jaxproto.nn import Ops
 from jaxproto.types import Array, Net
 

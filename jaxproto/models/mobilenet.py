@@ -17,15 +17,7 @@ from jaxproto import nn
 from jaxproto.models.bundle import bundle
 from jaxproto.models.dropout import Place, before_pool, logits_only
 from jaxproto.models.images import image_shape
-from jaxproto.models.layers import (
-    BatchNorm,
-    Call,
-    Chain,
-    Conv,
-    Draws,
-    conv_norm,
-    relu6,
-)
+from jaxproto.models.layers import BatchNorm, Call, Chain, Conv, Draws, conv_norm, relu6
 from jaxproto.types import Array, Net
 
 WIDTH = 1280

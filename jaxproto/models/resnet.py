@@ -18,14 +18,7 @@ from flax import nnx
 from jaxproto import nn
 from jaxproto.models.bundle import bundle
 from jaxproto.models.images import image_shape
-from jaxproto.models.layers import (
-    BatchNorm,
-    Call,
-    Chain,
-    Conv,
-    Draws,
-    GroupNorm,
-)
+from jaxproto.models.layers import BatchNorm, Call, Chain, Conv, Draws, GroupNorm
 from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)

@@ -3,8 +3,8 @@
 `pictures.py` draws those of a run at its end; `__main__.py` draws finished runs, one or
 several, and lists its pictures (`registry.py`):
 
-    python -m jaxproto.plots --help
-    python -m jaxproto.plots accuracy_against_bytes OUT.png WORKDIR...
+    python -m jaxproto.figures --help
+    python -m jaxproto.figures accuracy_against_bytes OUT.png WORKDIR...
 """
 
 from jaxproto.plots.canvas import HINT, available

@@ -1,0 +1,295 @@
+"""From a configuration to the functions, networks and data of a run."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from jaxproto import batches, federation, models, participation, wire
+from jaxproto import execution as forms
+from jaxproto.client import Local
+from jaxproto.config import registries
+from jaxproto.config.optimizers import build_local
+from jaxproto.data import describe, text
+from jaxproto.data.describe import Counts
+from jaxproto.data.partitions import file as partition_file
+from jaxproto.data.partitions import public
+from jaxproto.data.partitions.schemes import PARTITIONS, Partition
+from jaxproto.data.sources import Source
+from jaxproto.errors import UserError, pick
+from jaxproto.execution import Form
+from jaxproto.federation import Cohort
+from jaxproto.method import Method
+from jaxproto.methods import METHODS
+from jaxproto.types import Net, Pool, Shard, Spec
+from jaxproto.wire import Wire
+
+
+class Experiment(NamedTuple):
+    """All that a run needs besides its state."""
+
+    spec: Spec
+    method: Method
+    how: Local
+    law: participation.Law
+    dropout: float  # probability that a trained update is lost
+    forms: tuple[Form, ...]  # per cohort, how its clients run
+    cohorts: tuple[Cohort, ...]
+    source: Source
+    partition: Partition
+    train: tuple[Shard, ...]  # per cohort
+    test: tuple[Shard, ...]
+    counts: Counts  # examples per client and class, [K, C] for training and test
+    formats: Wire  # of values on the wire, both directions
+    check_wire: bool  # encode and decode every message
+
+
+def experiment(
+    config: ml_collections.ConfigDict,
+    platform: str,
+    tokens: tuple[str, ...] | None = None,
+) -> Experiment:
+    """Builds and checks everything that can be checked before training.
+
+    Args:
+      config: checked by `config.check`.
+      platform: of the device, "cpu", "gpu" or "tpu".
+      tokens: the vocabulary of a run on texts that goes on; None makes one.
+
+    Raises:
+      UserError: whatever is wrong with names, data, partition or shapes.
+    """
+    law = build_law(config.participation)
+    how = build_local(config)
+    names = network_names(config.model.group)
+    source, partition = build_data(config.data, tokens)
+    spec = Spec(source.num_classes, config.model.feat_dim)
+    cohorts = build_cohorts(names, partition, source, spec, config.model.compute_dtype)
+    return Experiment(
+        spec=spec,
+        method=build_method(
+            config.method,
+            spec,
+            sum(map(len, partition.train)),
+            config,
+            networks(source, spec, config.model.compute_dtype),
+        ),
+        how=how,
+        law=law,
+        dropout=config.participation.dropout,
+        forms=tuple(
+            build_form(config.clients_at_once, platform, steps(partition, c.ids, how))
+            for c in cohorts
+        ),
+        cohorts=cohorts,
+        source=source,
+        partition=partition,
+        train=tuple(shards(partition.train, c.ids) for c in cohorts),
+        test=tuple(shards(partition.test, c.ids) for c in cohorts),
+        counts=describe.counts(source, partition),
+        formats=build_wire(config.wire),
+        check_wire=config.wire.check,
+    )
+
+
+def build_wire(config) -> Wire:
+    """The formats of both directions."""
+    up, down = (
+        pick(f"wire.{key}", config[key], wire.FORMATS) for key in ("up", "down")
+    )
+    return Wire(up, down)
+
+
+def build_method(
+    config,
+    spec: Spec,
+    num_examples: int = 0,
+    run=None,
+    network: Callable[[str], Net] | None = None,
+) -> Method:
+    """The method with its options resolved.
+
+    Args:
+      num_examples: training examples of all clients, for a method that asks for them
+        and a configuration that leaves them at 0.
+      run: the whole configuration, for `options.FOLLOWING` and `options.FROM_RUN`.
+      network: name -> network, for a method with one of its own.
+    """
+    name = pick("method", config.name, METHODS)
+    arguments = {}
+    for key, value in config.items():
+        if key in registries.OPTIONS:
+            choices = registries.OPTIONS[key]
+            arguments[key] = choices[pick(f"method.{key}", value, choices)](spec)
+        elif key in registries.NETWORKS:
+            arguments[key] = network(pick(f"method.{key}", value, models.NETS))
+        elif key != "name":
+            arguments[key] = value
+    if arguments.get("num_examples") == 0:
+        arguments["num_examples"] = num_examples
+    followed = [k for k in registries.FOLLOWING if arguments.get(k) == 0]
+    for key in followed:
+        del arguments[key]  # without a whole configuration the method's own default
+        if run is not None:
+            arguments[key] = registries.FOLLOWING[key](run)
+    asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
+    arguments |= {
+        k: f(run, arguments) for k, f in registries.FROM_RUN.items() if k in asked
+    }
+    return METHODS[name](spec, **arguments)
+
+
+def build_law(config) -> participation.Law:
+    """The participation law, with those of its arguments that the config has."""
+    make = participation.LAWS[pick("participation.law", config.law, participation.LAWS)]
+    known = inspect.signature(make).parameters
+    if "fraction" not in known and config.fraction != 1:
+        raise UserError(
+            f"participation.fraction is {config.fraction}, but law {config.law!r} does "
+            "not take a share of the clients; set participation.law to uniform."
+        )
+    return make(**{k: config[k] for k in known})
+
+
+def build_data(
+    config, tokens: tuple[str, ...] | None = None
+) -> tuple[Source, Partition]:
+    """The data set, and who has which examples; texts as tokens.
+
+    Args:
+      tokens: the vocabulary of a run on texts that goes on; None makes one.
+    """
+    source = public.load(
+        config.name,
+        data_dir=config.data_dir or None,
+        seed=config.seed,
+        pooled=config.pool,
+        share=config.public_share,
+        classes=config.public_classes,
+        other=config.public_source,
+        pixels=config.pixels,
+    )
+    partition = build_partition(config, source)
+    sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
+    return text.encode(source, partition, **sizes, known=tokens), partition
+
+
+def build_partition(config, source: Source) -> Partition:
+    """Who has which examples; public ones are nobody's."""
+    kind, _, path = config.partition.partition(":")
+    divide = partial(partition_file.load, path, source)
+    if kind != "file":
+        divide = partial(public.divide, source, build_scheme(config))
+    return divide(
+        clients=config.clients,
+        pooled=config.pool,
+        train_share=config.train_share,
+        seed=config.seed,
+    )
+
+
+def build_scheme(config):
+    """The partition scheme, with those of its arguments that the config has."""
+    there = [*PARTITIONS, "file:PATH"]
+    make = PARTITIONS[pick("partition", config.partition, there)]
+    known = inspect.signature(make).parameters
+    return make(**{k: config[k] for k in known if k in config})
+
+
+def network_names(group: str) -> tuple[str, ...]:
+    """Networks of a group, of one name, or of names joined by commas."""
+    names = tuple(n.strip() for n in group.split(","))
+    return models.members(names if len(names) > 1 else names[0])
+
+
+def networks(
+    source: Source, spec: Spec, compute_dtype: str = "float32"
+) -> Callable[[str], Net]:
+    """The network of a name for the inputs of a data set."""
+    return partial(
+        models.build,
+        input_shape=tuple(source.x.shape[1:]),
+        num_classes=spec.num_classes,
+        feat_dim=spec.feat_dim,
+        compute_dtype=compute_dtype,
+        vocab_size=len(source.tokens) or None,
+    )
+
+
+def build_cohorts(
+    names,
+    partition: Partition,
+    source: Source,
+    spec: Spec,
+    compute_dtype: str = "float32",
+):
+    """Client i gets entry i mod n; clients of one architecture form a cohort.
+
+    Within a cohort the largest client comes first, as the padded forms want it.
+    """
+    clients = sorted(
+        range(len(partition.train)), key=lambda i: -len(partition.train[i])
+    )
+    network, cohorts = networks(source, spec, compute_dtype), []
+    for name in dict.fromkeys(names):
+        ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
+        cohorts += [Cohort(name, network(name), ids)] * bool(ids)
+    return tuple(cohorts)
+
+
+def steps(partition: Partition, ids, how: Local) -> list[int]:
+    """Local steps per round of the clients `ids`."""
+    sizes = np.asarray([len(partition.train[i]) for i in ids])
+    return (np.asarray(how.whole(sizes, how.batch_size)) * how.epochs).tolist()
+
+
+def shards(rows, ids) -> Shard:
+    """Index tables [K, M] of the clients `ids`, padded to the longest."""
+    sizes = [len(rows[i]) for i in ids]
+    table = np.zeros((len(ids), max(sizes)), np.int32)
+    for k, i in enumerate(ids):
+        table[k, : sizes[k]] = rows[i]
+    return Shard(jnp.asarray(table), jnp.asarray(sizes, jnp.int32))
+
+
+def pool(source: Source) -> Pool:
+    """Every example, on the device once."""
+    rows = source.public
+    shown = None if rows is None else jnp.asarray(rows, jnp.int32)
+    x = jax.device_put(np.asarray(source.x))  # a memory map without a copy on CPU
+    return Pool(x, jnp.asarray(source.y, jnp.int32), shown)
+
+
+def build_form(choice: str, platform: str, steps_K: list[int]) -> Form:
+    """How the clients of a cohort run: auto, one, all, or a number at a time."""
+    if choice == "auto":
+        choice = "one" if platform == "cpu" else "all"
+    if choice == "one":
+        return forms.one_by_one()
+    if choice == "all":
+        segments = forms.plan(steps_K)
+        return forms.in_segments(segments, -(-len(steps_K) // max(len(segments), 1)))
+    if not choice.isdecimal() or int(choice) < 1:
+        raise UserError(
+            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
+            "clients such as 4."
+        )
+    return forms.in_chunks(int(choice))
+
+
+def check(exp: Experiment):
+    """Fails before training where method, networks and data do not fit."""
+    x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.source.x[:1]))
+    federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    sizes, size = [len(rows) for rows in exp.partition.train], exp.how.batch_size
+    if not np.any(exp.how.whole(np.asarray(sizes), size)):
+        raise UserError(
+            f"no client would train: local.batch_size is {size}, but the largest "
+            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
+            "wrap."
+        )

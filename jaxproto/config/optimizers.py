@@ -1,0 +1,76 @@
+"""Local training and its optimiser, from a configuration."""
+
+import inspect
+from collections.abc import Callable
+
+import optax
+
+from jaxproto.client import Local, constant
+from jaxproto.config import registries
+from jaxproto.errors import UserError, pick
+
+SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
+    "constant": lambda decay, rounds: constant,
+    "exponential": lambda decay, rounds: optax.exponential_decay(1.0, 1, decay),
+    "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
+}
+
+
+def build_local(config) -> Local:
+    """Local training with its options resolved."""
+    local, states = config.local, registries.OPTIMIZER_STATES
+    return Local(
+        opt=build_optimizer(config.optimizer),
+        epochs=local.epochs,
+        batch_size=local.batch_size,
+        order=registries.ORDERS[pick("local.order", local.order, registries.ORDERS)],
+        whole=registries.SHORT[pick("local.short", local.short, registries.SHORT)],
+        begin=states[pick("local.optimizer_state", local.optimizer_state, states)],
+        schedule=build_schedule(config.optimizer, config.rounds),
+        init_key=registries.INITS[
+            pick("model.init", config.model.init, registries.INITS)
+        ],
+    )
+
+
+def build_schedule(config, rounds: int) -> Callable:
+    """How the learning rate changes from round to round: round -> factor of it."""
+    name = pick("optimizer.schedule", config.schedule, SCHEDULES)
+    if config.decay != 1 and name != "exponential":
+        raise UserError(
+            f"optimizer.decay is {config.decay}, but optimizer.schedule {name!r} does "
+            "not use it; set the schedule to exponential, or decay to 1."
+        )
+    return SCHEDULES[name](config.decay, rounds)
+
+
+def optimizers() -> dict[str, Callable]:
+    """Every function of optax that makes an optimiser from a learning rate alone.
+
+    Without lbfgs, which asks for the loss as a function.
+    """
+    found = {}
+    for name, f in vars(optax).items():
+        if inspect.isfunction(f) and not name.startswith(("_", "scale_by_", "lbfgs")):
+            takes = inspect.signature(f).parameters
+            needs = {k for k, p in takes.items() if p.default is p.empty}
+            if "learning_rate" in takes and needs <= {"learning_rate"}:
+                found[name] = f
+    return found
+
+
+def build_optimizer(config) -> optax.GradientTransformation:
+    """Gradient clipping, L2 weight decay, then the optimiser, each only if asked."""
+    name = pick("optimizer", config.name, optimizers())
+    if config.momentum and name != "sgd":
+        raise UserError(
+            f"optimizer.momentum is {config.momentum}, but {name!r} takes none; "
+            "set it to 0 or use sgd."
+        )
+    momentum = {"momentum": config.momentum} if config.momentum else {}
+    steps = [optimizers()[name](config.learning_rate, **momentum)]
+    if config.weight_decay:
+        steps.insert(0, optax.add_decayed_weights(config.weight_decay))
+    if config.clip_norm:
+        steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    return optax.chain(*steps) if len(steps) > 1 else steps[0]

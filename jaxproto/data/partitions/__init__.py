@@ -1,0 +1,1 @@
+"""Who gets which examples: the partitions, and public examples."""

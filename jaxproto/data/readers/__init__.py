@@ -1,0 +1,1 @@
+"""Data sets from TFDS, and from files of one's own."""

@@ -1,0 +1,69 @@
+"""Pictures of the papers' formulas; they need no run."""
+
+import ml_collections
+
+from jaxproto import config as config_
+from jaxproto import models, plots
+from jaxproto.config.build import build_method
+from jaxproto.errors import pick
+from jaxproto.report import nominal
+from jaxproto.types import Net, Spec
+
+CLASSES = [10, 20, 50, 100, 200, 500, 1000]
+DIMENSIONS = [32, 64, 128, 256, 512, 1024, 2048]
+METHODS = "fedavg,fedproto,tinyproto"
+
+
+def communication_cost(args):
+    """Scalars of a client's round against K and against d (TinyProto Figure 1).
+
+    The formulas of `comm.NOMINAL`: one client that holds every class, both ways.
+    """
+    names = [pick("method", name, nominal.NOMINAL) for name in args.methods.split(",")]
+    classes, dims = args.num_classes, args.feat_dims
+    fixed_K, fixed_d = args.at_classes, args.at_dim
+    by_K = [Spec(k, fixed_d) for k in classes]
+    by_d = [Spec(fixed_K, d) for d in dims]
+    shown = [
+        (f"{fixed_d} dimensions", "classes K", _bands(names, args, classes, by_K)),
+        (f"{fixed_K} classes", "dimensions d", _bands(names, args, dims, by_d)),
+    ]
+    note = f"one client that holds every class; whole networks are {args.network}"
+    plots.communication_cost(args.out, shown, note)
+
+
+def _bands(names, args, at, specs):
+    rows = []
+    for name in names:
+        values = [cost(name, spec, args) for spec in specs]
+        label = f"{name}, s = d / 10" if name in ("tinyproto", "cps_ppa_cpkd") else name
+        rows.append(plots.band(label, at, [values]))
+    return rows
+
+
+def cost(name: str, spec: Spec, args) -> int:
+    """Nominal scalars of a round of one client that holds every class."""
+    return nominal.NOMINAL[name]([spec.num_classes], spec, Fields(name, spec, args))
+
+
+class Fields(dict):
+    """The fields of a method; counts parameters only if a formula asks for them."""
+
+    def __init__(self, name: str, spec: Spec, args):
+        super().__init__(config_.method_fields(name))
+        self.spec, self.args = spec, args
+
+    def __missing__(self, key):
+        """The numbers in each network, by its name (`comm.parameters`)."""
+        if key != "parameters":
+            raise KeyError(key)
+        run = config_.default()
+        run.method = ml_collections.ConfigDict(dict(self))
+        method = build_method(run.method, self.spec, 1, run, self.network)
+        return nominal.parameters(method, self.network(self.args.network))
+
+    def network(self, name: str) -> Net:
+        """A network for the images and the dimensions of this point."""
+        classes, dim = self.spec
+        shape = {"input_shape": tuple(self.args.image), "num_classes": classes}
+        return models.build(name, **shape, feat_dim=dim)

@@ -1,0 +1,82 @@
+"""The pictures that `python -m jaxproto.figures` draws, and the options of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxproto.compare.tables import AVERAGES, STATISTICS
+from jaxproto.figures import from_checkpoints, from_formulas, from_records
+from jaxproto.figures.selection import numbers
+
+OPTIONS = {  # option -> what argparse is told
+    "rule": {"help": "draw this one only"},
+    "average": {"choices": list(AVERAGES), "default": "pooled", "help": "of clients"},
+    "statistic": {"choices": list(STATISTICS), "default": "final", "help": "of rounds"},
+    "field": {"required": True, "help": "of the configuration: method.s"},
+    "clients": {"type": numbers, "metavar": "2,5", "help": "these only"},
+    "classes": {"type": numbers, "metavar": "0,1", "help": "these only"},
+    "data_dir": {"default": "", "help": "where the data set is now"},
+    "binary": {"action": "store_true", "help": "also what is above 0"},
+    "samples": {"type": int, "default": 10, "help": "of each class and client"},
+    "perplexity": {"type": float, "default": 30.0, "help": "of t-SNE"},
+    "methods": {"default": from_formulas.METHODS, "help": "joined by commas"},
+    "network": {"default": "shufflenet_v2_x1_0", "help": "of FedAvg and the like"},
+    "image": {"type": numbers, "default": [32, 32, 3], "help": "height,width,channels"},
+    "num_classes": {"type": numbers, "default": from_formulas.CLASSES},
+    "feat_dims": {"type": numbers, "default": from_formulas.DIMENSIONS},
+    "at_classes": {"type": int, "default": 100, "help": "in the panel of d"},
+    "at_dim": {"type": int, "default": 1024, "help": "in the panel of K"},
+}
+
+
+class Picture(NamedTuple):
+    """A picture: arguments -> nothing, a file is written."""
+
+    draw: Callable
+    runs: str  # how many work directories: one, some, none
+    options: tuple[str, ...]
+
+    @property
+    def help(self) -> str:
+        """What it shows."""
+        return self.draw.__doc__.split("\n")[0]
+
+
+ACCURACY = ("rule", "average")
+BOTH = ("clients", "classes", "data_dir")
+CLASS = ("classes", "data_dir")
+COSTS = ("methods", "network", "image", "num_classes", "feat_dims")
+_r, _c = from_records, from_checkpoints
+
+PICTURES = {
+    "accuracy_against_bytes": Picture(_r.accuracy_against_bytes, "some", ("rule",)),
+    "accuracy_over_rounds": Picture(_r.accuracy_over_rounds, "some", ACCURACY),
+    "accuracy_against_field": Picture(
+        _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")
+    ),
+    "alignment_iterations": Picture(_r.alignment_iterations, "some", ()),
+    "partition": Picture(_r.partition, "one", ("clients", "classes")),
+    "alignment_trace": Picture(_c.alignment_trace, "some", ("data_dir",)),
+    "margins": Picture(_c.margins, "some", CLASS),
+    "angles": Picture(_c.angles, "one", CLASS),
+    "cosine": Picture(_c.cosine, "one", CLASS),
+    "cosine_by_class": Picture(_c.cosine_by_class, "some", CLASS),
+    "global_prototypes": Picture(_c.global_prototypes, "one", (*CLASS, "binary")),
+    "local_prototypes": Picture(_c.local_prototypes, "one", (*BOTH, "binary")),
+    "heads": Picture(_c.heads, "some", BOTH),
+    "prototypes": Picture(_c.prototypes, "one", BOTH),
+    "features": Picture(_c.features, "some", BOTH),
+    "tsne": Picture(_c.tsne, "some", (*BOTH, "samples", "perplexity")),
+    "communication_cost": Picture(
+        from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
+    ),
+}
+
+
+def add_arguments(parser, picture: Picture):
+    """Gives a parser the options of a picture, and its work directories."""
+    if picture.runs != "none":
+        several = {"nargs": "+" if picture.runs == "some" else 1}
+        parser.add_argument("workdirs", type=Path, metavar="WORKDIR", **several)
+    for name in picture.options:
+        parser.add_argument(f"--{name}", **OPTIONS[name])

@@ -1,0 +1,229 @@
+"""What a method moves per round, from labels alone.
+
+Sizes depend on the shapes of the messages and on who holds which classes. So one round
+of the real `federation` runs with hollow networks: right shapes, no work inside, one
+example per class held. What the server computes is never used, and XLA removes it.
+
+A client sends the classes of its training data. Not covered: what is collected while
+training (FedDistill, `method.collect=train_pass`) loses classes outside whole batches,
+so there the numbers are upper bounds. How many singular values FedKD sends depends on
+its auxiliary network: here a fresh one.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+import rich.table
+from absl import flags
+from rich.console import Console
+
+from jaxproto import cli, execution, federation, wire
+from jaxproto import config as config_
+from jaxproto.client import Local
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.errors import UserError
+from jaxproto.federation import Cohort
+from jaxproto.method import Method, no_probe
+from jaxproto.methods import METHODS
+from jaxproto.participation import Turnout
+from jaxproto.report import nominal as comm
+from jaxproto.types import Net, Out, Pool, Shard, Spec, Tree
+from jaxproto.wire import EXACT, HEADER, Wire
+
+ONE_NUMBER = np.zeros(1, np.float32)
+
+
+class Cost(NamedTuple):
+    """Of all clients, each taking part, in a round after the first."""
+
+    nominal: int | None  # scalars by the papers' formula, if there is one
+    scalars_up: int
+    scalars_down: int
+    bytes_up: int
+    bytes_down: int
+    once: int  # bytes down before the first round
+
+
+class Traffic(NamedTuple):
+    """The messages of a round, and their sizes."""
+
+    probes: Tree  # [K, ...] packed, as `up`; () without a first exchange
+    up: Tree  # [K, ...] packed
+    down: Tree  # packed
+    scalars: tuple  # up [K], down []
+    bytes: tuple  # up [K], down []
+
+
+def hollow(net: Net, spec: Spec) -> Net:
+    """A network of the same shapes: parameters 0, features that no input changes."""
+    shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
+
+    def init(key):
+        del key
+        return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+
+    def apply(params, norm, x, train, key=None):
+        del train, key
+        feat_BD = jax.random.normal(jax.random.key(0), (len(x), spec.feat_dim))
+        return Out(feat_BD, net.head(params["head"], feat_BD), norm)
+
+    return Net(init, apply, net.head)
+
+
+def traffic(
+    method: Method,
+    net: Net,
+    spec: Spec,
+    count_KC,
+    formats: Wire = EXACT,
+    public_C: Sequence[int] = (),
+    like: np.ndarray = ONE_NUMBER,
+) -> Traffic:
+    """One round, to be traced.
+
+    Args:
+      net: of any cohort; all clients send alike.
+      count_KC: training examples per client and class.
+      formats: of the values on the wire.
+      public_C: classes of which there are public examples.
+      like: an input, for the networks of the method itself.
+    """
+    net, each, key = hollow(net, spec), execution.all_at_once(), jax.random.key(0)
+    cohort = Cohort("hollow", net, tuple(range(len(count_KC))))
+    how = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
+    pool, shards = one_of_each(count_KC, public_C, like)
+    turnout = Turnout(*[jnp.ones(len(count_KC), bool)] * 2)
+    clients = federation.init_cohort(method, how, cohort, key, count_KC)
+    server = method.init_server(net, key)
+    args = (clients, pool, shards, formats)
+    probe = federation.probe_cohort(method, each, cohort, turnout, server, *args)
+    twice = method.probe is not no_probe
+    seen = wire.unpack(probe.up)
+    server = method.answer(server, seen, key) if twice else server
+    fixed = (method, how, each, cohort, key, turnout, server)
+    _, report = federation.train_cohort(*fixed, *args)
+    server = method.update(net, server, wire.unpack(report.up), key)
+    server = method.answer(server, seen, key) if twice else server
+    down = method.broadcast(server)
+    packed = wire.pack(down, formats.down)
+    halves = HEADER if twice else 0  # two exchanges, so two messages down
+    return Traffic(
+        probes=probe.up,
+        up=report.up,
+        down=packed,
+        scalars=(report.sent + probe.sent, wire.scalars(down)),
+        bytes=(report.bytes + probe.bytes, wire.size(packed) + halves),
+    )
+
+
+def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Pool, Shard]:
+    """A pool with an example per class; every client has those of its classes."""
+    classes = count_KC.shape[1]
+    label = np.asarray([*range(classes), *public_C], np.int32)
+    public = jnp.arange(classes, len(label)) if len(public_C) else None
+    held_KC = count_KC > 0
+    index_KC = jnp.argsort(~held_KC, axis=1, stable=True).astype(jnp.int32)
+    x = jnp.zeros((len(label), *like.shape), like.dtype)
+    pool = Pool(x, jnp.asarray(label), public)
+    return pool, Shard(index_KC, jnp.sum(held_KC, 1))
+
+
+def measure(method: Method, net: Net, spec: Spec, count_KC, *rest) -> Traffic:
+    """Sizes of a round as numpy arrays; takes what `traffic` takes."""
+
+    def sizes(count_KC):
+        found = traffic(method, net, spec, count_KC, *rest)
+        return found._replace(probes=(), up=(), down=())
+
+    return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
+
+
+def of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
+    """The cost of a configured method."""
+    train_KC, test_KC = exp.counts
+    classes_K = (train_KC + test_KC > 0).sum(1)
+    clients = len(train_KC)
+    net, seen = exp.cohorts[0].net, (public_classes(exp), exp.source.x[0])
+    found = measure(exp.method, net, exp.spec, train_KC, exp.formats, *seen)
+    setup = wire.pack(exp.method.setup, exp.formats.down)
+    return Cost(
+        nominal=comm.nominal(exp.method, net, classes_K, exp.spec, config.method),
+        scalars_up=int(found.scalars[0].sum()),
+        scalars_down=int(found.scalars[1]) * clients,
+        bytes_up=int(found.bytes[0].sum()),
+        bytes_down=int(found.bytes[1]) * clients,
+        once=int(wire.size(setup)) * clients,
+    )
+
+
+def public_classes(exp: Experiment) -> list[int]:
+    """The classes of which server and clients share examples."""
+    public = exp.source.public
+    return [] if public is None else np.unique(exp.source.y[public]).tolist()
+
+
+def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
+    """The cost of every method on this partition, or why it does not fit.
+
+    Methods other than the configured one have the defaults of their fields.
+    """
+    found, dtype = {}, config.model.compute_dtype
+    network = build.networks(exp.source, exp.spec, dtype)
+    for name in METHODS:
+        one = ml_collections.ConfigDict({"method": config_.method_fields(name)})
+        one = config if name == config.method.name else one
+        try:
+            made = build.build_method(one.method, exp.spec, 0, config, network)
+            other = exp._replace(method=made)
+            build.check(other)
+            found[name] = of(one, other)
+        except UserError as e:
+            found[name] = str(e)
+    return found
+
+
+def table(costs: dict[str, Cost | str], exp: Experiment) -> rich.table.Table:
+    """One line per method."""
+    train_KC, test_KC = exp.counts
+    held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
+    view = rich.table.Table(
+        title="Cost of a round, all clients",
+        caption=f"{len(train_KC)} clients hold {held} client-class pairs ({trained} in "
+        f"training data) of {exp.spec.num_classes} classes; feat_dim "
+        f"{exp.spec.feat_dim}; {exp.formats.up} up, {exp.formats.down} down; every "
+        "client takes part; nominal scalars are the papers' formula.",
+    )
+    view.add_column("method", no_wrap=True)
+    for name in Cost._fields:
+        view.add_column(name.replace("_", " "), justify="right")
+    for name, cost in costs.items():
+        values = cost if isinstance(cost, Cost) else [None]
+        numbers = ["-" if n is None else f"{n:,}" for n in values]
+        view.add_row(name, *numbers)
+    return view
+
+
+def show(config: ml_collections.ConfigDict, every: bool, console: Console):
+    """Prints the table of one configuration, or of every method."""
+    exp = build.experiment(config, jax.default_backend())
+    if not every:
+        build.check(exp)
+    one = partial(of, config, exp)
+    found = side_by_side(config, exp) if every else {config.method.name: one()}
+    console.print(table(found, exp))
+    for name, why in found.items():
+        if not isinstance(why, Cost):
+            console.print(f"{name}: {why}", markup=False, highlight=False)
+
+
+def start():
+    """The command `python -m jaxproto.report.nominal`."""
+    every = flags.DEFINE_bool("all", False, "every method side by side")
+    cli.start(lambda config: show(config, every.value, Console()))

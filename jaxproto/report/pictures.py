@@ -1,0 +1,231 @@
+"""Every picture of a finished run, into `plots/`."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxproto import batches, federation, plots
+from jaxproto import masks as masks_
+from jaxproto.method import Method
+from jaxproto.methods import refprotofl
+from jaxproto.storage import records as metrics
+from jaxproto.types import Data, Protos, Tree
+
+SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
+HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the network
+    "['adapter']['head']['kernel']",
+    "['net']['head']['kernel']",
+)
+
+
+def draw(setup, state):
+    """Draws what the run has.
+
+    Partition, and accuracy over rounds and against bytes, always; angles, cosine
+    similarity and a heatmap where the server broadcasts prototypes; the iterations of
+    the alignment where there is one; a class's local prototypes where clients keep
+    theirs; norms of class weights where clients have a linear head; planes for
+    two-dimensional features. Without matplotlib it says how to get it and draws
+    nothing.
+    """
+    if not plots.available():
+        setup.console.print(f"no pictures: {plots.HINT}")
+        return
+    exp, folder = setup.work.exp, setup.path / "plots"
+    folder.mkdir(exist_ok=True)
+    records = metrics.read(setup.path / "metrics.jsonl")
+    plots.partition_heatmap(folder / "partition.png", exp.counts.train)
+    if records:
+        plots.accuracy_over_rounds(folder / "accuracy.png", records)
+        runs = {setup.path.name: records}
+        plots.accuracy_against_bytes(folder / "bytes.png", runs)
+        _iterations(folder / "iterations.png", setup.path.name, records)
+    mask_CD, learnt, local = learnt_by(exp, state)
+    if learnt is not None:
+        _global(learnt, exp.spec.feat_dim, folder)
+    if local is not None and np.any(local.count > 0):
+        _local(local, mask_CD, folder)
+    if (norm_KC := head_norms(exp.cohorts, state.clients)) is not None:
+        plots.head_norms(folder / "heads.png", norm_KC, exp.counts.train)
+    if learnt is not None and local is not None and exp.spec.feat_dim == 2:
+        upscale = setup.config.method.get("upscale", 1.0)
+        _planes(setup, state, learnt.mean * upscale, local, folder)
+
+
+class Learnt(NamedTuple):
+    """Prototypes after a round, as numpy arrays; None where there are none."""
+
+    mask_CD: np.ndarray | None  # of CPS
+    protos: Protos | None  # global ones, in the places of the masks
+    local: Protos | None  # [K, C, D] by client id
+
+
+def learnt_by(exp, state) -> Learnt:
+    """What the server broadcasts and what clients remember."""
+    mask_CD = masks(exp.method, exp.spec.feat_dim)
+    learnt = protos_in(exp.method.broadcast(state.server))
+    memory = [protos_in(c.memory) for c in state.clients]
+    local = protos_in(federation.by_id(exp.cohorts, memory))
+    learnt = learnt if learnt is None else spread(learnt, mask_CD)
+    return Learnt(mask_CD, learnt, local)
+
+
+def protos_in(tree: Tree) -> Protos | None:
+    """The first prototypes in a tree, as numpy arrays; None if there are none."""
+    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
+    found = next((node for node in leaves if isinstance(node, Protos)), None)
+    return None if found is None else jax.tree.map(np.asarray, found)
+
+
+def masks(method: Method, feat_dim: int) -> np.ndarray | None:
+    """The CPS masks [C, D], bool, if the method sends some before the first round."""
+    leaves = jax.tree.leaves(method.setup, is_leaf=_is_masks)
+    sent = next((node.masks for node in leaves if _is_masks(node)), None)
+    if sent is None or sent.dtype == bool:
+        return sent if sent is None else np.asarray(sent)
+    return masks_.bitmap(np.asarray(sent, np.int64), feat_dim)
+
+
+def _is_masks(node):
+    return isinstance(node, masks_.Sent)
+
+
+def spread(protos: Protos, mask_CD: np.ndarray | None) -> Protos:
+    """Compressed prototypes [C, s] with their values in the places of the masks.
+
+    TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
+    are not of this form stay as they are.
+    """
+    if mask_CD is None or (mask_CD.sum(1) != protos.mean.shape[-1]).any():
+        return protos
+    mean_CD = np.zeros(mask_CD.shape, protos.mean.dtype)
+    mean_CD[mask_CD] = protos.mean.ravel()
+    return protos.replace(mean=mean_CD)
+
+
+def head_norms(cohorts, clients) -> np.ndarray | None:
+    """Lengths of the class weights [K, C] of all clients, by id, without biases.
+
+    None unless every client has one of HEADS as a matrix [D, C].
+    """
+    parts = []
+    for stacked in clients:
+        leaves = jax.tree_util.tree_leaves_with_path(stacked.params)
+        by_path = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+        kernel_KDC = next((by_path[name] for name in HEADS if name in by_path), None)
+        if np.ndim(kernel_KDC) != 3:
+            return None
+        parts.append(np.linalg.norm(kernel_KDC, axis=1))
+    return np.asarray(federation.by_id(cohorts, parts))
+
+
+def _iterations(path: Path, name: str, records):
+    """Iterations of the alignment in every round that was watched."""
+    at, values = every_round(records, "alignment_iterations")
+    if np.isfinite(values).any():
+        shown = {"": [plots.band(name, at, [values])]}
+        plots.bands(path, shown, "round", "iterations of the alignment", whole=True)
+
+
+def every_round(records, name: str) -> tuple[list[int], list[float]]:
+    """Rounds, and what was seen in each; those without are left out."""
+    at, values = [], []
+    for record in records:
+        seen = record.get("every_round", {}).get(name, [])
+        at += range(record["round"] - len(seen) + 1, record["round"] + 1)
+        values += [np.nan if v is None else v for v in seen]
+    return at, values
+
+
+def note_of(learnt: Protos, feat_dim: int) -> str:
+    """What has to be said of prototypes that are not in the space of features."""
+    sent = learnt.mean.shape[-1]
+    other = f"as sent: {sent} values each, features have {feat_dim}"
+    return other if sent != feat_dim else ""
+
+
+def rows_of(protos: Protos) -> np.ndarray:
+    """Prototypes [..., C, D]; zeros where there is none."""
+    return np.where(protos.count[..., None] > 0, protos.mean, 0)
+
+
+def _global(learnt: Protos, feat_dim: int, folder: Path):
+    """Angles, cosine similarity and values of global prototypes."""
+    note = note_of(learnt, feat_dim)
+    plots.prototype_angles(folder / "angles.png", learnt.mean, learnt.count)
+    plots.cosine_similarity(folder / "cosine.png", learnt.mean, learnt.count, note)
+    title = ", ".join(filter(None, ["global prototypes", note]))
+    path = folder / "global_prototypes.png"
+    plots.prototype_heatmap(path, rows_of(learnt), title, None, None, "class")
+
+
+def _local(local: Protos, mask_CD, folder: Path):
+    """The local prototypes of the class that most clients hold."""
+    c = int((local.count > 0).sum(0).argmax())
+    plots.prototype_heatmap(
+        folder / "local_prototypes.png",
+        rows_of(local)[:, c],
+        held(local, c),
+        mask_of(mask_CD, c, local.mean.shape[-1]),
+    )
+
+
+def held(local: Protos, c: int) -> str:
+    """The title of the local prototypes of a class."""
+    holders = int((local.count[:, c] > 0).sum())
+    clients = len(local.count)
+    return f"local prototypes of class {c}, held by {holders} of {clients} clients"
+
+
+def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
+    """The mask of a class, if prototypes of `dim` values have one."""
+    fits = mask_CD is not None and mask_CD.shape[1] == dim
+    return mask_CD[c] if fits else None
+
+
+def _planes(setup, state, global_CD, local: Protos, folder: Path):
+    """`global_CD` as clients are pulled to it: scaled."""
+    exp = setup.work.exp
+    plots.prototypes_2d(folder / "prototypes.png", global_CD, local.mean, local.count)
+    for i in SPIRAL_CLIENTS:
+        if i < len(local.mean):
+            one = plane(exp, state, setup.work.pool, local, i)
+            plots.features_2d(folder / f"features_client{i}.png", *one[1:], one.title)
+
+
+def plane(exp, state, pool, local: Protos, i: int) -> plots.Plane:
+    """The test features and the prototypes of a client."""
+    title = f"client {i}, test samples and local prototypes"
+    feat_MD, y_M = features(*one_client(exp, state, pool, i))
+    return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
+
+
+def one_client(exp, state, pool, i: int, part: str = "test"):
+    """Network, state and data of a client.
+
+    Args:
+      i: its id.
+      part: test or train.
+    """
+    shards = getattr(exp, part)
+    for cohort, clients, shard in zip(exp.cohorts, state.clients, shards, strict=True):
+        if i in cohort.ids:
+            k = cohort.ids.index(i)
+            client, rows = jax.tree.map(lambda a, k=k: a[k], (clients, shard))
+            return cohort.net, client, Data(pool, rows)
+    raise ValueError(f"no client {i}")
+
+
+def features(net, client, data: Data, at_M: np.ndarray | None = None):
+    """Features [M, D] and labels [M] of examples of one client; of all by default.
+
+    Where clients have RefProtoFL's adapter they are its z, which prototypes are of.
+    """
+    at_M = np.arange(int(data.shard.size)) if at_M is None else at_M
+    batch = batches.take(data, at_M, np.ones(len(at_M)))
+    out = net.apply(client.params["net"], client.norm["net"], batch.x, False)
+    adapter = client.params.get("adapter")
+    feat = out.feat if adapter is None else refprotofl.embed(adapter, out.feat)
+    return np.asarray(feat), np.asarray(batch.y)

@@ -1,0 +1,134 @@
+"""What a run says of itself: its partition before, its summary after."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from jaxproto.config.build import Experiment
+from jaxproto.data import describe
+from jaxproto.data.partitions import file as partition_file
+from jaxproto.errors import UserError, some
+from jaxproto.report import nominal, reference
+from jaxproto.storage import records as metrics
+
+SHOWN = 20  # clients of a list
+
+
+def partition(exp: Experiment, path: Path, console: Console):
+    """Prints who has what and saves it."""
+    how, work = exp.how, padding(exp)
+    for note in exp.source.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    console.print(describe.table(exp.counts, work, names=exp.source.classes))
+    size_K = exp.counts.train.sum(1)
+    short = some(np.flatnonzero(size_K < how.batch_size), SHOWN)
+    if short:
+        step = how.whole(size_K.min(), how.batch_size)
+        what = "a step on their own examples repeated" if step else "never train"
+        line = f"below one batch of {how.batch_size}: clients {short} ({what})"
+        console.print(line, highlight=False, soft_wrap=True)
+    for cohort in exp.cohorts:
+        line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
+        console.print(line, highlight=False, soft_wrap=True)
+    check_same(exp, path)
+    save_partition(exp, path)
+
+
+def check_same(exp: Experiment, path: Path):
+    """Raises UserError if the run in the folder was started with another partition."""
+    old = path / "indices.csv"
+    if not (path / "config.json").exists() or not old.exists():
+        return
+    if old.read_text() != partition_file.lines(exp.source, exp.partition):
+        raise UserError(
+            f"{old} has another partition than the one that this configuration gives "
+            "now, so the data set or the file of the partition has changed since. "
+            "Nothing was changed. Bring back the old one, or choose another folder "
+            "with --workdir."
+        )
+
+
+def save_partition(exp: Experiment, path: Path):
+    """Writes `partition.csv`, the counts, and `indices.csv`, who has which examples.
+
+    The second is what `data.partition=file:` reads. Where classes have names,
+    `classes.json` says their numbers.
+    """
+    describe.write_csv(path / "partition.csv", exp.counts)
+    if exp.source.classes:  # how labels are numbered, there and in every array
+        numbers = {name: c for c, name in enumerate(exp.source.classes)}
+        metrics.write_json(path / "classes.json", numbers)
+    listed = partition_file.lines(exp.source, exp.partition)
+    (path / "indices.csv").write_text(listed)
+
+
+def padding(exp: Experiment) -> describe.Work:
+    """Steps per client, and the share of them that padding would waste."""
+    return describe.work(
+        [len(rows) for rows in exp.partition.train],
+        [c.ids for c in exp.cohorts],
+        batch_size=exp.how.batch_size,
+        epochs=exp.how.epochs,
+        per_epoch=exp.how.whole,
+    )
+
+
+def wasted(exp: Experiment) -> float:
+    """Share of this run's local steps that only pad, in the forms it has chosen."""
+    work = [padding(exp).steps[list(c.ids)] for c in exp.cohorts]
+    done = sum(f.steps(s) for f, s in zip(exp.forms, work, strict=True))
+    return 1 - float(sum(s.sum() for s in work)) / done if done else 0.0
+
+
+def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
+    """Accuracy over samples, and mean and spread over clients (population std)."""
+    each_K = correct_K / size_K
+    return {
+        "pooled": float(correct_K.sum() / size_K.sum()),
+        "client_mean": float(each_K.mean()),
+        "client_std": float(each_K.std()),
+        "client_min": float(each_K.min()),
+        "client_max": float(each_K.max()),
+    }
+
+
+def summary(setup, status: dict) -> dict:
+    """The contents of `summary.json`."""
+    config, exp = setup.config, setup.work.exp
+    records = metrics.read(setup.path / "metrics.jsonl")
+    classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
+    net = exp.cohorts[0].net
+    warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
+    return {
+        **status,
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "seed": config.seed,
+        "rounds": records[-1]["round"] if records else 0,
+        "rules": metrics.rule_summary(records),
+        **reference.fields(records, describe.share_of_commonest(exp.counts)),
+        "scalars_per_round": {
+            "nominal": nominal.nominal(
+                exp.method, net, classes_K, exp.spec, config.method
+            ),
+            "up": _mean(records, "scalars_up"),
+            "down": _mean(records, "scalars_down"),
+        },
+        "bytes_per_round": {
+            "up": _mean(records, "bytes_up"),
+            "down": _mean(records, "bytes_down"),
+        },
+        "bytes_total": records[-1]["bytes_total"] if records else None,
+        "smallest_angle": records[-1].get("smallest_angle") if records else None,
+        "seconds_per_round": float(np.median(warm)) if warm else None,
+        "compile_seconds": setup.compile_seconds,
+        "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
+        "bytes_needed": setup.bytes_needed,
+        "peak_memory_bytes": metrics.peak_memory_bytes(),
+        "versions": metrics.versions(),
+    }
+
+
+def _mean(records, key):
+    return float(np.mean([r[key] for r in records])) if records else None

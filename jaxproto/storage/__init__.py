@@ -1,0 +1,1 @@
+"""Work directories, checkpoints and records: what a run writes and reads back."""

@@ -1,0 +1,1 @@
+"""The run: compiled programs, rounds, memory, progress."""

@@ -1,0 +1,174 @@
+"""Traced programs outlive the process: the next run of their settings traces nothing.
+
+JAX's persistent cache keeps what XLA compiled, but Python still traces and lowers every
+program to find it there, most of a warm start. What was lowered is kept as StableHLO
+(`jax.export`) beside JAX's cache, under a digest of all that it follows from: settings,
+who has how many examples, shapes, this package's source, versions, JAX's configuration.
+Code outside the package cannot be in the digest. So only `main.py` keeps programs, not
+`jaxproto.run` in a process that may have changed functions, and not with a method, a
+network or a law of one's own.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.resources
+import json
+import os
+import pickle
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from pathlib import Path
+
+import jax
+import jax.export
+import ml_collections
+import numpy as np
+
+from jaxproto import config as config_
+from jaxproto import models, participation
+from jaxproto.config import registries as options
+from jaxproto.config.build import Experiment
+from jaxproto.methods import METHODS
+
+Known = Callable[[str, Callable, tuple], Callable]
+Keep = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Known]
+
+UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
+NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
+REGISTRIES: tuple[Mapping[str, Callable], ...] = (
+    METHODS,
+    models.NETS,
+    participation.LAWS,
+    *options.OPTIONS.values(),
+    options.FROM_RUN,
+    options.ORDERS,
+    options.SHORT,
+    options.OPTIMIZER_STATES,
+)
+
+
+def anew(name: str, f: Callable, args: tuple) -> Callable:
+    """The function itself: it is traced in this process."""
+    return f
+
+
+def never(
+    compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
+) -> Known:
+    """Every program is traced in this process."""
+    return anew
+
+
+def beside(
+    compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
+) -> Known:
+    """Programs that runs of these settings keep beside JAX's cache.
+
+    Args:
+      compiled: folder of JAX's cache; none, or one that is not on disk (gs://), keeps
+        nothing.
+
+    Returns:
+      name, function, arguments -> a function that gives the same and is not traced
+      again. What cannot be kept is traced in this process.
+    """
+    if compiled is None or ":/" in str(compiled) or foreign(REGISTRIES):
+        return anew
+    return partial(known, compiled / "traced", recipe(config, exp))
+
+
+def foreign(registries: Iterable[Mapping[str, Callable]]) -> bool:
+    """Whether a name stands for a function from outside the package."""
+    inside = "jaxproto."
+    entries = (f for names in registries for f in names.values())
+    origins = (getattr(getattr(f, "func", f), "__module__", "") for f in entries)
+    return any(not origin.startswith(inside) for origin in origins)
+
+
+def recipe(config: ml_collections.ConfigDict, exp: Experiment) -> str:
+    """Digest of all that the programs of a run follow from, but their arguments."""
+    fields = config_.flat(config)
+    settings = {k: v for k, v in fields.items() if k not in NOT_TRACED}
+    sizes = [[len(rows) for rows in part] for part in exp.partition]
+    parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], surroundings()]
+    told = json.dumps(parts, sort_keys=True, default=repr).encode()
+    counts = (np.asarray(a).tobytes() for a in exp.counts)
+    return digest(told, *counts)
+
+
+def surroundings() -> list:
+    """Versions, device and configuration: what else decides how a program is traced."""
+    set_up = {k: v for k, v in jax.config.values.items() if "cache" not in k}
+    versions = [importlib.metadata.version(name) for name in LIBRARIES]
+    device = jax.devices()[0]
+    machine = [platform.python_version(), device.platform, device.device_kind]
+    return [source(), versions, machine, jax.device_count(), set_up]
+
+
+@cache
+def source() -> str:
+    """Digest of this package's source."""
+    root = Path(str(importlib.resources.files("jaxproto")))
+    parts = []
+    for file in sorted(root.rglob("*.py")):
+        parts += [str(file.relative_to(root)).encode(), file.read_bytes()]
+    return digest(*parts)
+
+
+def digest(*parts: bytes) -> str:
+    """Of parts, of which none can pass for the end of the one before."""
+    total = hashlib.blake2b(digest_size=20)
+    for part in parts:
+        total.update(len(part).to_bytes(8, "little") + part)
+    return total.hexdigest()
+
+
+def known(folder: Path, recipe: str, name: str, f: Callable, args: tuple) -> Callable:
+    """The function as it was traced before; traced and kept now if it was not."""
+    shapes = jax.tree.map(lambda a: f"{a.dtype}{a.shape}", args)
+    file = folder / digest(recipe.encode(), name.encode(), repr(shapes).encode())
+    try:
+        out, program = pickle.loads(file.read_bytes())
+        os.utime(file)
+        return whole(out, jax.export.deserialize(bytearray(program)))
+    except Exception:  # not there, or damaged in one of many ways: made anew
+        return kept(file, f, args)
+
+
+def kept(file: Path, f: Callable, args: tuple) -> Callable:
+    """Traces the function; keeps it if it can be written down."""
+    tree, out = jax.tree.structure(args), []
+
+    def flat(*leaves):
+        result = f(*jax.tree.unflatten(tree, leaves))
+        values, form = jax.tree.flatten(result)
+        out.append(jax.tree.unflatten(form, range(len(values))))
+        return values
+
+    try:
+        program = jax.export.export(jax.jit(flat))(*jax.tree.leaves(args))
+        save(file, pickle.dumps((out[0], bytes(program.serialize()))))
+    except Exception:  # it cannot be written, or is wrong: then tracing it says how
+        return f
+    return whole(out[0], program)
+
+
+def whole(out, program: jax.export.Exported) -> Callable:
+    """A program on lists of arrays as a function of trees; `out` is such a result."""
+    form = jax.tree.structure(out)
+    return lambda *args: jax.tree.unflatten(form, program.call(*jax.tree.leaves(args)))
+
+
+def save(file: Path, content: bytes):
+    """All or nothing, also beside another process; what nobody used for long goes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for other in file.parent.iterdir():
+        if other.stat().st_mtime < time.time() - UNUSED:
+            other.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
+        part.write(content)
+    os.replace(part.name, file)

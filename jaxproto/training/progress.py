@@ -1,0 +1,155 @@
+"""What a person sees of a run: one live line or plain lines, and a final table."""
+
+import contextlib
+import datetime
+import statistics
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from jaxproto.storage import records
+
+_RECENT = 10  # rounds behind "seconds per round": a median, so compilation drops out
+_BAR, _GAP = 24, 2  # columns of the bar, if there is room, and between two things
+
+
+class Progress:
+    """The rounds done so far, shown as they come. Made by `progress`."""
+
+    def __init__(self, total: int, start: int, console: Console, rule: str | None):
+        """Knows `start` of `total` rounds as done; see `progress`."""
+        self._total, self._done, self._rule = total, start, rule
+        self._console, self._live = console, None
+        self._seconds = deque(maxlen=_RECENT)
+        self._record = {}
+
+    def round(self, r: int, seconds: float):
+        """Round `r` is done (the first is 1) and took `seconds`."""
+        self._done = r
+        self._seconds.append(seconds)
+        self._refresh()
+
+    def evaluated(self, record: Mapping):
+        """A record of `metrics.jsonl` was measured."""
+        self._record = record
+        if self._live is None:
+            cells = [self._position(), *_accuracies(record), *_loss(record)]
+            self.note("  ".join([*cells, *self._speed()]))
+        self._refresh()
+
+    def note(self, text: str):
+        """One line that stays, above the live one."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def _shown(self):
+        console = self._console
+        if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
+            yield
+            return
+        with Live(self._line(), console=console, auto_refresh=False) as self._live:
+            yield
+
+    def _refresh(self):
+        if self._live is not None:
+            self._live.update(self._line(), refresh=True)
+
+    def _line(self):
+        """Position, bar, accuracy of the main rule, speed; the bar takes free space."""
+        rules = self._record.get("rules", {})
+        rule = self._rule or next(iter(rules), None)
+        main = [s for s in _accuracies(self._record) if s.startswith(f"{rule} ")]
+        cells = [self._position(), *main, *self._speed()]
+        free = self._console.width - sum(len(c) + _GAP for c in cells) - 1
+        if free >= _GAP:
+            width = min(_BAR, free)
+            cells.insert(1, ProgressBar(self._total, self._done, width=width))
+        line = Table.grid(padding=(0, _GAP))
+        for _ in cells:
+            line.add_column(no_wrap=True)
+        line.add_row(*cells)
+        return line
+
+    def _position(self):
+        return f"round {self._done:>{len(str(self._total))}}/{self._total}"
+
+    def _speed(self):
+        if not self._seconds:
+            return []
+        each = statistics.median(self._seconds)
+        left = datetime.timedelta(seconds=round(each * (self._total - self._done)))
+        return [f"{each:.3g} s/round", f"{left} left"]
+
+
+@contextlib.contextmanager
+def progress(
+    total_rounds: int,
+    start_round: int = 0,
+    console: Console | None = None,
+    rule: str | None = None,
+) -> Iterator[Progress]:
+    """Shows the rounds of a run: live on a terminal, else one line per evaluation.
+
+    Args:
+      total_rounds: of the whole run.
+      start_round: rounds done before, when a run resumes.
+      console: default: standard output.
+      rule: whose pooled accuracy the live line shows; default: the first one.
+
+    Yields:
+      Told with `.round(r, seconds)`, `.evaluated(record)` and `.note(text)`.
+    """
+    shown = Progress(total_rounds, start_round, console or Console(), rule)
+    with shown._shown():
+        yield shown
+
+
+def result_table(summary: Mapping) -> Table:
+    """Accuracies in percent: a row per rule; pooled over samples, mean over clients.
+
+    Args:
+      summary: of a run (its entry "rules"), or what `metrics.rule_summary` returns.
+    """
+    rules = summary.get("rules", summary)
+    last = _averaged(rules)
+    title = f"accuracy in %: best (round), final, mean of the last {last} evaluations"
+    table = Table(title=title, show_edge=False)  # fits 80 columns
+    table.add_column("rule", no_wrap=True)
+    for kind in ("pooled", "client"):
+        for what in ("best", "final", f"last{last}"):
+            table.add_column(f"{kind}\n{what}", justify="right", no_wrap=True)
+    for rule, kinds in rules.items():
+        cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds[k])]
+        table.add_row(rule, *cells)
+    return table
+
+
+def _cells(digest):
+    best = _percent(digest["best"])
+    if digest["best_round"] is not None:
+        best += f" ({digest['best_round']})"
+    return best, _percent(digest["final"]), _percent(records.mean_last(digest)[0])
+
+
+def _averaged(rules):
+    """How many evaluations; "≤10" of a summary that does not say."""
+    each = [records.mean_last(k)[1] for kinds in rules.values() for k in kinds.values()]
+    return f"≤{records.LAST}" if None in each else max(each, default=records.LAST)
+
+
+def _percent(share):
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _accuracies(record):
+    rules = record.get("rules", {})
+    return [f"{rule} {_percent(of['pooled'])}%" for rule, of in rules.items()]
+
+
+def _loss(record):
+    loss = record.get("loss")
+    return [] if loss is None else [f"loss {loss:.4f}"]

@@ -1,0 +1,43 @@
+"""What crosses the network: messages, their types and bytes, and the codec."""
+
+from jaxproto.wire.message import (
+    COUNT,
+    EXACT,
+    FORMATS,
+    HEADER,
+    Scaled,
+    Wire,
+    array_bytes,
+    bits,
+    index_bytes,
+    is_part,
+    narrow,
+    pack,
+    row_bytes,
+    scalars,
+    size,
+    through,
+    unpack,
+    widen,
+)
+
+__all__ = [
+    "COUNT",
+    "EXACT",
+    "FORMATS",
+    "HEADER",
+    "Scaled",
+    "Wire",
+    "array_bytes",
+    "bits",
+    "index_bytes",
+    "is_part",
+    "narrow",
+    "pack",
+    "row_bytes",
+    "scalars",
+    "size",
+    "through",
+    "unpack",
+    "widen",
+]

@@ -1,0 +1,196 @@
+"""What crosses the network: the form of each message, inside the jitted round.
+
+`pack` turns a message into the arrays that are sent, `unpack` into what the receiver
+works with, `size` counts its bytes; all three are jitted with the round, so that lossy
+formats act on training as they would in a deployment. `codec.py` turns packed messages
+into real bytes of exactly that size.
+
+A message is a tree of arrays, `Protos` and `Top`:
+- `Protos`: one presence bit per class, the rows that are present, and their counts
+  only where the method discloses them (`Protos.disclosed`).
+- `Top`: the entries of a vector, or rows of a matrix, that are sent, and a bitmap or
+  indices of them, whichever is cheaper.
+- other arrays: every element; booleans as bits, integers as they are.
+
+Values travel as float32, float16, bfloat16, or int8 with one float32 scale per row (the
+last axis), scale = max |row| / 127. A value that is not finite, or beyond float16's
+range, arrives as one that is not finite: a run that diverges is noticed.
+
+    python -m jaxproto.wire --config=configs/protonorm.py:digits
+
+lists what crosses the network and what it reveals (`disclosure.py`).
+"""
+
+from typing import NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto.types import Array, Protos, Top, Tree
+
+FORMATS = ("float32", "float16", "bfloat16", "int8")
+HEADER = 12  # bytes of a message before its payload: see codec.py
+COUNT = 4  # bytes of a class count or of a number of entries
+SCALE = 4  # bytes of the scale of an int8 row
+SMALLEST = 1e-35  # largest value of an int8 row that is not sent as zeros
+
+
+class Wire(NamedTuple):
+    """Formats of values in both directions."""
+
+    up: str = "float32"
+    down: str = "float32"
+
+
+EXACT = Wire()
+
+
+@flax.struct.dataclass
+class Scaled:
+    """Rows of int8, each with its scale."""
+
+    value: Array  # [..., N] int8
+    scale: Array  # [...] float32
+
+
+def is_part(node) -> bool:
+    """Whether a node of a message is sent as one."""
+    return isinstance(node, Protos | Top | Scaled)
+
+
+def pack(message: Tree, form: str) -> Tree:
+    """The arrays that are sent. What is not sent (absent rows) is zero.
+
+    Args:
+      message: of one sender; a tree of arrays, Protos and Top.
+      form: one of FORMATS.
+    """
+
+    def one(part):
+        if isinstance(part, Protos):
+            here_C = part.count > 0
+            mean_CD = jnp.where(here_C[:, None], part.mean, 0.0)
+            count_C = part.count.astype(jnp.int32) if part.disclosed else here_C
+            return part.replace(mean=narrow(mean_CD, form), count=count_C)
+        if isinstance(part, Top):
+            sent = _rows(part.sent, part.value)
+            return part.replace(value=narrow(jnp.where(sent, part.value, 0.0), form))
+        return narrow(part, form)
+
+    return jax.tree.map(one, message, is_leaf=is_part)
+
+
+def unpack(packed: Tree) -> Tree:
+    """What the receiver works with: float32 values, counts as float32.
+
+    Messages may be stacked on leading axes.
+    """
+
+    def one(part):
+        if isinstance(part, Protos):
+            count_C = part.count.astype(jnp.float32)
+            return part.replace(mean=widen(part.mean), count=count_C)
+        if isinstance(part, Top):
+            return Top(widen(part.value), part.sent)
+        return widen(part)
+
+    return jax.tree.map(one, packed, is_leaf=is_part)
+
+
+def through(message: Tree, form: str) -> Tree:
+    """A message after its journey.
+
+    The barrier keeps XLA from skipping a conversion there and back, as it may where
+    excess precision is allowed.
+    """
+    return unpack(lax.optimization_barrier(pack(message, form)))
+
+
+def narrow(x: Array, form: str) -> Array | Scaled:
+    """Floating-point values in the format; anything else as it is."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    if form != "int8":
+        return x.astype(form)
+    most = jnp.max(jnp.abs(x), -1, initial=0.0) if x.ndim else jnp.abs(x)
+    scale = jnp.where(most < SMALLEST, 1.0, most / 127)  # nan stays nan
+    whole = jnp.clip(jnp.round(x / _rows(scale, x)), -127, 127)
+    return Scaled(whole.astype(jnp.int8), scale)
+
+
+def widen(x: Array | Scaled) -> Array:
+    """The float32 values; other types as they are."""
+    if isinstance(x, Scaled):
+        return x.value.astype(jnp.float32) * _rows(x.scale, x.value)
+    return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+
+def _rows(of_row, x):
+    return of_row[..., None] if of_row.ndim < x.ndim else of_row
+
+
+def size(packed: Tree) -> Array:
+    """Bytes of a packed message, header included; 0 if it holds nothing."""
+    parts = jax.tree.leaves(packed, is_leaf=is_part)
+    if not parts:
+        return jnp.int32(0)
+    return sum(map(_bytes, parts), start=jnp.int32(HEADER))
+
+
+def _bytes(part):
+    if isinstance(part, Protos):
+        each = row_bytes(part.mean) + (COUNT if part.disclosed else 0)
+        return bits(len(part.count)) + jnp.sum(part.count > 0) * each
+    if isinstance(part, Top):
+        entries, n = len(part.sent), jnp.sum(part.sent)
+        which = jnp.minimum(bits(entries), n * index_bytes(entries))
+        return COUNT + which + _sent_bytes(part.value, n)
+    return jnp.int32(array_bytes(part))
+
+
+def _sent_bytes(x: Array | Scaled, n):
+    """Bytes of n entries of a vector or of n rows of a matrix."""
+    whole = x.value if isinstance(x, Scaled) else x
+    if whole.ndim > 1:
+        return n * row_bytes(x)
+    return n * whole.dtype.itemsize + SCALE * isinstance(x, Scaled)
+
+
+def bits(n: int) -> int:
+    """Bytes of n bits."""
+    return -(-n // 8)
+
+
+def index_bytes(n: int) -> int:
+    """Bytes of an index below n."""
+    return max(1, bits(max(n - 1, 0).bit_length()))
+
+
+def row_bytes(mean: Array | Scaled) -> int:
+    """Bytes of one row [D] of prototypes."""
+    if isinstance(mean, Scaled):
+        return mean.value.shape[-1] + SCALE
+    return mean.shape[-1] * mean.dtype.itemsize
+
+
+def array_bytes(x: Array | Scaled) -> int:
+    """Bytes of all elements."""
+    if isinstance(x, Scaled):
+        return x.value.size + SCALE * x.scale.size
+    return bits(x.size) if x.dtype == bool else x.size * x.dtype.itemsize
+
+
+def scalars(message: Tree) -> Array:
+    """Scalars in one message: prototypes by the rows present, `Top` by its entries."""
+
+    def of(part):
+        if isinstance(part, Protos):
+            return jnp.sum(part.count > 0) * part.mean.shape[-1]
+        if isinstance(part, Top):
+            return jnp.sum(part.sent) * (part.value.size // part.sent.size)
+        return jnp.asarray(part.size)
+
+    parts = jax.tree.leaves(message, is_leaf=is_part)
+    return sum(map(of, parts), start=jnp.zeros((), jnp.int32))

@@ -1,0 +1,47 @@
+"""Runs of the methods that average whole networks, made once."""
+
+import functools
+
+import jax
+import numpy as np
+
+from jaxproto.client import Local
+from jaxproto.methods import METHODS
+from support import toys
+
+SPEC = toys.SPEC
+ALIKE = Local(toys.HOW.opt, epochs=3, batch_size=19, whole=lambda size, _: size // size)
+
+
+@functools.cache
+def run(method, rounds=2, how=toys.HOW, law=toys.EVERYONE):
+    return toys.run(method, rounds=rounds, how=how, law=law)
+
+
+@functools.cache
+def make(name, **fields):
+    return METHODS[name](SPEC, **fields)
+
+
+@functools.cache
+def begun(method):
+    """The server before the first round of `run`."""
+    start, _ = toys.starter(method, toys.HOM, toys.HOW)(jax.random.key(3), COUNTS)
+    return jax.device_get(start)
+
+
+COUNTS = [toys.counts(*toys.pool_and_rows(), range(6))]
+SIZES_K = 5 + 2 * np.arange(6)  # n_i of the toys
+BASE = make("fedavg")
+
+
+def by_size(*each):
+    return np.average(np.stack(each), axis=0, weights=SIZES_K)
+
+
+def drawn(tree, seed=0, lead=(2,)):
+    """Made-up arrays in the shapes of a tree, with more axes before."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda a: rng.normal(size=(*lead, *a.shape)).astype(np.float32), tree
+    )

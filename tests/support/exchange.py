@@ -1,0 +1,91 @@
+"""One exchange of a prototype method with made-up local prototypes, in one program."""
+
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import wire
+from jaxproto.methods.local import local
+from jaxproto.types import Batch, Client
+from support import fast_jit, toys
+
+RNG = np.random.default_rng(7)
+MEAN = RNG.normal(size=(3, 5, 8)).astype(np.float32)  # c_ij of 3 clients
+COUNT = np.float32([[4, 0, 1, 0, 2], [2, 3, 0, 0, 8], [0, 6, 3, 0, 1]])  # n_ij; 3: none
+X = RNG.normal(size=(6, toys.INPUT)).astype(np.float32)
+Y = np.asarray([0, 1, 2, 4, 4, 3])
+KEY = jax.random.key(5)
+
+
+class Exchange(NamedTuple):
+    """What crossed, what the server became, and a client's loss afterwards."""
+
+    up: object  # [K, ...] as the server has it
+    server: object
+    down: object
+    loss: object  # of client 0
+    feat: object  # its features of X in that loss
+
+
+def client(params, norm, count_C):
+    zero = jnp.zeros((), jnp.int32)
+    return Client(params, norm, (), (), count_C, zero, zero)
+
+
+def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
+    """Uploads, the server's step and the loss; the method collects in the train pass.
+
+    With `server` its step is not taken: that is the state in which it ended.
+    The train pass saw every example twice, so that counts of what was seen are not
+    those of the training data (D6).
+    """
+    net = toys.net(8)
+
+    @fast_jit.jit_to_the_bit
+    def run(mean, count, server):
+        params, norm, _ = method.init_client(net, KEY)
+
+        def upload(mean_CD, count_C):
+            sums = 2 * mean_CD * count_C[:, None], 2 * count_C
+            after = client(params, norm, count_C)
+            up, _ = method.upload(net, None, after, None, None, sums)
+            return wire.through(up, "float32")
+
+        up = jax.vmap(upload)(mean, count)
+        if server is None:
+            server = method.update(net, method.init_server(net, KEY), up, KEY)
+        down = wire.through(method.broadcast(server), "float32")
+        batch = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(Y)), KEY)
+        me = client(params, norm, count[0])
+        loss, _ = method.loss(net, params, norm, batch, down, me)
+        feat = net.apply(params["net"], norm["net"], batch.x, True).feat
+        return Exchange(up, server, down, loss, feat)
+
+    return jax.device_get(run(mean, count, server))
+
+
+def on_batch(method, down=None):
+    """Value, gradient and sums of the loss of a fresh client on the examples X."""
+    net, batch = toys.net(8), Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(6))
+
+    @fast_jit.jit_to_the_bit
+    def run(down):
+        params, norm, _ = method.init_client(net, KEY)
+        me = client(params, norm, jnp.ones(5))
+
+        def value(params):
+            return method.loss(net, params, norm, batch, down, me)
+
+        (value, aux), slope = jax.value_and_grad(value, has_aux=True)(params)
+        return value, slope, aux.sums
+
+    return jax.device_get(run(down))
+
+
+@cache
+def alone():
+    """Parameters after three rounds of local training."""
+    return toys.run(local(toys.SPEC)).params

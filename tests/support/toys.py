@@ -1,0 +1,240 @@
+"""A small federation for tests: networks of two widths with running statistics."""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxproto import execution, federation, participation
+from jaxproto.client import Local
+from jaxproto.federation import Cohort
+from jaxproto.method import no_probe
+from jaxproto.types import Net, Out, Pool, Shard, Spec
+from support import fast_jit
+
+SPEC = Spec(num_classes=5, feat_dim=8)
+INPUT = 6
+ONE = execution.one_by_one()
+HOW = Local(optax.sgd(0.05), epochs=2, batch_size=4)
+STILL = Local(optax.sgd(0.0), epochs=2, batch_size=4)
+
+
+@cache
+def net(width: int, spec: Spec = SPEC) -> Net:
+    """One hidden layer, a running mean and variance, features of spec.feat_dim."""
+
+    shapes = [(INPUT, width), (width, spec.feat_dim), tuple(reversed(spec))]
+
+    def init(key):
+        sizes = np.cumsum([a * b for a, b in shapes])
+        draw = 0.5 * jax.random.normal(key, (sizes[-1],))  # one draw compiles fast
+        first, second, kernel = (
+            part.reshape(s)
+            for part, s in zip(jnp.split(draw, sizes[:-1]), shapes, strict=True)
+        )
+        head = {"kernel": kernel, "bias": jnp.zeros(spec.num_classes)}
+        norm = {"mean": jnp.zeros(width), "var": jnp.ones(width)}
+        return {"body": {"in": first, "out": second}, "head": head}, norm
+
+    def head(params, feat):
+        return feat @ params["kernel"] + params["bias"]
+
+    def apply(params, norm, x, train, key=None):
+        del key
+        h = x @ params["body"]["in"]
+        mean, var = (h.mean(0), h.var(0)) if train else (norm["mean"], norm["var"])
+        if train:
+            norm = jax.tree.map(
+                lambda o, n: 0.9 * o + 0.1 * n, norm, {"mean": mean, "var": var}
+            )
+        feat = jax.nn.relu((h - mean) / jnp.sqrt(var + 1e-5)) @ params["body"]["out"]
+        return Out(feat, head(params["head"], feat), norm)
+
+    return Net(init, apply, head)
+
+
+def cohorts(*layout):
+    """Cohorts from (width, ids)."""
+    return tuple(Cohort(f"toy{w}", net(w), tuple(ids)) for w, ids in layout)
+
+
+HET = ((8, (0, 2, 4)), (16, (1, 3, 5)))
+HOM = ((8, (0, 1, 2, 3, 4, 5)),)
+
+
+def pool_and_rows(clients=6, most=19, seed=0):
+    """A pool and per client rows; sizes 5, 7, ..., each client has three classes."""
+    rng = np.random.default_rng(seed)
+    centre = rng.normal(size=(SPEC.num_classes, INPUT)) * 1.5
+    y = np.concatenate(
+        [
+            rng.choice(rng.choice(SPEC.num_classes, 3, replace=False), most)
+            for _ in range(clients)
+        ]
+    )
+    x = (centre[y] + rng.normal(size=(len(y), INPUT))).astype(np.float32)
+    rows = [k * most + np.arange(5 + 2 * k) for k in range(clients)]
+    return Pool(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
+
+
+def shard(rows, ids, extra=0, filler=0):
+    """Index tables padded to the longest and `extra` more, with row `filler`."""
+    longest = max(len(rows[i]) for i in ids) + extra
+    table = np.full((len(ids), longest), filler, np.int32)
+    for k, i in enumerate(ids):
+        table[k, : len(rows[i])] = rows[i]
+    size = jnp.asarray([len(rows[i]) for i in ids], jnp.int32)
+    return Shard(jnp.asarray(table), size)
+
+
+def counts(pool, rows, ids):
+    """Examples per class [K, C]."""
+    c = [np.bincount(np.asarray(pool.y)[rows[i]], minlength=SPEC[0]) for i in ids]
+    return jnp.asarray(np.stack(c), jnp.float32)
+
+
+class Result:
+    """State and reports after some rounds, on the host, by client id."""
+
+    def __init__(self, server, clients, groups, reports, probes):
+        self.server, clients, reports = jax.device_get((server, clients, reports))
+        self.params, self.clients, self.stacked = {}, {}, clients
+        for group, stacked in zip(groups, clients, strict=True):
+            for k, i in enumerate(group.ids):
+                one = jax.tree.map(lambda a, k=k: a[k], stacked)
+                self.clients[i], self.params[i] = one, one.params
+        self.report, self.probe = by_id(groups, reports), by_id(groups, probes)
+
+
+def by_id(groups, parts):
+    """Rows of all cohorts in the order of client ids, on the host."""
+    order = np.argsort([i for g in groups for i in g.ids])
+    return jax.tree.map(lambda *a: np.concatenate(a)[order], *parts)
+
+
+class Programs(NamedTuple):
+    """The jitted functions of a toy run."""
+
+    groups: tuple
+    init: Callable
+    one_round: Callable
+    traces: list
+
+
+@cache
+def starter(method, layout, how):
+    """Jitted initialisation."""
+    groups = cohorts(*layout)
+
+    @fast_jit.jit
+    def init(key, counts):
+        each = zip(groups, counts, strict=True)
+        start = partial(federation.init_cohort, method, how)
+        clients = tuple(start(g, key, c) for g, c in each)
+        return method.init_server(groups[0].net, key), clients
+
+    return init
+
+
+@cache
+def programs(method, layout, form, how, jit):
+    """Jitted initialisation and round; `traces` grows with every trace of a round."""
+    groups, traces = cohorts(*layout), []
+
+    @jit
+    def one_round(key, turnout, server, clients, pool, shards):
+        traces.append(1)
+        probes = [
+            federation.probe_cohort(method, form, g, turnout, server, c, pool, s)
+            for g, c, s in zip(groups, clients, shards, strict=True)
+        ]
+        if method.probe is not no_probe:
+            ups = [p.up for p in probes]
+            server = federation.answer_server(method, groups, key, server, ups)
+        out = [
+            federation.train_cohort(
+                method, how, form, g, key, turnout, server, c, pool, s
+            )
+            for g, c, s in zip(groups, clients, shards, strict=True)
+        ]
+        clients, reports = zip(*out, strict=True)
+        ups = [p.up for p in reports]
+        server = federation.update_server(method, groups, key, server, ups)
+        return server, clients, reports, probes
+
+    return Programs(groups, starter(method, layout, how), one_round, traces)
+
+
+EVERYONE = participation.everyone()
+DEFAULTS = (HOM, ONE, HOW, fast_jit.jit)
+
+
+def run(
+    method,
+    layout=HOM,
+    rounds=3,
+    form=ONE,
+    how=HOW,
+    law=EVERYONE,
+    extra=0,
+    filler=0,
+    public=None,
+    jit=fast_jit.jit,
+):
+    """Trains the toy federation with the real cohort functions.
+
+    Args:
+      public: rows of the pool that everybody knows, if any.
+    """
+    groups, init, one_round, _ = programs(method, layout, form, how, jit)
+    data, server, clients = start(groups, init, extra, filler, public)
+    for r in range(rounds):
+        now = *opening(method, law, server, r), server, clients, *data
+        server, clients, reports, probes = one_round(*now)
+    return Result(server, clients, groups, reports, probes)
+
+
+KEY = jax.random.key(3)
+
+
+def start(groups, init, extra=0, filler=0, public=None):
+    """Pool and shards, and the state before the first round."""
+    pool, rows = pool_and_rows()
+    pool = pool.replace(public=None if public is None else jnp.asarray(public))
+    shards = [shard(rows, g.ids, extra, filler) for g in groups]
+    return (pool, shards), *init(KEY, [counts(pool, rows, g.ids) for g in groups])
+
+
+def opening(method, law, server, r):
+    """Key and turnout of a round."""
+    key = jax.random.fold_in(KEY, r)
+    return key, method.invite(law, server)(jax.random.fold_in(key, 7), 6, r)
+
+
+def lowered(method, layout, form, platform):
+    """A round as a program for a platform that need not be here, not compiled."""
+    groups, init, one_round, _ = programs(method, layout, form, HOW, fast_jit.jit)
+    data, server, clients = start(groups, init)
+    args = *opening(method, EVERYONE, server, 0), server, clients, *data
+    return one_round.trace(*args).lower(lowering_platforms=(platform,))
+
+
+def evaluate(method, result, form=ONE, layout=HOM):
+    """Correct predictions per rule on the training data, by client id."""
+    groups = cohorts(*layout)
+    pool, rows = pool_and_rows()
+    parts = []
+    for g, clients in zip(groups, result.stacked, strict=True):
+        f = partial(federation.evaluate_cohort, method, form, g)
+        parts.append(fast_jit.jit(f)(result.server, clients, pool, shard(rows, g.ids)))
+    return by_id(groups, parts)
+
+
+def gap(a, b) -> float:
+    """Largest absolute difference between two trees."""
+    leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return max([float(np.max(np.abs(x - y))) for x, y in leaves if x.size], default=0.0)

@@ -1,0 +1,76 @@
+"""Segments of a padded cohort: all the work, little waste."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxproto import execution
+
+
+def waste(steps_K, segments):
+    """Share of the work that only pads."""
+    work = execution.work(segments)
+    return 1 - sum(steps_K) / work if work else 0.0
+
+
+STEPS = st.lists(st.integers(0, 300), min_size=1, max_size=40).map(
+    lambda s: sorted(s, reverse=True)
+)
+
+
+def run(segments, clients):
+    """Steps that each row runs along for."""
+    along_K = np.zeros(clients, int)
+    for s in segments:
+        along_K[: s.clients] += s.last - s.first
+    return along_K
+
+
+@given(STEPS, st.integers(1, 5))
+def test_segments_cover_every_step_of_every_client_once_and_in_order(steps_K, most):
+    segments = execution.plan(steps_K, most)
+    assert len(segments) <= most
+    assert all(a.last == b.first for a, b in itertools.pairwise(segments))
+    if segments:
+        assert segments[0].first == 0 and segments[-1].last == max(steps_K)
+    assert np.all(run(segments, len(steps_K)) >= steps_K)
+
+
+@given(STEPS)
+def test_more_segments_never_waste_more_and_enough_of_them_waste_nothing(steps_K):
+    shares = [waste(steps_K, execution.plan(steps_K, most)) for most in (1, 2, 4, 40)]
+    assert np.all(np.diff(shares) <= 1e-12)
+    assert shares[-1] == pytest.approx(0)
+
+
+def test_one_segment_pads_all_to_the_longest():
+    steps_K = [10, 5, 1]
+    segments = execution.plan(steps_K, 1)
+    assert segments == (execution.Segment(0, 10, 3),)
+    assert waste(steps_K, segments) == pytest.approx(1 - 16 / 30)
+
+
+def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
+    """The sizes n_i of spec 8.1: CIFAR-10, 20 clients, alpha 0.1."""
+    sizes = (
+        "1621,1814,1211,2080,5128,4264,1440,2622,2974,3236,1164,1964,5994,1527,3100,"
+        "4325,4252,3175,5449,2660"
+    )
+    steps = [int(0.75 * int(n)) // 32 for n in sizes.split(",")]
+    for first in range(4):
+        cohort = sorted(steps[first::4], reverse=True)
+        assert waste(cohort, execution.plan(cohort)) <= 0.15
+    everyone = sorted(steps, reverse=True)
+    assert waste(everyone, execution.plan(everyone)) <= 0.15
+    assert waste(everyone, execution.plan(everyone, 1)) > 0.4
+
+
+def test_every_form_says_how_many_steps_it_runs():
+    steps_K = [10, 5, 1]
+    assert execution.one_by_one().steps(steps_K) == 16
+    assert execution.in_chunks(2).steps(steps_K) == 21
+    assert execution.all_at_once().steps(steps_K) == 30
+    assert execution.in_segments(execution.plan(steps_K, 2), 1).steps(steps_K) == 20

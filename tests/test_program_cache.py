@@ -1,0 +1,186 @@
+"""What was traced is kept, found again, and never taken for something else."""
+
+import importlib.resources
+import os
+import pickle
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxproto import config, federation
+from jaxproto.config import build
+from jaxproto.methods import METHODS
+from jaxproto.storage import records
+from jaxproto.training import program_cache, programs, runner
+
+ARGS = (jnp.arange(3.0), jnp.ones(3))
+NAMES = ("init_cohort", "train_cohort", "update_server", "evaluate_cohort")
+
+
+def small(method="fedproto", **fields):
+    """Three clients with a small network each."""
+    made = config.experiment(method, "digits")
+    made.model.group, made.data.clients, made.rounds = "mlp", 3, 1
+    made.update_from_flattened_dict(fields)
+    return made
+
+
+def refuse():
+    """What must not be traced: called with arguments, it fails."""
+
+
+def double(x, y):
+    return {"sum": x + y, "twice": (2 * x, None)}
+
+
+def keep(folder, f=double, args=ARGS, recipe="r", name="n"):
+    """The function as `known` gives it, and how often it was traced for that."""
+    traces = []
+
+    def counted(*values):
+        traces.append(1)
+        return f(*values)
+
+    return program_cache.known(folder, recipe, name, counted, args), len(traces)
+
+
+def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
+    for times in (1, 0):
+        f, traces = keep(tmp_path)
+        assert traces == times
+        got, want = jax.jit(f)(*ARGS), double(*ARGS)
+        assert jax.tree.structure(got) == jax.tree.structure(want)
+        jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"recipe": "s"}, {"name": "m"}, {"args": (jnp.arange(4.0), jnp.ones(4))}],
+    ids=lambda other: next(iter(other)),
+)
+def test_another_recipe_name_or_shape_is_traced(tmp_path, other):
+    keep(tmp_path)
+    assert keep(tmp_path, **other)[1] == 1
+    assert keep(tmp_path)[1] == 0
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b"", lambda b: b[:-50], lambda b: pickle.dumps((0, b"x"))]
+)
+def test_a_damaged_file_is_made_anew(tmp_path, damage):
+    keep(tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    assert keep(tmp_path)[1] == 1
+    assert keep(tmp_path)[1] == 0
+
+
+def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):
+    keep(tmp_path, name="old")
+    keep(tmp_path, name="used")
+    for file in tmp_path.iterdir():
+        os.utime(file, (0, 0))
+    assert keep(tmp_path, name="used")[1] == 0
+    keep(tmp_path, name="new")
+    assert len(list(tmp_path.iterdir())) == 2
+    assert keep(tmp_path, name="used")[1] == 0
+
+
+def test_what_cannot_be_written_is_traced_each_time(tmp_path):
+    def calls_python(x, y):
+        return jax.pure_callback(np.add, jax.ShapeDtypeStruct((3,), jnp.float32), x, y)
+
+    assert keep(tmp_path, calls_python)[1] == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_is_that_of_the_function(tmp_path):
+    def wrong(x, y):
+        raise KeyError("mine")
+
+    f, _ = keep(tmp_path, wrong)
+    with pytest.raises(KeyError, match="mine"):
+        f(1.0, 2.0)
+
+
+def test_the_recipe_holds_settings_data_and_source_but_no_seed(monkeypatch):
+    def recipe(**fields):
+        made = small(**fields)
+        return program_cache.recipe(made, build.experiment(made, "cpu"))
+
+    first = recipe()
+    assert recipe() == first == recipe(seed=3)
+    other = [{"method.lam": 0.5}, {"data.alpha": 5.0}, {"data.seed": 4}, {"rounds": 9}]
+    assert len({first, *(recipe(**fields) for fields in other)}) == 1 + len(other)
+    with jax.debug_nans(True):
+        assert recipe() != first
+    monkeypatch.setattr(program_cache, "source", lambda: "edited")
+    assert recipe() != first
+
+
+def test_the_source_is_every_file_of_the_package(tmp_path, monkeypatch):
+    (tmp_path / "methods").mkdir()
+    monkeypatch.setattr(importlib.resources, "files", {"jaxproto": tmp_path}.get)
+    seen = set()
+    for name, text in [("method.py", "1"), ("methods/mine.py", ""), ("method.py", "2")]:
+        (tmp_path / name).write_text(text)
+        seen.add(program_cache.source.__wrapped__())
+    assert len(seen) == 3
+
+
+def test_a_method_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
+    made = small()
+    exp = build.experiment(made, "cpu")
+    assert program_cache.beside(tmp_path, made, exp) is not program_cache.anew
+    monkeypatch.setitem(METHODS, "mine", partial(double, 1))
+    assert program_cache.beside(tmp_path, made, exp) is program_cache.anew
+
+
+@pytest.mark.parametrize("folder", [None, Path("gs://bucket/compiled")])
+def test_nothing_is_kept_without_a_folder_on_disk(folder):
+    made = small()
+    assert (
+        program_cache.beside(folder, made, build.experiment(made, "cpu"))
+        is program_cache.anew
+    )
+
+
+def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
+    tmp_path, monkeypatch
+):
+    def result(name, **how):
+        runner.run(small(), tmp_path / name, **how)
+        (record,) = records.read(tmp_path / name / "metrics.jsonl")
+        return {key: record[key] for key in ("rules", "loss", "bytes_up")}
+
+    monkeypatch.setattr(runner.pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(runner.compilation, "keep_compiled", lambda: tmp_path / "jax")
+    plain = result("plain")
+    assert not (tmp_path / "jax").exists()
+    assert result("first", keep=program_cache.beside) == plain
+    for name in NAMES:
+        monkeypatch.setattr(federation, name, refuse)
+    assert result("second", keep=program_cache.beside) == plain
+    with pytest.raises(TypeError):
+        result("third")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
+    made = small(name)
+    exp = build.experiment(made, "cpu")
+    known = program_cache.beside(tmp_path, made, exp)
+
+    def submit(name, f, *args, donate_argnums=()):
+        again = known(name, f, args)
+        assert again is not f, name
+        return programs.Compiling(jax.eval_shape(again, *args), None)
+
+    state = programs.init(exp, 0, known)
+    functions, pool = programs.functions(exp), build.pool(exp.source)
+    made = programs.submit_all(submit, exp, functions, state, pool)
+    assert len(made.train) == len(exp.cohorts)

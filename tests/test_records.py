@@ -1,0 +1,170 @@
+"""Files of a run's numbers: whole or torn, and the summary made of them."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxproto.errors import UserError
+from jaxproto.storage import records as metrics
+
+
+def record(r, pooled=0.5, client_mean=0.25):
+    """One evaluation with one rule."""
+    return {
+        "round": r,
+        "rules": {"head": {"pooled": pooled, "client_mean": client_mean}},
+    }
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file with the records of rounds 1 to 4."""
+    for r in range(1, 5):
+        metrics.append(tmp_path / "m.jsonl", record(r))
+    return tmp_path / "m.jsonl"
+
+
+def test_what_is_appended_is_read_back_one_line_each(path):
+    assert metrics.read(path) == [record(r) for r in range(1, 5)]
+    assert path.read_text().count("\n") == 4
+
+
+def test_a_file_that_is_not_there_has_no_records(tmp_path):
+    assert metrics.read(tmp_path / "none.jsonl") == []
+    metrics.keep_until(tmp_path / "none.jsonl", 3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_array_scalars_arrays_and_paths_become_json(tmp_path):
+    metrics.append(
+        tmp_path / "m.jsonl",
+        {
+            "float": np.float32(0.5),
+            "half": jnp.bfloat16(1.5),
+            "int": jnp.int32(3),
+            "bool": np.bool_(True),
+            "array": jnp.arange(3),
+            "tuple": (1, np.uint8(2)),
+            "path": tmp_path,
+            7: None,
+        },
+    )
+    assert metrics.read(tmp_path / "m.jsonl") == [
+        {
+            "float": 0.5,
+            "half": 1.5,
+            "int": 3,
+            "bool": True,
+            "array": [0, 1, 2],
+            "tuple": [1, 2],
+            "path": str(tmp_path),
+            "7": None,
+        }
+    ]
+
+
+@pytest.mark.parametrize("value", [np.nan, float("inf"), jnp.float32(-np.inf)])
+def test_numbers_that_are_not_finite_are_null(tmp_path, value):
+    metrics.write_json(tmp_path / "s.json", {"loss": value, "each": [value, 1.0]})
+    text = (tmp_path / "s.json").read_text()
+    assert json.loads(text) == {"loss": None, "each": [None, 1.0]}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 20])
+def test_a_torn_last_line_is_ignored(path, cut):
+    path.write_bytes(path.read_bytes()[:-cut])
+    want = range(1, 5) if cut == 1 else range(1, 4)  # a newline alone loses nothing
+    assert [r["round"] for r in metrics.read(path)] == list(want)
+
+
+def test_a_broken_line_in_the_middle_is_named(path):
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:-3], *lines[2:]]) + "\n")
+    with pytest.raises(UserError, match=r"line 2 of .*m\.jsonl"):
+        metrics.read(path)
+
+
+def test_keep_until_drops_later_rounds_and_keeps_the_others_byte_for_byte(path):
+    odd = '{"round":  2, "x": 1.0e-1}\n'  # not as we would write it
+    first = path.read_text().splitlines(keepends=True)[0]
+    path.write_text(first + odd + path.read_text() + '{"round": 5, "lo')
+    metrics.keep_until(path, 2)
+    again = [json.dumps(record(r)) + "\n" for r in (1, 2)]
+    assert path.read_text() == first + odd + "".join(again)
+
+
+def test_appending_after_a_torn_line_was_cut_gives_whole_lines(path):
+    path.write_bytes(path.read_bytes()[:-1])
+    metrics.keep_until(path, 4)
+    metrics.append(path, record(5))
+    assert [r["round"] for r in metrics.read(path)] == [1, 2, 3, 4, 5]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "s.json"
+    metrics.write_json(path, {"a": 1})
+
+    def full(fd):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        metrics.write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_summary_of_a_rule_is_best_first_round_of_it_final_and_mean_of_the_last():
+    pooled = [0.1, 0.9, 0.3, 0.9, *[0.5] * 8, 0.6]
+    records = [record(2 * i, p, p / 2) for i, p in enumerate(pooled)]
+    got = metrics.rule_summary(records)["head"]
+    assert got["pooled"]["best"] == 0.9
+    assert got["pooled"]["best_round"] == 2
+    assert got["pooled"]["final"] == 0.6
+    assert got["pooled"]["mean_last"] == pytest.approx((0.9 + 8 * 0.5 + 0.6) / 10)
+    assert got["pooled"]["last_n"] == 10
+    assert got["client_mean"]["mean_last"] == pytest.approx(0.275)
+
+
+def test_a_mean_of_fewer_than_ten_evaluations_says_of_how_many():
+    got = metrics.rule_summary([record(r, r / 10) for r in (1, 2, 3)])["head"]
+    assert metrics.mean_last(got["pooled"]) == (pytest.approx(0.2), 3)
+
+
+def test_the_mean_of_an_older_summary_is_of_a_number_that_nobody_knows():
+    assert metrics.mean_last({"mean_last_10": 0.5}) == (0.5, None)
+
+
+def test_summary_passes_over_accuracies_that_are_not_known():
+    records = [record(1, 0.4), record(2, None), record(3, None)]
+    got = metrics.rule_summary(records)["head"]["pooled"]
+    known = {"best": 0.4, "best_round": 1, "mean_last": 0.4, "last_n": 1}
+    assert got == {**known, "final": None}
+    nothing = metrics.rule_summary([record(1, None)])["head"]["pooled"]
+    assert nothing.pop("last_n") == 0 and set(nothing.values()) == {None}
+    assert metrics.rule_summary([]) == {}
+
+
+def test_summary_survives_json():
+    summary = metrics.rule_summary([record(1)])
+    assert json.loads(json.dumps(metrics.plain(summary))) == summary
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
+def test_peak_memory_is_what_the_kernel_says_in_bytes():
+    (line,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    peak = metrics.peak_memory_bytes()
+    assert peak["host"] == pytest.approx(1024 * int(line), rel=0.05)
+    assert peak["device"] is None or peak["device"] > 0
+
+
+def test_versions_name_all_that_results_depend_on():
+    found = metrics.versions()
+    assert list(found) == ["python", *metrics.PACKAGES]
+    assert {"jaxproto", "jax", "jaxlib", "flax", "optax"} < set(found)
+    assert found["jax"] == jax.__version__ and found["numpy"] == np.__version__
