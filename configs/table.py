@@ -14,7 +14,7 @@ their released code has them, instead of the defaults, which are the same for al
     python configs/table.py protonorm1:reading=paper --all
     python main.py --config=configs/table.py:tinyproto1,cifar100-fedtgp:reading=code
 
-Then `python -m jaxproto.compare WORKDIR...` shows the printed number beside ours.
+Then `python -m jaxproto compare WORKDIR...` shows the printed number beside ours.
 The full settings take hours to days on a CPU. The averages over data sets (RefProtoFL,
 Table 2) are those of its cells; `compare` makes them.
 """
@@ -24,7 +24,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
-from jaxproto import cli
+from jaxproto.cli.arguments import Parser
 from jaxproto.compare import names
 from jaxproto.errors import UserError, pick
 
@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> str:
       UserError: an argument cannot be used.
     """
     about = __doc__.split("\n")[0]
-    parser = cli.Parser(prog="python configs/table.py", description=about)
+    parser = Parser(prog="python configs/table.py", description=about)
     parser.add_argument("tables", nargs="*", metavar="TABLE[:reading=paper|code]")
     parser.add_argument("--all", action="store_true", help="every run as a command")
     parser.add_argument("--seeds", type=_seeds, default=(0, 1, 2), metavar="0,1,2")

@@ -1,7 +1,6 @@
 """jaxproto: prototype-based and heterogeneous federated learning in JAX.
 
-Public names are imported when they are first used, so that a command of one module
-(`python -m jaxproto.report.nominal`) does not import that module twice.
+Public names are imported when they are first used: `jaxproto --help` waits for none.
 """
 
 import importlib

@@ -11,6 +11,11 @@ from pathlib import Path
 import pytest
 from absl import flags
 
+from jaxproto import cli, config
+from jaxproto.cli import names
+from jaxproto.config import listing
+from jaxproto.data import sources
+from jaxproto.methods import METHODS
 from jaxproto.training import program_cache, runner
 
 ROOT = Path(__file__).parents[1]
@@ -207,3 +212,98 @@ def test_a_mistake_in_a_process_of_its_own_shows_no_traceback(tmp_path):
     end = process(PROTONORM, "--config.method.lma=1", f"--workdir={tmp_path}")
     assert end.returncode == 1 and end.stdout == ""
     assert re.fullmatch(r"error: [^\n]*'lam'\?[^\n]*\n", end.stderr)
+
+
+# ------------------------------------------------------------------ one door
+
+
+def door(capsys, *arguments):
+    """Calls `jaxproto`; its exit code and what it prints."""
+    before = set(flags.FLAGS)
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    for name in set(flags.FLAGS) - before:
+        delattr(flags.FLAGS, name)
+    return end.value.code, capsys.readouterr().out
+
+
+def test_help_lists_every_command(capsys):
+    for arguments, code in ([], 1), (["--help"], 0), (["-h"], 0):
+        assert door(capsys, *arguments) == (code, cli.usage())
+    assert all(f"\n  {name} " in cli.usage() for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("run", "--workdir=WORKDIR"),
+        ("run", "--config.FIELD=VALUE"),
+        ("run", "--print_config"),
+        ("inspect", "--out=OUT"),
+        ("cost", "--all"),
+        ("fields", "--config=FILE.py"),
+        ("compare", "--statistic"),
+        ("plot", "accuracy_against_bytes"),
+        ("prepare", "--manual_dir"),
+        ("cache", "--clear"),
+        ("list", "{methods,networks,datasets,partitions,samplers,optimizers}"),
+    ],
+)
+def test_help_of_a_command_lists_its_flags(capsys, name, flag):
+    code, out = door(capsys, name, "--help")
+    assert code in (0, None) and flag in out and f"jaxproto {name}" in out
+
+
+def test_help_of_main_names_config(command):
+    code, out, _ = command("--help")
+    assert code == 0 and "--config=FILE.py" in out and "usage: main.py" in out
+
+
+def test_an_unknown_command_is_one_line_of_error(capsys):
+    assert door(capsys, "cots")[0].startswith("error: unknown command 'cots'. Did you ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("methods", r"fedproto +\S"),
+        ("networks", r"Ht0 +group: resnet8, "),
+        ("datasets", r"cifar10 +preset: tfds:cifar10"),
+        ("partitions", r"pfllib_pathological +\S"),
+        ("samplers", r"random_count +\S"),
+        ("optimizers", r"adamw +\S"),
+    ],
+)
+def test_list_prints_names_with_a_line_about_each(capsys, kind, line):
+    _, out = door(capsys, "list", kind)
+    assert re.search(f"^{line}", out, re.M), out
+    assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
+
+
+def test_list_has_every_prefix_of_a_data_set():
+    assert {name.partition(":")[0] for name in names.READERS} == {*sources.PREFIXES}
+
+
+def test_print_config_says_value_origin_choices_and_meaning(command):
+    code, out, _ = command(
+        f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config"
+    )
+    lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
+    assert code == 0
+    told = lines["rounds = 7  (command line)"]
+    assert told == "    communication rounds; a whole number, at least 1"
+    assert "method.lam = 1.0  (reading paper)" in lines
+    assert "model.feat_dim = 2  (preset spiral)" in lines
+    assert "method.upscale = 10.0  (configs/protonorm.py)" in lines
+    assert lines["method.reg = l2_of_means  (reading paper)"].endswith(
+        "; l2_of_means | mse_mean | sq_l2_mean"
+    )
+    assert "data.train_share = 0.75  (default)" in lines
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_field_of_every_method_has_a_meaning(name):
+    made = config.experiment(name, "digits")
+    file = f"--config={ROOT}/configs/{name}.py"
+    for line in listing.lines(made, [file]):
+        assert line.meaning and line.allowed, line.path

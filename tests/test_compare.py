@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from jaxproto import compare, config, models
+from jaxproto.cli import compare as command
 from jaxproto.compare import cells, names
-from jaxproto.compare.__main__ import main
 from jaxproto.compare.judged import judged
 from jaxproto.config import presets
 from jaxproto.config.readings import READINGS
@@ -353,18 +353,19 @@ def test_every_number_of_a_csv_has_a_field_of_its_own(tmp_path):
     assert rows[0]["published %"] == "" and lines[-len(notes) :] == notes
 
 
-def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path):
+def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path, capsys):
     run, out = folder(tmp_path / "a"), tmp_path / "table.md"
-    assert str(out) in main([str(run), "--format", "markdown", "--out", str(out)])
+    command.main("compare", [str(run), "--format", "markdown", "--out", str(out)])
+    assert str(out) in capsys.readouterr().out
     assert "| fedproto" in out.read_text()
     with pytest.raises(UserError, match="is there already"):
-        main([str(run), "--out", str(out)])
+        command.main("compare", [str(run), "--out", str(out)])
     with pytest.raises(UserError, match=r"holds no config\.json"):
-        main([str(tmp_path)])
+        command.main("compare", [str(tmp_path)])
     with pytest.raises(UserError, match="invalid choice: 'html'"):
-        main([str(run), "--format", "html"])
+        command.main("compare", [str(run), "--format", "html"])
     with pytest.raises(UserError, match="cannot write"):
-        main([str(run), "--out", str(tmp_path / "no" / "table.md")])
+        command.main("compare", [str(run), "--out", str(tmp_path / "no" / "table.md")])
 
 
 def test_a_damaged_summary_is_named(tmp_path):

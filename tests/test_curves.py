@@ -10,8 +10,8 @@ import pytest
 from support import drawing
 
 from jaxproto import plots
+from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.figures import __main__ as command
 
 
 @pytest.fixture
@@ -131,17 +131,17 @@ def test_the_command_draws_several_work_directories(tmp_path, workdirs, monkeypa
     seen = []
     monkeypatch.setattr(plots, "accuracy_against_bytes", lambda *a: seen.append(a))
     out = str(tmp_path / "out.png")
-    command.main(["accuracy_against_bytes", out, *workdirs, "--rule", "head"])
+    plot.main("plot", ["accuracy_against_bytes", out, *workdirs, "--rule", "head"])
     ((path, runs, rule),) = seen
     assert (str(path), rule) == (out, "head")
     assert runs == dict(zip(workdirs, [sending(10, 20), sending(11, 20)], strict=True))
-    command.main(["accuracy_against_bytes", out, workdirs[0]])
+    plot.main("plot", ["accuracy_against_bytes", out, workdirs[0]])
     assert list(seen[1][1]) == ["seed0"] and seen[1][2] is None
 
 
 def test_the_command_runs_on_its_own_without_a_word(tmp_path, workdirs):
     out = tmp_path / "out.png"
-    call = [sys.executable, "-m", "jaxproto.figures", "accuracy_against_bytes", out]
+    call = [sys.executable, "-m", "jaxproto", "plot", "accuracy_against_bytes", out]
     done = subprocess.run([*call, *workdirs], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert out.stat().st_size > 10_000
@@ -161,5 +161,5 @@ def test_the_command_names_what_it_cannot_use(tmp_path, workdirs):
         (["accuracy", out, *workdirs], "invalid choice: 'accuracy'"),
     ]:
         with pytest.raises(UserError, match=what) as caught:
-            command.main(arguments)
+            plot.main("plot", arguments)
         assert "\n" not in str(caught.value)

@@ -10,8 +10,8 @@ from fixtures import runs
 from support import drawing
 
 from jaxproto import kernels, plots
+from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.figures import __main__ as command
 from jaxproto.figures import finished, from_checkpoints
 from jaxproto.report import pictures
 from jaxproto.storage import records
@@ -49,7 +49,7 @@ def drawn(tmp_path):
     def f(name, *arguments):
         def call(out):
             out.unlink(missing_ok=True)
-            command.main([name, str(out), *map(str, arguments)])
+            plot.main("plot", [name, str(out), *map(str, arguments)])
 
         return drawing.draw(out, call)
 

@@ -29,13 +29,6 @@ LINES = (  # of the root's modules: the mechanism
 )
 HEIGHT = {name: i for i, line in enumerate(LINES) for name in line.split()}
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.parent != PACKAGE)
-COMMANDS = "compare/__main__ data/inspect figures/__main__ report/cost"
-COMMANDS += " report/disclosure report/inspection wire/__main__"
-FILES = [
-    file
-    for file in FILES
-    if str(file.relative_to(PACKAGE).with_suffix("")) not in COMMANDS.split()
-]  # each starts itself, until one door does
 FILES += [
     PACKAGE / f"{name}.py" for name in HEIGHT if (PACKAGE / f"{name}.py").exists()
 ]

@@ -2,7 +2,6 @@
 
 import io
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 from support import drawing
 
-from jaxproto import config, plots
+from jaxproto import cli, config, plots
 from jaxproto.config import build
 from jaxproto.data import describe
 from jaxproto.errors import UserError
@@ -142,12 +141,9 @@ def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
         "def get_config(arg='digits'):\n    return config.experiment('local', arg)\n"
     )
     arguments = ["--config.data.clients=3", "--config.model.group=mlp"]
-    monkeypatch.setattr(
-        sys, "argv", ["inspect", f"--config={path}:digits", *arguments, "--noall"]
-    )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
-        inspection.start()
+        cli.main(["inspect", f"--config={path}:digits", *arguments, "--noall"])
     for name in set(flags.FLAGS) - before:
         delattr(flags.FLAGS, name)
     assert not end.value.code

@@ -13,15 +13,16 @@ import pytest
 from absl import flags
 from support import toys
 
-from jaxproto import config, masks
+from jaxproto import cli, config, masks
 from jaxproto.data.partitions import pfllib
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.methods.tinyproto import tinyproto
-from jaxproto.report import cost, disclosure
+from jaxproto.report import cost
 from jaxproto.report import nominal as comm
 from jaxproto.types import Spec
 from jaxproto.wire import Wire
 
+PROTONORM = "--config=configs/protonorm.py"
 ROOT = Path(__file__).parents[1]
 FLOWERS = [40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49,
            56, 40, 59, 91, 42, 41, 41, 40, 66, 78, 85, 52, 45, 46, 40, 43, 75, 108, 56,
@@ -163,12 +164,11 @@ def command(monkeypatch, capsys):
     """Runs a command in this process; the rows of the table that it prints."""
     before = set(flags.FLAGS)
 
-    def run(start, *arguments):
+    def run(*arguments):
         monkeypatch.chdir(ROOT)
         monkeypatch.setenv("COLUMNS", "120")
-        monkeypatch.setattr(sys, "argv", ["command", *arguments])
         with pytest.raises(SystemExit) as end:
-            start()
+            cli.main(arguments)
         for name in set(flags.FLAGS) - before:
             delattr(flags.FLAGS, name)
         assert not end.value.code
@@ -189,7 +189,7 @@ def cells(text):
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_calculator_prints_what_a_run_would_count(command):
     """The partition of digits; nominal by hand from what the caption says."""
-    rows, text = command(cost.start, "--config=configs/protonorm.py:digits")
+    rows, text = command("cost", "--config=configs/protonorm.py:digits")
     ((name, *numbers),) = rows
     nominal, up, down, bytes_up, bytes_down, once = (
         int(n.replace(",", "")) for n in numbers
@@ -203,7 +203,7 @@ def test_the_calculator_prints_what_a_run_would_count(command):
 
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_list_of_fields_is_printed(command):
-    rows, _ = command(disclosure.start, "--config=configs/protonorm.py:spiral")
+    rows, _ = command("fields", "--config=configs/protonorm.py:spiral")
     fields = [("presence", "class presence"), ("mean", "nothing")]
     expected = [(way, *field) for way in ("up", "down") for field in fields]
     assert [(row[0], row[1], row[-1]) for row in rows] == expected
@@ -212,14 +212,20 @@ def test_the_list_of_fields_is_printed(command):
 def test_a_mistake_is_one_line_of_error_in_a_process_of_its_own():
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", module, "--config=configs/protonorm.py:digts"],
+            [
+                sys.executable,
+                "-m",
+                "jaxproto",
+                name,
+                "--config=configs/protonorm.py:digts",
+            ],
             cwd=ROOT,
             env={**os.environ, "JAX_PLATFORMS": "cpu"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for module in ("jaxproto.report.nominal", "jaxproto.wire")
+        for name in ("cost", "fields")
     ]
     for process in started:
         out, err = process.communicate()

@@ -147,7 +147,7 @@ def test_a_damaged_archive_leaves_nothing_half_prepared(tmp_path, manual):
 KILLED = """
 import os, signal, sys
 from jaxproto.data import prepare
-from jaxproto.data.builders import archives
+from jaxproto.data.readers.builders import archives
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 archives.rgb = die
@@ -271,7 +271,7 @@ def test_a_server_that_does_not_answer_is_given_up_soon(tmp_path, monkeypatch):
 
 
 def test_the_command_says_where_and_how_to_use_it(tmp_path, manual):
-    command = [sys.executable, "-m", "jaxproto.data.prepare", "gtsrb43"]
+    command = [sys.executable, "-m", "jaxproto", "prepare", "gtsrb43"]
     paths = [f"--data_dir={tmp_path}", f"--manual_dir={manual}"]
     end = subprocess.run([*command, *paths], capture_output=True, text=True, cwd=ROOT)
     assert end.returncode == 0, end.stderr
@@ -289,7 +289,7 @@ def test_the_command_says_where_and_how_to_use_it(tmp_path, manual):
 
 
 def test_a_mistake_is_an_error_without_a_traceback(tmp_path):
-    command = [sys.executable, "-m", "jaxproto.data.prepare", f"--data_dir={tmp_path}"]
+    command = [sys.executable, "-m", "jaxproto", "prepare", f"--data_dir={tmp_path}"]
     end = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert end.returncode == 1 and "Traceback" not in end.stderr
     assert end.stderr.startswith("error: give one data set, such as mnist, ")

@@ -9,8 +9,8 @@ import pytest
 from support import drawing
 
 from jaxproto import config, plots
+from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.figures import __main__ as command
 from jaxproto.figures import from_formulas, from_records, registry, selection
 from jaxproto.storage import records
 from jaxproto.types import Spec
@@ -54,7 +54,7 @@ def make(tmp_path):
 
 
 def draw(tmp_path, name, *arguments):
-    command.main([name, str(tmp_path / "out.png"), *arguments])
+    plot.main("plot", [name, str(tmp_path / "out.png"), *arguments])
 
 
 def test_a_band_is_mean_least_and_largest_and_leaves_out_what_is_missing():

@@ -214,7 +214,7 @@ def with_neutral(arguments: Sequence[str]) -> list[str]:
     Without it a data set of one's own would silently get the learning rate, batch size
     and network of the digits.
     """
-    files, fields = _flags(arguments)
+    files, fields = config_flags(arguments)
     given = files[-1] if files and "data.name" in fields else ""
     neutral = given and _instead_of_digits(given)
     if not neutral:
@@ -241,12 +241,12 @@ def _instead_of_digits(file: str) -> str | None:
 
 def check_flags(arguments: Sequence[str]):
     """Raises UserError for a wrong file, preset or field among command-line flags."""
-    files, fields = _flags(arguments)
+    files, fields = config_flags(arguments)
     if files and files[-1]:
         check_keys(load(files[-1]), fields)
 
 
-def _flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def config_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """What --config and --config.FIELD name on a command line."""
     files, fields = [], []
     for argument, following in itertools.pairwise([*arguments, ""]):

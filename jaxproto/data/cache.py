@@ -4,7 +4,7 @@ An entry is a folder with `x.npy`, which is memory-mapped, the other arrays, and
 `about.json`, which is written last and says how large each file is. It is made under
 another name and renamed when complete, so an interrupted write is never read; of two
 writers at once the first one counts. `JAXPROTO_CACHE=off` switches all of it off, and
-`python -m jaxproto.data.cache_cli` shows and clears it.
+`python -m jaxproto cache` shows and clears it.
 """
 
 import contextlib

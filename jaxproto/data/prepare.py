@@ -1,7 +1,7 @@
-"""Downloads a data set and prepares it: `python -m jaxproto.data.prepare NAME`.
+"""Downloads a data set and prepares it: `jaxproto prepare NAME`.
 
-  python -m jaxproto.data.prepare cifar10 --data_dir=DIR
-  python -m jaxproto.data.prepare gtsrb43/official --data_dir=DIR --manual_dir=ARCHIVES
+  jaxproto prepare cifar10 --data_dir=DIR
+  jaxproto prepare gtsrb43/official --data_dir=DIR --manual_dir=ARCHIVES
 
 It is written as ArrayRecord, which `tfds:NAME` reads without TensorFlow. Preparing
 needs TensorFlow for the sets that TFDS builds itself (`pip install
@@ -10,16 +10,11 @@ directory `incomplete...` and renames it at the end: a set is there whole or not
 """
 
 import difflib
-import logging
 import os
 import pathlib
 import shutil
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
-
-from absl import app, flags
-from rich.console import Console
 
 from jaxproto.data.readers.builders import running
 from jaxproto.errors import UserError
@@ -193,40 +188,3 @@ def report(done: Done, default: bool) -> list[str]:
     where = "" if default else f" --config.data.data_dir={root}"
     lines.append(f"use it: --config.data.name=tfds:{done.name}{where}")
     return lines
-
-
-def _main(argv):
-    if len(argv) != 2:
-        raise UserError(
-            f"give one data set, such as {', '.join(SPACE)}: "
-            "python -m jaxproto.data.prepare NAME [--data_dir=...] [--manual_dir=...]"
-        )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow chats otherwise
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # threads outlive an error
-    running.bars(sys.stderr.isatty())
-    data_dir, manual_dir = flags.FLAGS.data_dir, flags.FLAGS.manual_dir
-    done = prepare(argv[1], data_dir=data_dir, manual_dir=manual_dir, tell=_tell)
-    for line in report(done, default=not data_dir):
-        _tell(line)
-
-
-def _tell(line):
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def start():
-    """The command."""
-    flags.DEFINE_string(
-        "data_dir", None, "default TFDS_DATA_DIR, ~/tensorflow_datasets"
-    )
-    flags.DEFINE_string("manual_dir", None, "archives there are not downloaded")
-    try:
-        app.run(_main)
-    except UserError as e:
-        sys.exit(f"error: {e}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted: nothing is half prepared; the same command starts again")
-
-
-if __name__ == "__main__":
-    start()

@@ -1,4 +1,4 @@
-"""The pictures that `python -m jaxproto.figures` draws, and the options of each."""
+"""The pictures that `python -m jaxproto plot` draws, and the options of each."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,10 +1,7 @@
 """Pictures of a run, as PNG files. Needs matplotlib: the extra `[plots]`.
 
-`pictures.py` draws those of a run at its end; `__main__.py` draws finished runs, one or
-several, and lists its pictures (`registry.py`):
-
-    python -m jaxproto.figures --help
-    python -m jaxproto.figures accuracy_against_bytes OUT.png WORKDIR...
+Functions of arrays. `report/pictures.py` draws those of a run at its end, `figures`
+those of finished runs.
 """
 
 from jaxproto.plots.canvas import HINT, available

@@ -20,11 +20,10 @@ import ml_collections
 import numpy as np
 import optax
 import rich.table
-from absl import flags
 from rich.console import Console
 
-from jaxproto import cli, execution, federation, wire
 from jaxproto import config as config_
+from jaxproto import execution, federation, wire
 from jaxproto.client import Local
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
@@ -221,9 +220,3 @@ def show(config: ml_collections.ConfigDict, every: bool, console: Console):
     for name, why in found.items():
         if not isinstance(why, Cost):
             console.print(f"{name}: {why}", markup=False, highlight=False)
-
-
-def start():
-    """The command `python -m jaxproto.report.nominal`."""
-    every = flags.DEFINE_bool("all", False, "every method side by side")
-    cli.start(lambda config: show(config, every.value, Console()))

@@ -13,7 +13,7 @@ import numpy as np
 import rich.table
 from rich.console import Console
 
-from jaxproto import cli, wire
+from jaxproto import wire
 from jaxproto.config import build
 from jaxproto.method import Method, no_probe
 from jaxproto.report import cost
@@ -127,8 +127,3 @@ def show(config: ml_collections.ConfigDict, console: Console):
     like = exp.source.x[0]
     found = of(exp.method, net, exp.spec, exp.formats, public_C, like)
     console.print(table(found, config.method.name))
-
-
-def start():
-    """The command `python -m jaxproto.wire`."""
-    cli.start(lambda config: show(config, Console()))

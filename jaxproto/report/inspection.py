@@ -9,12 +9,11 @@ import jax
 import ml_collections
 import numpy as np
 import rich.table
-from absl import flags
 from rich.console import Console
 from rich.markup import escape
 
-from jaxproto import cli, plots
 from jaxproto import config as config_
+from jaxproto import plots
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.data import describe
@@ -222,10 +221,3 @@ def pictures(exp: Experiment, out: Path, console: Console) -> list[str]:
         return ["partition.png"]
     samples.draw(exp, out / "samples.png")
     return ["partition.png", "samples.png"]
-
-
-def start():
-    """The command `python -m jaxproto.data.inspect`."""
-    out = flags.DEFINE_string("out", "", "default beside the work directory of the run")
-    every = flags.DEFINE_bool("all", False, "nominal costs of every method")
-    cli.start(lambda config: show(config, out.value, every.value))

@@ -3,7 +3,7 @@
 The formulas are those of Table 7 of ProtoNorm and spec 5.1: scalars per round, both
 directions, all clients, with K_i the classes of client i in training and test data.
 
-    python -m jaxproto.report.nominal --config=configs/protonorm.py:digits --all
+    python -m jaxproto cost --config=configs/protonorm.py:digits --all
 
 prints both for a data set and a partition, without training (`costs.py`).
 """
@@ -151,9 +151,3 @@ def nominal(
         return None
     counted = {**fields, "parameters": parameters(method, net)}
     return formula(classes_K, spec, counted)
-
-
-if __name__ == "__main__":
-    from jaxproto.report import cost
-
-    cost.start()

@@ -1,30 +1,25 @@
-"""Pictures of finished runs, as in the papers.
+"""A picture of finished runs, as in the papers."""
 
-python -m jaxproto.figures accuracy_against_bytes OUT.png WORKDIR... [--rule local]
-"""
-
-import sys
 from collections.abc import Sequence
 
-from jaxproto import cli
+from jaxproto.cli.arguments import Parser, new_file
 from jaxproto.errors import UserError
 from jaxproto.figures import registry
 
 
-def main(argv: Sequence[str]):
+def main(prog: str, arguments: Sequence[str]):
     """Draws what the arguments say.
 
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
-    about = __doc__.split("\n")[0]
-    parser = cli.Parser(prog="python -m jaxproto.figures", description=about)
+    parser = Parser(prog=prog, description=__doc__)
     kinds = parser.add_subparsers(dest="picture", required=True)
     for name, picture in registry.PICTURES.items():
         one = kinds.add_parser(name, help=picture.help)
-        one.add_argument("out", type=cli.new_file, metavar="OUT.png")
+        one.add_argument("out", type=new_file, metavar="OUT.png")
         registry.add_arguments(one, picture)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(arguments)
     if args.out.suffix.lower() != ".png":
         raise UserError(f"{args.out} does not end in .png: give a PNG file to write.")
     if not args.out.parent.is_dir():
@@ -35,10 +30,3 @@ def main(argv: Sequence[str]):
         raise UserError(
             f"cannot write {args.out}: {e.strerror}. Choose another file."
         ) from e
-
-
-if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except UserError as e:
-        sys.exit(f"error: {e}")

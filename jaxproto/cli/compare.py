@@ -1,24 +1,21 @@
-"""Finished runs side by side.
-
-python -m jaxproto.compare WORKDIR... [--format markdown] [--statistic last10]
-"""
+"""Finished runs side by side: one table of methods by data set and rule."""
 
 import sys
 from collections.abc import Sequence
 
-from jaxproto import cli, compare
+from jaxproto import compare
+from jaxproto.cli.arguments import Parser, new_file
 from jaxproto.compare import rendering, tables
 from jaxproto.errors import UserError
 
 
-def main(argv: Sequence[str]) -> str:
-    """The text that the arguments ask for.
+def main(prog: str, arguments: Sequence[str]):
+    """Prints or writes what the arguments ask for.
 
     Raises:
       UserError: an argument or a work directory cannot be used.
     """
-    about = __doc__.split("\n")[0]
-    parser = cli.Parser(prog="python -m jaxproto.compare", description=about)
+    parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR")
     formats = [*rendering.FORMATS, rendering.CSV]
     parser.add_argument("--format", choices=formats, default="text")
@@ -32,8 +29,8 @@ def main(argv: Sequence[str]) -> str:
     )
     parser.add_argument("--average", choices=clients, default="pooled")
     parser.add_argument("--rule", action="append", default=[], help="only this one")
-    parser.add_argument("--out", type=cli.new_file, help="write there")
-    args = parser.parse_args(argv)
+    parser.add_argument("--out", type=new_file, help="write there")
+    args = parser.parse_args(arguments)
     made = compare.table(
         compare.groups(map(compare.load, args.workdirs)),
         statistics=args.statistic or ("best", "final"),
@@ -42,16 +39,10 @@ def main(argv: Sequence[str]) -> str:
     )
     text = compare.render(made, args.format)
     if args.out is None:
-        return text
+        sys.stdout.write(text)
+        return
     try:
         args.out.write_text(text)
     except OSError as e:
         raise UserError(f"cannot write {args.out}: {e.strerror}.") from e
-    return f"written to {args.out}\n"
-
-
-if __name__ == "__main__":
-    try:
-        sys.stdout.write(main(sys.argv[1:]))
-    except UserError as e:
-        sys.exit(f"error: {e}")
+    sys.stdout.write(f"written to {args.out}\n")

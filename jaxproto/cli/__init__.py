@@ -1,0 +1,65 @@
+"""The command line: `python -m jaxproto COMMAND`, and `main.py` for its command `run`.
+
+Each command is a module of this package with `main(prog, arguments)`; it is imported
+when it is called, so that `--help` of one does not wait for the libraries of another.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from jaxproto.errors import UserError, pick
+
+COMMANDS = {  # name -> what it does
+    "run": "run or resume one experiment: what main.py does",
+    "inspect": "what the data of a configuration look like: who gets what, pictures",
+    "cost": "scalars and bytes of a round, without training",
+    "fields": "every field that crosses the network, and what it reveals",
+    "compare": "one table of finished runs",
+    "plot": "a picture of finished runs, as in the papers",
+    "prepare": "download and prepare a data set for data.name=tfds:NAME",
+    "cache": "what the cache of decoded data sets holds",
+    "list": "the names that a configuration can choose from",
+}
+MODULES = {"list": "names"}  # where it is not named as the command
+
+
+def usage() -> str:
+    """All commands, a line each."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:<{width}}{about}" for name, about in COMMANDS.items()]
+    head = "usage: jaxproto COMMAND ... (or: python -m jaxproto COMMAND ...)"
+    tail = "`jaxproto COMMAND --help` lists the flags of one."
+    return "\n".join([head, "", *lines, "", tail]) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None):
+    """Calls the command that the first argument names, and exits.
+
+    A UserError becomes one line and exit code 1.
+
+    Args:
+      arguments: command and its arguments; none takes those of the process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        sys.stdout.write(usage())
+        sys.exit(0 if given else 1)
+    name, *rest = given
+    call(name, f"jaxproto {name}", rest)
+
+
+def call(name: str, prog: str, arguments: Sequence[str]):
+    """Calls one command and exits with its code.
+
+    Args:
+      prog: what the user typed, for messages.
+    """
+    try:
+        pick("command", name, COMMANDS)
+        command = importlib.import_module(f"{__name__}.{MODULES.get(name, name)}")
+        sys.exit(command.main(prog, list(arguments)))
+    except UserError as e:
+        sys.exit(f"error: {e}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

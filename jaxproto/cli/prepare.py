@@ -1,0 +1,50 @@
+"""Downloads and prepares a data set, so that data.name=tfds:NAME reads it."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from jaxproto.cli.arguments import Parser
+from jaxproto.data import prepare
+from jaxproto.data.readers.builders import running
+from jaxproto.errors import UserError
+
+
+def main(prog: str, arguments: Sequence[str]):
+    """Prepares one data set; an interrupted one starts again.
+
+    Raises:
+      UserError: there is no such data set, or its archives cannot be had.
+    """
+    parser = Parser(prog=prog, description=__doc__)
+    parser.add_argument("name", nargs="*", help=f"such as {', '.join(prepare.SPACE)}")
+    where = "default TFDS_DATA_DIR, ~/tensorflow_datasets"
+    parser.add_argument("--data_dir", help=where)
+    parser.add_argument("--manual_dir", help="archives there are not downloaded")
+    args = parser.parse_args(arguments)
+    if len(args.name) != 1:
+        raise UserError(
+            f"give one data set, such as {', '.join(prepare.SPACE)}: "
+            f"{prog} NAME [--data_dir=...] [--manual_dir=...]"
+        )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow chats otherwise
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # threads outlive an error
+    running.bars(sys.stderr.isatty())
+    try:
+        done = prepare.prepare(
+            args.name[0],
+            data_dir=args.data_dir,
+            manual_dir=args.manual_dir,
+            tell=_tell,
+        )
+    except KeyboardInterrupt:
+        sys.exit("interrupted: nothing is half prepared; the same command starts again")
+    for line in prepare.report(done, default=not args.data_dir):
+        _tell(line)
+
+
+def _tell(line):
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)

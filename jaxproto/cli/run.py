@@ -1,0 +1,21 @@
+"""Runs one experiment; the same command again resumes it."""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from jaxproto.cli import configured
+
+
+def main(prog: str, arguments: Sequence[str]):
+    """Runs or resumes an experiment; exit code 1 unless it finishes."""
+    from jaxproto.training import program_cache, runner
+
+    path = flags.DEFINE_string("workdir", "", "default runs/<config>-<dataset>-seed<n>")
+
+    def run(config) -> bool:
+        summary = runner.run(config, path.value, keep=program_cache.beside)
+        return summary["status"] != "finished"
+
+    after = "the same command resumes from the last checkpoint"
+    configured.start(run, prog, arguments, __doc__, after)
