@@ -85,13 +85,13 @@ def squares(case: Case, f: Callable) -> Callable:
 
 def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], None]:
     """Some steps of gradient descent on inputs and kernels of all clients."""
-    slope = over(jax.grad(squares(case, f), (0, 1)))
+    grads = over(jax.grad(squares(case, f), (0, 1)))
     keys = jax.random.split(jax.random.key(0))
     x = jax.random.normal(keys[0], (s["clients"], s["batch"], *case.image))
     kernel = jax.random.normal(keys[1], (s["clients"], *case.kernel))
 
     def step(_, held):
-        return jax.tree.map(lambda a, g: a - 1e-9 * g, held, slope(*held))
+        return jax.tree.map(lambda a, g: a - 1e-9 * g, held, grads(*held))
 
     def program(x, kernel):
         return lax.fori_loop(0, s["steps"], step, (x, kernel))

@@ -55,7 +55,7 @@ def skip(size: Array, batch_size: int) -> Array:
 def take(data: Data, pos_B: Array, mask_B: Array, key: Array | None = None) -> Batch:
     """Gathers the examples at positions `pos_B` of one client."""
     row_B = data.shard.index[pos_B]
-    return Batch(decode(data.pool.x[row_B]), data.pool.y[row_B], mask_B, key)
+    return Batch(decode(data.examples.x[row_B]), data.examples.y[row_B], mask_B, key)
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:

@@ -211,16 +211,16 @@ def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:
 
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
-class Sent:
+class SentMasks:
     """The masks as they are sent, once."""
 
     masks: Array  # [C, D] bool, or the index table [C, S] in its smallest integers
 
 
-def message(index_CS: np.ndarray, feat_dim: int) -> Sent | tuple:
+def message(index_CS: np.ndarray, feat_dim: int) -> SentMasks | tuple:
     """What a client must be sent to know all masks, in the form of fewer bytes."""
     if index_CS.shape[1] == feat_dim:
         return ()
     small = index_CS.astype(np.min_scalar_type(feat_dim - 1))
     bits = wire.bits(len(index_CS) * feat_dim)
-    return Sent(small if small.nbytes < bits else bitmap(index_CS, feat_dim))
+    return SentMasks(small if small.nbytes < bits else bitmap(index_CS, feat_dim))

@@ -55,7 +55,7 @@ class Client:
 
 
 @flax.struct.dataclass
-class Pool:
+class Examples:
     """Every example of the federation, on the device once."""
 
     x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
@@ -74,7 +74,7 @@ class Shard:
 class Data(NamedTuple):
     """What one client sees: the pool through its own rows."""
 
-    pool: Pool
+    examples: Examples
     shard: Shard
 
 

@@ -109,4 +109,4 @@ def test_a_group_larger_than_the_federation_leaves_networks_out():
 @pytest.mark.parametrize("steps_K", [[5, 3, 1], [0, 0]])
 def test_a_form_is_found_for_any_number_of_steps(choice, steps_K):
     for platform in ("cpu", "gpu"):
-        build.build_form(choice, platform, steps_K)
+        build.build_mode(choice, platform, steps_K)

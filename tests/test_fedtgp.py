@@ -55,9 +55,9 @@ def test_the_golden_run_is_matched_also_with_absent_rows(extra):
     """../shared/golden tgp_k10_d64: FedTGP's released server step in PyTorch 2.13."""
     data, order_EN = padded(golden_pairs(), GOLDEN["permutations"], extra)
     delta = jax.jit(golden_margin)(golden_pairs())
-    how = fedtgp.Training(optax.sgd(0.01), 32)
+    options = fedtgp.Training(optax.sgd(0.01), 32)
     train = jax.jit(fedtgp.train, static_argnums=0)
-    network, last_E = train(how, golden_network(), data, delta, order_EN)
+    network, last_E = train(options, golden_network(), data, delta, order_EN)
     np.testing.assert_allclose(delta, GOLDEN["margin"], rtol=1e-5)
     np.testing.assert_allclose(last_E, GOLDEN["last_batch_loss"], rtol=1e-4)
     np.testing.assert_allclose(
@@ -91,10 +91,10 @@ def test_a_prototype_in_the_place_of_its_example_has_a_finite_gradient():
     own = fedtgp.generate(network)
     data = fedtgp.Pairs(own, np.arange(10), np.ones(10, bool))
     data = jax.tree.map(jnp.asarray, data)
-    slope = jax.jit(jax.grad(fedtgp.contrast))(
+    grads = jax.jit(jax.grad(fedtgp.contrast))(
         network, data, np.arange(10), np.ones(10), 1.0
     )
-    assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(slope))
+    assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))
 
 
 def test_every_epoch_visits_present_rows_first_in_an_order_of_its_own():

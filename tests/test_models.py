@@ -16,9 +16,9 @@ GOLDEN = np.load(Path(__file__).parent / "fixtures" / "networks.npz")
 IMAGE = (32, 32, 3)
 
 
-def build(name, shape=IMAGE, classes=10, dim=500, **how):
+def build(name, shape=IMAGE, classes=10, dim=500, **options):
     return models.build(
-        name, input_shape=shape, num_classes=classes, feat_dim=dim, **how
+        name, input_shape=shape, num_classes=classes, feat_dim=dim, **options
     )
 
 
@@ -93,10 +93,10 @@ def test_spiral_network_has_242_parameters():
 @pytest.mark.parametrize("train", [False, True])
 def test_apply_keeps_shapes_and_trees(name, train):
     shape, dim = ((2,), 2) if name == "spiral_mlp" else ((8, 8, 1), 7)
-    how, dtype = {}, jnp.float32
+    options, dtype = {}, jnp.float32
     if name.removesuffix("_code") in models.GROUPS["text"]:
-        shape, how, dtype = (8,), {"vocab_size": 9}, jnp.int32
-    net = build(name, shape, 3, dim, **how)
+        shape, options, dtype = (8,), {"vocab_size": 9}, jnp.int32
+    net = build(name, shape, 3, dim, **options)
     params, norm = shapes(net)
     x = jax.ShapeDtypeStruct((4, *shape), dtype)
     out = jax.eval_shape(lambda *a: net.apply(*a, train), params, norm, x)

@@ -46,8 +46,8 @@ def classes_held(name):
         return GTSRB, 43
     sizes, scheme = SIZES[name], pfllib.pfllib_dirichlet(0.1)
     y_N = np.repeat(np.arange(len(sizes)), sizes)
-    hands = scheme.assign(y_N, len(sizes), 20, scheme.make_rng(1))
-    return [len(np.unique(y_N[rows])) for rows in hands], len(sizes)
+    client_rows = scheme.assign(y_N, len(sizes), 20, scheme.make_rng(1))
+    return [len(np.unique(y_N[rows])) for rows in client_rows], len(sizes)
 
 
 PRINTED = {  # millions of parameters

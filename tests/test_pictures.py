@@ -46,21 +46,21 @@ def make(name, **arguments):
 def finished(tmp_path, method):
     """The setup of a run of six clients on two networks, and a made-up state."""
     groups, spec, key = toys.cohorts(*toys.HET), toys.SPEC, jax.random.key(0)
-    pool, rows = toys.pool_and_rows()
-    train_KC = np.asarray(toys.counts(pool, rows, range(6)), int)
+    examples, rows = toys.pool_and_rows()
+    train_KC = np.asarray(toys.counts(examples, rows, range(6)), int)
     clients = []
     for group in groups:
         net, ids = group.net, list(group.ids)
         params = [{"net": net.init(jax.random.fold_in(key, i))[0]} for i in ids]
         params = jax.tree.map(lambda *a: np.stack(a), *params)
-        memory = made_up(train_KC[ids], spec.feat_dim, seed=len(clients))
+        memory = synthetic(train_KC[ids], spec.feat_dim, seed=len(clients))
         keeps = method.init_client(net, key)[2] != ()
         memory = memory if keeps else ()
         clients.append(SimpleNamespace(params=params, memory=memory))
     server = method.init_server(groups[0].net, key)
     if server != ():
         sent = server.protos.mean.shape[1]
-        server = server._replace(protos=made_up(train_KC.sum(0), sent, seed=9))
+        server = server._replace(protos=synthetic(train_KC.sum(0), sent, seed=9))
     counts = SimpleNamespace(train=train_KC)
     exp = SimpleNamespace(method=method, spec=spec, cohorts=groups, counts=counts)
     path = tmp_path / "a-run"
@@ -68,11 +68,11 @@ def finished(tmp_path, method):
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
-    setup = SimpleNamespace(path=path, work=SimpleNamespace(exp=exp, pool=pool))
+    setup = SimpleNamespace(path=path, work=SimpleNamespace(exp=exp, examples=examples))
     return setup, SimpleNamespace(server=server, clients=tuple(clients))
 
 
-def made_up(count, dim, seed):
+def synthetic(count, dim, seed):
     """Random prototypes of the classes that are there."""
     mean = np.random.default_rng(seed).random((*count.shape, dim))
     return Protos((mean * (count > 0)[..., None]).astype(np.float32), count)

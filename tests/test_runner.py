@@ -334,8 +334,8 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     mean_CD = np.arange(12.0).reshape(6, 2)
     protos = Protos(mean_CD, np.ones(6))
     state = state._replace(server=state.server._replace(protos=protos))
-    pool = build.pool(exp.source)
-    work = SimpleNamespace(exp=exp, pool=pool)
+    examples = build.examples(exp.dataset)
+    work = SimpleNamespace(exp=exp, examples=examples)
     pictures.draw(SimpleNamespace(config=c, path=tmp_path, work=work), state)
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1], 7 * mean_CD)

@@ -21,9 +21,9 @@ NEW = ("mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0", "resnet18")
 SMALL = (8, 8, 3)
 
 
-def build(name, shape=SMALL, classes=3, dim=16, **how):
+def build(name, shape=SMALL, classes=3, dim=16, **options):
     return models.build(
-        name, input_shape=shape, num_classes=classes, feat_dim=dim, **how
+        name, input_shape=shape, num_classes=classes, feat_dim=dim, **options
     )
 
 

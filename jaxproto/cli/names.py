@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxproto import models, participation
 from jaxproto.cli import arguments as arguments_
 from jaxproto.config import optimizers, presets
-from jaxproto.data import sources
+from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.methods import METHODS
 
@@ -20,9 +20,9 @@ READERS = {  # the prefixes of `sources.PREFIXES`
 KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "methods": lambda: METHODS,
     "networks": lambda: {**_groups(), **models.NETS},
-    "datasets": lambda: {**sources.SOURCES, **READERS, **_presets()},
+    "datasets": lambda: {**datasets.DATASETS, **READERS, **_presets()},
     "partitions": lambda: PARTITIONS,
-    "samplers": lambda: participation.LAWS,
+    "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optimizers().items())),
 }
 

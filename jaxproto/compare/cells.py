@@ -97,7 +97,7 @@ CLASSES_PER_CLIENT = {  # spec 4.1 item 4
 }
 ACCURACY = ("accuracy", "top1_accuracy")
 COST = ("comm_cost",)  # millions of scalars per round, both directions
-UNSAID = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
+NOT_IN_PAPERS = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
 
 
 class Printed(NamedTuple):
@@ -190,7 +190,7 @@ def _gamma(row: Printed) -> float | None:
 
 def _chosen(row: Printed, name: str) -> dict:
     """What goes with a method whose cells need no more than a name."""
-    fields = {**presets.AROUND.get(name, {})}
+    fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # spec 2.17
     if name in ("fml", "fedkd") and row.dataset == "AG News":
@@ -298,7 +298,7 @@ def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tu
     return {
         key: (value, fields.get(key))
         for key, value in sorted(paper.items())
-        if key not in UNSAID and _plain(fields.get(key)) != _plain(value)
+        if key not in NOT_IN_PAPERS and _plain(fields.get(key)) != _plain(value)
     }
 
 

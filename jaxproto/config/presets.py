@@ -108,12 +108,12 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl": REFPROTOFL,
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
-AROUND = {  # fields outside a method that go with it
+RUN_FIELDS = {  # fields outside a method that go with it
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
 AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2
-ONE_OF = {  # group -> one network of it, for methods that average whole networks
+HOMOGENEOUS = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
     "light": "cnn4",
     "Ht0": "cnn4",
@@ -128,9 +128,11 @@ def averaging(method: str = "") -> dict[str, dict]:
     `refprotofl100` for that paper's protocol with alpha 0.5 and 100.
 
     Args:
-      method: a name of `AROUND`, whose fields every data set gets.
+      method: a name of `RUN_FIELDS`, whose fields every data set gets.
     """
-    more = AROUND.get(method, {})
+    more = RUN_FIELDS.get(method, {})
     groups = {name: fields["model.group"] for name, fields in DATASETS.items()}
-    each = {k: {"model.group": ONE_OF.get(g, g), **more} for k, g in groups.items()}
+    each = {
+        k: {"model.group": HOMOGENEOUS.get(g, g), **more} for k, g in groups.items()
+    }
     return {**each, **IN_REFPROTOFL}

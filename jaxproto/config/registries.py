@@ -57,7 +57,7 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
     },
     "distill": {
         "cpkd": lambda spec: cps_ppa_cpkd.cpkd,
-        "none": lambda spec: fedproto.alike,
+        "none": lambda spec: fedproto.uniform,
     },
     "pull": {  # of RefProtoFL
         "sq_l2_mean": lambda spec: losses.sq_l2_mean,

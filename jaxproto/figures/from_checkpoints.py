@@ -232,7 +232,7 @@ def _pulled(one: Shown) -> np.ndarray:
 
 
 def _pool(one: Shown):
-    return build.pool(one.run.exp.source)
+    return build.examples(one.run.exp.dataset)
 
 
 def alignment_trace(args):
@@ -282,10 +282,10 @@ def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
 
 def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Features, local and global prototypes, with their classes."""
-    exp, state, pool = one.run.exp, one.run.state, _pool(one)
+    exp, state, examples = one.run.exp, one.run.state, _pool(one)
     classes, feat, label = one.classes, [], []
     for i in one.clients:
-        net, client, data = pictures.one_client(exp, state, pool, i)
+        net, client, data = pictures.one_client(exp, state, examples, i)
         at_M = sample(_labels(data), classes, most, i)
         if len(at_M):
             x, y = pictures.features(net, client, data, at_M)
@@ -294,7 +294,7 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     if not feat:
         raise UserError("these clients have no test sample of these classes.")
     seen = np.concatenate(feat), np.concatenate(label)
-    local, learnt = _local(one, pool), one.learnt.protos
+    local, learnt = _local(one, examples), one.learnt.protos
     k, c = np.nonzero(local.count[:, classes] > 0)
     own = local.mean[:, classes][k, c], np.array(classes)[c]
     dim = seen[0].shape[1]
@@ -306,7 +306,7 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def _labels(data) -> np.ndarray:
     rows = np.asarray(data.shard.index)[: int(data.shard.size)]
-    return np.asarray(data.pool.y)[rows]
+    return np.asarray(data.examples.y)[rows]
 
 
 def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
@@ -316,7 +316,7 @@ def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
     return np.concatenate(found)
 
 
-def _local(one: Shown, pool) -> Protos:
+def _local(one: Shown, examples) -> Protos:
     """Local prototypes [K, C, D] of the chosen clients.
 
     Those that clients remember; else, and where the server compares an adapter's
@@ -327,7 +327,7 @@ def _local(one: Shown, pool) -> Protos:
     means, counts = [], []
     for i in one.clients:
         x, y = pictures.features(
-            *pictures.one_client(one.run.exp, one.run.state, pool, i, "train")
+            *pictures.one_client(one.run.exp, one.run.state, examples, i, "train")
         )
         count_C = np.bincount(y, minlength=one.run.exp.spec.num_classes)
         sum_CD = np.zeros((len(count_C), x.shape[1]))

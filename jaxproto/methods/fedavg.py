@@ -33,7 +33,7 @@ from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Statistics, Tree
 
 
-class Sent(NamedTuple):
+class FedAvgUpload(NamedTuple):
     """What a client sends."""
 
     params: Tree
@@ -120,12 +120,14 @@ def averaged_statistics(
         init_server=init_server,
         broadcast=lambda server: server._replace(own=method.broadcast(server.own)),
         receive=lambda params, down: method.receive(params, down.own),
-        adopt=lambda norm, down: down.norm.value,
+        receive_stats=lambda norm, down: down.norm.value,
         loss=loss,
         upload=upload,
         update=update,
         predict=predict,
-        invite=lambda law, server: method.invite(law, server.own),
+        adjust_sampler=lambda sampler, server: method.adjust_sampler(
+            sampler, server.own
+        ),
     )
 
 
@@ -142,7 +144,7 @@ def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
 
     def upload(net, before, after, data, down, sums):
         del net, before, down, sums
-        return Sent(after.params, data.shard.size), after.memory
+        return FedAvgUpload(after.params, data.shard.size), after.memory
 
     def update(net, server, up, key):
         del net, key

@@ -49,7 +49,7 @@ def fedgh(
       server_epochs: over the uploads of a round (spec 2.14 item 7: 1).
       server_batch: prototypes per step (HtFLlib: the clients' batch size).
     """
-    how = Training(optax.sgd(server_rate), server_batch)
+    training = Training(optax.sgd(server_rate), server_batch)
 
     def upload(net, before, after, data, down, sums):
         del before, down, sums
@@ -65,7 +65,7 @@ def fedgh(
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 
         order_EN = orders(data.here, server_epochs, key)
-        return train(how, server, data, (), order_EN, loss)[0]
+        return train(training, server, data, (), order_EN, loss)[0]
 
     return dataclasses.replace(
         local(spec),

@@ -55,13 +55,13 @@ SMALLEST = 1e-12  # of what is divided by
 
 
 class FedKDState(NamedTuple):
-    """What the server keeps; it broadcasts the same with `Sent` for every matrix."""
+    """What the server keeps; it broadcasts every matrix as `FactorizedMatrix`."""
 
     aux: Tree
     round: Array  # [] int32, from 0
 
 
-class Sent(NamedTuple):
+class FactorizedMatrix(NamedTuple):
     """One matrix or kernel: one of the two is sent."""
 
     whole: Top  # [..., last axis]
@@ -118,7 +118,7 @@ def compress(params: Tree, energy: float | Array) -> Tree:
         row_LF = jnp.concatenate([a.reshape(length, -1) for a in (left, right)], 1)
         less = k * row_LF.shape[1] < x.size
         row = x.reshape(-1, x.shape[-1])
-        return Sent(
+        return FactorizedMatrix(
             only(row, jnp.full(len(row), ~less)),
             only(row_LF, less & (jnp.arange(length) < k)),
         )
@@ -223,7 +223,7 @@ def fedkd(
         broadcast=broadcast,
         receive=lambda params, down: {**params, "aux": restore(down.aux, shapes)},
         loss=loss,
-        gradients=clip_each(clip),
+        transform_grads=clip_each(clip),
         upload=upload,
         update=update,
         predict=lambda net, client, x, down: by_both(aux, net, client, x),

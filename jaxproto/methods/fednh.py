@@ -49,7 +49,7 @@ class FedNHState(NamedTuple):
     heads: Array  # [C, D] W, rows of length 1
 
 
-class Sent(NamedTuple):
+class FedNHUpload(NamedTuple):
     """What a client sends."""
 
     body: Tree
@@ -87,7 +87,7 @@ def class_directions(net, client, data, num_classes: int) -> Protos:
     return Protos(kernels.unit(own.mean), own.count, disclosed=True)
 
 
-def present(up: Sent) -> Array:
+def present(up: FedNHUpload) -> Array:
     """Which of all uploads are there [K]."""
     return jnp.sum(up.protos.count, 1) > 0
 
@@ -135,7 +135,7 @@ def fednh(
         del before, sums
         protos = class_directions(net, after, data, spec.num_classes)
         body, s = after.params["net"]["body"], after.params["scale"]
-        return Sent(body, s, protos), down.heads
+        return FedNHUpload(body, s, protos), down.heads
 
     def update(net, server, up, key):
         del net, key

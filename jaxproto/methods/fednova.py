@@ -58,7 +58,7 @@ class FedNovaState(NamedTuple):
     step: Tree  # the last one, for server momentum
 
 
-class Sent(NamedTuple):
+class FedNovaUpload(NamedTuple):
     """What a client sends."""
 
     change: Tree  # Delta_i
@@ -140,7 +140,7 @@ def fednova(
         a = amount(after.steps, descent, mu)
         some = jnp.where(a > 0, a, 1.0)
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
-        return Sent(change, a, data.shard.size * (a > 0)), after.memory
+        return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
     def update(net, server, up, key):
         del net, key

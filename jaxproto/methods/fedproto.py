@@ -64,17 +64,17 @@ def second_pass(net, client, data, num_classes):
     return sum_over(f, data)
 
 
-def nothing(feat_BD, batch, num_classes):
+def no_sums(feat_BD, batch, num_classes):
     """Keeps nothing during training."""
     del feat_BD, batch, num_classes
     return ()
 
 
 after_training = Collect(
-    nothing, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
+    no_sums, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
 )
 before_training = Collect(
-    nothing, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
+    no_sums, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
 )
 train_pass = Collect(
     lambda feat, b, c: kernels.class_sum(jax.lax.stop_gradient(feat), b.y, b.mask, c),
@@ -99,17 +99,17 @@ def scores(feat_BD, client, down: Protos) -> dict:
     }
 
 
-def alike(client):
+def uniform(client):
     """Every class counts the same in the pull."""
     del client
 
 
-def as_sent(up: Protos) -> Protos:
+def identity(up: Protos) -> Protos:
     """The server takes uploads as they are."""
     return up
 
 
-def whole(feat_BD, y_B):
+def all_features(feat_BD, y_B):
     """The pull sees the features as they are."""
     del y_B
     return feat_BD
@@ -126,9 +126,9 @@ def fedproto(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = as_sent,
-    emphasis: Callable = alike,
-    view: Callable = whole,
+    on_arrival: Callable = identity,
+    class_weight: Callable = uniform,
+    feature_map: Callable = all_features,
 ) -> Method:
     """FedProto.
 
@@ -163,8 +163,8 @@ def fedproto(
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        target, feat_BD = apply(on_client, down), view(out.feat, batch.y)
-        pull = reg(target, feat_BD, batch.y, batch.mask, emphasis(client))
+        target, feat_BD = apply(on_client, down), feature_map(out.feat, batch.y)
+        pull = reg(target, feat_BD, batch.y, batch.mask, class_weight(client))
         sums = collect.each_step(out.feat, batch, spec.num_classes)
         return ce + lam * pull, Aux({"net": out.norm}, sums)  # N Eq. 4
 

@@ -45,7 +45,7 @@ def attached(x: Tree) -> Tree:
 def clip_each(limit: float | Array) -> Callable[[Tree], Tree]:
     """Gradients clipped to a global norm, one network at a time."""
     clip = optax.clip_by_global_norm(limit)
-    return lambda slope: {k: clip.update(v, clip.init(v))[0] for k, v in slope.items()}
+    return lambda grads: {k: clip.update(v, clip.init(v))[0] for k, v in grads.items()}
 
 
 def both_networks(aux: Net, net: Net, key: Array):
@@ -111,7 +111,7 @@ def fml(
         init_server=lambda net, key: aux.init(key)[0],
         receive=lambda params, down: {**params, "aux": down},
         loss=loss,
-        gradients=clip_each(clip),
+        transform_grads=clip_each(clip),
         upload=upload,
         update=lambda net, server, up, key: weighted_mean(
             up, kernels.arrived(up), server

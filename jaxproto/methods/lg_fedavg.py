@@ -27,7 +27,7 @@ from jaxproto.methods.local import local
 from jaxproto.types import Array, Client, Net, Spec, Tree
 
 
-class Sent(NamedTuple):
+class LGFedAvgUpload(NamedTuple):
     """What a client sends."""
 
     head: Tree
@@ -50,7 +50,9 @@ def lg_fedavg(spec: Spec) -> Method:
 
     def upload(net, before, after, data, down, sums):
         del net, before, down, sums
-        return Sent(after.params["net"]["head"], data.shard.size), after.memory
+        return LGFedAvgUpload(
+            after.params["net"]["head"], data.shard.size
+        ), after.memory
 
     def update(net, server, up, key):
         del net, key

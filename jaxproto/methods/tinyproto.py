@@ -39,7 +39,7 @@ from jaxproto import masks as masks_
 from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp
-from jaxproto.methods.fedproto import Collect, after_training, alike
+from jaxproto.methods.fedproto import Collect, after_training, uniform
 from jaxproto.transforms import (
     IDENTITY,
     Transform,
@@ -92,7 +92,7 @@ class Comparison(NamedTuple):
     Both functions take masks as zeros and ones [C, D].
     """
 
-    view: Callable  # mask_CD -> feat_BD, y_B -> features
+    feature_map: Callable  # mask_CD -> feat_BD, y_B -> features
     rules: Callable  # mask_CD -> feat_BD, protos -> {rule: scores_BC}
 
 
@@ -112,7 +112,7 @@ def masked_rule(mask_CD: Array) -> Callable:
 
 
 DENSE = Comparison(  # all coordinates (T Eq. 11)
-    lambda mask_CD: fedproto.whole, lambda mask_CD: lambda feat_BD, protos: {}
+    lambda mask_CD: fedproto.all_features, lambda mask_CD: lambda feat_BD, protos: {}
 )
 SPARSE = Comparison(within, masked_rule)  # those in the mask (S Section 4.3)
 
@@ -147,7 +147,7 @@ def tinyproto(
     server_rate: float = 0.01,
     server_batch: int = 32,
     compare: Comparison = DENSE,
-    emphasis: Callable = alike,
+    class_weight: Callable = uniform,
 ) -> Method:
     """TinyProto; `masks=masks.every, scaling=UNSCALED` is the base.
 
@@ -200,8 +200,8 @@ def tinyproto(
         on_arrival=on_arrival,
         on_server=compress(table),
         on_client=restore,
-        emphasis=emphasis,
-        view=compare.view(mask_CD),
+        class_weight=class_weight,
+        feature_map=compare.feature_map(mask_CD),
     )
 
     def predict(net, client, x, down):

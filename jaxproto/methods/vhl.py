@@ -59,7 +59,7 @@ MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
 
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
-class Sent:
+class VirtualSeed:
     """What the server sends of the virtual set, once."""
 
     virtual_seed: Array  # []
@@ -205,7 +205,7 @@ def vhl(
         init_server=lambda net, key: init_client(net, key)[0],
         loss=loss,
         predict=predict,
-        setup=Sent(np.uint32(virtual_seed)),
-        fits=only_images,
+        setup=VirtualSeed(np.uint32(virtual_seed)),
+        check_input=only_images,
     )
     return statistics(method)

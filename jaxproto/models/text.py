@@ -148,8 +148,8 @@ def strongest(x_BLD: Array, length_B: Array, filters: list[Windows]) -> Array:
             for j in range(size)
         ]
         there_BW = start_W <= jnp.maximum(length_B - size, 0)[:, None]
-        answer = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
-        best.append(jnp.max(answer, 1) + f.bias[...].astype(x_BLD.dtype))
+        pre_aggregate = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
+        best.append(jnp.max(pre_aggregate, 1) + f.bias[...].astype(x_BLD.dtype))
     return jnp.concatenate(best, -1)
 
 

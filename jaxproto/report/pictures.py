@@ -89,7 +89,7 @@ def masks(method: Method, feat_dim: int) -> np.ndarray | None:
 
 
 def _is_masks(node):
-    return isinstance(node, masks_.Sent)
+    return isinstance(node, masks_.SentMasks)
 
 
 def spread(protos: Protos, mask_CD: np.ndarray | None) -> Protos:
@@ -191,18 +191,18 @@ def _planes(setup, state, global_CD, local: Protos, folder: Path):
     plots.prototypes_2d(folder / "prototypes.png", global_CD, local.mean, local.count)
     for i in SPIRAL_CLIENTS:
         if i < len(local.mean):
-            one = plane(exp, state, setup.work.pool, local, i)
+            one = plane(exp, state, setup.work.examples, local, i)
             plots.features_2d(folder / f"features_client{i}.png", *one[1:], one.title)
 
 
-def plane(exp, state, pool, local: Protos, i: int) -> plots.Plane:
+def plane(exp, state, examples, local: Protos, i: int) -> plots.Plane:
     """The test features and the prototypes of a client."""
     title = f"client {i}, test samples and local prototypes"
-    feat_MD, y_M = features(*one_client(exp, state, pool, i))
+    feat_MD, y_M = features(*one_client(exp, state, examples, i))
     return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
-def one_client(exp, state, pool, i: int, part: str = "test"):
+def one_client(exp, state, examples, i: int, part: str = "test"):
     """Network, state and data of a client.
 
     Args:
@@ -214,7 +214,7 @@ def one_client(exp, state, pool, i: int, part: str = "test"):
         if i in cohort.ids:
             k = cohort.ids.index(i)
             client, rows = jax.tree.map(lambda a, k=k: a[k], (clients, shard))
-            return cohort.net, client, Data(pool, rows)
+            return cohort.net, client, Data(examples, rows)
     raise ValueError(f"no client {i}")
 
 

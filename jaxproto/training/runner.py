@@ -40,7 +40,7 @@ def run(
     config: ml_collections.ConfigDict,
     workdir: str | Path = "",
     console: Console | None = None,
-    keep: program_cache.Keep = program_cache.never,
+    cache: program_cache.ProgramCache = program_cache.no_cache,
 ) -> dict:
     """Runs or resumes an experiment; a finished one is left as it is.
 
@@ -50,8 +50,8 @@ def run(
       config: see `jaxproto.config.default`.
       workdir: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: where progress and tables go.
-      keep: which programs outlive the process without being traced again:
-        `traced.never`, or `traced.beside` where no function can have been changed.
+      cache: which programs outlive the process without being traced again:
+        `program_cache.no_cache`, or `disk_cache` where no function can have changed.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished" or "diverged".
@@ -66,7 +66,7 @@ def run(
         folder.check_config(path, config)
         summary = folder.summary(path)
         if summary is None or _longer(config, summary, path):
-            summary = _run(config, path, console, keep)
+            summary = _run(config, path, console, cache)
         else:
             _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
@@ -91,21 +91,23 @@ def _longer(config, summary: dict, path: Path) -> bool:
     return longer
 
 
-def _run(config, path: Path, console: Console, keep: program_cache.Keep) -> dict:
-    cache = compilation.keep_compiled()
+def _run(
+    config, path: Path, console: Console, cache: program_cache.ProgramCache
+) -> dict:
+    compiled_in = compilation.keep_compiled()
     exp = build.experiment(config, jax.default_backend(), folder.tokens(path))
     build.check(exp)
     report.partition(exp, path, console)
-    pool = build.pool(exp.source)
-    known = keep(cache, config, exp)
-    state = programs.init(exp, config.seed, known)
+    examples = build.examples(exp.dataset)
+    wrap = cache(compiled_in, config, exp)
+    state = programs.init(exp, config.seed, wrap)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    fits = programs.compile_to_fit(exp, state, pool, limit, known)
+    fits = programs.compile_to_fit(exp, state, examples, limit, wrap)
     exp, compiled, seconds, need = fits
-    folder.save_tokens(path, exp.source.tokens)
+    folder.save_tokens(path, exp.dataset.tokens)
     folder.save_config(path, config)  # not before all that can be wrong was tried
-    work = Work(exp, pool, compiled, config.seed)
+    work = Work(exp, examples, compiled, config.seed)
     setup = Setup(config, path, work, seconds, need, console)
     _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
     room = unwatched(compiled, state.server, config.eval_every)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data.source import Source
+from jaxproto.data.dataset import Dataset
 
 Rng = np.random.Generator | np.random.RandomState
 
 
-def labels(source: Source) -> tuple[np.ndarray, int]:
+def labels(dataset: Dataset) -> tuple[np.ndarray, int]:
     """The class [N] of every example, and how many classes there are."""
-    return source.y, source.num_classes
+    return dataset.y, dataset.num_classes
 
 
 class Scheme(NamedTuple):
@@ -26,7 +26,7 @@ class Scheme(NamedTuple):
     # y_N, num_classes, clients, rng -> the rows of each client
     assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
     make_rng: Callable[[int], Rng] = np.random.default_rng  # seed -> rng
-    looks_at: Callable[[Source], tuple[np.ndarray, int]] = labels  # y_N, num_classes
+    looks_at: Callable[[Dataset], tuple[np.ndarray, int]] = labels  # y_N, num_classes
 
 
 def iid() -> Scheme:
@@ -149,12 +149,12 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 
 def _deal(y_N, count_KC, rng):
     """Returns per client the rows that `count_KC` asks for, shuffled in each class."""
-    hands = []
+    client_rows = []
     for rows, count_K in zip(
         rows_by_class(y_N, count_KC.shape[1]), count_KC.T, strict=True
     ):
-        hands.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
-    return [np.concatenate(rows) for rows in zip(*hands, strict=True)]
+        client_rows.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
+    return [np.concatenate(rows) for rows in zip(*client_rows, strict=True)]
 
 
 def check_positive(argument: str, value: float) -> None:

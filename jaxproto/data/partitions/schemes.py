@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 from jaxproto.data.partitions.scheme import Rng, Scheme, dirichlet, iid, pathological
 from jaxproto.data.partitions.skew import feature, quantity
-from jaxproto.data.source import Source
 
 PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "iid": iid,
@@ -35,7 +35,7 @@ class Partition(NamedTuple):
 
 
 def divide(
-    source: Source,
+    dataset: Dataset,
     scheme: Scheme,
     *,
     clients: int,
@@ -64,7 +64,7 @@ def divide(
     check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)
     split = _split_each if pooled else _keep_official_test
-    train, test = split(source, scheme, clients, train_share, rng)
+    train, test = split(dataset, scheme, clients, train_share, rng)
     _check_none_is_empty(train, test, train_share)
     return made(train, test)
 
@@ -76,20 +76,20 @@ def made(train: Sequence[np.ndarray], test: Sequence[np.ndarray]) -> Partition:
     )
 
 
-def _split_each(source, scheme, clients, train_share, rng):
-    hands = scheme.assign(*scheme.looks_at(source), clients, rng)
-    return split_each(hands, train_share, rng)
+def _split_each(dataset, scheme, clients, train_share, rng):
+    client_rows = scheme.assign(*scheme.looks_at(dataset), clients, rng)
+    return split_each(client_rows, train_share, rng)
 
 
 def split_each(
-    hands: Sequence[np.ndarray], train_share: float, rng: Rng
+    client_rows: Sequence[np.ndarray], train_share: float, rng: Rng
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Divides the rows of each client, in the order of clients, into train and test.
 
     Bit-equal to scikit-learn's train_test_split(train_size=...) on this stream.
     """
     train, test = [], []
-    for rows in hands:
+    for rows in client_rows:
         order = rows[rng.permutation(len(rows))]
         tested = len(rows) - math.floor(train_share * len(rows))
         test.append(order[:tested])
@@ -97,27 +97,27 @@ def split_each(
     return train, test
 
 
-def _keep_official_test(source, scheme, clients, train_share, rng):
+def _keep_official_test(dataset, scheme, clients, train_share, rng):
     del train_share
-    tested = official_test(source)
-    seen_N, number = scheme.looks_at(source)
-    hands = scheme.assign(seen_N[: source.train_size], number, clients, rng)
-    train = [rows[rng.permutation(len(rows))] for rows in hands]
+    tested = official_test(dataset)
+    seen_N, number = scheme.looks_at(dataset)
+    client_rows = scheme.assign(seen_N[: dataset.train_size], number, clients, rng)
+    train = [rows[rng.permutation(len(rows))] for rows in client_rows]
     return train, [tested] * clients
 
 
-def official_test(source: Source) -> np.ndarray:
+def official_test(dataset: Dataset) -> np.ndarray:
     """The rows of the official test part, without public ones.
 
     Raises:
       UserError: there is none.
     """
-    size, examples = source.train_size, len(source.y)
-    public = [] if source.public is None else source.public
+    size, examples = dataset.train_size, len(dataset.y)
+    public = [] if dataset.public is None else dataset.public
     rows = np.setdiff1d(np.arange(size, examples, dtype=np.int32), public)
     if len(rows) == 0:
         raise errors.UserError(
-            f"data set {source.name!r} has no official test part (all {examples} "
+            f"data set {dataset.name!r} has no official test part (all {examples} "
             "examples are for training). Pool it: pooled=True splits every client's "
             "examples."
         )

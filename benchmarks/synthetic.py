@@ -78,7 +78,7 @@ class Start(NamedTuple):
 
 def start(exp: Experiment, seed: int = 0) -> Start:
     """Everything compiled, as the runner does it."""
-    pool = build.pool(exp.source)
+    examples = build.examples(exp.dataset)
     state = programs.init(exp, seed)
-    compiled, seconds = programs.compile_all(exp, state, pool)
-    return Start(Work(exp, pool, compiled, seed), state, seconds)
+    compiled, seconds = programs.compile_all(exp, state, examples)
+    return Start(Work(exp, examples, compiled, seed), state, seconds)
