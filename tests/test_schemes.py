@@ -254,7 +254,7 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
 
 
 def test_cifar100_at_alpha_05_has_the_published_counts():
-    """Specification 4.1: the row that `test_partition` has not."""
+    """The setting that `test_partition` has not."""
     source = labels_only([600] * 100)
     divided = schemes.divide(source, schemes.pfllib_dirichlet(0.5), clients=20)
     train, test = counted = describe.counts(source, divided)
@@ -268,7 +268,7 @@ def test_cifar100_at_alpha_05_has_the_published_counts():
 
 
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
-    """Specification 5.2: 690 to 710 pairs are implied, 1.37 million is printed."""
+    """T Table 1: 690 to 710 pairs are implied, 1.37 million is printed."""
     source = labels_only(FLOWERS)
     hands = hands_of(schemes.pfllib_dirichlet(0.1), source, 20)
     held_K = (count(source.y, hands) > 0).sum(axis=1)
