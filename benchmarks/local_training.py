@@ -51,7 +51,7 @@ flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
 flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
 
 BASES = ("torch", "naive", "naive_loop")  # what others are compared with
-RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam (D2)
+RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam
 OPS = {"auto": ops.ops_for, "lax": lambda: ops.LAX, "matmul": lambda: ops.CPU}
 
 

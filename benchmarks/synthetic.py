@@ -16,7 +16,7 @@ from jaxproto.training import programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
 
-AS_RELEASED = {  # what every round here does: the released code's loss (D2), D3, D13
+AS_RELEASED = {  # what every round here does: the released code's loss and batches
     "method.lam": 10.0,
     "method.reg": "mse_mean",
     "method.collect": "after_training",

@@ -8,7 +8,7 @@
 All clients have one network: --config.model.group=resnet18 for another than the 4-layer
 CNN. Rules: `received` is the global network, `head` a client's own.
 
-Between snapshots a tenth of the clients comes by Beta(1, 10) over the client ids (D23);
+Between snapshots a tenth of the clients comes by Beta(1, 10) over the client ids;
 others: --config.participation.law=gamma, weibull, cyclic, circular or random_count (the
 last two with --config.participation.fraction=1). RefProtoFL states neither q nor a law;
 with its 10 clients a tenth is one. q is 0.5, as in the commands of the released README.

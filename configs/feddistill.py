@@ -6,7 +6,7 @@
     python main.py --config=configs/feddistill.py:cifar10         # TinyProto's setting
     python main.py --config=configs/feddistill.py:cifar100,code   # batches as HtFLlib
 
-The released code had three losses (D9): --config.method.distance=mse until April 2024,
+The released code had three losses: --config.method.distance=mse until April 2024,
 softmax_ce, the default, until November 2025, then raw_ce.
 
 Printed for alpha 0.1, 20 clients, d = 500, 300 rounds, best round (T Table 1; S Table 1

@@ -16,7 +16,7 @@ from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 
 
 def restart(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
-    """A fresh optimiser each round, as in the papers' code (spec 1.3)."""
+    """A fresh optimiser each round, as in the papers' code."""
     del kept
     return opt.init(params)
 

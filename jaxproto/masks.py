@@ -117,7 +117,7 @@ def _move_apart(mask_CD, rng):
 
 
 def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Masks of whole blocks (S 4.1, spec 2.4 item 5).
+    """Masks of whole blocks (S 4.1; docs/decisions.md#masks).
 
     There are C blocks of floor(D / C) coordinates; the rest is never used. Every class
     has floor(C s / D) of them, so that what is sent, `table.shape[1]`, can be fewer

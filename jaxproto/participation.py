@@ -5,7 +5,7 @@ counts rounds from 0: only laws with a schedule look at it. The arguments of the
 `SAMPLERS` are fields of a configuration's `participation`, with the same names.
 
 Beta, Gamma, Weibull, cyclic, circular and random-count laws are those of the released
-code of FAST, https://github.com/RogerRogerUSC/FAST (spec 2.15). Deviations of theirs: a
+code of FAST, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a
 share is the nearest whole number of clients, at least one, where the code rounds those
 of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic groups;
 groups cover every client, where the code forgets those left over when it divides.

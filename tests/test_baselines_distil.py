@@ -227,7 +227,7 @@ def test_more_epochs_of_fedgh_fit_the_prototypes():
 
 # Costs and configurations
 
-PRINTED = {  # millions for FML and FedKD, and the network that gives them (spec 5.2)
+PRINTED = {  # millions for FML and FedKD, and the network that gives them
     "CIFAR-10": ("34.32", "30.66", 853_000 + 500 * 10),
     "GTSRB-43": ("35.03", "31.29", 854_196 + 501 * 43),
     "CIFAR-100": ("36.12", "32.26", 853_000 + 500 * 100),

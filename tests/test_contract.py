@@ -268,7 +268,7 @@ def test_the_calculator_counts_what_a_round_moves(name):
 def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     """RefProtoFL weights classes without public examples by |D_kc| (Eq. 15).
 
-    FedNH weights directions by n_ik (spec 2.16 item 4).
+    FedNH weights directions by n_ik.
     """
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
     fields = disclosure.message_fields(make(name), toys.net(16), toys.SPEC, *like)

@@ -70,7 +70,7 @@ def test_remark_1_ppa_is_the_weighted_mean_up_to_the_number_of_clients():
 
 
 def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
-    """Spec 8.3, here also with masks."""
+    """S Eq. 11 and T Eq. 10, 11, here also with masks."""
     kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
     a = exchange(tinyproto(toys.SPEC, mu=5 / N, **kind))
@@ -85,7 +85,7 @@ def test_without_the_number_of_examples_sums_are_not_scaled():
 
 
 def test_the_commonest_class_weighs_one_and_others_by_their_share():
-    """Eq. 12; spec 8.3."""
+    """Eq. 12."""
     got = cpkd(client((), (), jnp.asarray([2.0, 8.0, 0.0, 4.0])))
     np.testing.assert_allclose(got, [0.25, 1.0, 0.0, 0.5])
     np.testing.assert_array_equal(cpkd(client((), (), jnp.full(4, 3.0))), np.ones(4))

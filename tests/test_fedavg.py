@@ -146,7 +146,7 @@ STEPS = {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.0, "clip_norm":
 
 
 def test_the_amount_of_five_steps_with_momentum():
-    """Spec 8.3: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
+    """By hand: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
     a = fednova.amount(5, fednova.Descent(0.01, 0.9))
     np.testing.assert_allclose(a, 13.1441, rtol=1e-6)
     np.testing.assert_allclose(a, (5 - 0.9 * (1 - 0.9**5) / 0.1) / 0.1, rtol=1e-5)

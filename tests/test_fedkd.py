@@ -76,7 +76,7 @@ def test_a_parameter_arrives_with_the_energy_that_was_asked_for(shape):
 
 
 def smallest(square_L, energy):
-    """Spec 2.8 item 5, and all where none less reaches it (its decision)."""
+    """The fewest that exceed the energy, and all where none less reaches it."""
     for k in range(len(square_L)):
         if sum(square_L[:k]) > energy * sum(square_L):
             return k
@@ -111,7 +111,7 @@ def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
     "x", [np.ones((1, 1, 6, 4)), np.eye(4), np.zeros((6, 5)), np.ones((1, 9))]
 )
 def test_what_no_fewer_values_reach_is_sent_whole_and_not_as_zeros(x):
-    """Spec 2.8 item 8: 1x1 kernels and flat spectra, which the code zeroes."""
+    """1x1 kernels and flat spectra, which the code zeroes."""
     sent = fedkd.compress({"w": jnp.asarray(x, jnp.float32)}, 0.98)
     assert wire.scalars(sent) == x.size
     assert toys.gap(there_and_back(x, 0.98), x) == 0
@@ -168,7 +168,7 @@ def test_at_full_energy_the_server_has_the_plain_mean():
 
 
 def test_the_energy_rises_over_the_rounds_to_its_end():
-    """T = 0.2 + (1 + r) / 4 * 0.8 in round r of 4, then 1 (spec 2.8 item 5)."""
+    """T = 0.2 + (1 + r) / 4 * 0.8 in round r of 4, then 1."""
     method, net = make(energy_start=0.2, energy_end=1.0, rounds=4), toys.net(8)
     server = method.init_server(net, KEY)
     params, _, _ = method.init_client(net, jax.random.key(1))

@@ -24,7 +24,7 @@ def test_feduv_without_terms_is_fedavg():
 
 
 def test_the_target_of_the_variance_is_that_of_the_identity():
-    """Spec 8.3: 0.31623 for 10 classes; V is 0 where every column reaches it."""
+    """0.31623 for 10 classes; V is 0 where every column reaches it."""
     np.testing.assert_allclose(np.eye(10).std(0, ddof=1), 0.31623, atol=5e-6)
     sure = 1e3 * jnp.eye(10)
     assert feduv.variance_gap(sure, jnp.ones(10)) < 1e-6

@@ -66,7 +66,7 @@ def test_the_golden_run_is_matched_also_with_absent_rows(extra):
 
 
 def test_the_largest_gap_is_that_of_a_loop_over_present_classes():
-    """Spec 2.2 item 5."""
+    """The largest over classes of the distance to the nearest other."""
     rng = np.random.default_rng(0)
     mean, here = rng.normal(size=(6, 4)) + 100, np.array([1, 1, 0, 1, 1, 0])
     seen = [j for j in range(6) if here[j]]
@@ -109,7 +109,7 @@ def test_every_epoch_visits_present_rows_first_in_an_order_of_its_own():
 
 
 def test_the_generator_has_the_papers_number_of_parameters():
-    """Spec 2.2 item 5: K d + 2 (d^2 + d), 506,000 at d = 500 and K = 10."""
+    """Embedding, two layers: K d + 2 (d^2 + d), 506,000 at d = 500 and K = 10."""
     shapes = jax.eval_shape(
         lambda: fedtgp.init_network(Spec(10, 500), jax.random.key(0))
     )
@@ -137,7 +137,7 @@ def test_before_the_first_upload_there_is_no_prototype_and_nothing_changes():
 
 
 def test_after_one_upload_every_class_has_a_prototype():
-    """Also those that nobody uploaded (spec 2.2 item 5)."""
+    """Also those that nobody uploaded."""
     one = np.zeros((3, 5))
     one[1, 2] = 1
     server = step(start(), one)

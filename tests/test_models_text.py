@@ -69,7 +69,7 @@ def size(tree):
 )
 @pytest.mark.parametrize("variant", ["", "_code"])
 def test_parameter_counts_are_the_released_ones(name, whole, rest, variant):
-    """Spec 3.3: bodies at d = 500 with 98,635 words, and without the embedding."""
+    """As PyTorch counts: bodies at d = 500 with 98,635 words; without the embedding."""
     net = build(name + variant, length=200, dim=500, words=98_635)
     params, norm = jax.eval_shape(net.init, jax.random.key(0))
     assert size(params["body"]) == whole
@@ -149,7 +149,7 @@ def test_the_vector_of_padding_is_zero_and_gets_no_gradient(name):
 
 @pytest.mark.parametrize("name", CODE)
 def test_released_variants_see_padding_and_give_log_probabilities(name):
-    """D16: features are log-softmax, and padding counts among the words."""
+    """As released: features are log-softmax, and padding counts among the words."""
     params = started(name)
     short, long = (features(name, n)(params, texts(n)) for n in (9, 14))
     np.testing.assert_allclose(np.exp(short).sum(1), 1, atol=1e-5)
@@ -167,7 +167,7 @@ def test_empty_texts_have_finite_features_and_gradients(name):
 
 
 def test_fasttext_is_a_linear_layer_on_the_mean_of_the_words():
-    """Spec 3.3, with the mean over the words that are there."""
+    """As released, with the mean over the words that are there."""
     params = started("fasttext")
     body = jax.tree.map(np.asarray, params["body"])
     table, layer = body["embedding"]["table"], body["fc1"]
@@ -178,7 +178,7 @@ def test_fasttext_is_a_linear_layer_on_the_mean_of_the_words():
 
 
 def test_textcnn_takes_the_maximum_over_windows_within_the_text():
-    """Spec 3.3 as a loop: 100 filters over 3, 4 and 5 words, ReLU, maximum."""
+    """As released, as a loop: 100 filters over 3, 4 and 5 words, ReLU, maximum."""
     params = started("textcnn")
     body = jax.tree.map(np.asarray, params["body"])
     feat = features("textcnn")(params, texts(9))
@@ -196,7 +196,7 @@ def test_textcnn_takes_the_maximum_over_windows_within_the_text():
 
 
 def test_textcnn_drops_out_four_fifths_before_its_last_layer():
-    """Spec 3.3: Dropout(0.8) on the 300 maxima; without a key there is none."""
+    """As released: Dropout(0.8) on the 300 maxima; without a key there is none."""
     params, train = started("textcnn"), features("textcnn", 9, True)
     x = jnp.tile(texts(9)[-1:], (200, 1))
     still = train(params, x)

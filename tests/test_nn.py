@@ -215,7 +215,7 @@ def test_platform_decides_the_form():
 
 @pytest.mark.parametrize(("c", "d"), [(256, 500), (256, 64), (1280, 512), (7, 3)])
 def test_channel_pool_is_the_mean_of_the_papers_windows(c, d):
-    """Windows of specification 3.1: floor(iC/d) to ceil((i+1)C/d)-1."""
+    """Windows of PyTorch's AdaptiveAvgPool1d: floor(iC/d) to ceil((i+1)C/d)-1."""
     matrix = np.zeros((c, d))
     for i in range(d):
         window = slice(i * c // d, int(np.ceil((i + 1) * c / d)))

@@ -113,7 +113,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_index_laws_choose_as_drawing_ids_one_by_one_does(name):
-    """FAST's code draws indices by rejection (spec 2.15); 20 clients, two a round."""
+    """FAST's code draws indices by rejection; 20 clients, two a round."""
     sampler = participation.SAMPLERS[name](fraction=0.1)
     keys = jax.random.split(jax.random.key(1), 4000)
     trains = np.asarray(jax.vmap(lambda key: sampler(key, 20, 0).trains)(keys))

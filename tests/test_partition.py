@@ -141,7 +141,7 @@ def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(name
 
 
 def test_not_pooled_trains_on_the_official_part_and_tests_all_on_the_whole_other():
-    """Specification 4.3."""
+    """docs/decisions.md#official-test."""
     dataset = labels_only([20, 20, 20], test=15)
     divided = schemes.divide(dataset, schemes.iid(), clients=5, pooled=False)
     assert sorted(np.concatenate(divided.train)) == list(range(45))

@@ -10,7 +10,7 @@ from jaxproto.data import describe
 from jaxproto.data.partitions import schemes
 from jaxproto.data.partitions.scheme import Scheme
 
-# Specification 8.1: CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1.
+# CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1: shipped with N's and FedTGP's code.
 CIFAR10_KC = np.array(
     """
     0,9,0,668,476,287,5,167,0,9  7,1,62,0,43,0,0,177,1524,0  0,0,16,158,1034,3,0,0,0,0
@@ -24,14 +24,14 @@ CIFAR10_KC = np.array(
     """.replace(",", " ").split(),
     int,
 ).reshape(20, 10)
-CIFAR10_PATHOLOGICAL = (  # specification 8.1, two classes per client
+CIFAR10_PATHOLOGICAL = (  # of the released recipe, two classes per client
     "2266 1250 2243 6241 2009 952 1734 7305 1859 2514 "
     "2046 5581 1605 1114 1548 7733 2649 1442 2084 5825"
 )
 
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
-    """Specification 8.1, and its K_i and n_i through them."""
+    """The matrix that ships with the code, and its K_i and n_i through it."""
     dataset = labels_only([6000] * 10)
     divided = schemes.divide(dataset, schemes.pfllib_dirichlet(0.1), clients=20)
     train, test = describe.counts(dataset, divided)
@@ -88,7 +88,7 @@ def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
 def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     sizes, clients, alpha, held, n_train, batches, tested
 ):
-    """Specification 4.1: C10, C100, Tiny ImageNet, AG News; seed 1, batches of 32."""
+    """The released recipe: C10, C100, Tiny ImageNet, AG News; seed 1, batches of 32."""
     dataset = labels_only(sizes)
     scheme = schemes.pfllib_dirichlet(alpha)
     divided = schemes.divide(dataset, scheme, clients=clients)
@@ -103,7 +103,7 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 
 
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
-    """Specification 4.1: 34 client-class pairs, and one client with one example."""
+    """The released recipe: 34 client-class pairs, and one client with one example."""
     y = labels_only([6000] * 10).y
     enough = schemes.pfllib_dirichlet(0.01, max_tries=37)
     client_rows = enough.assign(y, 10, 20, enough.make_rng(1))
@@ -115,7 +115,7 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
 
 
 def test_pfllib_pathological_reproduces_the_cifar10_sizes():
-    """Specification 8.1."""
+    """The sizes of the released recipe."""
     dataset = labels_only([6000] * 10)
     divided = schemes.divide(dataset, schemes.pfllib_pathological(2), clients=20)
     counted = sum(describe.counts(dataset, divided))
@@ -127,7 +127,7 @@ def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     [([6000] * 10, 2, 40), ([600] * 100, 10, 200), ([550] * 200, 20, 400)],
 )
 def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
-    """Specification 8.1: sum K_i for C10, C100 and Tiny ImageNet."""
+    """Sum K_i for C10, C100 and Tiny ImageNet."""
     dataset = labels_only(sizes)
     scheme = schemes.pfllib_pathological(classes)
     client_rows = scheme.assign(dataset.y, len(sizes), 20, scheme.make_rng(1))
@@ -148,7 +148,7 @@ def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
 @pytest.mark.parametrize("scheme", [schemes.pfllib_dirichlet(0.1), schemes.iid()])
 @pytest.mark.parametrize("share", [0.75, 0.6])
 def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
-    """Specification 4.1 item 5; sklearn continues numpy's global stream."""
+    """docs/decisions.md#pool; sklearn continues numpy's global stream."""
     dataset = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
     divided = schemes.divide(dataset, scheme, clients=7, train_share=share, seed=1)

@@ -78,7 +78,7 @@ def test_what_is_no_image_is_not_resized():
 
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
 def test_normalising_on_the_device_is_bit_equal_to_doing_it_on_the_host(transform):
-    """Specification 4.1 item 2, as float32 of numpy computes it, for all 256 values."""
+    """Normalised as float32 of numpy computes it, for all 256 values."""
     x = np.arange(256, dtype=np.uint8).reshape(4, 8, 8, 1)
     host = (x.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
     device = np.asarray(transform(batches.decode)(x))

@@ -72,7 +72,7 @@ def test_the_official_test_part_stays_whole():
 def test_clients_are_those_of_a_run_without_public_examples_but_for_these(
     pooled, scheme
 ):
-    """Methods with and without are compared on one division (RefProtoFL, spec 4.3)."""
+    """Methods with and without are compared on one division (RefProtoFL)."""
     dataset, options = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
     plain = schemes.divide(made(), scheme, **options)
     parts = public.divide(dataset, scheme, **options)

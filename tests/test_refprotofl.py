@@ -262,7 +262,7 @@ def test_the_sum_is_the_mean_times_the_examples_of_the_batch():
 
 
 def test_the_nominal_cost_of_the_stated_adapter():
-    """Spec 2.18 item 3 with D20: 512 * 128 + 128 + 128 * 10 + 10 entries."""
+    """An adapter of 512 * 128 + 128 + 128 * 10 + 10 entries."""
     fields = {"adapter_dim": 128, "budget": 0.1, "anchors": "external"}
     one = nominal.nominal_refprotofl([3], Spec(10, 512), fields)
     assert one == 66_954 + 10 * 128 + 3 * 128 + 6_695 + 1

@@ -256,7 +256,7 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
 
 
 def test_cifar100_at_alpha_05_has_the_published_counts():
-    """Specification 4.1: the row that `test_partition` has not."""
+    """The setting that `test_partition` has not."""
     dataset = labels_only([600] * 100)
     divided = schemes.divide(dataset, schemes.pfllib_dirichlet(0.5), clients=20)
     train, test = counted = describe.counts(dataset, divided)
@@ -270,7 +270,7 @@ def test_cifar100_at_alpha_05_has_the_published_counts():
 
 
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
-    """Specification 5.2: 690 to 710 pairs are implied, 1.37 million is printed."""
+    """T Table 1: 690 to 710 pairs are implied, 1.37 million is printed."""
     dataset = labels_only(FLOWERS)
     client_rows = hands_of(schemes.pfllib_dirichlet(0.1), dataset, 20)
     held_K = (count(dataset.y, client_rows) > 0).sum(axis=1)

@@ -33,7 +33,7 @@ def test_a_spiral_depends_on_its_seed_alone(name):
 
 
 def test_fednh_spiral_classes_sweep_60_degrees_plus_at_most_half_a_radian():
-    """Specification 4.4: from k pi/3 to (k + 1) pi/3 plus Uniform[0, 0.5)."""
+    """docs/decisions.md#spiral: from k pi/3 to (k + 1) pi/3 plus Uniform[0, 0.5)."""
     x_CN2 = datasets.load("spiral").x.reshape(6, 5_000, 2).astype(np.float64)
     angle_CN = np.arctan2(x_CN2[..., 0], x_CN2[..., 1])  # x = r sin, y = r cos
     start_CN = (np.arange(6)[:, None] + np.linspace(0, 1, 5_000)) * np.pi / 3

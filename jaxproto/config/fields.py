@@ -38,18 +38,18 @@ def default() -> ml_collections.ConfigDict:
                 "data_dir": "",  # of prepared TFDS sets; "" is TFDS's own default
                 "pixels": 0,  # height and width images are resized to; 0: as they are
                 "vocab_size": 0,  # tokens of texts at most; 0: all training words
-                "max_len": 200,  # words of a text that count (spec 4.2)
+                "max_len": 200,  # words of a text that count (T's code)
                 "clients": 20,  # N 5.1
                 "partition": "dirichlet",  # N 5.1
                 "alpha": 0.1,  # N 5.1, dirichlet, pfllib and quantity
-                "classes_per_client": 2,  # spec 4.1 item 4, pathological
+                "classes_per_client": 2,  # CIFAR-10's in N's code, pathological
                 "min_size": 2,  # examples per client, dirichlet and quantity
                 "least_samples": 1,  # the same, pfllib and pfllib_pathological
                 "pool": True,  # pool official parts, then split per client (N 5.1)
                 "train_share": 0.75,  # N 5.1
-                "seed": 1,  # decision D29
-                "public_share": 0.0,  # of the examples, known to all (D21)
-                "public_classes": 0.5,  # share of the classes they cover (D21)
+                "seed": 1,  # docs/decisions.md#seeds
+                "public_share": 0.0,  # of the examples, known to all
+                "public_classes": 0.5,  # share of the classes they cover
                 "public_source": "",  # a data set whose examples are public instead
             },
             "model": {
@@ -62,8 +62,8 @@ def default() -> ml_collections.ConfigDict:
             "local": {
                 "epochs": 1,  # N 5.1
                 "batch_size": 32,  # N 5.1
-                "order": "shuffled",  # of examples: shuffled, fixed (D13)
-                "short": "wrap",  # clients below one batch: wrap, skip (D13)
+                "order": "shuffled",  # shuffled, fixed: docs/decisions.md#batches
+                "short": "wrap",  # clients below one batch: wrap, skip
                 "optimizer_state": "restart",  # each round: restart, keep
             },
             "optimizer": {
@@ -78,7 +78,7 @@ def default() -> ml_collections.ConfigDict:
             "participation": {
                 "law": "all",  # all, uniform, or another of participation.LAWS
                 "fraction": 1.0,  # uniform, beta, gamma, weibull, cyclic
-                "beta_a": 1.0,  # these are FAST's, spec 2.15
+                "beta_a": 1.0,  # these are FAST's
                 "beta_b": 10.0,
                 "gamma_shape": 10.0,
                 "gamma_scale": 0.01,

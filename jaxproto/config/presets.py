@@ -47,21 +47,21 @@ DATASETS = {
     "fashion_mnist": {**QUICK, "data.name": "tfds:fashion_mnist"},
     "cifar10": {**PAPERS, "data.name": "tfds:cifar10"},
     "cifar100": {**PAPERS, "data.name": "tfds:cifar100"},
-    "flowers102": {  # spec 4.1
+    "flowers102": {  # docs/decisions.md#pixels
         **PAPERS,
         "data.name": "tfds:oxford_flowers102",
         "data.pixels": 64,
     },
-    "gtsrb": {  # the 39,270 images of torchvision's split: spec 4.1, 5.2
+    "gtsrb": {  # the 39,270 images of torchvision's split: docs/decisions.md#gtsrb
         **PAPERS,
         "data.name": "tfds:gtsrb43/torchvision",
         "data.pixels": 32,
     },
-    "tiny_imagenet": {  # 64 x 64 pixels as published; train and val: D28
+    "tiny_imagenet": {  # 64 x 64 pixels as published; docs/decisions.md#tiny-imagenet
         **PAPERS,
         "data.name": "tfds:tiny_imagenet",
     },
-    "ag_news": {  # T 5.1; vocabulary: as PFLlib's newer script (spec 4.2)
+    "ag_news": {  # T 5.1; vocabulary: as PFLlib's newer script
         "data.name": "tfds:ag_news_subset",
         **WIDE,
         "data.vocab_size": 32_000,
@@ -88,7 +88,7 @@ MU = {  # TinyProto's, T Section 5.1
     "tiny_imagenet": 1.5e-3,
     "gtsrb": 5e-4,
     "flowers102": 5e-3,
-    "ag_news": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples (spec H5)
+    "ag_news": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples
 }
 REFPROTOFL = {  # protocol of RefProtoFL's comparison, its Section 5.1
     "data.clients": 10,
@@ -109,10 +109,10 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
 RUN_FIELDS = {  # fields outside a method that go with it
-    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
+    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
-AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2
+AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated
 HOMOGENEOUS = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
     "light": "cnn4",

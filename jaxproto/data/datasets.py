@@ -26,7 +26,7 @@ def digits(seed: int = 0) -> Dataset:
 
 
 def spiral_fednh(seed: int = 0) -> Dataset:
-    """The spiral as FedNH's code draws it, the default reading (D17)."""
+    """The spiral as FedNH's code draws it, the default reading."""
     return assemble("spiral", spiral.points(spiral.fednh_angles, seed))
 
 

@@ -1,7 +1,7 @@
 """Texts as tokens: words of English, a vocabulary of the training texts, tables.
 
 Words are those of torchtext's tokeniser `basic_english`, as in the released code of
-TinyProto (specification 4.2).
+TinyProto (docs/decisions.md#texts).
 
 Deviations:
   code: one token, 0, stands for padding and for unknown words, and the vocabulary is

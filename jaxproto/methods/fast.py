@@ -1,8 +1,8 @@
 """FAST: FedAvg under any participation, with rounds of uniform sampling now and then.
 
 Li, Nabavirazavi, Ying, Iyengar, Yang: FAST: A Lightweight Mechanism Unleashing
-Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652 (spec
-2.15). Code: https://github.com/RogerRogerUSC/FAST.
+Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652.
+Code: https://github.com/RogerRogerUSC/FAST.
 
     with probability q a snapshot: a share of the clients, uniformly; else whoever the
     configured law brings                                               (Algorithm 1)
@@ -18,9 +18,9 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - mean: over participants / unweighted / unweighted.
 - local work: tau steps / steps, or less at the end of an epoch / epochs, as everywhere.
 - size of a snapshot: m / a tenth, cut to a whole number / `fraction`, a tenth, the
-  nearest whole number, at least 1 (D23). Of the laws: `participation.py`.
+  nearest whole number, at least 1. Of the laws: `participation.py`.
 - q: swept / 1 by default, where FAST is uniform sampling, 0.5 in the README's commands,
-  from 0 with gamma 0.7 where it adapts / 0.5 (D23), `pace=adaptive`.
+  from 0 with gamma 0.7 where it adapts / 0.5, `pace=adaptive`.
 - accuracy: training / of the participants' training batches, mean over clients / the
   same over examples; clients send two counts for it.
 - optimiser: SGD / by data set, its state kept over rounds / as configured; variant

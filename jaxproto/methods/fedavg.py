@@ -1,8 +1,7 @@
 """FedAvg, and the frame of the methods that average whole networks.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of
-Deep Networks from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629
-(spec 2.10).
+Deep Networks from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629.
 
     w_i = w after local steps of SGD on the client's cross-entropy    (Algorithm 1)
     w   = sum_i (n_i / n) w_i over the clients that report            (Algorithm 1)

@@ -1,7 +1,7 @@
 """FedNH: a fixed head of uniform, semantic class prototypes on averaged networks.
 
 Dai, Chen, Li, Heinecke, Sun, Xu: Tackling Data Heterogeneity in Federated Learning with
-Class Prototypes, AAAI 2023, https://arxiv.org/abs/2212.02758 (spec 2.16).
+Class Prototypes, AAAI 2023, https://arxiv.org/abs/2212.02758.
 
     z_k  = s <p / |p|, W_k>, W fixed while clients train, |W_k| = 1; CE on z
     c_ik = normalised mean over class k of p / |p|, after training, sent with n_ik
@@ -23,7 +23,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - normalisation of ResNet-18: not stated / GroupNorm of two groups; the scripts for Tiny
   ImageNet leave it out of the blocks / that of the network; `resnet18_gn` has groups.
 - evaluation: global network / global and, per client, weighted by its labels / both
-  networks (D26), `head` with the W that it was trained with: whoever never took part
+  networks, `head` with the W that it was trained with: whoever never took part
   has none, and says the first class.
 """
 

@@ -48,7 +48,7 @@ from jaxproto.types import Aux, Protos, Spec, Tree
 
 
 class Collect(NamedTuple):
-    """Where local prototypes come from (decision D3)."""
+    """Where local prototypes come from (docs/decisions.md#collect)."""
 
     each_step: Callable[..., Tree]  # feat_BD, batch, num_classes -> sums
     at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
@@ -90,7 +90,7 @@ class FedProtoState(NamedTuple):
 
 
 def scores(feat_BD, client, down: Protos) -> dict:
-    """The prototype rules of decision D1."""
+    """The prototype rules (docs/decisions.md#rules)."""
     own = Protos(down.mean, down.count * (client.count > 0))
     return {
         "local": kernels.nearest(feat_BD, client.memory),
@@ -135,14 +135,14 @@ def fedproto(
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the pull towards global prototypes (N 5.1: 1; code: 10).
-      reg: the pull, one of `losses` (D2).
-      collect: source of local prototypes (D3).
+      reg: the pull, one of `losses`.
+      collect: source of local prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
         `mean_over_examples` only, otherwise no more than which classes are there.
       upscale: factor of global prototypes on the client, in the pull and in the rules
         (gamma of N Eq. 15 and Table 5).
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
-        those of the client's training data (D6).
+        those of the client's training data.
       on_arrival: uploads [K, C, ...] -> what is aggregated.
       emphasis: client -> weight of every class [C] in the pull; None is 1 for all.
       view: feat_BD, y_B -> the features that the pull compares.

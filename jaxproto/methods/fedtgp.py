@@ -4,7 +4,7 @@ Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-E
 Contrastive Learning for Data and Model Heterogeneity in Federated Learning, AAAI 2024,
 https://arxiv.org/abs/2401.03230. Clients are those of FedProto; the server keeps a
 network TGP that turns a class into its global prototype, and trains it each round on
-all uploads c_ij as pairs (c_ij, j) (spec 2.2 item 5):
+all uploads c_ij as pairs (c_ij, j):
 
     g_j  = TGP(j), embedding -> linear -> ReLU -> linear, all of the feature dimension
     gap  = max_j min_k |Q_j - Q_k|_2, Q_j the mean of c_ij over the clients
@@ -12,7 +12,7 @@ all uploads c_ij as pairs (c_ij, j) (spec 2.2 item 5):
 
 Deviations (paper / released code / here):
 - lambda: 0.1 (S Section 5.1), 1 (T Section 5.1) / 1 by default, 10 in scripts / 10.
-- local prototypes: after training / before training, a side effect (H3) / `collect`.
+- local prototypes: after training / before training, a side effect / `collect`.
 - server epochs and rate: 100 (S) / 100 and 0.01 in scripts, 1000 and 0.005 by default
   / 100 and 0.01.
 - server batch: not stated / the clients' (32 in T's and N's code) / 32.

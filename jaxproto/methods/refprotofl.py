@@ -1,7 +1,7 @@
 """RefProtoFL: a shared adapter on private backbones, aligned by public examples.
 
 Wu, Li, Fan, Zhu, Chen, Feng: RefProtoFL: Communication-Efficient Federated Learning
-via External-Referenced Prototype Alignment (spec 2.18). Numbers are those of its
+via External-Referenced Prototype Alignment. Numbers are those of its
 equations and algorithms.
 
     z   = F(x; backbone_k, adapter f)                                    (Eq. 9)
@@ -16,19 +16,19 @@ ERPA (external-referenced prototype alignment) is the pull and the exchange befo
 training, APUD (adaptive "probabilistic" update dropping) the choice of entries.
 
 Deviations (paper / here; no code is released):
-- adapter: not described / Linear(D, m) and ReLU, then Linear(m, C), m 128 (D20), on
+- adapter: not described / Linear(D, m) and ReLU, then Linear(m, C), m 128, on
   the features of any network; the network's own head rests.
 - losses: sums over all examples, which makes step size and, with a mean cross-entropy,
   lam depend on |D_k| / means; `pull=sq_l2_sum` sums over the batch.
 - pull and lam: the squared distance, lam not stated / the mean over its m dimensions
   and 10, as all methods with a pull here; with m = 128 that is the squared distance
   with lam 0.078. `pull=sq_l2_mean, lam=0.1` is the variant `paper`.
-- budget, public data: not stated / a tenth, `data.public_*` (D21). Without public data
+- budget, public data: not stated / a tenth, `data.public_*`. Without public data
   every class is one that they do not cover.
 - update dropping: "probabilistic" in its name, top-K in Algorithm 1 / top-K.
 - backbone: "frozen" in Section 5.2.2, trained in Algorithm 5 / trained.
 - prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
-  anchor (`global`), all on the private backbone (D22).
+  anchor (`global`), all on the private backbone.
 - first message of a round: the adapter / the last anchors as well, which nobody uses;
   they are not counted.
 """
@@ -185,8 +185,8 @@ def refprotofl(
       spec: number of classes and feature dimension of the backbones.
       lam: weight of the pull towards anchors (not stated).
       budget: share of the adapter's entries that a client sends, at least one; 1 is
-        without APUD (not stated; D21).
-      adapter_dim: m, width of the embedding (not stated; D20).
+        without APUD (not stated).
+      adapter_dim: m, width of the embedding (not stated).
       pull: of z towards the anchors, one of `losses` or `sq_l2_sum`.
       anchors: EXTERNAL, or NONE for one exchange and no pull (without ERPA).
 

@@ -17,14 +17,14 @@ Features stay dense in the pull: coordinates outside the mask are drawn to 0 (Eq
 
 Deviations (paper / released code / here):
 - scaling: mean over N_j / sum / `scaling`, default the sum; only with it do the
-  published mu bring prototypes near their own size (H5, D5).
+  published mu bring prototypes near their own size (docs/decisions.md#mu).
 - mu: on the client / on the server / on the server, the same numbers.
-- n_ij: examples of class j / those of training and test data / training data (D6).
-- pull: as in FedProto / left out where CPS is on (H4) / as in FedProto.
-- masks: random, far apart / blocks, unseeded / `masks`, default free, seeded (D7).
+- n_ij: examples of class j / those of training and test data / training data.
+- pull: as in FedProto / left out where CPS is on / as in FedProto.
+- masks: random, far apart / blocks, unseeded / `masks`, default free, seeded.
 - -FT: in an appendix that is not public / cannot run / uploads are filled with zeros,
-  the generator trains in all dimensions, its outputs are masked (D8). The code without
-  its flag `ani` is `scaling="mean"`, and mu then |N_j| times larger (spec 2.4 item 4).
+  the generator trains in all dimensions, its outputs are masked. The code without
+  its flag `ani` is `scaling="mean"`, and mu then |N_j| times larger.
 - prediction: own local prototypes / global ones, scaled and sparse / every rule.
 """
 
@@ -158,10 +158,10 @@ def tinyproto(
       masks: `masks.free` (T 4.1), `masks.block` (code), `masks.block_exact` (S 4.1)
         or `masks.every`.
       mask_seed: of the masks.
-      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu (D5).
+      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu.
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
         CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
-        ones come to on balanced classes (H5).
+        ones come to on balanced classes.
       num_examples: training examples of all clients, for `mu` 0. From a configuration
         it is filled in.
       lam: weight of the pull (T 5.1: 1; code: 10).

@@ -2,8 +2,8 @@
 
 A placement is a function `place(x, pool, call)` from what the body returns, [B, width],
 and the channel pooling to the features (what prototypes and the pull towards them use)
-and the head's input. The released code and a clean reading differ here: choice D19 of
-the specification.
+and the head's input. The released code and a clean reading differ here:
+docs/decisions.md#dropout.
 
 Srivastava et al., "Dropout", JMLR 2014, https://jmlr.org/papers/v15/srivastava14a.html.
 Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016,

@@ -3,9 +3,9 @@
 Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017,
 https://arxiv.org/abs/1607.01759. Kim, "Convolutional Neural Networks for Sentence
 Classification", EMNLP 2014, https://arxiv.org/abs/1408.5882. Sizes, names and initial
-values: the released code (specification 3.3).
+values: the released code.
 
-Deviations (choice D16 there):
+Deviations (docs/decisions.md#text-features):
   code: features are log-probabilities, so all negative; padding counts as words in the
     mean of fastText and in the windows of TextCNN. Here: `fasttext_code`,
     `textcnn_code`, which see texts as long as `data.max_len` says.

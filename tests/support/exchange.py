@@ -40,7 +40,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
 
     With `server` its step is not taken: that is the state in which it ended.
     The train pass saw every example twice, so that counts of what was seen are not
-    those of the training data (D6).
+    those of the training data.
     """
     net = toys.net(8)
 

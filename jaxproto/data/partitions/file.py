@@ -4,7 +4,7 @@ A line per example, with the columns
 
     client   from 0 to the number of clients - 1
     index    row of the data set: the official training part from 0 on, then the test
-             part, each in its own order (the pool of specification 4.1 item 1)
+             part, each in its own order (docs/decisions.md#pool)
     part     train or test; without this column every client's examples are divided as
              those of any other partition
 

@@ -2,7 +2,7 @@
 
 Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated
 Learning Library and Benchmark", JMLR 2025, https://arxiv.org/abs/2312.04992; the papers
-T and N divide their data so. Specification 4.1 items 3 to 5, with seed 1.
+T and N divide their data so. docs/decisions.md#partition has the recipe.
 
 Deviations:
   code: draws until every client has `least_samples`, for ever. Here: at most
@@ -50,7 +50,7 @@ def pfllib_dirichlet(
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
-    """One attempt of specification 4.1 item 3.
+    """One attempt at the Dirichlet partition.
 
     Returns the rows of each class, shuffled; where to cut them; the sizes of clients.
     """

@@ -1,7 +1,7 @@
 """Public examples: labelled rows that the server and every client know.
 
 They are either taken from whoever the division gave them to, or come from a data set of
-their own; no client has them as its own either way (spec 2.18, 4.3). A method with
+their own; no client has them as its own either way. A method with
 public examples so has the clients of one without, but for these examples.
 """
 

@@ -42,7 +42,7 @@ def iid() -> Scheme:
 def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
     """Deals out each class in proportions drawn from Dirichlet(alpha).
 
-    As in specification 4.1 item 3: a client that already holds its fair share N / K
+    As in PFLlib's: a client that already holds its fair share N / K
     gets nothing of the next class, and all is drawn again while a client has fewer
     than `min_size`. Unlike there, cuts are rounded (the remainders do not pile up on
     the last client), and after `max_tries` the poorest clients are topped up from the
@@ -104,7 +104,7 @@ def pathological(classes_per_client: int) -> Scheme:
     """Gives each client this many classes, and each class to equally many clients.
 
     The clients of a class (their numbers differ by at most one between classes) share
-    its examples equally. Specification 4.1 item 4 has 2 for CIFAR-10, 10 for
+    its examples equally. N's code has 2 for CIFAR-10, 10 for
     CIFAR-100.
     """
     check_whole("classes_per_client", classes_per_client)

@@ -50,12 +50,12 @@ def divide(
       scheme: how examples are dealt out, such as `dirichlet(0.1)`.
       clients: how many.
       pooled: True pools the official parts and divides every client's examples by
-        `train_share` (specification 4.1 items 1 and 5). False deals out the official
+        `train_share` (docs/decisions.md#pool). False deals out the official
         training part, all of it to train on, and tests every client on the whole
-        official test part (4.3).
+        official test part.
       train_share: part of a client's examples to train on if pooled; 0.75 in all
         papers.
-      seed: of the data, apart from those of the models (D29: 1).
+      seed: of the data, apart from those of the models.
 
     Raises:
       UserError: impossible for these sizes; a client is left without training or test

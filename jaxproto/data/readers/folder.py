@@ -21,7 +21,7 @@ from jaxproto.data.dataset import Dataset, assemble
 
 PARTS = {  # folders above the classes, and the part that they belong to
     "train": "train",
-    "val": "train",  # pooled, specification 4.1 item 1
+    "val": "train",  # pooled, docs/decisions.md#pool
     "valid": "train",
     "validation": "train",
     "test": "test",

@@ -21,7 +21,7 @@ from jaxproto import errors
 from jaxproto.data import cache, dataset, images
 from jaxproto.data import pixels as pixels_
 
-SPLITS = ("train", "validation", "test")  # pooled in this order, specification 4.1
+SPLITS = ("train", "validation", "test")  # pooled in this order
 CHUNK = 1_000  # records read at a time, so that their bytes never pile up
 TITLE = "title"  # a text beside the text, as AG News has, comes first
 
