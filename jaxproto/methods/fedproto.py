@@ -144,8 +144,8 @@ def fedproto(
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
         those of the client's training data.
       on_arrival: uploads [K, C, ...] -> what is aggregated.
-      emphasis: client -> weight of every class [C] in the pull; None is 1 for all.
-      view: feat_BD, y_B -> the features that the pull compares.
+      class_weight: client -> weight of every class [C] in the pull; None is 1 for all.
+      feature_map: feat_BD, y_B -> the features that the pull compares.
     """
     weighted = aggregate is kernels.mean_over_examples
     on_upload = chain(on_upload, show_count() if weighted else hide_count())

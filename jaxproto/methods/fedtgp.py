@@ -186,7 +186,8 @@ def fedtgp(
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the pull (T 5.1: 1; S 5.1: 0.1; code: 10).
-      reg, collect, upscale, on_upload, on_client, emphasis, view: as in `fedproto`.
+      reg, collect, upscale, on_upload, on_client, class_weight, feature_map: as in
+        `fedproto`.
       tau: largest margin (S 5.1, code: 100).
       server_epochs: over the uploads of a round (S 5.1: 100).
       server_rate: learning rate of the server's SGD (code: the clients').

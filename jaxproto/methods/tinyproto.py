@@ -165,7 +165,7 @@ def tinyproto(
       num_examples: training examples of all clients, for `mu` 0. From a configuration
         it is filled in.
       lam: weight of the pull (T 5.1: 1; code: 10).
-      reg, collect, emphasis: as in `fedproto`.
+      reg, collect, class_weight: as in `fedproto`.
       tau, server_epochs, server_rate, server_batch: as in `fedtgp`, for -FT only.
       compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S).
 
