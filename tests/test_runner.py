@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-from types import SimpleNamespace
 
 import jax
 import ml_collections
@@ -335,8 +334,8 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     protos = Protos(mean_CD, np.ones(6))
     state = state._replace(server=state.server._replace(protos=protos))
     examples = build.examples(exp.dataset)
-    work = SimpleNamespace(exp=exp, examples=examples)
-    pictures.draw(SimpleNamespace(config=c, path=tmp_path, work=work), state)
+    trained = pictures.Trained(exp, examples, state.server, state.clients)
+    pictures.draw(trained, tmp_path, Console(quiet=True), 7.0)
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1], 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}

@@ -1,7 +1,10 @@
 """What a run says of itself: its partition before, its summary after."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import ml_collections
 import numpy as np
 from rich.console import Console
 
@@ -93,10 +96,26 @@ def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
     }
 
 
-def summary(setup, status: dict) -> dict:
-    """The contents of `summary.json`."""
-    config, exp = setup.config, setup.work.exp
-    records = metrics.read(setup.path / "metrics.jsonl")
+class Compiled(NamedTuple):
+    """What compiling took."""
+
+    seconds: float
+    bytes_needed: int  # on the device, by XLA's account
+
+
+def summary(
+    config: ml_collections.ConfigDict,
+    exp: Experiment,
+    records: Sequence[Mapping],
+    compiled: Compiled,
+    status: Mapping,
+) -> dict:
+    """The contents of `summary.json`.
+
+    Args:
+      records: of `metrics.jsonl`.
+      status: how the run ended.
+    """
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
     warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
@@ -122,9 +141,9 @@ def summary(setup, status: dict) -> dict:
         "bytes_total": records[-1]["bytes_total"] if records else None,
         "smallest_angle": records[-1].get("smallest_angle") if records else None,
         "seconds_per_round": float(np.median(warm)) if warm else None,
-        "compile_seconds": setup.compile_seconds,
+        "compile_seconds": compiled.seconds,
         "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
-        "bytes_needed": setup.bytes_needed,
+        "bytes_needed": compiled.bytes_needed,
         "peak_memory_bytes": metrics.peak_memory_bytes(),
         "versions": metrics.versions(),
     }
