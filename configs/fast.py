@@ -18,9 +18,31 @@ with its 10 clients a tenth is one. q is 0.5, as in the commands of the released
 from jaxproto import config
 from jaxproto.config import presets
 
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "cnn4_d",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "participation.law": "beta",
+    "participation.fraction": 0.1,
+    "method.fraction": 0.1,
+    "method.gamma": 0.7,
+    "method.pace": "fixed",
+    "method.q": 0.5,
+    "method.statistics": "local",
+}
 VARIANTS = {
     **presets.averaging("fast"),
     "adaptive": {"method.pace": "adaptive", "method.q": 0.0},  # with gamma 0.7
+    "digits": DIGITS,
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import presets
+from jaxproto.config import presets, shipped
 from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import FOLLOWING, NETWORKS, OPTIONS, default_name
 from jaxproto.errors import UserError, pick
@@ -114,9 +114,11 @@ def method_fields(name: str) -> dict:
 
 
 def experiment(
-    method: str, arg: str, variants: Mapping[str, Mapping] | None = None
+    method: str, arg: str = FIRST, variants: Mapping[str, Mapping] | None = None
 ) -> ml_collections.ConfigDict:
     """A configuration of `method` changed by the presets named in `arg`.
+
+    `experiment("protonorm", "digits")` is `configs/protonorm.py:digits`.
 
     Args:
       method: a name of `METHODS`.
@@ -125,12 +127,14 @@ def experiment(
       variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
         as the data set is applied with it. A field may be a function of the
         configuration so far. `paper` and `code`, of `readings.READINGS`, come last.
+        None takes those of the method's file in configs/.
 
     Raises:
       UserError: for a name that is neither.
     """
     readings = READINGS.get(method, {})
-    variants = {**(variants or {}), **readings}
+    variants = shipped.variants(method) if variants is None else variants
+    variants = {**variants, **readings}
     names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
     for name in names:
         pick("preset", name, {*presets.DATASETS, *variants})
@@ -189,7 +193,7 @@ def load(file: str) -> ml_collections.ConfigDict:
       UserError: there is no such file, it is no configuration file, or what its
         `get_config` raises.
     """
-    path, _, arg = file.partition(":")
+    path, _, arg = shipped.find(file).partition(":")
     if not Path(path).is_file():
         there = sorted(p.name for p in Path(path).parent.glob("*.py"))
         near = difflib.get_close_matches(Path(path).name, there, n=1)
@@ -220,6 +224,16 @@ def with_neutral(arguments: Sequence[str]) -> list[str]:
     if not neutral:
         return list(arguments)
     return [neutral.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
+
+
+def with_paths(arguments: Sequence[str]) -> list[str]:
+    """Flags with the path of a shipped configuration file in place of its name."""
+    files, _ = config_flags(arguments)
+    given = files[-1] if files else ""
+    found = shipped.find(given)
+    if found == given:
+        return list(arguments)
+    return [found.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
 
 
 def _instead_of_digits(file: str) -> str | None:
