@@ -1,12 +1,12 @@
 """Who takes part in a round: samplers `(key, num_clients, r) -> Participation`.
 
 Randomness is a function of the round's key and the client id, never of position. `r`
-counts rounds from 0: only samplers with a schedule look at it. The arguments of those in
-`SAMPLERS` are fields of a configuration's `participation`, with the same names.
+counts rounds from 0: only samplers with a schedule look at it. The arguments of those
+in `SAMPLERS` are fields of a configuration's `participation`, with the same names.
 
-Beta, Gamma, Weibull, cyclic, circular and random-count samplers are those of the released
-code of FAST, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a
-share is the nearest whole number of clients, at least one, where the code rounds those
+Beta, Gamma, Weibull, cyclic, circular and random-count samplers are those of FAST's
+released code, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a share is
+the nearest whole number of clients, at least one, where the code rounds those
 of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic groups;
 groups cover every client, where the code forgets those left over when it divides.
 """

@@ -9,10 +9,10 @@ Code: https://github.com/RogerRogerUSC/FAST.
     w = mean of w_i over the participants
     adaptive: q <- clip(q + gamma (previous accuracy - accuracy), 0, 1)
 
-What happens between snapshots is `participation.sampler`, whose share of the clients is
+What happens between snapshots is `participation.law`, whose share of the clients is
 `participation.fraction`, not `fraction`. With q = 1 FAST is FedAvg with equal weights
-and uniform sampling. Clients that a sampler rarely brings have old BatchNorm statistics,
-by which `received` is judged as well; the 4-layer CNN has none.
+and uniform sampling. Clients that a sampler rarely brings have old BatchNorm
+statistics, by which `received` is judged as well; the 4-layer CNN has none.
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - mean: over participants / unweighted / unweighted.
