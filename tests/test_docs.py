@@ -9,6 +9,7 @@ import jax
 import pytest
 from fixtures import runs
 
+import jaxproto
 from jaxproto import cli, config, participation, plots
 from jaxproto.methods import METHODS
 from jaxproto.models import NETS
@@ -71,6 +72,19 @@ def execute(page: Path, namespace: dict):
 @pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs(page, elsewhere):
     execute(page, {"__name__": page.stem})
+
+
+def test_the_method_of_contributing_runs_beside_the_others(elsewhere):
+    """The two files that it asks for: a module of the package, a configuration."""
+    (_, method), (_, file) = blocks(ROOT / "CONTRIBUTING.md", "python")
+    namespace = {"__name__": "mine"}
+    exec(method, namespace)
+    METHODS["mine"] = namespace["mine"]
+    Path("configs/mine.py").write_text(file)
+    c = config.load("configs/mine.py")
+    c.update_from_flattened_dict({"model.group": "mlp", "data.clients": 4, "rounds": 2})
+    summary = jaxproto.run(c, "runs/mine")
+    assert summary["status"] == "finished" and summary["bytes_per_round"]["up"] > 0
 
 
 def test_every_tutorial_is_on_the_list_of_tutorials():
