@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 SCRIPTS = [*sorted((DOCS / "tutorials").glob("own_*.md")), DOCS / "how_to/notebook.md"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+URL = re.compile(r"https://github\.com/jaxproto/jaxproto/(?:blob|tree)/main/(.*)")
 MADE = re.compile(r"configs/(mine|\$method)\.py")  # by the reader, or by a loop
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -103,3 +104,13 @@ def test_the_commands_of_a_page_exist(page, monkeypatch):
         assert name in cli.COMMANDS
         if not any(MADE.search(word) for word in arguments):
             config.check_flags(arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_links_to_in_the_repository_is_there(page):
+    targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+    for target in targets:
+        if in_repository := URL.match(target):
+            assert (ROOT / in_repository[1]).exists(), target
+        elif "://" not in target:
+            assert (page.parent / target).exists(), target
