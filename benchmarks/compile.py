@@ -16,10 +16,9 @@ from pathlib import Path
 import jax
 from absl import flags
 
-from benchmarks import made_up, measure
+from benchmarks import measure, synthetic
 from jaxproto.config import build
-from jaxproto.training import compilation, programs
-from jaxproto.training import program_cache as traced
+from jaxproto.training import compilation, program_cache, programs
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
@@ -34,10 +33,10 @@ flags.DEFINE_bool("each", True, "measure every program alone too", flag_values=F
 flags.DEFINE_bool("keep", True, "what was traced, as main.py does", flag_values=FLAGS)
 
 
-def prepare(s: dict, keep: traced.Keep = traced.never, cache: Path | None = None):
+def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
     """Experiment, pool, first state, what is kept; and the seconds of each part."""
     clock = measure.Clock()
-    config, exp = made_up.equal_clients(
+    config, exp = synthetic.equal_clients(
         clients=s["clients"],
         train=s["train"],
         test=s["test"],
@@ -47,21 +46,22 @@ def prepare(s: dict, keep: traced.Keep = traced.never, cache: Path | None = None
         model__feat_dim=s["dim"],
         clients_at_once=s["form"],
     )
-    pool = build.pool(exp.source)
+    examples = build.examples(exp.dataset)
     clock.lap("build")
-    known = keep(cache, config, exp)
-    state = jax.block_until_ready(programs.init(exp, 0, known))
+    wrap = cache(folder, config, exp)
+    state = jax.block_until_ready(programs.init(exp, 0, wrap))
     clock.lap("first state")
-    return exp, pool, state, known, clock
+    return exp, examples, state, wrap, clock
 
 
-def together(settings: dict, cache: str) -> dict:
+def together(settings: dict, folder: str) -> dict:
     """As the runner does it; a fresh process calls this."""
     compilation.keep_compiled()
-    jax.config.update("jax_compilation_cache_dir", cache)
-    keep = traced.beside if settings["keep"] else traced.never
-    exp, pool, state, known, clock = prepare(settings, keep, Path(cache))
-    programs.compile_all(exp, state, pool, known)
+    jax.config.update("jax_compilation_cache_dir", folder)
+    kept = settings["keep"]
+    cache = program_cache.disk_cache if kept else program_cache.no_cache
+    exp, examples, state, wrap, clock = prepare(settings, cache, Path(folder))
+    programs.compile_all(exp, state, examples, wrap)
     clock.lap("programs")
     return clock.parts
 
@@ -69,24 +69,26 @@ def together(settings: dict, cache: str) -> dict:
 def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
-    exp, pool, state, *_ = prepare(settings)
-    f, at = programs.functions(exp), programs.at(0, 0)
-    turnout = jax.eval_shape(f.begin, at, state.server).turnout
+    exp, examples, state, *_ = prepare(settings)
+    f, at = programs.functions(exp), programs.round_context(0, 0)
+    participants = jax.eval_shape(f.participate, at, state.server)
+    down = jax.eval_shape(f.broadcast, state.server).message
     names, rows, ups = [c.name for c in exp.cohorts], [], []
     for name, g, clients, shard in zip(
         names, f.train, state.clients, exp.train, strict=True
     ):
-        given = (at, turnout, state.server, clients, pool, shard)
+        given = (at, participants, down, clients, examples, shard)
         rows.append(one(f"train {name}", g, given))
         ups.append(jax.eval_shape(g, *given)[1].up)
     rows.append(one("update", f.update, (at, state.server, tuple(ups))))
     for name, g, clients, shard in zip(
         names, f.evaluate, state.clients, exp.test, strict=True
     ):
-        given = (state.server, clients, pool, shard)
+        given = (down, clients, examples, shard)
         rows.append(one(f"evaluate {name}", g, given))
-    rows.append(one("begin", f.begin, (at, state.server)))
-    rows.append(one("look", f.look, (state.server,)))
+    rows.append(one("broadcast", f.broadcast, (state.server,)))
+    rows.append(one("participate", f.participate, (at, state.server)))
+    rows.append(one("diagnostics", f.diagnostics, (state.server,)))
     return rows
 
 

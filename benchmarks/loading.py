@@ -35,14 +35,14 @@ def once(name: str, settings: dict) -> dict:
         partition="pfllib",
     )
     before, clock = measure.peak_bytes(), measure.Clock()
-    source, _ = build.build_data(fields.data)
+    dataset, _ = build.build_data(fields.data)
     clock.lap("seconds")
     return {
         **clock.parts,
         "before": before,
         "peak": measure.peak_bytes(),
-        "examples": len(source.y),
-        "bytes": source.x.nbytes,
+        "examples": len(dataset.y),
+        "bytes": dataset.x.nbytes,
     }
 
 

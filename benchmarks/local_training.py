@@ -25,14 +25,15 @@ import optax
 from absl import flags
 
 from benchmarks import ceiling as ceiling_
-from benchmarks import made_up, measure
+from benchmarks import measure, synthetic
 from jaxproto import batches, federation, losses, models, participation
 from jaxproto.client import Local
 from jaxproto.config import build
 from jaxproto.federation import Cohort
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.nn import ops
-from jaxproto.types import Batch, Net, Pool, Shard, Spec
+from jaxproto.types import Batch, Examples, Net, Shard, Spec
+from jaxproto.wire import EXACT
 
 FLAGS = measure.flag_values()
 NETWORKS = "resnet8,mobilenet_v2,shufflenet_v2_x1_0,efficientnet_b0,cnn4"
@@ -50,7 +51,7 @@ flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
 flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
 
 BASES = ("torch", "naive", "naive_loop")  # what others are compared with
-RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam (D2)
+RATE, LAM, GAMMA = 0.01, 10.0, 100.0  # N 5.1; the released code's lam
 OPS = {"auto": ops.ops_for, "lax": lambda: ops.LAX, "matmul": lambda: ops.CPU}
 
 
@@ -62,7 +63,7 @@ class Task(NamedTuple):
     shape: tuple[int, ...]
     clients: int
     batch: int
-    pool: Pool
+    examples: Examples
     globals: jax.Array  # [C, D] global prototypes
     method: object
 
@@ -79,7 +80,7 @@ def make_task(name: str, s: dict) -> Task:
     """Random images for all steps of all clients, and ProtoNorm's loss."""
     spec, shape = Spec(s["classes"], s["dim"]), (s["pixels"], s["pixels"], 3)
     steps = max(s["steps"], s["naive_steps"])
-    x, y = made_up.images(s["clients"] * steps * s["batch"], shape, spec.num_classes)
+    x, y = synthetic.images(s["clients"] * steps * s["batch"], shape, spec.num_classes)
     method = protonorm(spec, lam=LAM, upscale=GAMMA, reg=losses.mse_mean)
     nothing = dataclasses.replace(
         method,
@@ -87,15 +88,15 @@ def make_task(name: str, s: dict) -> Task:
     )
     protos = jax.random.normal(jax.random.key(1), spec)
     protos /= jnp.linalg.norm(protos, axis=1, keepdims=True)
-    pool = Pool(jnp.asarray(x), jnp.asarray(y))
-    return Task(name, spec, shape, s["clients"], s["batch"], pool, protos, nothing)
+    examples = Examples(jnp.asarray(x), jnp.asarray(y))
+    return Task(name, spec, shape, s["clients"], s["batch"], examples, protos, nothing)
 
 
 def network(task: Task, kind: str) -> Net:
     """The network with operations of one kind."""
     classes, dim = task.spec
-    how = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
-    return models.build(task.name, input_shape=task.shape, **how)
+    local = {"num_classes": classes, "feat_dim": dim, "ops": OPS[kind]()}
+    return models.build(task.name, input_shape=task.shape, **local)
 
 
 def server(task: Task, net: Net):
@@ -105,29 +106,35 @@ def server(task: Task, net: Net):
     return state._replace(protos=state.protos.replace(mean=task.globals, count=present))
 
 
-def ours(task: Task, form: str, kind: str, steps: int) -> Contender:
+def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
     """The federation's local training of one cohort, without what follows it."""
     net, key = network(task, kind), jax.random.key(0)
-    each = len(task.pool.y) // task.clients
+    each = len(task.examples.y) // task.clients
     index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
-    how = Local(optax.sgd(RATE), batch_size=task.batch)
-    cohort = Cohort(task.name, net, tuple(range(task.clients)))
+    local = Local(optax.sgd(RATE), batch_size=task.batch)
+    mode = build.build_mode(mode, jax.default_backend(), [steps] * task.clients)
+    cohort = Cohort(task.name, net, tuple(range(task.clients)), mode)
     count = jnp.ones((task.clients, task.spec.num_classes))
-    init = jax.jit(partial(federation.init_cohort, task.method, how, cohort))
+    init = jax.jit(partial(federation.init_cohort, task.method, local, cohort))
     clients, state = init(key, count), server(task, net)
-    turnout = participation.everyone()(key, task.clients, 0)
-    form = build.build_form(form, jax.default_backend(), [steps] * task.clients)
-    train = partial(federation.train_cohort, task.method, how, form, cohort)
-    fixed = (key, turnout, state)
+    participants = participation.everyone()(key, task.clients, 0)
+    down = federation.broadcast(task.method, state, EXACT).message
+
+    def train(participants, down, key, clients, *rest):
+        given = (task.method, local, EXACT, participants, down, key)
+        exchange = federation.Exchange(*given)
+        return federation.train_cohort(exchange, cohort, clients, *rest)
+
+    fixed = (participants, down, key)
     begin = time.perf_counter()
     jitted = jax.jit(train, donate_argnums=3)
-    compiled = jitted.lower(*fixed, clients, task.pool, shards).compile()
+    compiled = jitted.lower(*fixed, clients, task.examples, shards).compile()
     seconds = time.perf_counter() - begin
 
     def run():
         nonlocal clients
-        clients, report = compiled(*fixed, clients, task.pool, shards)
+        clients, report = compiled(*fixed, clients, task.examples, shards)
         if not np.all(jax.device_get(report.finite)):
             sys.exit(f"error: the loss of {task.name} is no longer finite.")
 
@@ -140,14 +147,14 @@ def naive(task: Task, steps: int) -> Contender:
     down = task.method.broadcast(server(task, net))
     keys = jax.random.split(jax.random.key(0), task.clients)
     params, norm, _ = jax.jit(jax.vmap(partial(task.method.init_client, net)))(keys)
-    both = (task.pool.x, task.pool.y)
+    both = (task.examples.x, task.examples.y)
     x, y = (a.reshape(task.clients, -1, *a.shape[1:]) for a in both)
 
     def step(params, norm, x, y, key):
         batch = Batch(batches.decode(x), y, jnp.ones(task.batch), key)
         loss = partial(task.method.loss, net)
-        slope, aux = jax.grad(loss, has_aux=True)(params, norm, batch, down, None)
-        return jax.tree.map(lambda p, g: p - RATE * g, params, slope), aux.norm
+        grads, aux = jax.grad(loss, has_aux=True)(params, norm, batch, down, None)
+        return jax.tree.map(lambda p, g: p - RATE * g, params, grads), aux.norm
 
     jitted = jax.jit(jax.vmap(step), donate_argnums=(0, 1))
     first = (x[:, : task.batch], y[:, : task.batch], keys)
@@ -169,12 +176,12 @@ def eager(task: Task, steps: int) -> Contender:
     """PyTorch, one client after the other; images lie decoded in its memory."""
     from benchmarks import torch_loops
 
-    x = np.asarray(batches.decode(task.pool.x)).transpose(0, 3, 1, 2)
+    x = np.asarray(batches.decode(task.examples.x)).transpose(0, 3, 1, 2)
     shape = (task.clients, -1, task.batch)
-    data = [a.reshape(*shape, *a.shape[1:]) for a in (x, np.asarray(task.pool.y))]
+    data = [a.reshape(*shape, *a.shape[1:]) for a in (x, np.asarray(task.examples.y))]
     protos = np.asarray(GAMMA * task.globals)
-    how = torch_loops.Hyper(*task.spec, RATE, LAM)
-    run = torch_loops.local_training(task.name, task.shape, how, protos, *data, steps)
+    local = torch_loops.Hyper(*task.spec, RATE, LAM)
+    run = torch_loops.local_training(task.name, task.shape, local, protos, *data, steps)
     return Contender(run, task.clients * steps * task.batch)
 
 
@@ -186,10 +193,10 @@ def contender(which: str, task: Task, s: dict) -> Contender | None:
         return ours(task, "all", "lax", s["naive_steps"])
     if which == "torch":
         return eager(task, s["steps"]) if measure.has_torch() else None
-    form, _, kind = {"ours": "auto:auto"}.get(which, which).partition(":")
+    mode, _, kind = {"ours": "auto:auto"}.get(which, which).partition(":")
     if kind not in OPS:
         sys.exit(f"error: contender {which!r}; it is {CONTENDERS} or FORM:OPS.")
-    return ours(task, form, kind, s["steps"])
+    return ours(task, mode, kind, s["steps"])
 
 
 def one_network(name: str, s: dict, ceiling: float) -> list[dict]:

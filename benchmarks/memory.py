@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from absl import flags
 
-from benchmarks import made_up, measure
+from benchmarks import measure, synthetic
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.storage import checkpoint, records
@@ -65,7 +65,7 @@ def run(settings: dict, images: str) -> dict:
 
     jax.devices()
     stage("imports")
-    config = made_up.config(
+    config = synthetic.config(
         images,
         settings["clients"],
         data__partition="pfllib",
@@ -76,7 +76,7 @@ def run(settings: dict, images: str) -> dict:
     )
     exp = build.experiment(config, jax.default_backend())
     stage("data")
-    work, state, _ = made_up.start(shortened(exp, settings["most"]))
+    work, state, _ = synthetic.start(shortened(exp, settings["most"]))
     stage("programs")
     clock = measure.Clock()
     for r in range(settings["rounds"]):
@@ -99,11 +99,12 @@ def programs(work: Work) -> list[dict]:
     """XLA's own account of every program, in bytes."""
     compiled, names = work.compiled, [c.name for c in work.exp.cohorts]
     every = {
-        "begin": compiled.begin,
+        "broadcast": compiled.broadcast,
+        "participate": compiled.participate,
         **{f"train {n}": f for n, f in zip(names, compiled.train, strict=True)},
         "update": compiled.update,
         **{f"evaluate {n}": f for n, f in zip(names, compiled.evaluate, strict=True)},
-        "look": compiled.look,
+        "diagnostics": compiled.diagnostics,
     }
     return [{"program": name, **account(f)} for name, f in every.items()]
 
@@ -121,7 +122,7 @@ def main(argv):
     shape = (settings["pixels"], settings["pixels"], 3)
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images.npz"
-        made_up.save(images, settings["images"], shape, settings["classes"])
+        synthetic.save(images, settings["images"], shape, settings["classes"])
         given = {"settings": settings, "images": str(images)}
         results = measure.fresh("benchmarks.memory", "run", given)
     stages = [

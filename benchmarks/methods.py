@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 from absl import flags
 
-from benchmarks import made_up, measure
+from benchmarks import measure, synthetic
 from jaxproto import config
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
@@ -59,7 +59,7 @@ def experiment(cell: str, s: dict, path: Path) -> Experiment:
 
 def contender(cell: str, s: dict, path: Path):
     """One round and one evaluation as a call, and a function of its sizes."""
-    work, state, _ = made_up.start(experiment(cell, s, path))
+    work, state, _ = synthetic.start(experiment(cell, s, path))
     r, seen = 0, None
 
     def run():
@@ -92,7 +92,7 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"
         each = s["train"] + s["test"]
-        made_up.save(path, s["clients"] * each, shape, s["classes"])
+        synthetic.save(path, s["clients"] * each, shape, s["classes"])
         for cell in s["cells"]:
             made[cell] = contender(cell, s, path)
             print(f"{cell}: compiled", flush=True)

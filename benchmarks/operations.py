@@ -39,7 +39,6 @@ FORMS = {  # kind -> name -> function
     "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},
     "grouped": {"lax": conv.conv_lax, "matmul": conv.grouped_matmul},
     "max_pool": {"lax": pool.max_pool_lax, "chain": pool.max_pool_chain},
-    "avg_pool": {"lax": pool.avg_pool_lax, "chain": pool.avg_pool_chain},
     "sums": {"lax": reduce.channel_sums, "short": reduce.channel_sums_short},
 }
 CASES = {
@@ -57,7 +56,6 @@ CASES = {
     "grouped3x3_128": Case("grouped", (8, 8, 128), (3, 3, 4, 128), (1, 1, 32)),
     "max_pool2": Case("max_pool", (24, 24, 32), (), (2, 2)),
     "max_pool3": Case("max_pool", (16, 16, 64), (), (3, 2, 1)),
-    "avg_pool2": Case("avg_pool", (8, 8, 128), (), (2, 2)),
     "sums": Case("sums", (16, 16, 64), (), ()),
 }
 MAPS = {"all": execution.all_at_once().each, "one": execution.one_by_one().each}
@@ -85,13 +83,13 @@ def squares(case: Case, f: Callable) -> Callable:
 
 def contender(case: Case, f: Callable, over: Callable, s: dict) -> Callable[[], None]:
     """Some steps of gradient descent on inputs and kernels of all clients."""
-    slope = over(jax.grad(squares(case, f), (0, 1)))
+    grads = over(jax.grad(squares(case, f), (0, 1)))
     keys = jax.random.split(jax.random.key(0))
     x = jax.random.normal(keys[0], (s["clients"], s["batch"], *case.image))
     kernel = jax.random.normal(keys[1], (s["clients"], *case.kernel))
 
     def step(_, held):
-        return jax.tree.map(lambda a, g: a - 1e-9 * g, held, slope(*held))
+        return jax.tree.map(lambda a, g: a - 1e-9 * g, held, grads(*held))
 
     def program(x, kernel):
         return lax.fori_loop(0, s["steps"], step, (x, kernel))

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from absl import flags
 
-from benchmarks import made_up, measure
+from benchmarks import measure, synthetic
 from jaxproto import batches, models
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
@@ -41,7 +41,7 @@ flags.DEFINE_string("form", "auto", "clients_at_once", flag_values=FLAGS)
 
 def experiment(s: dict) -> Experiment:
     """The federation of the settings."""
-    _, exp = made_up.equal_clients(
+    _, exp = synthetic.equal_clients(
         clients=s["clients"],
         train=s["train"],
         test=s["test"],
@@ -57,7 +57,7 @@ def experiment(s: dict) -> Experiment:
 
 def ours(exp: Experiment) -> Callable[[], dict]:
     """The runner's round, and its evaluation on test and training parts."""
-    work, state, _ = made_up.start(exp)
+    work, state, _ = synthetic.start(exp)
     on_train = evaluation_of_training(work, state)
     r = 0
 
@@ -78,9 +78,10 @@ def ours(exp: Experiment) -> Callable[[], dict]:
 def evaluation_of_training(work: Work, state) -> Work:
     """The same, whose evaluation runs over the clients' training parts."""
     exp = work.exp
+    down = work.compiled.broadcast(state.server).message
     jitted = [jax.jit(f) for f in programs.functions(exp).evaluate]
     evaluate = tuple(
-        f.lower(state.server, clients, work.pool, shard).compile()
+        f.lower(down, clients, work.examples, shard).compile()
         for f, clients, shard in zip(jitted, state.clients, exp.train, strict=True)
     )
     compiled = work.compiled._replace(evaluate=evaluate)
@@ -93,15 +94,15 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
 
     from benchmarks import torch_loops, torch_rounds
 
-    x = np.asarray(batches.decode(exp.source.x)).transpose(0, 3, 1, 2)
-    x, y = torch.tensor(x), torch.tensor(exp.source.y).long()
+    x = np.asarray(batches.decode(exp.dataset.x)).transpose(0, 3, 1, 2)
+    x, y = torch.tensor(x), torch.tensor(exp.dataset.y).long()
     parts = [
         torch_rounds.Part(*((x[rows], y[rows]) for rows in both))
         for both in zip(*exp.partition, strict=True)
     ]
     names = models.assign(build.network_names(s["group"]), range(s["clients"]))
     how = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])
-    nets = partial(torch_rounds.make_nets, names, exp.source.x.shape[1:], how)
+    nets = partial(torch_rounds.make_nets, names, exp.dataset.x.shape[1:], how)
     make = {
         "scripts": lambda: torch_rounds.scripts_round(folder, nets(), parts, how),
         "lean": lambda: torch_rounds.lean_round(nets(), parts, how),

@@ -13,7 +13,7 @@ import sys
 import jax
 from absl import flags
 
-from benchmarks import made_up, measure
+from benchmarks import measure, synthetic
 from jaxproto.training import rounds
 
 FLAGS = measure.flag_values()
@@ -33,7 +33,7 @@ MEASURED = ("training", "evaluation", "bytes")
 
 def one(sizes: dict[str, int], s: dict) -> dict:
     """Medians over the rounds of one federation."""
-    _, exp = made_up.equal_clients(
+    _, exp = synthetic.equal_clients(
         clients=sizes["clients"],
         train=s["train"],
         test=s["test"],
@@ -43,7 +43,7 @@ def one(sizes: dict[str, int], s: dict) -> dict:
         model__feat_dim=sizes["dims"],
         clients_at_once=s["form"],
     )
-    work, state, seconds = made_up.start(exp)
+    work, state, seconds = synthetic.start(exp)
     laps, seen = [], None
     for r in range(s["rounds"] + 1):
         clock = measure.Clock()

@@ -61,7 +61,7 @@ def local_training(name, shape, how: Hyper, protos, x, y, steps) -> Callable[[],
 
 
 def align(mean: torch.Tensor, most: int = 500, patience: int = 10):
-    """Prototype Alignment as released (spec 2.3 item 5).
+    """Prototype Alignment as released (docs/decisions.md#alignment).
 
     Args:
       mean: [C, D].

@@ -1,8 +1,8 @@
 """The released networks in plain PyTorch, without torchvision.
 
-Structures from spec 3.1 to 3.3 and the papers of the networks; names of modules as
+Structures from the released code and the papers of the networks; names of modules as
 in torchvision. Every network is a body, the channel pooling and a linear head.
-`check` compares the number of parameters with spec 3.2 and ends the program where
+`check` compares the number of parameters with `COUNTS` and ends the program where
 one differs.
 """
 
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 
 class Split(nn.Module):
-    """Body, AdaptiveAvgPool1d over its channels, head (BaseHeadSplit, spec 3.1)."""
+    """Body, AdaptiveAvgPool1d over its channels, head (BaseHeadSplit)."""
 
     def __init__(self, body: nn.Module, dim: int, classes: int):
         super().__init__()
@@ -108,7 +108,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """Sandler et al. 2018; its dropout lies before the channel pooling (spec 3.3)."""
+    """Sandler et al. 2018; its dropout lies before the channel pooling."""
 
     STAGES = (  # expansion, channels, blocks, stride
         (1, 16, 1, 1),
@@ -285,7 +285,7 @@ BODIES = {  # name -> shape [H, W, channels] -> body
     "efficientnet_b0": lambda shape: EfficientNetB0(shape[2]),
     "cnn4": cnn4,
 }
-COUNTS = {  # spec 3.2, bodies for 32x32x3: parameters, running means and variances
+COUNTS = {  # bodies for 32x32x3: parameters, running means and variances
     "resnet4": (83_520, 384),
     "resnet6": (313_664, 1_152),
     "resnet8": (1_232_704, 2_688),
@@ -299,7 +299,7 @@ COUNTS = {  # spec 3.2, bodies for 32x32x3: parameters, running means and varian
 
 
 def build(name: str, shape, classes: int, dim: int) -> Split:
-    """The network `name`; for EfficientNet the head drops out before it (spec 3.1)."""
+    """The network `name`; for EfficientNet the head drops out before it."""
     net = Split(BODIES[name](shape), dim, classes)
     if name == "efficientnet_b0":
         net.head = nn.Sequential(nn.Dropout(0.2), net.head)

@@ -1,6 +1,6 @@
 """ProtoNorm's round in eager PyTorch, one client after the other, in two forms.
 
-`scripts_round` does what the released scripts of the field do (spec 1.3 and 2.3): every
+`scripts_round` does what the released scripts of the field do: every
 function loads the client's model from disk, training saves it, prototypes come from a
 second pass, targets and distances are filled in example by example, and every client
 is evaluated by the global prototypes on its test part and by the loss on its training
@@ -73,7 +73,7 @@ def load(folder: Path, who, what: str):
 
 
 def loader(data, how: Hyper, drop_last: bool) -> DataLoader:
-    """Batches in fixed order (spec 1.3)."""
+    """Batches in fixed order."""
     return DataLoader(TensorDataset(*data), how.batch, drop_last=drop_last)
 
 

@@ -46,10 +46,10 @@ CELLS = {
     "fedavg": {},
     "fedprox": {},
     "fednova": {},
-    "fednh": presets.AROUND["fednh"],
+    "fednh": presets.RUN_FIELDS["fednh"],
     "feduv": {},
     "vhl": {},
-    "fast": presets.AROUND["fast"],
+    "fast": presets.RUN_FIELDS["fast"],
 }
 
 

@@ -30,9 +30,38 @@ lam 0.1 and a pull within the masks: `:cifar10,paper`.
 
 from jaxproto import config
 
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.base": "fedproto",
+    "method.collect": "after_training",
+    "method.compare": "dense",
+    "method.distill": "cpkd",
+    "method.lam": 1.28,
+    "method.mask_seed": 0,
+    "method.masks": "block_exact",
+    "method.reg": "mse_mean",
+    "method.s": 0,
+    "method.scaling": "sum",
+    "method.server_batch": 0,
+    "method.server_epochs": 100,
+    "method.server_rate": 0.01,
+    "method.tau": 100.0,
+}
 VARIANTS = {
     "fedproto": {"method.base": "fedproto"},
     "fedtgp": {"method.base": "fedtgp"},
+    "digits": DIGITS,
 }
 
 

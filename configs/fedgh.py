@@ -15,7 +15,24 @@ is not stated): 43.38 %. Not reached by us yet: no run of that length.
 from jaxproto import config
 from jaxproto.config import presets
 
-VARIANTS = presets.IN_REFPROTOFL
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.server_batch": 0,
+    "method.server_epochs": 1,
+    "method.server_rate": 0.01,
+}
+VARIANTS = {**presets.IN_REFPROTOFL, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):

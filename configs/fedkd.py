@@ -17,9 +17,29 @@ reached by us yet: no run of that length.
 from jaxproto import config
 from jaxproto.config import presets
 
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.aux": "cnn4_d",
+    "method.clip": 10.0,
+    "method.energy_end": 0.98,
+    "method.energy_start": 0.95,
+    "method.target": "detached",
+}
 VARIANTS = {
     "spiral": {"method.aux": "spiral_mlp"},  # ours: two numbers are no image
     "ag_news": presets.AUX_OF_TEXTS,
+    "digits": DIGITS,
 }
 
 

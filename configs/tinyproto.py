@@ -26,10 +26,39 @@ published ones come to. s is a tenth of d: 50 of 500.
 from jaxproto import config
 from jaxproto.config import presets
 
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "digits",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.base": "fedproto",
+    "method.collect": "after_training",
+    "method.compare": "dense",
+    "method.lam": 1.28,
+    "method.mask_seed": 0,
+    "method.masks": "free",
+    "method.mu": 0.0,
+    "method.reg": "mse_mean",
+    "method.s": 0,
+    "method.scaling": "sum",
+    "method.server_batch": 0,
+    "method.server_epochs": 100,
+    "method.server_rate": 0.01,
+    "method.tau": 100.0,
+}
 VARIANTS = {
     "fp": {"method.base": "fedproto"},
     "ft": {"method.base": "fedtgp"},
     **{name: {"method.mu": mu} for name, mu in presets.MU.items()},
+    "digits": DIGITS,
 }
 
 

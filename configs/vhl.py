@@ -17,7 +17,29 @@ test set is as for every method: --config.data.pool=False for the official one).
 from jaxproto import config
 from jaxproto.config import presets
 
-VARIANTS = presets.averaging()
+DIGITS = {  # 1,797 images of 8 x 8 pixels
+    "data.clients": 20,
+    "data.partition": "dirichlet",
+    "data.alpha": 0.1,
+    "data.train_share": 0.75,
+    "model.group": "cnn4_d",
+    "model.feat_dim": 64,
+    "rounds": 60,
+    "local.epochs": 1,
+    "local.batch_size": 10,
+    "optimizer.name": "sgd",
+    "optimizer.learning_rate": 0.05,
+    "optimizer.momentum": 0.0,
+    "method.align": 1.0,
+    "method.contrast": 0.1,
+    "method.images": 200,
+    "method.statistics": "local",
+    "method.stored": False,
+    "method.virtual": 1.0,
+    "method.virtual_classes": 0,
+    "method.virtual_seed": 0,
+}
+VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):

@@ -18,7 +18,7 @@ HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)  # XLA's own division by 255 is not
 def decode(x: Array) -> Array:
     """Images from uint8 to (x / 255 - 0.5) / 0.5; features and tokens as they are.
 
-    Source: specification 4.1 item 2, mean 0.5 and standard deviation 0.5 per channel.
+    As the released code: mean 0.5 and standard deviation 0.5 per channel.
     """
     if x.dtype != jnp.uint8:
         return x
@@ -33,7 +33,7 @@ def shuffled(key: Array, shard: Shard) -> Array:
 
 
 def fixed(key: Array, shard: Shard) -> Array:
-    """Positions [M] in the order of the split, the same in every epoch (spec 1.3)."""
+    """Positions [M] in the order of the split, the same in every epoch."""
     del key
     return jnp.arange(len(shard.index))
 
@@ -48,14 +48,14 @@ def wrap(size: Array, batch_size: int) -> Array:
 
 
 def skip(size: Array, batch_size: int) -> Array:
-    """Whole batches per epoch; a client below one batch never trains (spec 1.3)."""
+    """Whole batches per epoch; a client below one batch never trains."""
     return size // batch_size
 
 
 def take(data: Data, pos_B: Array, mask_B: Array, key: Array | None = None) -> Batch:
     """Gathers the examples at positions `pos_B` of one client."""
     row_B = data.shard.index[pos_B]
-    return Batch(decode(data.pool.x[row_B]), data.pool.y[row_B], mask_B, key)
+    return Batch(decode(data.examples.x[row_B]), data.examples.y[row_B], mask_B, key)
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:

@@ -12,11 +12,11 @@ from jax import lax
 
 from jaxproto import batches
 from jaxproto.method import Method
-from jaxproto.types import Array, Client, Data, Net, Tree
+from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tree
 
 
 def restart(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
-    """A fresh optimiser each round, as in the papers' code (spec 1.3)."""
+    """A fresh optimiser each round, as in the papers' code."""
     del kept
     return opt.init(params)
 
@@ -51,26 +51,26 @@ class Local:
     epochs: int = 1
     batch_size: int = 32
     order: Callable = batches.shuffled  # key, shard -> positions [M] of an epoch
-    whole: Callable = batches.wrap  # size, batch_size -> batches per epoch
-    begin: Callable = restart  # opt, params, kept -> optimiser state
+    steps_per_epoch: Callable = batches.wrap  # size, batch_size -> batches per epoch
+    init_opt_state: Callable = restart  # opt, params, kept -> optimiser state
     schedule: Callable = constant  # round -> factor of the learning rate
     factor: float | Array = 1.0  # of the learning rate, as it is now
     init_key: Callable = independent  # key, id -> key of a client's initial network
 
-    def at(self, r: Array) -> "Local":
+    def at_round(self, r: Array) -> "Local":
         """As it is in round `r`, from 0."""
         return dataclasses.replace(self, factor=self.schedule(r))
 
 
-def init(method: Method, net: Net, how: Local, key: Array, id: Array, count: Array):
+def init(method: Method, net: Net, local: Local, key: Array, id: Array, count: Array):
     """A new client. Its randomness depends on the key and its id alone (`init_key`).
 
     Args:
       count: training examples per class, float32 [C].
     """
-    params, norm, memory = method.init_client(net, how.init_key(key, id))
+    params, norm, memory = method.init_client(net, local.init_key(key, id))
     steps = jnp.zeros((), jnp.int32)
-    return Client(params, norm, how.opt.init(params), memory, count, id, steps)
+    return Client(params, norm, local.opt.init(params), memory, count, id, steps)
 
 
 class Session(NamedTuple):
@@ -90,37 +90,49 @@ class Task(NamedTuple):
 
     method: Method
     net: Net
-    how: Local
+    local: Local
     key: Array  # the round's, the same for all clients
-    down: Tree
+    down: Tree  # the broadcast
+    examples: Examples
 
 
-def begin(task: Task, client: Client, data: Data) -> Session:
+def start_session(task: Task, client: Client, shard: Shard) -> Session:
     """Receives, and lays out the batches of all epochs."""
-    how, (order_key, _) = task.how, _keys(task, client)
-    steps = how.whole(data.shard.size, how.batch_size) * how.epochs
+    local, (order_key, _) = task.local, _keys(task, client)
+    steps = local.steps_per_epoch(shard.size, local.batch_size) * local.epochs
     params = task.method.receive(client.params, task.down)
-    norm = task.method.adopt(client.norm, task.down)
-    opt = how.begin(how.opt, params, client.opt)
+    norm = task.method.receive_stats(client.norm, task.down)
+    opt = local.init_opt_state(local.opt, params, client.opt)
     before = client.replace(params=params, norm=norm, opt=opt, steps=steps)
-    keys = jax.random.split(order_key, how.epochs)
-    order_EM = jnp.stack([how.order(key, data.shard) for key in keys])
+    keys = jax.random.split(order_key, local.epochs)
+    order_EM = jnp.stack([local.order(key, shard) for key in keys])
     start = Session(before, order_EM, params, norm, opt, (), jnp.zeros(()))
-    _, aux = jax.eval_shape(partial(_loss, task, data, start), params)
+    loss = partial(task.method.loss, task.net)
+
+    def first(params):
+        return loss(params, norm, _batch(task, start, shard, 0), task.down, before)
+
+    _, aux = jax.eval_shape(first, params)
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), aux.sums)
     return start._replace(sums=zero)
 
 
-def advance(task: Task, session: Session, data: Data, first, last) -> Session:
+def local_steps(
+    task: Task, session: Session, first, last, client: Client, shard: Shard
+) -> Session:
     """Local steps from `first` to before `last`, as far as the client has steps."""
+    del client  # `session.before` is the client with what it received
+
+    loss = jax.value_and_grad(partial(task.method.loss, task.net), has_aux=True)
 
     def step(s, now):
-        (value, aux), slope = _gradient(task, data, now, s)
-        slope = task.method.gradients(slope)
-        move, opt = task.how.opt.update(slope, now.opt, now.params)
-        move = optax.tree.scale(task.how.factor, move)  # optax's rate comes last too
+        given = now.norm, _batch(task, now, shard, s), task.down, now.before
+        (value, aux), grads = loss(now.params, *given)
+        grads = task.method.transform_grads(grads)
+        updates, opt = task.local.opt.update(grads, now.opt, now.params)
+        updates = optax.tree.scale(task.local.factor, updates)  # as optax's rate: last
         return now._replace(
-            params=optax.apply_updates(now.params, move),
+            params=optax.apply_updates(now.params, updates),
             norm=aux.norm,
             opt=opt,
             sums=jax.tree.map(jnp.add, now.sums, aux.sums),
@@ -131,29 +143,22 @@ def advance(task: Task, session: Session, data: Data, first, last) -> Session:
     return lax.fori_loop(first, last, step, session)
 
 
-def finish(task: Task, session: Session, data: Data):
+def end_session(task: Task, session: Session, client: Client, shard: Shard):
     """Uploads: the client afterwards, its upload, the mean of its losses."""
+    del client
     before, (_, _, params, norm, opt, sums, loss) = session.before, session
     after = before.replace(params=params, norm=norm, opt=opt)
-    method, net = task.method, task.net
-    up, memory = method.upload(net, before, after, data, task.down, sums)
+    data = Data(task.examples, shard)
+    up, memory = task.method.upload(task.net, before, after, data, task.down, sums)
     return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
 
 
-def _gradient(task: Task, data: Data, now: Session, s):
-    """Value, side results and gradient of the loss on the batch of step `s`."""
-    loss = jax.value_and_grad(partial(_loss, task, data, now, s=s), has_aux=True)
-    return loss(now.params)
-
-
-def _loss(task: Task, data: Data, now: Session, params: Tree, s=0):
-    """The method's loss on the batch of step `s`."""
-    each = jnp.maximum(now.before.steps // task.how.epochs, 1)
+def _batch(task: Task, now: Session, shard: Shard, s) -> Batch:
+    """The batch of step `s`."""
+    each = jnp.maximum(now.before.steps // task.local.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
-    order_M, size = now.order[s // each], task.how.batch_size
-    batch = batches.training_batch(data, order_M, s % each, size, key)
-    fixed = (now.norm, batch, task.down, now.before)
-    return task.method.loss(task.net, params, *fixed)
+    data, order_M = Data(task.examples, shard), now.order[s // each]
+    return batches.training_batch(data, order_M, s % each, task.local.batch_size, key)
 
 
 def _keys(task: Task, client: Client):

@@ -17,19 +17,19 @@ from jaxproto.types import Tree
 LIMIT = np.iinfo(np.int32).max  # more steps than any client takes
 
 
-class Stages(NamedTuple):
+class ClientStages(NamedTuple):
     """Local training of one client in three parts."""
 
-    begin: Callable  # *client -> session
-    advance: Callable  # session, first, last, *client -> session
-    finish: Callable  # session, *client -> result
+    start: Callable  # *client -> session
+    steps: Callable  # session, first, last, *client -> session
+    end: Callable  # session, *client -> result
 
 
-class Form(NamedTuple):
+class ExecutionMode(NamedTuple):
     """Maps over the leading axis of clients."""
 
     each: Callable[[Callable], Callable]  # f of one client -> f of all
-    train: Callable[[Stages], Callable]  # stages of one client -> training of all
+    train: Callable[[ClientStages], Callable]  # stages of one client -> training of all
     steps: Callable[[Sequence[int]], int]  # of each client -> run, padding included
 
 
@@ -41,8 +41,8 @@ class Segment(NamedTuple):
     clients: int
 
 
-def mapped(each: Callable[[Callable], Callable], size: int | None) -> Form:
-    """A form that trains each client from begin to end under one map.
+def mapped(each: Callable[[Callable], Callable], size: int | None) -> ExecutionMode:
+    """A mode that trains each client from start to end under one map.
 
     Args:
       each: f of one client -> f of all.
@@ -51,8 +51,8 @@ def mapped(each: Callable[[Callable], Callable], size: int | None) -> Form:
 
     def train(stages):
         def whole(*client):
-            session = stages.advance(stages.begin(*client), 0, LIMIT, *client)
-            return stages.finish(session, *client)
+            session = stages.steps(stages.start(*client), 0, LIMIT, *client)
+            return stages.end(session, *client)
 
         return each(whole)
 
@@ -61,15 +61,15 @@ def mapped(each: Callable[[Callable], Callable], size: int | None) -> Form:
         chunks = [steps_K[i : i + n] for i in range(0, len(steps_K), n)]
         return sum(max(c) * len(c) for c in chunks)
 
-    return Form(each, train, steps)
+    return ExecutionMode(each, train, steps)
 
 
-def one_by_one() -> Form:
+def one_by_one() -> ExecutionMode:
     """One after the other, each with its own number of steps (fast on CPU)."""
     return mapped(lambda f: lambda *args: lax.map(lambda a: f(*a), args), 1)
 
 
-def in_chunks(size: int) -> Form:
+def in_chunks(size: int) -> ExecutionMode:
     """`size` clients in step at a time, as long as the slowest of them."""
 
     def each(f):
@@ -78,12 +78,12 @@ def in_chunks(size: int) -> Form:
     return mapped(each, size)
 
 
-def all_at_once() -> Form:
+def all_at_once() -> ExecutionMode:
     """All in step, as long as the slowest."""
     return mapped(jax.vmap, None)
 
 
-def in_segments(segments: Sequence[Segment], chunk: int) -> Form:
+def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
     """All in step (accelerators); who has no steps left does not run along.
 
     Args:
@@ -94,19 +94,19 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> Form:
 
     def train(stages):
         def one(first, last):
-            return lambda s, *client: stages.advance(s, first, last, *client)
+            return lambda s, *client: stages.steps(s, first, last, *client)
 
         def whole(*clients):
-            session = jax.vmap(stages.begin)(*clients)
+            session = jax.vmap(stages.start)(*clients)
             for first, last, k in segments:
                 args = _head((session, *clients), k)
                 moved = jax.vmap(one(first, last))(*args)
                 session = _put(moved, session, k)
-            return each(stages.finish)(session, *clients)
+            return each(stages.end)(session, *clients)
 
         return whole
 
-    return Form(each, train, lambda steps_K: work(segments))
+    return ExecutionMode(each, train, lambda steps_K: work(segments))
 
 
 def _head(tree: Tree, k: int) -> Tree:

@@ -2,8 +2,8 @@
 
 Training (`train_cohort`) and evaluation (`evaluate_cohort`) are one program per
 architecture each, the server's step (`update_server`) is one for all (`programs.py`);
-so are the first exchange (`probe_cohort`) and its answer (`answer_server`), if a method
-has one. Every message goes through the wire (`wire.py`), in both directions.
+so are the first exchange (`pre_upload_cohort`, `pre_aggregate_server`), if a method has
+one. Every message goes through the wire (`wire`), in both directions.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from jaxproto import client as clients_
 from jaxproto import kernels, wire
 from jaxproto.client import Local
 from jaxproto.errors import UserError
-from jaxproto.execution import Form, Stages
+from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Method
-from jaxproto.participation import Turnout
-from jaxproto.types import Array, Client, Data, Net, Pool, Shard, Spec, Tree
+from jaxproto.participation import Participation
+from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Spec, Tree
 from jaxproto.wire import Wire
 
 
@@ -31,6 +31,26 @@ class Cohort(NamedTuple):
     name: str
     net: Net
     ids: tuple[int, ...]
+    mode: ExecutionMode = one_by_one()  # how its clients run
+
+
+class Broadcast(NamedTuple):
+    """A message of the server to every participant."""
+
+    message: Tree  # as clients have it, after the wire
+    scalars: Array  # []
+    bytes: Array  # [] on the wire
+
+
+class Exchange(NamedTuple):
+    """What every cohort works with in one round."""
+
+    method: Method
+    local: Local  # with the learning rate of this round
+    formats: Wire  # of values on the wire
+    participants: Participation  # by client id over all cohorts
+    down: Tree  # the broadcast, as clients have it
+    key: Array  # the round's; each client folds in its own id
 
 
 class Report(NamedTuple):
@@ -44,7 +64,7 @@ class Report(NamedTuple):
     bytes: Array  # [K] of the upload on the wire
 
 
-class Probe(NamedTuple):
+class PreUpload(NamedTuple):
     """What a cohort sends before it trains; rows are clients."""
 
     up: Tree  # [K, ...] packed, zeros where the client takes no part
@@ -67,56 +87,48 @@ def all_finite(tree: Tree) -> Array:
     return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
 
 
-def init_cohort(method: Method, how: Local, cohort: Cohort, key: Array, count: Array):
+def init_cohort(method: Method, local: Local, cohort: Cohort, key: Array, count: Array):
     """Stacked clients; `count` holds the training examples per class [K, C]."""
-    one = partial(clients_.init, method, cohort.net, how, key)
+    one = partial(clients_.init, method, cohort.net, local, key)
     return lax.map(lambda a: one(*a), (jnp.asarray(cohort.ids), count))
 
 
+def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
+    """What the server sends: once a round, and once more between two exchanges."""
+    message = method.broadcast(server)
+    packed = lax.optimization_barrier(wire.pack(message, formats.down))
+    return Broadcast(wire.unpack(packed), wire.scalars(message), wire.size(packed))
+
+
 def train_cohort(
-    method: Method,
-    how: Local,
-    form: Form,
+    exchange: Exchange,
     cohort: Cohort,
-    key: Array,
-    turnout: Turnout,
-    server: Tree,
     clients: Client,
-    pool: Pool,
+    examples: Examples,
     shards: Shard,
-    formats: Wire = wire.EXACT,
 ) -> tuple[Client, Report]:
     """One round of one cohort.
 
-    Args:
-      key: the round's key; each client folds in its own id.
-      turnout: by client id over all cohorts. A client that sits out keeps its state
-        and takes no step; one that does not report keeps its progress, sends zeros.
-      formats: of the values on the wire.
+    A client that sits out keeps its state and takes no step; one that does not report
+    keeps its progress and sends zeros.
     """
-    down = wire.through(method.broadcast(server), formats.down)
-    trains_K = turnout.trains[clients.id]
-    reports_K = turnout.reports[clients.id]
+    method, local, formats, participants, down, key = exchange
+    trains_K = participants.trains[clients.id]
+    reports_K = participants.reports[clients.id]
+    task = clients_.Task(method, cohort.net, local, key, down, examples)
 
-    task = clients_.Task(method, cohort.net, how, key, down)
-
-    def data(shard, trains):
-        return Data(pool, shard.replace(size=jnp.where(trains, shard.size, 0)))
-
-    def begin(client, shard, trains):
-        return clients_.begin(task, client, data(shard, trains))
-
-    def advance(session, first, last, client, shard, trains):
-        return clients_.advance(task, session, data(shard, trains), first, last)
-
-    def finish(session, client, shard, trains):
-        after, up, loss = clients_.finish(task, session, data(shard, trains))
+    def end(session, client, shard):
+        after, up, loss = clients_.end_session(task, session, client, shard)
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
         return after, packed, loss, finite, wire.scalars(up), wire.size(packed)
 
-    run = form.train(Stages(begin, advance, finish))
-    after, up, loss_K, finite_K, sent_K, bytes_K = run(clients, shards, trains_K)
+    start = partial(clients_.start_session, task)
+    run = cohort.mode.train(
+        ClientStages(start, partial(clients_.local_steps, task), end)
+    )
+    shards = shards.replace(size=jnp.where(trains_K, shards.size, 0))
+    after, up, loss_K, finite_K, sent_K, bytes_K = run(clients, shards)
     report = Report(
         up=silence(reports_K, up),
         loss=loss_K,
@@ -133,32 +145,28 @@ def silence(on_K: Array, up: Tree) -> Tree:
     return select(on_K, up, jax.tree.map(jnp.zeros_like, up))
 
 
-def probe_cohort(
-    method: Method,
-    form: Form,
+def pre_upload_cohort(
+    exchange: Exchange,
     cohort: Cohort,
-    turnout: Turnout,
-    server: Tree,
     clients: Client,
-    pool: Pool,
+    examples: Examples,
     shards: Shard,
-    formats: Wire = wire.EXACT,
-) -> Probe:
+) -> PreUpload:
     """The first of two exchanges: what clients send before they train."""
-    down = wire.through(method.broadcast(server), formats.down)
+    method, down = exchange.method, exchange.down
 
     def one(client, shard):
         client = client.replace(
             params=method.receive(client.params, down),
-            norm=method.adopt(client.norm, down),
+            norm=method.receive_stats(client.norm, down),
         )
-        message = method.probe(cohort.net, client, Data(pool, shard), down)
-        packed = wire.pack(message, formats.up)
+        message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
+        packed = wire.pack(message, exchange.formats.up)
         return packed, wire.scalars(message), wire.size(packed)
 
-    up, sent_K, bytes_K = form.each(one)(clients, shards)
-    trains_K = turnout.trains[clients.id]
-    return Probe(silence(trains_K, up), sent_K * trains_K, bytes_K * trains_K)
+    up, sent_K, bytes_K = cohort.mode.each(one)(clients, shards)
+    trains_K = exchange.participants.trains[clients.id]
+    return PreUpload(silence(trains_K, up), sent_K * trains_K, bytes_K * trains_K)
 
 
 def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
@@ -187,29 +195,32 @@ def update_server(method: Method, cohorts, key: Array, server: Tree, ups) -> Tre
 
 
 @kernels.exact
-def answer_server(method: Method, cohorts, key: Array, server: Tree, probes) -> Tree:
+def pre_aggregate_server(
+    method: Method, cohorts, key: Array, server: Tree, ups
+) -> Tree:
     """The server's state with what it makes of the first exchange."""
-    return method.answer(server, received(cohorts, probes), key)
+    return method.pre_aggregate(server, received(cohorts, ups), key)
 
 
 def evaluate_cohort(
     method: Method,
-    form: Form,
     cohort: Cohort,
-    server: Tree,
+    down: Tree,
     clients: Client,
-    pool: Pool,
+    examples: Examples,
     shards: Shard,
-    formats: Wire = wire.EXACT,
 ) -> dict[str, Array]:
-    """Correct predictions per rule and client: {rule: [K]}."""
-    down = wire.through(method.broadcast(server), formats.down)
+    """Correct predictions per rule and client: {rule: [K]}.
+
+    Args:
+      down: the broadcast, as clients have it.
+    """
 
     def one(client, shard):
-        data = Data(pool, shard)
+        data = Data(examples, shard)
         return clients_.score(method, cohort.net, down, client, data)
 
-    return form.each(one)(clients, shards)
+    return cohort.mode.each(one)(clients, shards)
 
 
 def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
@@ -221,7 +232,7 @@ def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
     Raises:
       UserError: names the cohort, the array and both shapes.
     """
-    method.fits(x)
+    method.check_input(x)
     for cohort in cohorts:
         _check_features(cohort, spec, x)
     key = jax.eval_shape(lambda: jax.random.key(0))

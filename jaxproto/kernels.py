@@ -66,7 +66,7 @@ def mean_over_examples(up: Protos) -> Protos:
     """Mean over clients weighted by their counts n_ij; count is the total.
 
     The weights printed in Eq. 3 (and FedProto's Eq. 6) are divided by |N_j| once
-    more, which shrinks every prototype; no released code does that (spec 2.1).
+    more, which shrinks every prototype (docs/decisions.md#aggregate).
     """
     return mean_of((jnp.einsum("kcd,kc->cd", up.mean, up.count), jnp.sum(up.count, 0)))
 
@@ -151,7 +151,7 @@ def by_products(x_CD: Array, pair_CC: Array) -> Array:
 
 
 def alignment_rate(step: Array) -> Array:
-    """0.1 times 0.95 after iterations 0, 10, 20, ... (spec 2.3 item 5)."""
+    """0.1 times 0.95 after iterations 0, 10, 20, ... (as released)."""
     return 0.1 * 0.95 ** jnp.ceil(step / 10)
 
 
@@ -242,7 +242,7 @@ def align(
       present_C: bool; absent rows exert no force and are returned unchanged.
       max_steps: iterations at most (released code: 500).
       patience: stop when the mean force, rounded to 4 decimals, has not changed for
-        this many iterations in a row, from iteration 10 on (decision D18).
+        this many iterations in a row, from 10 on (docs/decisions.md#alignment).
       opt: any optax optimiser of the energy; the default is the paper's.
 
     Returns:

@@ -1,9 +1,9 @@
 """Losses over a batch: cross-entropy and the pulls of features towards prototypes.
 
-The prototype terms are one function per reading of the papers (decision D2). Each
+The prototype terms are one function per reading (docs/decisions.md#pull). Each
 is `(protos, feat_BD, y_B, weight_B, emphasis_C) -> scalar`; weight 0 leaves an example
 out of the sum, classes without a prototype contribute 0 but still count in the mean
-(spec 1.4), and the emphasis multiplies a class's term (CPKD; 1 for all by default).
+(as released), and the emphasis multiplies a class's term (CPKD; 1 for all by default).
 """
 
 import chex
@@ -70,7 +70,7 @@ def mse_mean(
     weight_B: Array,
     emphasis_C: Array | None = None,
 ) -> Array:
-    """Mean over batch and feature dimensions, as all released code does (spec 1.4)."""
+    """Mean over batch and feature dimensions, as all released code does."""
     args = protos, feat_BD, y_B, weight_B, emphasis_C
     return sq_l2_mean(*args) / feat_BD.shape[-1]
 
@@ -85,7 +85,7 @@ def l2_of_means(
     """Sum over classes of |mean of the batch's features - prototype|_2 (N Eq. 5, 15).
 
     The papers do not say how the local prototype is formed inside a step; here it
-    is the mean over the batch's examples of the class (spec 1.4).
+    is the mean over the batch's examples of the class.
     """
     target = jax.lax.stop_gradient(protos)
     own = mean_of(class_sum(feat_BD, y_B, weight_B, len(target.count)))

@@ -117,7 +117,7 @@ def _move_apart(mask_CD, rng):
 
 
 def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Masks of whole blocks (S 4.1, spec 2.4 item 5).
+    """Masks of whole blocks (S 4.1; docs/decisions.md#masks).
 
     There are C blocks of floor(D / C) coordinates; the rest is never used. Every class
     has floor(C s / D) of them, so that what is sent, `table.shape[1]`, can be fewer
@@ -211,16 +211,16 @@ def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:
 
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
-class Sent:
+class SentMasks:
     """The masks as they are sent, once."""
 
     masks: Array  # [C, D] bool, or the index table [C, S] in its smallest integers
 
 
-def message(index_CS: np.ndarray, feat_dim: int) -> Sent | tuple:
+def message(index_CS: np.ndarray, feat_dim: int) -> SentMasks | tuple:
     """What a client must be sent to know all masks, in the form of fewer bytes."""
     if index_CS.shape[1] == feat_dim:
         return ()
     small = index_CS.astype(np.min_scalar_type(feat_dim - 1))
     bits = wire.bits(len(index_CS) * feat_dim)
-    return Sent(small if small.nbytes < bits else bitmap(index_CS, feat_dim))
+    return SentMasks(small if small.nbytes < bits else bitmap(index_CS, feat_dim))

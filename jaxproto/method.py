@@ -19,7 +19,7 @@ def by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
     return {"head": out.logits}
 
 
-def no_probe(net: Net, client: Client, data, down: Tree):
+def no_pre_upload(net: Net, client: Client, data, down: Tree):
     """Most methods have one exchange a round."""
     del net, client, data, down
     return ()
@@ -29,9 +29,9 @@ def no_probe(net: Net, client: Client, data, down: Tree):
 class Method:
     """Four functions to write, the rest default. All are for one client or the server.
 
-    A method with two exchanges has `probe`, what a client sends before it trains (its
-    parameters are those after `receive`), and `answer`, the server's state with what
-    it made of them; clients then train with the broadcast of that state.
+    A method with two exchanges has `pre_upload`, what a client sends before it trains
+    (its parameters are those after `receive`), and `pre_aggregate`, the server's state
+    with what it made of them; clients then train with the broadcast of that state.
 
     An upload has the same shape for every client; an all-zero upload means "not
     there". The server state has its final tree from round 0. Float hyper-parameters
@@ -45,11 +45,11 @@ class Method:
     init_client: Callable = own_network  # net, key -> params, norm, memory
     broadcast: Callable = lambda server: server  # server -> down
     receive: Callable = lambda params, down: params  # params, down -> params
-    adopt: Callable = lambda norm, down: norm  # norm, down -> norm: statistics
-    gradients: Callable = lambda slope: slope  # of the loss, before the optimiser
+    receive_stats: Callable = lambda norm, down: norm  # norm, down -> norm
+    transform_grads: Callable = lambda grads: grads  # before the optimiser
     predict: Callable = by_head  # net, client, x, down -> {rule: scores_BC}
-    probe: Callable = no_probe  # net, client, data, down -> message
-    answer: Callable = lambda server, probes, key: server  # probes [K, ...] -> server
+    pre_upload: Callable = no_pre_upload  # net, client, data, down -> message
+    pre_aggregate: Callable = lambda server, ups, key: server  # ups [K, ...] -> server
     setup: Tree = ()  # sent once to every client, before the first round
-    invite: Callable = lambda law, server: law  # law, server -> this round's law
-    fits: Callable = lambda x: None  # inputs by shape; UserError if it cannot use them
+    adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
+    check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used

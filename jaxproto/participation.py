@@ -1,12 +1,12 @@
-"""Who takes part in a round: laws `(key, num_clients, r) -> Turnout`.
+"""Who takes part in a round: samplers `(key, num_clients, r) -> Participation`.
 
 Randomness is a function of the round's key and the client id, never of position. `r`
-counts rounds from 0: only laws with a schedule look at it. The arguments of the laws in
-`LAWS` are fields of a configuration's `participation`, with the same names.
+counts rounds from 0: only samplers with a schedule look at it. The arguments of those
+in `SAMPLERS` are fields of a configuration's `participation`, with the same names.
 
-Beta, Gamma, Weibull, cyclic, circular and random-count laws are those of the released
-code of FAST, https://github.com/RogerRogerUSC/FAST (spec 2.15). Deviations of theirs: a
-share is the nearest whole number of clients, at least one, where the code rounds those
+Beta, Gamma, Weibull, cyclic, circular and random-count samplers are those of FAST's
+released code, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a share is
+the nearest whole number of clients, at least one, where the code rounds those
 of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic groups;
 groups cover every client, where the code forgets those left over when it divides.
 """
@@ -22,29 +22,29 @@ from jaxproto.errors import UserError
 from jaxproto.types import Array
 
 
-class Turnout(NamedTuple):
+class Participation(NamedTuple):
     """Bools by client id. Whoever trains without reporting keeps its own progress."""
 
     trains: Array  # [K]
     reports: Array  # [K], a subset of `trains`
 
 
-Law = Callable[[Array, int, Array | int], Turnout]
+Sampler = Callable[[Array, int, Array | int], Participation]
 
 
-def both(on_K: Array) -> Turnout:
+def both(on_K: Array) -> Participation:
     """Whoever trains reports."""
-    return Turnout(on_K, on_K)
+    return Participation(on_K, on_K)
 
 
-def everyone() -> Law:
+def everyone() -> Sampler:
     """All clients in every round (the four papers)."""
 
-    def law(key, num_clients, r):
+    def sampler(key, num_clients, r):
         del key, r
         return both(jnp.ones(num_clients, bool))
 
-    return law
+    return sampler
 
 
 def share(fraction: float | Array, num_clients: int) -> Array:
@@ -57,30 +57,30 @@ def largest(score_K: Array, count: Array) -> Array:
     return jnp.argsort(jnp.argsort(-score_K)) < count
 
 
-def uniform(fraction: float | Array) -> Law:
+def uniform(fraction: float | Array) -> Sampler:
     """A uniformly drawn share of the clients, at least one."""
 
-    def law(key, num_clients, r):
+    def sampler(key, num_clients, r):
         del r
         score_K = -jax.random.uniform(key, (num_clients,))
         return both(largest(score_K, share(fraction, num_clients)))
 
-    return law
+    return sampler
 
 
-def random_count() -> Law:
+def random_count() -> Sampler:
     """Any number of clients from one to all, then which, both uniformly."""
 
-    def law(key, num_clients, r):
+    def sampler(key, num_clients, r):
         del r
         count_key, which_key = jax.random.split(key)
         count = jax.random.randint(count_key, (), 1, num_clients + 1)
         return both(largest(jax.random.uniform(which_key, (num_clients,)), count))
 
-    return law
+    return sampler
 
 
-def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Law:
+def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
     """A share of the clients, drawn one after the other without replacement.
 
     Args:
@@ -96,22 +96,24 @@ def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Law:
             "whatever the law says of their order; set a smaller one (FAST: 0.1)."
         )
 
-    def law(key, num_clients, r):
+    def sampler(key, num_clients, r):
         del r
         edge = jnp.arange(num_clients + 1) / num_clients
         mass_K = jnp.maximum(jnp.diff(cdf(edge)), 1e-30)  # nobody is impossible
         score_K = jnp.log(mass_K) + jax.random.gumbel(key, (num_clients,))
         return both(largest(score_K, share(fraction, num_clients)))
 
-    return law
+    return sampler
 
 
-def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Law:
+def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
     """Client ids by a Beta distribution: low ones are there most."""
     return by_index(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
 
 
-def gamma(fraction: float, gamma_shape: float = 10.0, gamma_scale: float = 0.01) -> Law:
+def gamma(
+    fraction: float, gamma_shape: float = 10.0, gamma_scale: float = 0.01
+) -> Sampler:
     """Client ids by a Gamma distribution, by default with mean 0.1 K."""
     cdf = stats.gamma.cdf
     return by_index(lambda x: cdf(x, gamma_shape, scale=gamma_scale), fraction)
@@ -119,7 +121,7 @@ def gamma(fraction: float, gamma_shape: float = 10.0, gamma_scale: float = 0.01)
 
 def weibull(
     fraction: float, weibull_shape: float = 10.0, weibull_scale: float = 1 / 1.2
-) -> Law:
+) -> Sampler:
     """Client ids by a Weibull distribution, by default with mode about 0.82 K."""
 
     def cdf(x):
@@ -133,25 +135,25 @@ def group_of(num_clients: int, groups: int) -> Array:
     return jnp.arange(num_clients) * min(groups, num_clients) // num_clients
 
 
-def cyclic(fraction: float, cyclic_groups: int = 4) -> Law:
+def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
     """Groups take turns; of the group, a share of all clients or as many as it has."""
 
-    def law(key, num_clients, r):
+    def sampler(key, num_clients, r):
         turn = r % min(cyclic_groups, num_clients)
         here_K = group_of(num_clients, cyclic_groups) == turn
         score_K = jnp.where(here_K, jax.random.uniform(key, (num_clients,)), -1.0)
         return both(here_K & largest(score_K, share(fraction, num_clients)))
 
-    return law
+    return sampler
 
 
-def circular(circular_groups: int = 10) -> Law:
+def circular(circular_groups: int = 10) -> Sampler:
     """Groups take turns, each whole."""
     return cyclic(1.0, circular_groups)
 
 
-LOST, EITHER = 2, 3  # streams of a round's key; `split` of a law uses 0 and 1
-LAWS: dict[str, Callable[..., Law]] = {
+LOST, EITHER = 2, 3  # streams of a round's key; `split` of a sampler uses 0 and 1
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "all": everyone,
     "uniform": uniform,
     "beta": beta,
@@ -163,24 +165,28 @@ LAWS: dict[str, Callable[..., Law]] = {
 }
 
 
-def with_dropouts(law: Law, share: float) -> Law:
+def with_dropouts(sampler: Sampler, share: float) -> Sampler:
     """Each participant's upload is lost with probability `share`, after training."""
 
     def lossy(key, num_clients, r):
-        turnout = law(key, num_clients, r)  # the same participants as without dropouts
+        participants = sampler(
+            key, num_clients, r
+        )  # the same participants as without dropouts
         draw_K = jax.random.uniform(jax.random.fold_in(key, LOST), (num_clients,))
         arrives_K = draw_K >= share
-        return turnout._replace(reports=turnout.reports & arrives_K)
+        return participants._replace(reports=participants.reports & arrives_K)
 
     return lossy
 
 
-def mixed(first: Law, other: Law, probability: float | Array) -> Law:
-    """The first law with a probability, drawn anew every round, else the other."""
+def mixed(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
+    """The first sampler with a probability, drawn anew every round, else the other."""
 
-    def law(key, num_clients, r):
+    def sampler(key, num_clients, r):
         heads = jax.random.bernoulli(jax.random.fold_in(key, EITHER), probability)
         either = (f(key, num_clients, r) for f in (first, other))
-        return Turnout(*(jnp.where(heads, a, b) for a, b in zip(*either, strict=True)))
+        return Participation(
+            *(jnp.where(heads, a, b) for a, b in zip(*either, strict=True))
+        )
 
-    return law
+    return sampler

@@ -130,7 +130,7 @@ THOMSON = align()  # the paper's
 
 
 def carry_over(num_classes: int, feat_dim: int) -> Transform:
-    """Keeps the last prototype of a class that nobody uploaded this round (D4)."""
+    """Keeps the last prototype of a class that nobody uploaded this round."""
 
     def update(p, kept):
         here_C = p.count > 0

@@ -2,10 +2,25 @@
 
 import gc
 import os
-
-import jax
+import shutil
+import tempfile
 
 os.environ.setdefault("JAXPROTO_CACHE", "off")  # tests leave the user's cache alone
+MADE = None  # the folder of compiled programs, where this process has made it
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # One for all workers and their children: most programs are compiled once a run.
+    MADE = tempfile.mkdtemp(prefix="jaxproto-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = MADE
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
+
+import jax  # noqa: E402 (it reads these variables once)
+
+
+def pytest_unconfigure():
+    """Removes what was compiled, at the end of the process that made the folder."""
+    if MADE is not None:
+        shutil.rmtree(MADE, ignore_errors=True)
 
 
 def group(item) -> str:

@@ -18,7 +18,7 @@ from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
 from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.local import local
-from jaxproto.participation import Turnout
+from jaxproto.participation import Participation
 from jaxproto.report import cost, nominal
 from jaxproto.types import Protos, Spec
 
@@ -53,13 +53,13 @@ def test_lg_fedavg_of_one_client_is_local_training():
         return net.init(jax.random.fold_in(jax.random.key(3), 0))[0]["head"]
 
     method = dataclasses.replace(lg_fedavg(toys.SPEC), init_server=head)
-    one = toys.run(method, law=first_alone)
+    one = toys.run(method, sampler=first_alone)
     assert toys.gap(one.params[0], alone()[0]) < 1e-6
     assert toys.gap(one.server, alone()[0]["net"]["head"]) < 1e-6
 
 
 def first_alone(key, clients, r=0):
-    return Turnout(*[jnp.arange(clients) == 0] * 2)
+    return Participation(*[jnp.arange(clients) == 0] * 2)
 
 
 def test_the_head_of_lg_fedavg_is_the_mean_weighted_by_examples():
@@ -203,8 +203,8 @@ def test_fedgh_trains_the_header_on_prototypes():
         logits = net.head(header, proto[here])
         return losses.cross_entropy(logits, label, jnp.ones(len(label)))
 
-    slope = jax.grad(loss)(server)
-    want = jax.tree.map(lambda a, g: a - 0.1 * g, server, slope)
+    grads = jax.grad(loss)(server)
+    want = jax.tree.map(lambda a, g: a - 0.1 * g, server, grads)
     up = Protos(jnp.asarray(proto), jnp.float32(here))
     assert toys.gap(method.update(net, server, up, KEY), want) < 1e-6
     nobody = up.replace(count=0 * up.count)
@@ -216,8 +216,8 @@ def test_more_epochs_of_fedgh_fit_the_prototypes():
     up = Protos(jnp.asarray(RNG.normal(size=(2, 5, 8)), jnp.float32), jnp.ones((2, 5)))
 
     def wrong(epochs):
-        how = {"server_rate": 0.5, "server_epochs": epochs, "server_batch": 4}
-        method = fedgh(toys.SPEC, **how)
+        options = {"server_rate": 0.5, "server_epochs": epochs, "server_batch": 4}
+        method = fedgh(toys.SPEC, **options)
         header = method.update(net, method.init_server(net, KEY), up, KEY)
         logits = net.head(header, up.mean.reshape(-1, 8))
         return np.sum(np.argmax(logits, -1) != np.tile(np.arange(5), 2))
@@ -227,7 +227,7 @@ def test_more_epochs_of_fedgh_fit_the_prototypes():
 
 # Costs and configurations
 
-PRINTED = {  # millions for FML and FedKD, and the network that gives them (spec 5.2)
+PRINTED = {  # millions for FML and FedKD, and the network that gives them
     "CIFAR-10": ("34.32", "30.66", 853_000 + 500 * 10),
     "GTSRB-43": ("35.03", "31.29", 854_196 + 501 * 43),
     "CIFAR-100": ("36.12", "32.26", 853_000 + 500 * 100),
@@ -263,7 +263,7 @@ def test_a_configuration_brings_networks_targets_and_costs():
     c = config.load("configs/fedkd.py:spiral,code")
     exp = build.experiment(c, "cpu")
     build.check(exp)
-    found, net = cost.of(c, exp), exp.cohorts[0].net
+    found, net = cost.cost_of(c, exp), exp.cohorts[0].net
     sizes = nominal.parameters(exp.method, net)
     assert sizes == {"net": 242, "aux": 242, "project": 4}
     assert found.nominal == round(nominal.FEDKD_RATIO * 2 * 10 * 242)

@@ -114,8 +114,8 @@ def test_the_record_names_machine_versions_date_and_settings(run):
 
 def test_local_training_compares_ours_with_naive_and_other_forms(run):
     flags = ("--networks=mlp", "--clients=2", "--steps=2", "--batch=4")
-    how = ("--contenders=ours,naive,all:lax", "--repeats=1", *SMALL)
-    rows = run(local_training, *flags, *how)["results"]["rows"]
+    options = ("--contenders=ours,naive,all:lax", "--repeats=1", *SMALL)
+    rows = run(local_training, *flags, *options)["results"]["rows"]
     assert [r["contender"] for r in rows] == ["ours", "naive", "all:lax"]
     for row in rows:
         assert row["samples_per_second"] > 0 and row["times_naive"] > 0
@@ -128,8 +128,15 @@ def test_an_unknown_contender_is_named(run):
 
 
 def test_a_round_tells_training_from_evaluation(run):
-    how = ("--group=mlp", "--contenders=ours", "--batch=4", "--repeats=2", *SMALL, *FEW)
-    (row,) = run(round, *how)["results"]
+    options = (
+        "--group=mlp",
+        "--contenders=ours",
+        "--batch=4",
+        "--repeats=2",
+        *SMALL,
+        *FEW,
+    )
+    (row,) = run(round, *options)["results"]
     assert {*row["parts"]} == {"train, prototypes, server", "evaluate"}
     assert row["times_ours"] == 1.0
 
@@ -138,12 +145,20 @@ def test_compilation_is_measured_cold_warm_and_program_by_program(run):
     results = run(compile, "--group=mlp", *SMALL, *FEW)["results"]
     assert results["cold"]["programs"] > 0 and results["warm"]["programs"] > 0
     names = [r["program"] for r in results["each"]]
-    assert names == ["train mlp", "update", "evaluate mlp", "begin", "look", "all"]
+    assert names == [
+        "train mlp",
+        "update",
+        "evaluate mlp",
+        "broadcast",
+        "participate",
+        "diagnostics",
+        "all",
+    ]
 
 
 def test_memory_is_told_by_stage_and_by_program(run):
-    how = ("--images=200", "--clients=2", "--alpha=10", "--most=8", *SMALL)
-    results = run(memory, "--group=mlp", *how)["results"]
+    options = ("--images=200", "--clients=2", "--alpha=10", "--most=8", *SMALL)
+    results = run(memory, "--group=mlp", *options)["results"]
     peaks = [stage["host"] for stage in results["stages"].values()]
     assert peaks == sorted(peaks) and "checkpoint" in results["stages"]
     assert all(p["argument"] >= 0 for p in results["programs"])
@@ -168,15 +183,15 @@ def test_a_data_set_is_loaded_twice(run, tmp_path):
 
 
 def test_methods_are_told_beside_one_of_them(run):
-    how = ("--cells=fedproto,local", "--group=mlp", "--dim=60", "--repeats=1")
-    results = run(methods, *how, *FEW, "--pixels=8", "--classes=3")["results"]
+    options = ("--cells=fedproto,local", "--group=mlp", "--dim=60", "--repeats=1")
+    results = run(methods, *options, *FEW, "--pixels=8", "--classes=3")["results"]
     assert [*results] == ["fedproto", "local"]
     assert results["local"]["bytes"]["network"] == 0
     proto = results["fedproto"]["bytes"]
     assert proto["state"] > results["local"]["bytes"]["state"]
     assert methods.ratio(results["fedproto"], results["local"], "network") is None
     with pytest.raises(SystemExit, match="base=fedtgp is none of"):
-        run(methods, *how, "--base=fedtgp")
+        run(methods, *options, "--base=fedtgp")
 
 
 def test_every_form_of_an_operation_is_timed_beside_the_fastest(run):

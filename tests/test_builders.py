@@ -44,7 +44,7 @@ def test_tiny_imagenet_numbers_classes_in_the_order_of_their_wordnet_ids(tmp_pat
 
 
 def test_validation_classes_are_those_of_the_annotations(tmp_path):
-    """Specification 4.1: in one folder, they would all be of class 0."""
+    """In one folder, they would all be of class 0."""
     path = toy.save_tiny_imagenet(tmp_path)
     found = [(key, example["label"]) for key, example in tiny_imagenet.validation(path)]
     name = f"{ROOT}/val/images/val_{{}}.JPEG"  # annotated n02, n01, n03
@@ -154,7 +154,7 @@ def test_gtsrb_test_labels_come_from_the_second_archive(tmp_path):
 
 
 def test_there_are_43_signs_and_both_configurations_have_the_papers_sizes():
-    """Specification 5.2: 39,270 images match the papers' costs, 51,839 do not."""
+    """docs/decisions.md#gtsrb: 39,270 images match the papers' costs, 51,839 do not."""
     assert len(set(gtsrb.SIGNS)) == 43
     assert gtsrb.SIZES["torchvision"] + 12_630 == 39_270
     assert gtsrb.SIZES["official"] + 12_630 == 51_839

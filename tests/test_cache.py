@@ -18,7 +18,7 @@ from support.refusal import refused
 
 from jaxproto.cli import cache as command
 from jaxproto.config import build
-from jaxproto.data import cache, images, source, sources
+from jaxproto.data import cache, dataset, datasets, images
 from jaxproto.data.readers import npz, prepared
 from jaxproto.errors import UserError
 
@@ -40,7 +40,7 @@ def read(begin, x=X):
     for start in range(0, len(x), 3):
         sink.append(x[start : start + 3])
     whole = sink.finish()
-    made = source.assemble(
+    made = dataset.assemble(
         "made", (whole[:4], Y[:4]), (whole[4:], Y[4:]), join=lambda parts: whole
     )
     names = ("a", "b", "c")
@@ -95,7 +95,7 @@ def test_a_set_that_is_refused_is_not_kept(root):
 
 def test_texts_are_read_each_time(root):
     texts = np.array(["a", "b"], np.dtypes.StringDType())
-    made = source.assemble("made", (texts, [0, 1]))
+    made = dataset.assemble("made", (texts, [0, 1]))
     assert cache.through("made", WHAT, lambda begin: made) is made
     assert not [*root.iterdir()]
 
@@ -179,10 +179,10 @@ def cut(file):
     file.write_bytes(file.read_bytes()[:-5])
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_entry_is_made_again(root, how):
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_entry_is_made_again(root, kind):
     cache.through("made", WHAT, read)
-    DAMAGE[how](next(root.iterdir()))
+    DAMAGE[kind](next(root.iterdir()))
     assert same(cache.through("made", WHAT, read), read(cache.in_memory))
     assert same(cache.through("made", WHAT, refuse), read(cache.in_memory))
     assert len([*root.iterdir()]) == 1
@@ -272,16 +272,16 @@ def test_a_prepared_set_is_decoded_once(root, tmp_path, monkeypatch):
             monkeypatch,
             prepared,
             "_read",
-            lambda size=size: sources.load("tfds:toy", data_dir=tmp_path, pixels=size),
+            lambda size=size: datasets.load("tfds:toy", data_dir=tmp_path, pixels=size),
         )
         assert made.x.shape[1] == (size or 4) and made.classes == ("a", "b", "c")
 
 
 def test_a_prepared_set_that_changes_is_decoded_again(root, tmp_path):
     folder = prepare(tmp_path)
-    sources.load("tfds:toy", data_dir=tmp_path)
+    datasets.load("tfds:toy", data_dir=tmp_path)
     os.utime(next(folder.glob("*train*")), (5, 5))
-    sources.load("tfds:toy", data_dir=tmp_path)
+    datasets.load("tfds:toy", data_dir=tmp_path)
     assert len(cache.entries(root)) == 2
 
 
@@ -299,7 +299,7 @@ def test_a_folder_is_decoded_once_and_again_when_a_file_changes(
     save_images(tmp_path / "pets")
 
     def load():
-        return sources.load(f"folder:{tmp_path}/pets")
+        return datasets.load(f"folder:{tmp_path}/pets")
 
     assert through_twice(monkeypatch, images, "decode", load).classes == ("cat", "dog")
     Image.new("RGB", (4, 4)).save(tmp_path / "pets" / "dog" / "1.png")
@@ -311,16 +311,16 @@ def test_a_large_npz_file_is_kept_and_a_small_one_is_not(root, tmp_path, monkeyp
     domains = {"domain_train": [0, 1, 1, 1], "domain_test": [2, 0, 1]}
     np.savez(tmp_path / "a.npz", y_test=["a", "b", "c"], **arrays, **domains)
     name = f"npz:{tmp_path}/a.npz"
-    assert np.array_equal(sources.load(name).x, X) and not root.exists()
+    assert np.array_equal(datasets.load(name).x, X) and not root.exists()
     monkeypatch.setattr(npz, "LARGE", 10)
-    made = through_twice(monkeypatch, npz, "_load", lambda: sources.load(name))
+    made = through_twice(monkeypatch, npz, "_load", lambda: datasets.load(name))
     assert made.y.tolist() == [0, 2, 1, 1, 0, 1, 2] and made.classes == ("a", "b", "c")
     assert made.domain.tolist() == [0, 1, 1, 1, 2, 0, 1]
 
 
 def test_the_pool_of_a_cpu_is_the_map_itself(root):
     made = cache.through("made", WHAT, read)
-    pool = build.pool(made)
-    assert pool.x.dtype == jnp.uint8 and np.array_equal(pool.x, X)
+    examples = build.examples(made)
+    assert examples.x.dtype == jnp.uint8 and np.array_equal(examples.x, X)
     if jax.default_backend() == "cpu":
-        assert pool.x.unsafe_buffer_pointer() == made.x.ctypes.data
+        assert examples.x.unsafe_buffer_pointer() == made.x.ctypes.data

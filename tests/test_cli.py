@@ -14,7 +14,7 @@ from absl import flags
 from jaxproto import cli, config
 from jaxproto.cli import names
 from jaxproto.config import listing
-from jaxproto.data import sources
+from jaxproto.data import datasets
 from jaxproto.methods import METHODS
 from jaxproto.training import program_cache, runner
 
@@ -52,10 +52,10 @@ def received(monkeypatch):
     """What main.py hands to the runner, which does nothing."""
     calls = []
 
-    def record(config, path, keep):
+    def record(config, path, cache):
         calls.append((config, path))
         assert (
-            keep is program_cache.beside
+            cache is program_cache.disk_cache
         )  # nothing can have been changed in this process
         return {"status": "finished"}
 
@@ -281,7 +281,7 @@ def test_list_prints_names_with_a_line_about_each(capsys, kind, line):
 
 
 def test_list_has_every_prefix_of_a_data_set():
-    assert {name.partition(":")[0] for name in names.READERS} == {*sources.PREFIXES}
+    assert {name.partition(":")[0] for name in names.READERS} == {*datasets.PREFIXES}
 
 
 def test_print_config_says_value_origin_choices_and_meaning(command):

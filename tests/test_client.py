@@ -12,7 +12,7 @@ from jaxproto import batches, client
 from jaxproto.client import Local
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Aux, Batch, Data, Net, Out, Pool, Shard, Spec
+from jaxproto.types import Aux, Batch, Data, Examples, Net, Out, Shard, Spec
 
 N, C = 40, 3  # examples of the pool, classes
 SPEC = Spec(C, 4)
@@ -37,7 +37,7 @@ def linear() -> Net:
 
 NET = linear()
 RNG = np.random.default_rng(0)
-POOL = Pool(
+POOL = Examples(
     jnp.asarray(RNG.normal(size=(N, SPEC.feat_dim)), jnp.float32),
     jnp.asarray(RNG.integers(0, C, N), jnp.int32),
 )
@@ -82,20 +82,24 @@ def descent() -> Method:
 
 
 @cache
-def trainer(method, how):
+def trainer(method, options):
     """Jitted local training: key, client, data -> client, upload, loss."""
 
     @jax.jit
     def train(key, state, data):
-        task = client.Task(method, NET, how, key, ())
-        session = client.begin(task, state, data)
-        return client.finish(task, client.advance(task, session, data, 0, 10**6), data)
+        task = client.Task(method, NET, options, key, (), data.examples)
+        own = state, data.shard
+        session = client.start_session(task, *own)
+        session = client.local_steps(task, session, 0, 10**6, *own)
+        return client.end_session(task, session, *own)
 
     return train
 
 
-def new(method, how, id=0):
-    return client.init(method, NET, how, jax.random.key(1), jnp.int32(id), jnp.ones(C))
+def new(method, options, id=0):
+    return client.init(
+        method, NET, options, jax.random.key(1), jnp.int32(id), jnp.ones(C)
+    )
 
 
 WITNESS, DESCENT, LOCAL = witness(), descent(), METHODS["local"](SPEC)
@@ -105,11 +109,11 @@ SHUFFLED = Local(STILL, EPOCHS, 4, batches.shuffled)
 FIXED_SKIP = Local(STILL, EPOCHS, 4, batches.fixed, batches.skip)
 
 
-def seen_by(how, size, key=0):
+def seen_by(options, size, key=0):
     """How often each of the client's examples was seen in a round, [size]."""
     one = data(size)
-    train = trainer(WITNESS, how)
-    state, seen_N, _ = train(jax.random.key(key), new(WITNESS, how), one)
+    train = trainer(WITNESS, options)
+    state, seen_N, _ = train(jax.random.key(key), new(WITNESS, options), one)
     rows = np.asarray(one.shard.index)[:size]
     assert np.delete(np.asarray(seen_N), rows).sum() == 0  # nobody else's
     return state, np.asarray(seen_N)[rows]
@@ -164,19 +168,21 @@ def test_a_client_below_one_batch_sees_each_own_example_once_per_epoch_with_wrap
 
 
 def test_a_client_below_one_batch_never_trains_with_skip():
-    how = Local(optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.skip)
-    before = new(LOCAL, how)
-    after, _, loss = trainer(LOCAL, how)(jax.random.key(0), before, data(3))
+    options = Local(optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.skip)
+    before = new(LOCAL, options)
+    after, _, loss = trainer(LOCAL, options)(jax.random.key(0), before, data(3))
     assert loss == 0 and after.steps == 0
     pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize("how", [FIXED, FIXED_SKIP], ids=["wrap", "skip"])
+@pytest.mark.parametrize("options", [FIXED, FIXED_SKIP], ids=["wrap", "skip"])
 @pytest.mark.parametrize("size", [4, 11])
-def test_the_loss_is_the_mean_over_the_whole_batches(how, size):
-    _, _, loss = trainer(LOCAL, how)(jax.random.key(0), new(LOCAL, how), data(size))
-    kernel = np.asarray(new(LOCAL, how).params["net"]["head"]["kernel"])
+def test_the_loss_is_the_mean_over_the_whole_batches(options, size):
+    _, _, loss = trainer(LOCAL, options)(
+        jax.random.key(0), new(LOCAL, options), data(size)
+    )
+    kernel = np.asarray(new(LOCAL, options).params["net"]["head"]["kernel"])
     rows = np.asarray(data(size).shard.index)[: size // 4 * 4]
     assert loss == pytest.approx(cross_entropy(kernel, rows), rel=1e-6)
 
@@ -248,12 +254,12 @@ def test_sum_over_equals_a_loop_over_the_examples(size, at_most):
 @pytest.mark.parametrize("begin", [client.restart, client.keep])
 def test_momentum_restarts_or_is_kept_between_rounds(begin):
     """v <- m v + w, w <- w - eta v; two rounds of three steps."""
-    how = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, begin=begin)
-    state = new(DESCENT, how)
+    options = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, init_opt_state=begin)
+    state = new(DESCENT, options)
     w = np.asarray(state.params["net"]["head"]["kernel"], np.float64)
     v = 0.0
     for r in range(2):
-        state, _, loss = trainer(DESCENT, how)(jax.random.key(r), state, data(4))
+        state, _, loss = trainer(DESCENT, options)(jax.random.key(r), state, data(4))
         v, losses = (v if begin is client.keep else 0.0), []
         for _ in range(EPOCHS):
             losses.append(0.5 * np.sum(w**2))
@@ -265,20 +271,21 @@ def test_momentum_restarts_or_is_kept_between_rounds(begin):
 
 def test_adam_counts_its_steps_over_rounds_only_if_kept():
     for begin, count in [(client.restart, EPOCHS), (client.keep, 2 * EPOCHS)]:
-        how = Local(optax.adam(0.1), EPOCHS, 4, begin=begin)
-        state = new(DESCENT, how)
+        options = Local(optax.adam(0.1), EPOCHS, 4, init_opt_state=begin)
+        state = new(DESCENT, options)
         for r in range(2):
-            state, _, _ = trainer(DESCENT, how)(jax.random.key(r), state, data(4))
+            state, _, _ = trainer(DESCENT, options)(jax.random.key(r), state, data(4))
         assert optax.tree.get(state.opt, "count") == count
 
 
 def test_the_learning_rate_of_a_round_is_what_the_schedule_leaves_of_it():
     """v <- m v + w, w <- w - eta f(r) v, as PyTorch's schedulers change eta."""
-    how = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, schedule=lambda r: 0.5**r)
-    state = new(DESCENT, how)
+    options = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, schedule=lambda r: 0.5**r)
+    state = new(DESCENT, options)
     w = np.asarray(state.params["net"]["head"]["kernel"], np.float64)
     for r in range(3):
-        state, _, _ = trainer(DESCENT, how.at(r))(jax.random.key(r), state, data(4))
+        train = trainer(DESCENT, options.at_round(r))
+        state, _, _ = train(jax.random.key(r), state, data(4))
         v = 0.0
         for _ in range(EPOCHS):
             v = 0.9 * v + w
@@ -291,8 +298,10 @@ def test_the_learning_rate_of_a_round_is_what_the_schedule_leaves_of_it():
 
 def test_the_order_of_examples_depends_on_round_and_id_alone():
     def order(round_key, id):
-        task = client.Task(WITNESS, NET, SHUFFLED, jax.random.key(round_key), ())
-        session = client.begin(task, new(WITNESS, SHUFFLED, id), data(20))
+        key, one = jax.random.key(round_key), data(20)
+        task = client.Task(WITNESS, NET, SHUFFLED, key, (), one.examples)
+        start = new(WITNESS, SHUFFLED, id)
+        session = client.start_session(task, start, one.shard)
         return tuple(np.asarray(session.order).ravel())
 
     assert order(0, 0) == order(0, 0)

@@ -13,7 +13,7 @@ from support import fast_jit, toys
 from jaxproto import config, execution, federation, participation, wire
 from jaxproto.config import build
 from jaxproto.errors import UserError
-from jaxproto.method import Method, no_probe
+from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
 from jaxproto.report import cost, disclosure
 from jaxproto.report import nominal as comm
@@ -25,11 +25,11 @@ every_method = pytest.mark.parametrize("name", METHODS)
 
 def all_but_two(key, clients, r):
     on_K = jnp.arange(clients) < 4
-    return participation.Turnout(on_K, on_K)
+    return participation.Participation(on_K, on_K)
 
 
 def silent(key, clients, r):
-    return participation.Turnout(jnp.ones(clients, bool), jnp.arange(clients) < 4)
+    return participation.Participation(jnp.ones(clients, bool), jnp.arange(clients) < 4)
 
 
 TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers' data
@@ -47,7 +47,7 @@ SIZED = {  # for which sizes do not depend on values
     "fedkd": {"energy_start": 1.0, "energy_end": 1.0},
 }
 SEEN = {  # where classes are those seen in whole batches: long enough to see all
-    "feddistill": dataclasses.replace(toys.HOW, epochs=6),
+    "feddistill": dataclasses.replace(toys.LOCAL, epochs=6),
 }
 FORMULA = {"fedkd": "fml"}  # of the sized one, where the own has a made-up factor
 BEYOND = {  # scalars per client that are sent but not in the formula
@@ -135,10 +135,10 @@ LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 
 
 @every_method
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_equals_one_by_one(name, form):
+@pytest.mark.parametrize("mode", FORMS)
+def test_every_form_equals_one_by_one(name, mode):
     one = toys.run(make(name))
-    other = toys.run(make(name), LARGEST_FIRST, form=FORMS[form])
+    other = toys.run(make(name), LARGEST_FIRST, mode=FORMS[mode])
     assert [int(other.clients[i].steps) for i in range(5, -1, -1)] == STEPS
     assert toys.gap(one.params, other.params) < 1e-4
     assert toys.gap(one.server, other.server) < 1e-4
@@ -163,8 +163,8 @@ def test_client_order_does_not_matter(name):
 
 @every_method
 def test_sitting_out_equals_absent(name):
-    r = toys.run(make(name), law=all_but_two)
-    fresh = toys.run(make(name), rounds=1, law=all_but_two)
+    r = toys.run(make(name), sampler=all_but_two)
+    fresh = toys.run(make(name), rounds=1, sampler=all_but_two)
     without = toys.run(make(name), ((8, (0, 1, 2, 3)),))
     assert toys.gap(r.server, without.server) < 1e-6
     for i in range(4):
@@ -175,7 +175,7 @@ def test_sitting_out_equals_absent(name):
 
 @every_method
 def test_a_lost_upload_keeps_the_clients_progress(name):
-    r = toys.run(make(name), rounds=1, law=silent)
+    r = toys.run(make(name), rounds=1, sampler=silent)
     full = toys.run(make(name), rounds=1)
     assert toys.gap(r.params, full.params) == 0
     assert np.all(r.report.sent[4:] == 0)
@@ -187,7 +187,7 @@ PADDED = execution.one_by_one()  # its programs apart from those of the other te
 @every_method
 def test_padding_changes_nothing(name):
     """Which examples it names not a bit, how long it is no more than order does."""
-    run = functools.partial(toys.run, make(name), extra=23, form=PADDED)
+    run = functools.partial(toys.run, make(name), extra=23, mode=PADDED)
     a, b, none = run(), run(filler=40), toys.run(make(name))
     assert toys.gap(a.params, b.params) == 0
     assert toys.gap(a.server, b.server) == 0
@@ -206,13 +206,15 @@ def test_cost_never_exceeds_dense(name):
 @every_method
 def test_measured_cost_is_the_nominal_formula(name):
     method = sized(name)
-    r = toys.run(method, how=SEEN.get(name, toys.HOW))
-    pool, rows = toys.pool_and_rows()
-    classes_K = [len(np.unique(np.asarray(pool.y)[rows[i]])) for i in range(6)]
+    r = toys.run(method, local=SEEN.get(name, toys.LOCAL))
+    examples, rows = toys.pool_and_rows()
+    classes_K = [len(np.unique(np.asarray(examples.y)[rows[i]])) for i in range(6)]
     down = int(wire.scalars(method.broadcast(r.server)))
-    everything = len(np.unique(np.concatenate([np.asarray(pool.y)[r] for r in rows])))
+    everything = len(
+        np.unique(np.concatenate([np.asarray(examples.y)[r] for r in rows]))
+    )
     assert everything == toys.SPEC.num_classes
-    up = int(np.sum(r.report.sent) + np.sum(r.probe.sent))
+    up = int(np.sum(r.report.sent) + np.sum(r.pre_upload.sent))
     measured = up + 6 * down
     fields = config.method_fields(name) | TOYS.get(name, {})
     fields["parameters"] = comm.parameters(method, toys.net(8))
@@ -225,40 +227,40 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
     """Real bytes of the messages of a real round, both directions."""
     method = make(name)
     r = toys.run(method)
-    for report in (r.report, r.probe):
+    for report in (r.report, r.pre_upload):
         for k, size in enumerate(report.bytes):
             one = jax.tree.map(lambda a, k=k: a[k], report.up)
             codec.check(one, int(size) if jax.tree.leaves(one) else 0, "float32")
             assert size == len(codec.encode(one, "float32"))
-    up = jax.tree.map(lambda a: a[0], (r.probe.up, r.report.up))
-    lossy = [form for form in wire.FORMATS if form != "float32"]
+    up = jax.tree.map(lambda a: a[0], (r.pre_upload.up, r.report.up))
+    lossy = [mode for mode in wire.FORMATS if mode != "float32"]
 
     @fast_jit.jit
     def pack(messages):
-        packed = [[wire.pack(m, form) for m in messages] for form in lossy]
+        packed = [[wire.pack(m, mode) for m in messages] for mode in lossy]
         return packed, [list(map(wire.size, p)) for p in packed]
 
     messages = (*wire.unpack(up), method.broadcast(r.server), method.setup)
     packed, sizes = jax.device_get(pack(messages))
-    for form, some, size in zip(lossy, packed, sizes, strict=True):
+    for mode, some, size in zip(lossy, packed, sizes, strict=True):
         for message, counted in zip(some, size, strict=True):
-            codec.check(message, int(counted), form)
+            codec.check(message, int(counted), mode)
 
 
 @every_method
 def test_the_calculator_counts_what_a_round_moves(name):
     """Scalars and bytes from class counts alone, with networks without work."""
     method, (group,) = sized(name), toys.cohorts(*toys.HOM)
-    pool, rows = toys.pool_and_rows()
-    r = toys.run(method, how=SEEN.get(name, toys.HOW))
-    count_KC = toys.counts(pool, rows, group.ids)
+    examples, rows = toys.pool_and_rows()
+    r = toys.run(method, local=SEEN.get(name, toys.LOCAL))
+    count_KC = toys.counts(examples, rows, group.ids)
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
     found = cost.measure(method, group.net, toys.SPEC, count_KC, *like)
     down = method.broadcast(r.server)
-    twice = method.probe is not no_probe
+    twice = method.pre_upload is not no_pre_upload
     size = int(wire.size(wire.pack(down, "float32"))) + twice * wire.HEADER
-    assert found.scalars[0].tolist() == (r.report.sent + r.probe.sent).tolist()
-    assert found.bytes[0].tolist() == (r.report.bytes + r.probe.bytes).tolist()
+    assert found.scalars[0].tolist() == (r.report.sent + r.pre_upload.sent).tolist()
+    assert found.bytes[0].tolist() == (r.report.bytes + r.pre_upload.bytes).tolist()
     assert (found.scalars[1], found.bytes[1]) == (int(wire.scalars(down)), size)
 
 
@@ -266,10 +268,10 @@ def test_the_calculator_counts_what_a_round_moves(name):
 def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     """RefProtoFL weights classes without public examples by |D_kc| (Eq. 15).
 
-    FedNH weights directions by n_ik (spec 2.16 item 4).
+    FedNH weights directions by n_ik.
     """
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    fields = disclosure.of(make(name), toys.net(16), toys.SPEC, *like)
+    fields = disclosure.message_fields(make(name), toys.net(16), toys.SPEC, *like)
     counts = [(f.way, f.name) for f in fields if f.reveals == disclosure.COUNTS]
     needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
     assert counts == [needed.get(name)] * (name in needed)
@@ -308,8 +310,8 @@ def test_floats_may_be_traced(name):
         server = method.init_server(net, jax.random.key(1))
         count_C, zero = jnp.ones(toys.SPEC.num_classes), jnp.zeros((), jnp.int32)
         client = Client(params, norm, (), memory, count_C, zero, zero)
-        pool, _ = toys.pool_and_rows()
-        batch = Batch(pool.x[:4], pool.y[:4], jnp.ones(4), jax.random.key(2))
+        examples, _ = toys.pool_and_rows()
+        batch = Batch(examples.x[:4], examples.y[:4], jnp.ones(4), jax.random.key(2))
         down = method.broadcast(server)
         return method.loss(net, params, norm, batch, down, client)[0]
 

@@ -11,7 +11,7 @@ from support.exchange import COUNT, MEAN, client, exchange
 from jaxproto import config, losses, masks
 from jaxproto.config import build
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
-from jaxproto.methods.fedproto import alike, fedproto, train_pass
+from jaxproto.methods.fedproto import fedproto, train_pass, uniform
 from jaxproto.methods.fedtgp import fedtgp
 from jaxproto.methods.tinyproto import (
     SPARSE,
@@ -23,7 +23,7 @@ from jaxproto.methods.tinyproto import (
 )
 
 N = int(COUNT.sum())
-NONE = {"masks": masks.every, "scaling": UNSCALED, "distill": alike}
+NONE = {"masks": masks.every, "scaling": UNSCALED, "distill": uniform}
 
 
 def method(**arguments):
@@ -70,11 +70,11 @@ def test_remark_1_ppa_is_the_weighted_mean_up_to_the_number_of_clients():
 
 
 def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
-    """Spec 8.3, here also with masks."""
+    """S Eq. 11 and T Eq. 10, 11, here also with masks."""
     kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
     a = exchange(tinyproto(toys.SPEC, mu=5 / N, **kind))
-    b = exchange(method(distill=alike, compare=SPARSE))
+    b = exchange(method(distill=uniform, compare=SPARSE))
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
 
 
@@ -85,7 +85,7 @@ def test_without_the_number_of_examples_sums_are_not_scaled():
 
 
 def test_the_commonest_class_weighs_one_and_others_by_their_share():
-    """Eq. 12; spec 8.3."""
+    """Eq. 12."""
     got = cpkd(client((), (), jnp.asarray([2.0, 8.0, 0.0, 4.0])))
     np.testing.assert_allclose(got, [0.25, 1.0, 0.0, 0.5])
     np.testing.assert_array_equal(cpkd(client((), (), jnp.full(4, 3.0))), np.ones(4))
@@ -96,7 +96,7 @@ def test_cpkd_multiplies_the_distance_of_every_class():
     """Eq. 12 on the distances of class means: only the weights differ."""
     off, on, pure = (
         exchange(method(**{**NONE, "distill": d, "lam": lam}))
-        for d, lam in ((alike, 1.0), (cpkd, 1.0), (alike, 0.0))
+        for d, lam in ((uniform, 1.0), (cpkd, 1.0), (uniform, 0.0))
     )
     feat, y, target = on.feat, np.asarray([0, 1, 2, 4, 4, 3]), on.down
     beta = COUNT[0] / COUNT[0].max()
@@ -109,7 +109,7 @@ def test_cpkd_multiplies_the_distance_of_every_class():
 
 
 def test_cpkd_with_equal_counts_changes_nothing():
-    a, b = (exchange(method(distill=d), MEAN, ALIKE).loss for d in (cpkd, alike))
+    a, b = (exchange(method(distill=d), MEAN, ALIKE).loss for d in (cpkd, uniform))
     assert a == b
 
 
@@ -126,7 +126,7 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
         kind = {
             "masks": masks.free if cps else masks.every,
             "scaling": SUM if ppa else UNSCALED,
-            "distill": cpkd if kd else alike,
+            "distill": cpkd if kd else uniform,
         }
         r = exchange(method(base=BASES[base], **kind), server=server)
         server = r.server

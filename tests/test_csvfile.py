@@ -5,7 +5,7 @@ import csv
 import pytest
 from support.refusal import refused
 
-from jaxproto.data import sources
+from jaxproto.data import datasets
 from jaxproto.data.readers import csvfile
 
 
@@ -25,7 +25,7 @@ def save(path, rows):
 )
 def test_columns_are_text_and_label_or_what_the_header_names(tmp_path, content):
     (tmp_path / "a.csv").write_bytes(content.encode())
-    data = sources.load(f"csv:{tmp_path / 'a.csv'}")
+    data = datasets.load(f"csv:{tmp_path / 'a.csv'}")
     assert data.x.tolist() == ["a dog", 'a cat, "it"', "no"]
     assert data.y.tolist() == [1, 0, 1] and data.classes == ("1", "3")
     assert data.train_size == 3
@@ -35,11 +35,11 @@ def test_a_folder_and_a_pair_have_an_official_test_part(tmp_path):
     train = save(tmp_path / "train.csv", [("ü\n2", "no"), ("b", "yes")])
     test = save(tmp_path / "test.csv", [("text", "label"), ("c", "yes")])
     for path in (tmp_path, f"{train},{test}"):
-        data = sources.load(f"csv:{path}")
+        data = datasets.load(f"csv:{path}")
         assert data.x.tolist() == ["ü\n2", "b", "c"] and data.train_size == 2
         assert data.y.tolist() == [0, 1, 1] and data.classes == ("no", "yes")
     test.unlink()
-    assert sources.load(f"csv:{tmp_path}").train_size == 2
+    assert datasets.load(f"csv:{tmp_path}").train_size == 2
 
 
 def test_labels_that_are_all_numbers_are_sorted_as_numbers(tmp_path):
@@ -57,7 +57,7 @@ def test_a_long_text_is_read_whole(tmp_path):
 def test_test_texts_of_a_class_without_training_texts_are_counted(tmp_path):
     save(tmp_path / "train.csv", [("a", "0"), ("b", "1")])
     save(tmp_path / "test.csv", [("c", "2"), ("d", "2"), ("e", "1")])
-    data = sources.load(f"csv:{tmp_path}")
+    data = datasets.load(f"csv:{tmp_path}")
     assert "2 examples of 1 classes that the training part has none of" in " ".join(
         data.notes
     )
@@ -81,12 +81,12 @@ BROKEN = {
 def test_broken_files_are_refused_with_file_and_line(tmp_path, content):
     (tmp_path / "a.csv").write_bytes(content)
     with refused(BROKEN[content]) as e:
-        sources.load(f"csv:{tmp_path / 'a.csv'}")
+        datasets.load(f"csv:{tmp_path / 'a.csv'}")
     assert str(e.value).startswith(f"csv:{tmp_path}")
 
 
 def test_missing_files_and_sizes_of_images_are_refused(tmp_path):
     with refused(f"no such file. Looked for {tmp_path / 'train.csv'}. Give a csv"):
-        sources.load(f"csv:{tmp_path}")
+        datasets.load(f"csv:{tmp_path}")
     with refused("data.pixels is 32, but texts have no pixels. Set it to 0."):
-        sources.load(f"csv:{save(tmp_path / 'a.csv', [('a', '0')])}", pixels=32)
+        datasets.load(f"csv:{save(tmp_path / 'a.csv', [('a', '0')])}", pixels=32)

@@ -26,7 +26,7 @@ from jaxproto.config.optimizers import build_optimizer
 from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
 from jaxproto.methods import fednova
-from jaxproto.methods.fedavg import Sent
+from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.methods.local import local
 from jaxproto.types import Batch, Client, Data, Shard
 
@@ -49,14 +49,14 @@ def test_a_lost_upload_does_not_count_and_without_any_the_network_stays():
     for sizes, want in (([7, 0], first), ([0, 0], old)):
         here = np.sign(sizes)
         sent = jax.tree.map(lambda a, h=here: (a.T * h).T, params)
-        got = BASE.update(None, old, Sent(sent, jnp.asarray(sizes)), None)
+        got = BASE.update(None, old, FedAvgUpload(sent, jnp.asarray(sizes)), None)
         assert toys.gap(got, want) < 1e-6
 
 
 def test_fedavg_of_one_client_is_local_training_from_the_same_start():
     def alone(key, clients, r):
         on_K = jnp.arange(clients) == 4
-        return participation.Turnout(on_K, on_K)
+        return participation.Participation(on_K, on_K)
 
     shared = dataclasses.replace(
         local(SPEC),
@@ -65,7 +65,7 @@ def test_fedavg_of_one_client_is_local_training_from_the_same_start():
             *BASE.init_client(net, key)[1:],
         ),
     )
-    one, other = (run(m, 3, law=alone) for m in (BASE, shared))
+    one, other = (run(m, 3, sampler=alone) for m in (BASE, shared))
     assert toys.gap(one.params[4], other.params[4]) < 1e-6
     assert toys.gap(one.server, one.params[4]) < 1e-6
 
@@ -73,7 +73,7 @@ def test_fedavg_of_one_client_is_local_training_from_the_same_start():
 @pytest.mark.parametrize("name", WHOLE)
 def test_one_architecture_is_asked_for_before_training(name):
     """The message names the cohort, the leaf and both shapes."""
-    method = dataclasses.replace(make(name), fits=lambda x: None)
+    method = dataclasses.replace(make(name), check_input=lambda x: None)
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     with pytest.raises(UserError) as e:
         federation.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
@@ -114,14 +114,14 @@ def test_the_gradient_of_the_proximal_term_is_mu_times_the_way_gone():
     net, mu = toys.net(8), 0.3
     params, norm, _ = BASE.init_client(net, jax.random.key(0))
     down = BASE.init_server(net, jax.random.key(1))
-    pool, _ = toys.pool_and_rows()
-    batch = Batch(pool.x[:6], pool.y[:6], jnp.ones(6))
+    examples, _ = toys.pool_and_rows()
+    batch = Batch(examples.x[:6], examples.y[:6], jnp.ones(6))
 
-    def slope(method):
+    def grads(method):
         loss = jax.jit(lambda p: method.loss(net, p, norm, batch, down, None)[0])
         return jax.grad(loss)(params)
 
-    both = slope(make("fedprox", mu=mu)), slope(BASE)
+    both = grads(make("fedprox", mu=mu)), grads(BASE)
     term = jax.tree.map(jnp.subtract, *both)
     want = jax.tree.map(lambda w, g: mu * (w - g), params, down)
     assert toys.gap(term, want) < 1e-6
@@ -146,7 +146,7 @@ STEPS = {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.0, "clip_norm":
 
 
 def test_the_amount_of_five_steps_with_momentum():
-    """Spec 8.3: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
+    """By hand: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
     a = fednova.amount(5, fednova.Descent(0.01, 0.9))
     np.testing.assert_allclose(a, 13.1441, rtol=1e-6)
     np.testing.assert_allclose(a, (5 - 0.9 * (1 - 0.9**5) / 0.1) / 0.1, rtol=1e-5)
@@ -157,10 +157,10 @@ def test_the_amount_of_five_steps_with_momentum():
 def test_the_amount_is_what_unit_gradients_move_sgd_by(rho, mu):
     """Steps of optax on w and FedProx's term, which is in the loss and pulls back."""
     opt = build_optimizer(SimpleNamespace(**STEPS, momentum=rho))
-    slope = jax.jit(jax.grad(lambda w: w + mu / 2 * w**2))
+    grads = jax.jit(jax.grad(lambda w: w + mu / 2 * w**2))
     w, state = jnp.zeros(()), opt.init(jnp.zeros(()))
     for _ in range(40):
-        move, state = opt.update(slope(w), state, w)
+        move, state = opt.update(grads(w), state, w)
         w += move
     a = fednova.amount(40, fednova.Descent(0.05, rho), mu)
     np.testing.assert_allclose(0.05 * a, -w, rtol=1e-5)
@@ -179,9 +179,9 @@ def test_a_client_without_a_step_weighs_nothing_in_fednova():
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 def test_fednova_with_equal_steps_is_fedavg_or_fedprox(mu):
     """Trained with momentum."""
-    how = dataclasses.replace(ALIKE, opt=optax.sgd(0.05, momentum=0.9))
+    options = dataclasses.replace(ALIKE, opt=optax.sgd(0.05, momentum=0.9))
     nova = make("fednova", mu=mu, descent=fednova.Descent(0.05, 0.9))
-    nova, prox = (run(m, how=how) for m in (nova, make("fedprox", mu=mu)))
+    nova, prox = (run(m, local=options) for m in (nova, make("fedprox", mu=mu)))
     assert {int(c.steps) for c in nova.clients.values()} == {3}
     assert toys.gap(nova.server.params, prox.server) < 1e-5
 
@@ -216,7 +216,9 @@ def test_fednova_weighs_long_training_less_than_fedavg_does():
         return w - (share_K @ tau_K) * np.tensordot(share_K, np.stack(delta), 1)
 
     assert toys.gap(jax.tree.map(by_hand, state.params, after), got) < 1e-5
-    mean = BASE.update(None, state.params, Sent(after, jnp.asarray([5, 15])), None)
+    mean = BASE.update(
+        None, state.params, FedAvgUpload(after, jnp.asarray([5, 15])), None
+    )
     assert toys.gap(mean, got) > 0.1
 
 
@@ -258,7 +260,7 @@ def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
         group = config.load(f"configs/{name}.py:{dataset}").model.group
         assert len(models.members(group)) == 1
     c = config.load(f"configs/{name}.py:cifar10,refprotofl")
-    assert (c.data.clients, c.data.alpha, c.data.pool) == (10, 0.5, False)
+    assert (c.data.clients, c.data.alpha, c.data.examples) == (10, 0.5, False)
     assert (c.model.group, c.local.batch_size, c.rounds) == ("resnet18", 64, 50)
     assert (c.optimizer.momentum, c.optimizer.weight_decay) == (0.9, 1e-4)
     other = config.load(f"configs/{name}.py:cifar10,refprotofl100")
@@ -281,8 +283,8 @@ def test_the_released_training_is_a_variant(name):
     c = config.load(f"configs/{name}.py:cifar10,code")
     config.check(c)
     build.build_law(c.participation)
-    how = build.build_local(c)
-    rate = c.optimizer.learning_rate * how.at(3).factor
+    options = build.build_local(c)
+    rate = c.optimizer.learning_rate * options.at_round(3).factor
     local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
     got = (c.data.clients, c.rounds, *local, float(rate))
     np.testing.assert_allclose(got, RELEASED[name], rtol=1e-5)

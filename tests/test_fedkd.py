@@ -47,7 +47,7 @@ def matrix():
 
 def test_a_detached_loss_trains_its_own_network_alone():
     """L_l for the mentor, with what the mentee does as constants."""
-    slope = on_batch(make())[1]
+    grads = on_batch(make())[1]
     _, q, params = outputs()
     net, ones = toys.net(8), jnp.ones(6)
     norm, like_BD = net.init(KEY)[1], q.feat @ matrix()
@@ -61,9 +61,9 @@ def test_a_detached_loss_trains_its_own_network_alone():
         ce_l = losses.cross_entropy(out.logits, Y, ones)
         return ce_l + term / (ce_l + ce_g)
 
-    assert toys.gap(jax.grad(mentor)(params["net"]), slope["net"]) < 1e-5
+    assert toys.gap(jax.grad(mentor)(params["net"]), grads["net"]) < 1e-5
     both = on_batch(make(target=attached))[1]
-    assert all(toys.gap(both[k], slope[k]) > 1e-3 for k in slope)
+    assert all(toys.gap(both[k], grads[k]) > 1e-3 for k in grads)
 
 
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9), (3, 3, 5, 2), (5, 2, 3, 4), (7,)])
@@ -76,7 +76,7 @@ def test_a_parameter_arrives_with_the_energy_that_was_asked_for(shape):
 
 
 def smallest(square_L, energy):
-    """Spec 2.8 item 5, and all where none less reaches it (its decision)."""
+    """The fewest that exceed the energy, and all where none less reaches it."""
     for k in range(len(square_L)):
         if sum(square_L[:k]) > energy * sum(square_L):
             return k
@@ -111,7 +111,7 @@ def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
     "x", [np.ones((1, 1, 6, 4)), np.eye(4), np.zeros((6, 5)), np.ones((1, 9))]
 )
 def test_what_no_fewer_values_reach_is_sent_whole_and_not_as_zeros(x):
-    """Spec 2.8 item 8: 1x1 kernels and flat spectra, which the code zeroes."""
+    """1x1 kernels and flat spectra, which the code zeroes."""
     sent = fedkd.compress({"w": jnp.asarray(x, jnp.float32)}, 0.98)
     assert wire.scalars(sent) == x.size
     assert toys.gap(there_and_back(x, 0.98), x) == 0
@@ -139,7 +139,7 @@ def test_messages_are_bytes_of_the_size_that_is_counted(form, energy):
     size = int(wire.size(packed))
     codec.check(packed, size, form)
     decoded = codec.decode(codec.encode(packed, form), packed, form)
-    assert equal(wire.unpack(decoded), wire.through(message, form))
+    assert equal(wire.unpack(decoded), wire.roundtrip(message, form))
     whole = int(wire.size(wire.pack(params, form)))
     assert size < whole / 2 if energy < 1 else size < whole + 40
 
@@ -153,7 +153,7 @@ def test_rows_of_a_matrix_travel_alone(form):
     each = {"float32": 24, "float16": 12, "bfloat16": 12, "int8": 6 + 4}[form]
     assert len(codec.encode(packed, form)) == 12 + 4 + 3 + 3 * each
     codec.check(packed, int(wire.size(packed)), form)
-    got = np.asarray(wire.through(message, form).value)
+    got = np.asarray(wire.roundtrip(message, form).value)
     assert not np.any(got[~np.asarray(message.sent)])
     np.testing.assert_allclose(got[7], value[7], atol=0.03)
     assert wire.scalars(message) == 18
@@ -168,7 +168,7 @@ def test_at_full_energy_the_server_has_the_plain_mean():
 
 
 def test_the_energy_rises_over_the_rounds_to_its_end():
-    """T = 0.2 + (1 + r) / 4 * 0.8 in round r of 4, then 1 (spec 2.8 item 5)."""
+    """T = 0.2 + (1 + r) / 4 * 0.8 in round r of 4, then 1."""
     method, net = make(energy_start=0.2, energy_end=1.0, rounds=4), toys.net(8)
     server = method.init_server(net, KEY)
     params, _, _ = method.init_client(net, jax.random.key(1))

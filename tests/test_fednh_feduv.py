@@ -24,7 +24,7 @@ def test_feduv_without_terms_is_fedavg():
 
 
 def test_the_target_of_the_variance_is_that_of_the_identity():
-    """Spec 8.3: 0.31623 for 10 classes; V is 0 where every column reaches it."""
+    """0.31623 for 10 classes; V is 0 where every column reaches it."""
     np.testing.assert_allclose(np.eye(10).std(0, ddof=1), 0.31623, atol=5e-6)
     sure = 1e3 * jnp.eye(10)
     assert feduv.variance_gap(sure, jnp.ones(10)) < 1e-6
@@ -58,8 +58,8 @@ def test_both_terms_are_those_of_a_loop():
 def test_features_that_are_all_alike_have_finite_terms_and_gradients(feat):
     for term in (feduv.variance_gap, feduv.crowding):
         for mask in (jnp.ones(4), jnp.asarray([1.0, 0, 0, 0])):
-            value, slope = jax.value_and_grad(term)(feat, mask)
-            assert np.isfinite(value) and np.all(np.isfinite(slope))
+            value, grads = jax.value_and_grad(term)(feat, mask)
+            assert np.isfinite(value) and np.all(np.isfinite(grads))
 
 
 # FedNH
@@ -96,7 +96,7 @@ def test_a_class_that_nobody_saw_keeps_its_row_and_networks_move_alike():
     count_KC = np.float32([[4, 0, 1, 0, 0], [9, 0, 0, 0, 3], [0, 0, 0, 0, 0]])
     protos = Protos(drawn(state.heads, lead=(3,)), count_KC, disclosed=True)
     body = drawn(state.body, lead=(3,))
-    up = fednh.Sent(body, jnp.asarray([2.0, 4.0, 0.0]), protos)
+    up = fednh.FedNHUpload(body, jnp.asarray([2.0, 4.0, 0.0]), protos)
     got = method.update(None, state, up, None)
     stays_C = np.array([False, True, False, True, False])
     gap_C = np.abs(got.heads - state.heads).max(1)
@@ -107,5 +107,5 @@ def test_a_class_that_nobody_saw_keeps_its_row_and_networks_move_alike():
 
 
 def test_a_feature_of_zeros_has_a_finite_gradient():
-    slope = jax.grad(lambda f: jnp.sum(fednh.direction(f)))(jnp.zeros((2, 3)))
-    assert np.all(np.isfinite(slope))
+    grads = jax.grad(lambda f: jnp.sum(fednh.direction(f)))(jnp.zeros((2, 3)))
+    assert np.all(np.isfinite(grads))

@@ -55,9 +55,9 @@ def test_the_golden_run_is_matched_also_with_absent_rows(extra):
     """../shared/golden tgp_k10_d64: FedTGP's released server step in PyTorch 2.13."""
     data, order_EN = padded(golden_pairs(), GOLDEN["permutations"], extra)
     delta = jax.jit(golden_margin)(golden_pairs())
-    how = fedtgp.Training(optax.sgd(0.01), 32)
+    options = fedtgp.Training(optax.sgd(0.01), 32)
     train = jax.jit(fedtgp.train, static_argnums=0)
-    network, last_E = train(how, golden_network(), data, delta, order_EN)
+    network, last_E = train(options, golden_network(), data, delta, order_EN)
     np.testing.assert_allclose(delta, GOLDEN["margin"], rtol=1e-5)
     np.testing.assert_allclose(last_E, GOLDEN["last_batch_loss"], rtol=1e-4)
     np.testing.assert_allclose(
@@ -66,7 +66,7 @@ def test_the_golden_run_is_matched_also_with_absent_rows(extra):
 
 
 def test_the_largest_gap_is_that_of_a_loop_over_present_classes():
-    """Spec 2.2 item 5."""
+    """The largest over classes of the distance to the nearest other."""
     rng = np.random.default_rng(0)
     mean, here = rng.normal(size=(6, 4)) + 100, np.array([1, 1, 0, 1, 1, 0])
     seen = [j for j in range(6) if here[j]]
@@ -91,10 +91,10 @@ def test_a_prototype_in_the_place_of_its_example_has_a_finite_gradient():
     own = fedtgp.generate(network)
     data = fedtgp.Pairs(own, np.arange(10), np.ones(10, bool))
     data = jax.tree.map(jnp.asarray, data)
-    slope = jax.jit(jax.grad(fedtgp.contrast))(
+    grads = jax.jit(jax.grad(fedtgp.contrast))(
         network, data, np.arange(10), np.ones(10), 1.0
     )
-    assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(slope))
+    assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))
 
 
 def test_every_epoch_visits_present_rows_first_in_an_order_of_its_own():
@@ -109,7 +109,7 @@ def test_every_epoch_visits_present_rows_first_in_an_order_of_its_own():
 
 
 def test_the_generator_has_the_papers_number_of_parameters():
-    """Spec 2.2 item 5: K d + 2 (d^2 + d), 506,000 at d = 500 and K = 10."""
+    """Embedding, two layers: K d + 2 (d^2 + d), 506,000 at d = 500 and K = 10."""
     shapes = jax.eval_shape(
         lambda: fedtgp.init_network(Spec(10, 500), jax.random.key(0))
     )
@@ -137,7 +137,7 @@ def test_before_the_first_upload_there_is_no_prototype_and_nothing_changes():
 
 
 def test_after_one_upload_every_class_has_a_prototype():
-    """Also those that nobody uploaded (spec 2.2 item 5)."""
+    """Also those that nobody uploaded."""
     one = np.zeros((3, 5))
     one[1, 2] = 1
     server = step(start(), one)

@@ -109,7 +109,7 @@ def test_prototypes_are_those_of_the_chosen_clients_and_classes(drawn, path, run
     scale = run.config.method.upscale
     want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
     np.testing.assert_allclose(ends, want, rtol=1e-5)
-    local = pictures.learnt_by(run.exp, run.state).local
+    local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
     points = [p.get_offsets() for p in axes.collections]
     assert [len(p) for p in points] == (local.count[[1, 3]][:, [0, 2]] > 0).sum(
         0

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jaxproto import config
 from jaxproto.config import build
-from jaxproto.data import sources
+from jaxproto.data import datasets
 from jaxproto.errors import UserError
 from jaxproto.report import summary
 
@@ -39,8 +39,8 @@ def classes(root, names=("cat", "dog"), each=3, shape=(6, 6, 3)):
     ]
 
 
-def load(root, **how):
-    return sources.load(f"folder:{root}", **how)
+def load(root, **options):
+    return datasets.load(f"folder:{root}", **options)
 
 
 def refused(*words):
@@ -194,21 +194,21 @@ def test_several_sizes_are_refused_with_two_files_and_the_way_out(tmp_path):
         load(tmp_path)
 
 
-def damage(file, how):
+def damage(file, kind):
     content = file.read_bytes()
     half = len(content) // 2
     broken = {"empty": b"", "text": b"hello", "half": content[:half]}
-    file.write_bytes(broken[how])
+    file.write_bytes(broken[kind])
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg"])
-@pytest.mark.parametrize("how", ["empty", "text", "half"])
-def test_damaged_images_are_refused_by_name(tmp_path, how, ending):
+@pytest.mark.parametrize("kind", ["empty", "text", "half"])
+def test_damaged_images_are_refused_by_name(tmp_path, kind, ending):
     classes(tmp_path)
     for i in range(4):
         file = tmp_path / "dog" / f"b{i}.{ending}"
         save(file, pixels(32, 32, 3))
-        damage(file, how)
+        damage(file, kind)
     with refused("4 of 10 images cannot be read: ", file.parent / "b0.", "and 1 more"):
         load(tmp_path, pixels=6)
 
@@ -259,7 +259,7 @@ def test_a_run_says_what_was_found_and_saves_the_numbers_of_classes(tmp_path):
     c.data.update(name=f"folder:{tmp_path}/pets", clients=2, partition="iid", pixels=4)
     c.model.group = "mlp"
     exp, said = build.experiment(c, "cpu"), io.StringIO()
-    assert exp.source.x.shape == (24, 4, 4, 3)
+    assert exp.dataset.x.shape == (24, 4, 4, 3)
     summary.partition(exp, tmp_path, Console(file=said, width=200))
     assert "1 files that are no images are left out" in said.getvalue()
     assert re.search(r"cat:\d+, dog:\d+", said.getvalue())

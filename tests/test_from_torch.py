@@ -46,15 +46,17 @@ def relative(got, expected):
 
 def tiny(name):
     """Parameters and statistics of a network that reads 16x16 images, and its name."""
-    how = TINY | ({"input_shape": (2,), "feat_dim": 2} if name == "spiral_mlp" else {})
+    options = TINY | (
+        {"input_shape": (2,), "feat_dim": 2} if name == "spiral_mlp" else {}
+    )
     if name.removesuffix("_code") in models.GROUPS["text"]:
-        how |= {"input_shape": (6,), "vocab_size": 9}
-    net = models.build(name, **how)
+        options |= {"input_shape": (6,), "vocab_size": 9}
+    net = models.build(name, **options)
     trees = jax.eval_shape(net.init, jax.random.key(0))
     leaves, structure = jax.tree.flatten(trees)
     rng = np.random.default_rng(0)
     leaves = [rng.random(leaf.shape, np.float32) for leaf in leaves]
-    return (*jax.tree.unflatten(structure, leaves), how)
+    return (*jax.tree.unflatten(structure, leaves), options)
 
 
 # ------------------------------------------------------------------- golden networks
@@ -72,9 +74,9 @@ def test_a_golden_network_is_matched(name, case, form):
     0.29), before and after one SGD step (0.01, training mode, no dropout) on CE + 10 *
     MSE to prototypes. The fixture keeps the first rows of some outputs."""
     dim = int(case.rpartition("d")[2])
-    how = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": dim}
-    params, norm = models.from_torch(name, golden_weights(case), **how)
-    net = models.build(name, **how, ops=form)
+    options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": dim}
+    params, norm = models.from_torch(name, golden_weights(case), **options)
+    net = models.build(name, **options, ops=form)
     x = np.random.RandomState(999).standard_normal((32, *IMAGE))
     x, y, rows = jnp.asarray(x, jnp.float32), jnp.arange(32) % 10, jnp.arange(32)
     target = np.random.RandomState(998).standard_normal((10, dim))
@@ -103,8 +105,8 @@ def test_a_golden_network_is_matched(name, case, form):
 # ------------------------------------------------------------------------ round trips
 @pytest.mark.parametrize("name", sorted(set(models.NETS) - {"cnn4_d"}))
 def test_there_and_back_again_changes_nothing(name):
-    params, norm, how = tiny(name)
-    again = models.from_torch(name, models.to_torch(params, norm), **how)
+    params, norm, options = tiny(name)
+    again = models.from_torch(name, models.to_torch(params, norm), **options)
     assert jax.tree.structure(again) == jax.tree.structure((params, norm))
     jax.tree.map(np.testing.assert_array_equal, again, (params, norm))
 
@@ -112,8 +114,8 @@ def test_there_and_back_again_changes_nothing(name):
 @pytest.mark.parametrize("case", ["resnet18_k10_d512", "mobilenet_v2_k10_d500"])
 def test_names_and_shapes_are_pytorchs(case):
     name, _, rest = case.partition("_k10_d")
-    how = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": int(rest)}
-    net = models.build(name, **how)
+    options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": int(rest)}
+    net = models.build(name, **options)
     trees = jax.eval_shape(net.init, jax.random.key(0))
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape), trees)
     ours = {k: v.shape for k, v in models.to_torch(*zeros).items()}
@@ -174,8 +176,8 @@ def test_names_without_a_golden_network_are_pytorchs(name):
 
 # ------------------------------------------------------- prefixes, tensors and files
 def trained(name="resnet4"):
-    params, norm, how = tiny(name)
-    return models.to_torch(params, norm), params, norm, how
+    params, norm, options = tiny(name)
+    return models.to_torch(params, norm), params, norm, options
 
 
 def bare(weights):
@@ -199,7 +201,7 @@ class Tensor:
     def float(self):
         return self.value
 
-    def __array__(self, *args, **how):
+    def __array__(self, *args, **options):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
 
 
@@ -226,31 +228,31 @@ def save_safetensors(path, weights):
     ],
 )
 def test_every_form_of_the_same_weights_gives_the_same_network(change, tmp_path):
-    weights, params, norm, how = trained()
-    got = models.from_torch("resnet4", change(tmp_path, weights), **how)
+    weights, params, norm, options = trained()
+    got = models.from_torch("resnet4", change(tmp_path, weights), **options)
     jax.tree.map(np.testing.assert_array_equal, got, (params, norm))
     assert {leaf.dtype.name for leaf in jax.tree.leaves(got)} == {"float32"}
 
 
 def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
-    weights, params, norm, how = trained()
-    key, net = jax.random.key(4), models.build("resnet4", **how)
+    weights, params, norm, options = trained()
+    key, net = jax.random.key(4), models.build("resnet4", **options)
     body = {k: v for k, v in weights.items() if k.startswith("base.")}
     for given in (body, body | {"fc.weight": np.ones((1000, 64))}):
         head = models.fresh_head(key)
-        got = models.from_torch("resnet4", given, **how, head=head)
+        got = models.from_torch("resnet4", given, **options, head=head)
         expected = ({"body": params["body"], "head": net.init(key)[0]["head"]}, norm)
         jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
 # ------------------------------------------------------------------------------ errors
 def test_every_misfit_is_listed_with_its_shapes():
-    weights, _, _, how = trained()
+    weights, _, _, options = trained()
     del weights["base.bn1.weight"], weights["base.layer_0.conv1.weight"]
     weights["base.conv1.weight"] = np.zeros((64, 3, 7, 7))
     weights["base.layer_9.bn1.bias"] = np.zeros(3)
     with pytest.raises(UserError) as e:
-        models.from_torch("resnet4", weights, **how)
+        models.from_torch("resnet4", weights, **options)
     assert str(e.value).splitlines() == [
         "the weights do not fit network 'resnet4':",
         "  missing bn1.weight: (64,)",
@@ -261,13 +263,13 @@ def test_every_misfit_is_listed_with_its_shapes():
 
 
 def test_another_classifier_points_to_a_fresh_head():
-    weights, _, _, how = trained()
+    weights, _, _, options = trained()
     weights = bare(weights) | {"classifier.1.weight": np.zeros((1000, 64))}
     message = (
         r"head.weight: given \(1000, 64\), wanted \(3, 5\)\n.*head=fresh_head\(key"
     )
     with pytest.raises(UserError, match=message):
-        models.from_torch("resnet4", weights, **how)
+        models.from_torch("resnet4", weights, **options)
 
 
 def broken_npz(path):

@@ -163,8 +163,8 @@ def test_distances_of_labels_by_hand():
     to_all = 0.5 * np.log2(0.5 / half_way).sum()
     np.testing.assert_allclose(skew.variation, [0.5, 0.5])
     np.testing.assert_allclose(skew.shannon, np.sqrt((to_mine + to_all) / 2))
-    alike = describe.skew(np.array([[1, 2, 3], [10, 20, 30]]))
-    np.testing.assert_allclose(alike, 0, atol=1e-7)
+    uniform = describe.skew(np.array([[1, 2, 3], [10, 20, 30]]))
+    np.testing.assert_allclose(uniform, 0, atol=1e-7)
 
 
 def test_samples_are_the_clients_own_sorted_by_class_and_always_the_same():
@@ -172,7 +172,7 @@ def test_samples_are_the_clients_own_sorted_by_class_and_always_the_same():
     for client, rows in enumerate(exp.partition.train):
         drawn = samples.rows_of(exp, client, 7)
         assert len(drawn) == min(7, len(rows)) == len(np.intersect1d(drawn, rows))
-        assert (np.diff(exp.source.y[drawn]) >= 0).all()
+        assert (np.diff(exp.dataset.y[drawn]) >= 0).all()
         assert drawn.tolist() == samples.rows_of(exp, client, 7).tolist()
 
 

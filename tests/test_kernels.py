@@ -108,7 +108,7 @@ def test_repulsion_is_equation_11_also_when_points_are_close(k, d, spread):
 
 
 def test_radial_part_of_the_force_is_half_the_number_of_others():
-    """Property of spec 8.2: exactly (K - 1) / 2 on the unit sphere."""
+    """Exactly (K - 1) / 2 on the unit sphere."""
     x = kernels.unit(random_points(20, 8))
     radial = np.sum(np.asarray(kernels.repulsion(x, everyone(20)) * x), -1)
     np.testing.assert_allclose(radial, 9.5, rtol=1e-5)
@@ -125,7 +125,7 @@ def test_alignment_matches_the_released_code_after_the_same_iterations(case):
 
 
 def in_float64(x):
-    """Points after 500 iterations of spec 2.3 item 5, and where its early stop is."""
+    """Points after 500 iterations of the released code, and where its early stop is."""
     x = np.asarray(x, np.float64)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     v, eta, before, same, stop = np.zeros_like(x), 0.1, None, 0, None
@@ -173,7 +173,7 @@ def aligned(x):
 
 @pytest.mark.parametrize(("k", "d"), [(10, 512), (100, 512)])
 def test_alignment_comes_close_to_the_regular_simplex(k, d):
-    """Spec 8.2: for K <= d + 1 every distance is sqrt(2 K / (K - 1)) at last; after the
+    """For K <= d + 1 every distance is sqrt(2 K / (K - 1)) at last; after the
     decaying rate has run out, 1.468 to 1.518 (K 10), 1.312 to 1.545 (K 100).
     """
     got, simplex = aligned(RNG.normal(size=(k, d))), np.sqrt(2 * k / (k - 1))

@@ -74,8 +74,8 @@ def test_distance_of_means_is_equation_5_on_the_batch():
 @pytest.mark.parametrize("pull", PULLS)
 def test_without_prototypes_there_is_no_pull(pull):
     feat, y, mask, protos, _ = map(jnp.asarray, batch())
-    value, slope = jax.value_and_grad(lambda f: pull(nobody(protos), f, y, mask))(feat)
-    assert value == 0 and np.all(slope == 0)
+    value, grads = jax.value_and_grad(lambda f: pull(nobody(protos), f, y, mask))(feat)
+    assert value == 0 and np.all(grads == 0)
 
 
 def nobody(protos):
@@ -98,5 +98,5 @@ def test_masked_examples_have_no_gradient_and_prototypes_are_targets_only(pull):
 def test_features_on_their_prototypes_have_finite_gradients(pull):
     protos, y = jnp.eye(3), jnp.asarray([0, 1, 2])
     p = Protos(protos, jnp.ones(3))
-    value, slope = jax.value_and_grad(lambda f: pull(p, f, y, jnp.ones(3)))(protos)
-    assert value == 0 and np.all(np.isfinite(slope))
+    value, grads = jax.value_and_grad(lambda f: pull(p, f, y, jnp.ones(3)))(protos)
+    assert value == 0 and np.all(np.isfinite(grads))

@@ -37,7 +37,7 @@ def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly(k, d, s):
 
 @pytest.mark.parametrize(("k", "d", "s"), [(10, 500, 50), (4, 500, 50), (5, 8, 1)])
 def test_free_masks_are_disjoint_where_they_can_be(k, d, s):
-    """K s <= d: the distance is the largest possible, 2 s (spec 2.4 item 5)."""
+    """K s <= d: the distance is the largest possible, 2 s."""
     assert np.all(distances(bitmaps(masks.free(k, d, s, 1), d)) == 2 * s)
 
 
@@ -65,7 +65,7 @@ S_EFF += [(1000, 200, 100)]
 
 @pytest.mark.parametrize(("d", "k", "kept"), S_EFF)
 def test_blocks_keep_what_the_released_code_keeps_at_a_tenth(d, k, kept):
-    """Spec 2.4 item 5, table of s_eff; its used dimensions are K floor(d / K)."""
+    """docs/decisions.md#masks; the dimensions used are K floor(d / K)."""
     mask_CD = bitmaps(masks.block(k, d, d // 10, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == kept)
     length = d // k
@@ -156,7 +156,7 @@ def there_and_back(mean, index_CS):
 
 @pytest.mark.parametrize("lead", [(), (3,)])
 def test_what_comes_back_of_a_prototype_is_its_masked_part(lead):
-    """Definitions 1 and 2: scatter(gather(c)) = c o m (spec 8.3)."""
+    """Definitions 1 and 2: scatter(gather(c)) = c o m."""
     index_CS = masks.free(5, 8, 3, 0)
     mean = np.random.default_rng(0).normal(size=(*lead, 5, 8)).astype(np.float32)
     got = there_and_back(mean, index_CS)

@@ -16,28 +16,29 @@ def whole():
     c = config.experiment("local", "digits")
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
-    state, pool = programs.init(exp, 0), build.pool(exp.source)
-    _, compiled, _, need = programs.compile_to_fit(exp, state, pool, None)
-    return exp, state, pool, compiled, need
+    state, examples = programs.init(exp, 0), build.examples(exp.dataset)
+    _, compiled, _, need = programs.compile_to_fit(exp, state, examples, None)
+    return exp, state, examples, compiled, need
 
 
 def test_the_estimate_covers_what_the_programs_hold(whole):
-    _, state, pool, _, need = whole
-    held = sum(a.nbytes for a in jax.tree.leaves((state, pool)))
+    _, state, examples, _, need = whole
+    held = sum(a.nbytes for a in jax.tree.leaves((state, examples)))
     assert need >= held
 
 
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
-    exp, state, pool, compiled, need = whole
-    smaller, fewer, _, less = programs.compile_to_fit(exp, state, pool, need - 1)
+    exp, state, examples, compiled, need = whole
+    smaller, fewer, _, less = programs.compile_to_fit(exp, state, examples, need - 1)
     assert less < need
-    assert smaller.forms != exp.forms
+    assert smaller.cohorts[0].mode != exp.cohorts[0].mode
 
     def train(p):
         mine = jax.tree.map(jnp.copy, state.clients[0])  # the call takes its buffers
-        at = programs.at(0, 0)
-        turnout = p.begin(at, state.server).turnout
-        args = (at, turnout, state.server, mine, pool, exp.train[0])
+        context = programs.round_context(0, 0)
+        participants = p.participate(context, state.server)
+        down = p.broadcast(state.server).message
+        args = (context, participants, down, mine, examples, exp.train[0])
         return jax.tree.leaves(p.train[0](*args)[0].params)
 
     for a, b in zip(train(compiled), train(fewer), strict=True):
@@ -45,12 +46,12 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
 
 
 def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
-    exp, state, pool, *_ = whole
+    exp, state, examples, *_ = whole
     asked = []
     monkeypatch.setattr(
         execution, "in_chunks", lambda n: asked.append(n) or execution.one_by_one()
     )
-    programs.compile_to_fit(exp, state, pool, 1)
+    programs.compile_to_fit(exp, state, examples, 1)
     assert asked == [4, 2, 1]
 
 

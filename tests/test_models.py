@@ -16,9 +16,9 @@ GOLDEN = np.load(Path(__file__).parent / "fixtures" / "networks.npz")
 IMAGE = (32, 32, 3)
 
 
-def build(name, shape=IMAGE, classes=10, dim=500, **how):
+def build(name, shape=IMAGE, classes=10, dim=500, **options):
     return models.build(
-        name, input_shape=shape, num_classes=classes, feat_dim=dim, **how
+        name, input_shape=shape, num_classes=classes, feat_dim=dim, **options
     )
 
 
@@ -31,7 +31,7 @@ def size(tree):
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
-BODIES = {  # specification 3.2: parameters, running mean and variance
+BODIES = {  # of the PyTorch originals: parameters, running mean and variance
     "resnet4": (83_520, 384),
     "resnet6": (313_664, 1_152),
     "resnet8": (1_232_704, 2_688),
@@ -50,13 +50,13 @@ BODIES = {  # specification 3.2: parameters, running mean and variance
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize(("classes", "dim"), [(10, 500), (200, 512)])
 def test_parameter_counts_are_the_released_ones(name, classes, dim):
-    """Spec 3.2 (torch instantiation): the body's count, and d * K + K for the head."""
+    """As PyTorch counts them: the body's count, and d * K + K for the head."""
     params, norm = shapes(build(name, classes=classes, dim=dim))
     assert (size(params["body"]), size(norm)) == BODIES[name]
     assert size(params["head"]) == dim * classes + classes
 
 
-TOTALS = {  # specification 3.2, as printed
+TOTALS = {  # of the PyTorch originals
     ("resnet8", 10, 500): 1_237_714,
     ("mobilenet_v2", 100, 512): 2_275_172,
     ("shufflenet_v2_x1_0", 200, 500): 1_353_804,
@@ -72,7 +72,7 @@ def test_totals_with_the_head_are_the_printed_ones(case):
 
 
 def test_cnn4_at_64_pixels_has_the_released_count():
-    """Spec 3.2: 5,597,010 at K = 10, d = 500."""
+    """As PyTorch counts them: 5,597,010 at K = 10, d = 500."""
     assert size(shapes(build("cnn4", (64, 64, 3)))[0]) == 5_597_010
 
 
@@ -82,7 +82,7 @@ def test_cnn4_d_has_feat_dim_hidden_units():
 
 
 def test_spiral_network_has_242_parameters():
-    """ProtoNorm's spiral network, spec 3.3: 2-16-8-4-2-6, no bias in the head."""
+    """ProtoNorm's spiral network: 2-16-8-4-2-6, no bias in the head."""
     params, norm = shapes(build("spiral_mlp", (2,), 6, 2))
     assert size(params) == 242
     assert list(params["head"]) == ["kernel"]
@@ -93,10 +93,10 @@ def test_spiral_network_has_242_parameters():
 @pytest.mark.parametrize("train", [False, True])
 def test_apply_keeps_shapes_and_trees(name, train):
     shape, dim = ((2,), 2) if name == "spiral_mlp" else ((8, 8, 1), 7)
-    how, dtype = {}, jnp.float32
+    options, dtype = {}, jnp.float32
     if name.removesuffix("_code") in models.GROUPS["text"]:
-        shape, how, dtype = (8,), {"vocab_size": 9}, jnp.int32
-    net = build(name, shape, 3, dim, **how)
+        shape, options, dtype = (8,), {"vocab_size": 9}, jnp.int32
+    net = build(name, shape, 3, dim, **options)
     params, norm = shapes(net)
     x = jax.ShapeDtypeStruct((4, *shape), dtype)
     out = jax.eval_shape(lambda *a: net.apply(*a, train), params, norm, x)
@@ -177,7 +177,7 @@ def test_initial_values_have_pytorchs_spread():
 
 
 def test_initial_values_are_torchvisions():
-    """Spec 3.3: He's normal by fan-out (depthwise: k * k * C), ShuffleNetV2 PyTorch's
+    """He's normal by fan-out (depthwise: k * k * C), ShuffleNetV2 PyTorch's
     default; torchvision's squeeze-excite biases are 0; the head has the default."""
     names = ("mobilenet_v2", "efficientnet_b0", "shufflenet_v2_x1_0")
     nets = [build(name, (8, 8, 3), 3, 16) for name in names]
@@ -233,7 +233,7 @@ def test_channel_pool_is_pytorchs(c, d):
 
 # ------------------------------------------------------------- groups and errors
 def test_ht0_is_the_papers_group_in_the_codes_order():
-    """Spec 1.2: client i uses architecture i mod 4, so 5 clients each at M = 20."""
+    """Client i uses architecture i mod 4, so 5 clients each at M = 20."""
     names = models.assign("Ht0", range(20))
     assert names[:4] == (
         "resnet8",

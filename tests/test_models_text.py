@@ -19,9 +19,9 @@ WORDS, DIM = 30, 12
 LENGTHS = (0, 1, 2, 3, 4, 5, 9)  # of the texts below; filters see 3, 4 and 5 words
 
 
-def build(name, length=9, dim=DIM, words=WORDS, **how):
+def build(name, length=9, dim=DIM, words=WORDS, **options):
     shape = {"input_shape": (length,), "num_classes": 4}
-    return models.build(name, **shape, feat_dim=dim, vocab_size=words, **how)
+    return models.build(name, **shape, feat_dim=dim, vocab_size=words, **options)
 
 
 @functools.cache
@@ -31,9 +31,9 @@ def started(name):
 
 
 @functools.cache
-def features(name, length=9, train=False, **how):
+def features(name, length=9, train=False, **options):
     """Parameters, tokens, key -> features."""
-    net = build(name, length, **how)
+    net = build(name, length, **options)
 
     def feat(params, x, key=None):
         return net.apply(params, {}, x, train, key).feat
@@ -42,7 +42,7 @@ def features(name, length=9, train=False, **how):
 
 
 @functools.cache
-def slope(name, length=9):
+def grads(name, length=9):
     """Parameters, tokens -> gradient of the sum of the squared features."""
     feat = features(name, length, True)
     return jax.jit(jax.grad(lambda params, x: jnp.sum(feat(params, x) ** 2)))
@@ -69,7 +69,7 @@ def size(tree):
 )
 @pytest.mark.parametrize("variant", ["", "_code"])
 def test_parameter_counts_are_the_released_ones(name, whole, rest, variant):
-    """Spec 3.3: bodies at d = 500 with 98,635 words, and without the embedding."""
+    """As PyTorch counts: bodies at d = 500 with 98,635 words; without the embedding."""
     net = build(name + variant, length=200, dim=500, words=98_635)
     params, norm = jax.eval_shape(net.init, jax.random.key(0))
     assert size(params["body"]) == whole
@@ -121,7 +121,7 @@ def test_padding_changes_no_feature_and_no_gradient(name):
     params, found = started(name), []
     for n in (9, 14, 60):  # of 60, the first 32 are computed
         given = params, texts(n)
-        found.append((features(name, n)(*given), slope(name, n)(*given)))
+        found.append((features(name, n)(*given), grads(name, n)(*given)))
     for other in found[1:]:
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-4), found[0], other
@@ -143,13 +143,13 @@ def test_texts_of_any_length_are_read_to_their_end(name):
 def test_the_vector_of_padding_is_zero_and_gets_no_gradient(name):
     params = started(name)
     assert np.all(params["body"]["embedding"]["table"][PADDING] == 0)
-    grad = slope(name)(params, texts(9))["body"]["embedding"]["table"]
+    grad = grads(name)(params, texts(9))["body"]["embedding"]["table"]
     assert np.all(grad[PADDING] == 0) and np.any(grad[1:] != 0)
 
 
 @pytest.mark.parametrize("name", CODE)
 def test_released_variants_see_padding_and_give_log_probabilities(name):
-    """D16: features are log-softmax, and padding counts among the words."""
+    """As released: features are log-softmax, and padding counts among the words."""
     params = started(name)
     short, long = (features(name, n)(params, texts(n)) for n in (9, 14))
     np.testing.assert_allclose(np.exp(short).sum(1), 1, atol=1e-5)
@@ -159,7 +159,7 @@ def test_released_variants_see_padding_and_give_log_probabilities(name):
 @pytest.mark.parametrize("name", TEXT)
 def test_empty_texts_have_finite_features_and_gradients(name):
     x = jnp.full((len(LENGTHS), 9), PADDING, jnp.int32)
-    found = features(name)(started(name), x), slope(name)(started(name), x)
+    found = features(name)(started(name), x), grads(name)(started(name), x)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(found))
 
 
@@ -167,7 +167,7 @@ def test_empty_texts_have_finite_features_and_gradients(name):
 
 
 def test_fasttext_is_a_linear_layer_on_the_mean_of_the_words():
-    """Spec 3.3, with the mean over the words that are there."""
+    """As released, with the mean over the words that are there."""
     params = started("fasttext")
     body = jax.tree.map(np.asarray, params["body"])
     table, layer = body["embedding"]["table"], body["fc1"]
@@ -178,7 +178,7 @@ def test_fasttext_is_a_linear_layer_on_the_mean_of_the_words():
 
 
 def test_textcnn_takes_the_maximum_over_windows_within_the_text():
-    """Spec 3.3 as a loop: 100 filters over 3, 4 and 5 words, ReLU, maximum."""
+    """As released, as a loop: 100 filters over 3, 4 and 5 words, ReLU, maximum."""
     params = started("textcnn")
     body = jax.tree.map(np.asarray, params["body"])
     feat = features("textcnn")(params, texts(9))
@@ -196,7 +196,7 @@ def test_textcnn_takes_the_maximum_over_windows_within_the_text():
 
 
 def test_textcnn_drops_out_four_fifths_before_its_last_layer():
-    """Spec 3.3: Dropout(0.8) on the 300 maxima; without a key there is none."""
+    """As released: Dropout(0.8) on the 300 maxima; without a key there is none."""
     params, train = started("textcnn"), features("textcnn", 9, True)
     x = jnp.tile(texts(9)[-1:], (200, 1))
     still = train(params, x)
@@ -221,15 +221,15 @@ def test_bfloat16_is_close_to_float32(name):
 
 
 def test_a_network_on_texts_refuses_numbers_and_the_other_way_round():
-    how = {"num_classes": 4, "feat_dim": DIM}
+    options = {"num_classes": 4, "feat_dim": DIM}
     with refused(
         "network 'fasttext' reads texts, but the inputs are numbers. Networks"
     ):
-        models.build("fasttext", input_shape=(9,), **how)
+        models.build("fasttext", input_shape=(9,), **options)
     with refused(
         "network 'mlp' reads numbers, but the inputs are texts. Networks on t"
     ):
-        models.build("mlp", input_shape=(9,), vocab_size=WORDS, **how)
+        models.build("mlp", input_shape=(9,), vocab_size=WORDS, **options)
 
 
 def test_tokens_of_another_shape_are_refused():

@@ -30,14 +30,14 @@ FLOWERS = [40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 8
            67, 114, 67, 109, 50, 55, 54, 52, 102, 61, 42, 54, 54, 62, 78, 96, 194, 171,
            120, 107, 251, 137, 41, 105, 166, 112, 131, 86, 63, 58, 63, 154, 184, 82, 76,
            66, 46, 162, 128, 91, 66, 82, 63, 49, 58, 48]  # fmt: skip
-SIZES = {  # examples per class, official parts together (spec 4.1 item 1)
+SIZES = {  # examples per class, official parts together
     "cifar10": [6_000] * 10,
     "cifar100": [600] * 100,
     "flowers": FLOWERS,  # labels of Oxford Flowers-102, all 8,189
     "tiny": [550] * 200,
     "ag_news": [31_900] * 4,
 }
-GTSRB = [17] * 19 + [23]  # sum K_i of spec 4.1; its counts per class are not at hand
+GTSRB = [17] * 19 + [23]  # sum K_i is 346; its counts per class are not at hand
 
 
 def classes_held(name):
@@ -46,8 +46,8 @@ def classes_held(name):
         return GTSRB, 43
     sizes, scheme = SIZES[name], pfllib.pfllib_dirichlet(0.1)
     y_N = np.repeat(np.arange(len(sizes)), sizes)
-    hands = scheme.assign(y_N, len(sizes), 20, scheme.make_rng(1))
-    return [len(np.unique(y_N[rows])) for rows in hands], len(sizes)
+    client_rows = scheme.assign(y_N, len(sizes), 20, scheme.make_rng(1))
+    return [len(np.unique(y_N[rows])) for rows in client_rows], len(sizes)
 
 
 PRINTED = {  # millions of parameters
@@ -64,9 +64,9 @@ PRINTED = {  # millions of parameters
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_printed_costs_are_those_of_our_partition(name):
-    """T Table 1 and S Table 1 (spec 5.2), 20 clients, d = 500, to the printed digit.
+    """T Table 1 and S Table 1, 20 clients, d = 500, to the printed digit.
 
-    Not covered: GTSRB's partition (its sum of K_i is that of spec 4.1). FML and FedKD:
+    Not covered: GTSRB's partition (its sum of K_i is given). FML and FedKD:
     `test_baselines_distil.py`.
     """
     classes_K, num_classes = classes_held(name)
@@ -87,7 +87,7 @@ def test_the_printed_costs_are_those_of_our_partition(name):
 
 
 def test_the_sums_of_classes_held_are_those_of_the_specification():
-    """Spec 5.2, row "sum K_i"; Flowers: "690-710 implied"."""
+    """docs/decisions.md#printed-costs; Flowers: its printed costs imply 690 to 710."""
     held = {name: sum(classes_held(name)[0]) for name in [*SIZES, "gtsrb"]}
     assert 690 <= held.pop("flowers") <= 710
     assert held == {
@@ -105,7 +105,7 @@ def test_the_sums_of_classes_held_are_those_of_the_specification():
      (43, 1000, 92), (102, 1000, 90)],
 )  # fmt: skip
 def test_block_masks_cost_what_they_keep(num_classes, dim, kept):
-    """Spec 2.4 item 5: s_eff at a ratio of 10 %."""
+    """What the released blocks keep at a ratio of 10 %."""
     spec, fields = Spec(num_classes, dim), {"s": dim // 10, "masks": "block"}
     assert comm.nominal_sparse([0], spec, fields) == num_classes * kept
 

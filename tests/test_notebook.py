@@ -13,8 +13,8 @@ def test_the_tour_runs_and_ends_with_a_table_of_its_three_methods(
 ):
     monkeypatch.setenv("PYTHONPATH", str(TOUR.parent.parent))
     tour = nbformat.read(TOUR, as_version=4)
-    how = {"resources": {"metadata": {"path": str(tmp_path)}}, "timeout": 600}
-    nbclient.NotebookClient(tour, kernel_name="python3", **how).execute()
+    options = {"resources": {"metadata": {"path": str(tmp_path)}}, "timeout": 600}
+    nbclient.NotebookClient(tour, kernel_name="python3", **options).execute()
     table = tour.cells[-1].outputs[-1]["data"]["text/markdown"]
     assert {"protonorm", "fedproto", "slow_fedproto"} <= {*table.split()}
     shown = [o for c in tour.cells if c.cell_type == "code" for o in c.outputs]

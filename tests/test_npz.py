@@ -5,7 +5,7 @@ import pytest
 from fixtures.tfds_toy import GREY, LABELS
 from support.refusal import refused
 
-from jaxproto.data import source, sources
+from jaxproto.data import dataset, datasets
 
 
 def save(path, **arrays):
@@ -19,7 +19,7 @@ def save_parts(path, **changed):
 
 
 def test_npz_keeps_uint8_gives_grey_a_channel_and_puts_the_test_part_last(tmp_path):
-    data = sources.load(save_parts(tmp_path / "a.npz", y_train=LABELS[:, None]))
+    data = datasets.load(save_parts(tmp_path / "a.npz", y_train=LABELS[:, None]))
     assert data.x.dtype == np.uint8 and data.x.shape == (8, 4, 4, 1)
     assert (data.x[6:, ..., 0] == GREY[:2]).all() and data.train_size == 6
     assert data.y.tolist() == [*LABELS, 0, 1] and data.y.dtype == np.int32
@@ -28,23 +28,23 @@ def test_npz_keeps_uint8_gives_grey_a_channel_and_puts_the_test_part_last(tmp_pa
 
 def test_npz_floats_become_float32(tmp_path):
     x = np.linspace(0, 1, 12).reshape(6, 2)
-    data = sources.load(save_parts(tmp_path / "a.npz", x_train=x, x_test=x[:2]))
+    data = datasets.load(save_parts(tmp_path / "a.npz", x_train=x, x_test=x[:2]))
     assert data.x.dtype == np.float32 and data.x.shape == (8, 2)
 
 
 def test_npz_without_a_test_part_is_all_training(tmp_path):
-    data = sources.load(save(tmp_path / "a.npz", x_train=GREY, y_train=LABELS))
+    data = datasets.load(save(tmp_path / "a.npz", x_train=GREY, y_train=LABELS))
     assert data.train_size == len(data.y) == 6
 
 
 def test_npz_may_declare_classes_that_have_no_examples(tmp_path):
-    data = sources.load(save_parts(tmp_path / "a.npz", num_classes=5))
-    assert data.num_classes == 5 and source.empty_classes(data) == [3, 4]
+    data = datasets.load(save_parts(tmp_path / "a.npz", num_classes=5))
+    assert data.num_classes == 5 and dataset.empty_classes(data) == [3, 4]
 
 
 def test_labels_without_gaps_and_declared_ones_keep_their_numbers(tmp_path):
     for extra in ({}, {"num_classes": 9}):
-        data = sources.load(save_parts(tmp_path / "a.npz", **extra))
+        data = datasets.load(save_parts(tmp_path / "a.npz", **extra))
         assert data.y.tolist() == [*LABELS, 0, 1]
         assert (data.classes, data.notes) == ((), ())
 
@@ -64,7 +64,7 @@ def test_labels_without_gaps_and_declared_ones_keep_their_numbers(tmp_path):
     ],
 )
 def test_other_labels_are_numbered_in_sorted_order(tmp_path, train, test, classes):
-    data = sources.load(save_parts(tmp_path / "a.npz", y_train=train, y_test=test))
+    data = datasets.load(save_parts(tmp_path / "a.npz", y_train=train, y_test=test))
     classes = classes or ("ant", "bee", "ox", "zebra")
     assert (data.classes, data.num_classes) == (classes, len(classes))
     labels = [c.decode() if isinstance(c, bytes) else str(c) for c in [*train, *test]]
@@ -73,7 +73,7 @@ def test_other_labels_are_numbered_in_sorted_order(tmp_path, train, test, classe
 
 
 def test_test_examples_of_classes_unseen_in_training_are_counted(tmp_path):
-    data = sources.load(save_parts(tmp_path / "a.npz", y_test=[3, 0]))
+    data = datasets.load(save_parts(tmp_path / "a.npz", y_test=[3, 0]))
     assert data.notes[0].endswith(
         "the test part has 1 examples of 1 classes that the training part has none of "
         "('3')"
@@ -82,7 +82,9 @@ def test_test_examples_of_classes_unseen_in_training_are_counted(tmp_path):
 
 def test_texts_may_be_of_any_length(tmp_path):
     texts = np.array(["a", "longer", "", "b", "c", "d"])
-    data = sources.load(save_parts(tmp_path / "a.npz", x_train=texts, x_test=texts[:2]))
+    data = datasets.load(
+        save_parts(tmp_path / "a.npz", x_train=texts, x_test=texts[:2])
+    )
     assert data.x.tolist() == [*texts, *texts[:2]]
 
 
@@ -147,22 +149,22 @@ NAN[4, 1] = np.nan
 def test_unfit_arrays_are_named_with_both_values(tmp_path, changed, message):
     path = save_parts(tmp_path / "a.npz", **changed)
     with refused(message) as caught:
-        sources.load(path)
+        datasets.load(path)
     assert str(caught.value).startswith(path)
 
 
 def test_npz_without_a_needed_key_lists_the_keys_present(tmp_path):
     with refused("x_test missing; the file has x_train, y_test, y_train. Save it with"):
-        sources.load(
+        datasets.load(
             save(tmp_path / "a", x_train=GREY, y_train=[0], y_test=[0]) + ".npz"
         )
     with refused("x_train, y_train, x_test, y_test missing; the file has images."):
-        sources.load(save(tmp_path / "b.npz", images=GREY))
+        datasets.load(save(tmp_path / "b.npz", images=GREY))
 
 
 def test_npz_that_does_not_exist_is_named_with_its_full_path(tmp_path):
     with refused(f"no such file. Looked for {tmp_path}/nowhere.npz."):
-        sources.load(f"npz:{tmp_path}/nowhere.npz")
+        datasets.load(f"npz:{tmp_path}/nowhere.npz")
 
 
 def test_truncated_and_foreign_files_are_refused_as_unreadable(tmp_path):
@@ -179,6 +181,6 @@ def test_truncated_and_foreign_files_are_refused_as_unreadable(tmp_path):
     (tmp_path / "empty.npz").write_bytes(b"")
     for name in ["half.npz", "flipped.npz", "text.npz", "empty.npz", "objects.npz"]:
         with refused(f"npz:{tmp_path}/{name}: cannot be read as npz ("):
-            sources.load(f"npz:{tmp_path}/{name}")
+            datasets.load(f"npz:{tmp_path}/{name}")
     with refused("Save " + str(tmp_path / "one.npy") + " again with np.savez."):
-        sources.load(f"npz:{tmp_path}/one.npy")
+        datasets.load(f"npz:{tmp_path}/one.npy")

@@ -16,9 +16,9 @@ from jaxproto.methods import METHODS
 KEYS = [jax.random.key(i) for i in range(30)]
 
 
-def turnouts(law, clients):
+def turnouts(sampler, clients):
     """Trains and reports [rounds, K]."""
-    each = [jax.device_get(law(key, clients, r)) for r, key in enumerate(KEYS)]
+    each = [jax.device_get(sampler(key, clients, r)) for r, key in enumerate(KEYS)]
     return tuple(np.stack(part) for part in zip(*each, strict=True))
 
 
@@ -48,9 +48,11 @@ def test_the_same_round_always_has_the_same_participants():
 
 def test_participants_do_not_depend_on_the_order_of_clients():
     """The law knows their ids alone."""
-    method, law = METHODS["local"](toys.SPEC), participation.uniform(0.5)
+    method, sampler = METHODS["local"](toys.SPEC), participation.uniform(0.5)
     orders = [(0, 1, 2, 3, 4, 5), (4, 1, 5, 3, 0, 2)]
-    one, other = (toys.run(method, ((8, o),), rounds=2, law=law) for o in orders)
+    one, other = (
+        toys.run(method, ((8, o),), rounds=2, sampler=sampler) for o in orders
+    )
     took_part = [one.clients[i].steps > 0 for i in range(6)]
     assert took_part == [other.clients[i].steps > 0 for i in range(6)]
     assert 3 <= sum(took_part) < 6
@@ -58,7 +60,7 @@ def test_participants_do_not_depend_on_the_order_of_clients():
 
 
 @pytest.mark.parametrize(
-    "law",
+    "sampler",
     [
         participation.everyone(),
         participation.uniform(0.5),
@@ -67,10 +69,10 @@ def test_participants_do_not_depend_on_the_order_of_clients():
     ],
     ids=["all", "half", "any number", "either"],
 )
-def test_dropouts_only_take_reports_away(law):
-    trains, reports = turnouts(participation.with_dropouts(law, 0.3), 20)
+def test_dropouts_only_take_reports_away(sampler):
+    trains, reports = turnouts(participation.with_dropouts(sampler, 0.3), 20)
     assert np.all(trains | ~reports)
-    assert np.all(trains.sum(1) == turnouts(law, 20)[0].sum(1))
+    assert np.all(trains.sum(1) == turnouts(sampler, 20)[0].sum(1))
     lost = 1 - reports.sum() / trains.sum()
     assert 0.2 < lost < 0.4
 
@@ -83,8 +85,8 @@ def test_no_dropouts_at_probability_zero():
 
 
 def test_a_round_in_which_every_upload_is_lost_leaves_no_prototype():
-    law = participation.with_dropouts(participation.everyone(), 1.0)
-    r = toys.run(METHODS["fedproto"](toys.SPEC), rounds=1, law=law)
+    sampler = participation.with_dropouts(participation.everyone(), 1.0)
+    r = toys.run(METHODS["fedproto"](toys.SPEC), rounds=1, sampler=sampler)
     assert np.all(r.server.protos.count == 0) and np.all(r.report.sent == 0)
     assert np.all(np.isfinite(r.server.protos.mean))
     assert all(client.steps > 0 for client in r.clients.values())
@@ -111,10 +113,10 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_index_laws_choose_as_drawing_ids_one_by_one_does(name):
-    """FAST's code draws indices by rejection (spec 2.15); 20 clients, two a round."""
-    law = participation.LAWS[name](fraction=0.1)
+    """FAST's code draws indices by rejection; 20 clients, two a round."""
+    sampler = participation.SAMPLERS[name](fraction=0.1)
     keys = jax.random.split(jax.random.key(1), 4000)
-    trains = np.asarray(jax.vmap(lambda key: law(key, 20, 0).trains)(keys))
+    trains = np.asarray(jax.vmap(lambda key: sampler(key, 20, 0).trains)(keys))
     assert np.all(trains.sum(1) == 2)
     want = by_hand(SAMPLERS[name], 20, 2)
     np.testing.assert_allclose(trains.mean(0), want, atol=0.04)
@@ -134,23 +136,23 @@ def test_groups_take_turns_and_reach_everyone(clients):
 
 
 def test_of_a_group_a_share_of_all_clients_takes_part():
-    law = participation.cyclic(0.1)
-    trains = np.stack([law(KEYS[r], 20, jnp.int32(r)).trains for r in range(30)])
+    sampler = participation.cyclic(0.1)
+    trains = np.stack([sampler(KEYS[r], 20, jnp.int32(r)).trains for r in range(30)])
     assert np.all(trains.sum(1) == 2)
     assert not trains[0, 5:].any() and not trains[1, :5].any()
     assert trains.sum(0).min() > 0
 
 
 def test_circular_groups_are_whole():
-    law = participation.circular()
-    trains = np.stack([law(KEYS[r], 20, r).trains for r in range(10)])
+    sampler = participation.circular()
+    trains = np.stack([sampler(KEYS[r], 20, r).trains for r in range(10)])
     assert np.array_equal(trains, np.repeat(np.eye(10), 2, 1))
 
 
 def test_a_random_count_is_uniform_and_so_is_who():
-    law = participation.random_count()
+    sampler = participation.random_count()
     keys = jax.random.split(jax.random.key(2), 3000)
-    trains = np.asarray(jax.vmap(lambda key: law(key, 5, 0).trains)(keys))
+    trains = np.asarray(jax.vmap(lambda key: sampler(key, 5, 0).trains)(keys))
     counts = np.bincount(trains.sum(1), minlength=6) / 3000
     np.testing.assert_allclose(counts, [0, 0.2, 0.2, 0.2, 0.2, 0.2], atol=0.03)
     np.testing.assert_allclose(trains.mean(0), 0.6, atol=0.04)
@@ -159,33 +161,35 @@ def test_a_random_count_is_uniform_and_so_is_who():
 def test_every_law_is_a_configuration_away_with_its_arguments():
     c = config.experiment("local", "digits")
     c.participation.fraction = 0.25
-    for name, make in participation.LAWS.items():
+    for name, make in participation.SAMPLERS.items():
         c.participation.law = name
         takes = set(inspect.signature(make).parameters)
         assert takes <= set(c.participation)
         c.participation.fraction = 0.25 if "fraction" in takes else 1.0
         config.check(c)
-        assert np.any(build.build_law(c.participation)(KEYS[0], 20, 0).trains)
+        assert np.any(build.build_sampler(c.participation)(KEYS[0], 20, 0).trains)
     c.participation.update(law="beta", fraction=0.1, beta_a=10.0, beta_b=1.0)
-    high = build.build_law(c.participation)
+    high = build.build_sampler(c.participation)
     trains = np.stack([high(key, 20, 0).trains for key in KEYS])
     assert trains[:, 10:].sum() > 50 and trains[:, :10].sum() < 10
 
 
-@pytest.mark.parametrize("law", ["all", "circular", "random_count"])
-def test_a_share_that_a_law_does_not_take_is_refused(law):
+@pytest.mark.parametrize("sampler", ["all", "circular", "random_count"])
+def test_a_share_that_a_law_does_not_take_is_refused(sampler):
     c = config.default().participation
-    c.law, c.fraction = law, 0.5
-    with pytest.raises(UserError, match=f"0.5, but law '{law}' does not take a share"):
-        build.build_law(c)
+    c.law, c.fraction = sampler, 0.5
+    with pytest.raises(
+        UserError, match=f"0.5, but law '{sampler}' does not take a share"
+    ):
+        build.build_sampler(c)
 
 
-@pytest.mark.parametrize("law", ["beta", "gamma", "weibull"])
-def test_an_index_law_of_everyone_is_refused(law):
+@pytest.mark.parametrize("sampler", ["beta", "gamma", "weibull"])
+def test_an_index_law_of_everyone_is_refused(sampler):
     c = config.default().participation
-    c.law = law
+    c.law = sampler
     with pytest.raises(UserError, match=r"fraction is 1.0: .* set a smaller one"):
-        build.build_law(c)
+        build.build_sampler(c)
 
 
 def test_arguments_of_laws_that_cannot_be_are_refused():
@@ -198,7 +202,7 @@ def test_arguments_of_laws_that_cannot_be_are_refused():
 @pytest.mark.parametrize("heads", [0.0, 1.0])
 def test_a_mixture_is_one_of_its_laws_for_the_same_key(heads):
     first, other = participation.uniform(0.3), participation.beta(0.3)
-    law = participation.mixed(first, other, heads)
+    sampler = participation.mixed(first, other, heads)
     for key in KEYS[:5]:
         want = (first if heads else other)(key, 20, 0)
-        assert np.array_equal(law(key, 20, 0).trains, want.trains)
+        assert np.array_equal(sampler(key, 20, 0).trains, want.trains)

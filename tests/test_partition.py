@@ -26,10 +26,12 @@ seeds = st.integers(0, 2**32 - 1)
 def assigned(scheme, sizes, clients, seed):
     """Labels in a shuffled order, and the hands; every example is in exactly one."""
     y = np.random.default_rng(0).permutation(labels_only(sizes).y)
-    hands = scheme.assign(y, len(sizes), clients, scheme.make_rng(seed))
-    assert len(hands) == clients
-    np.testing.assert_array_equal(np.sort(np.concatenate(hands)), np.arange(len(y)))
-    return y, hands
+    client_rows = scheme.assign(y, len(sizes), clients, scheme.make_rng(seed))
+    assert len(client_rows) == clients
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate(client_rows)), np.arange(len(y))
+    )
+    return y, client_rows
 
 
 @fast
@@ -38,8 +40,8 @@ def test_iid_uses_every_example_once_in_sizes_that_differ_by_at_most_one(
     sizes, clients, seed
 ):
     assume(clients <= sum(sizes))
-    _, hands = assigned(schemes.iid(), sizes, clients, seed)
-    assert max(sizes_of(hands)) - min(sizes_of(hands)) <= 1
+    _, client_rows = assigned(schemes.iid(), sizes, clients, seed)
+    assert max(sizes_of(client_rows)) - min(sizes_of(client_rows)) <= 1
 
 
 @fast
@@ -49,8 +51,8 @@ def test_dirichlet_uses_every_example_once_and_honours_min_size(
 ):
     assume(clients * min_size <= sum(sizes))
     scheme = schemes.dirichlet(10**log_alpha, min_size=min_size, max_tries=3)
-    _, hands = assigned(scheme, sizes, clients, seed)
-    assert min(sizes_of(hands)) >= min_size
+    _, client_rows = assigned(scheme, sizes, clients, seed)
+    assert min(sizes_of(client_rows)) >= min_size
 
 
 @fast
@@ -59,8 +61,10 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
     classes = data.draw(st.integers(1, len(sizes)))
     clients = data.draw(st.integers(-(-len(sizes) // classes), 12))
     scheme = schemes.pathological(classes)
-    y, hands = assigned(scheme, sizes, clients, seed)
-    held_KC = np.stack([np.bincount(y[rows], minlength=len(sizes)) for rows in hands])
+    y, client_rows = assigned(scheme, sizes, clients, seed)
+    held_KC = np.stack(
+        [np.bincount(y[rows], minlength=len(sizes)) for rows in client_rows]
+    )
     assert ((held_KC > 0).sum(axis=1) == classes).all()
     assert np.ptp((held_KC > 0).sum(axis=0)) <= 1  # clients per class
     for count_K in held_KC.T:
@@ -75,24 +79,24 @@ def test_pfllib_dirichlet_uses_every_example_once_or_says_why_not(
     assume(clients <= sum(sizes))
     scheme = schemes.pfllib_dirichlet(10**log_alpha, max_tries=20)
     try:
-        _, hands = assigned(scheme, sizes, clients, seed)
+        _, client_rows = assigned(scheme, sizes, clients, seed)
     except UserError as error:
         assert "20 draws gave none" in str(error)
     else:
-        assert min(sizes_of(hands)) >= 1
+        assert min(sizes_of(client_rows)) >= 1
 
 
 @fast
 @given(class_sizes, st.integers(1, 6), st.sampled_from([0.5, 0.75, 0.9]), seeds)
 def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share, seed):
     assume(10 * clients <= sum(sizes))
-    source = labels_only(sizes)
+    dataset = labels_only(sizes)
     scheme = schemes.dirichlet(0.5, min_size=10)
     train, test = schemes.divide(
-        source, scheme, clients=clients, train_share=share, seed=seed
+        dataset, scheme, clients=clients, train_share=share, seed=seed
     )
     everyone = np.sort(np.concatenate([*train, *test]))
-    np.testing.assert_array_equal(everyone, np.arange(len(source.y)))
+    np.testing.assert_array_equal(everyone, np.arange(len(dataset.y)))
     for a, b in zip(train, test, strict=True):
         assert a.dtype == b.dtype == np.int32
         assert len(a) == int(share * (len(a) + len(b)))
@@ -100,20 +104,20 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
 
 @pytest.mark.parametrize("alpha", [1e-3, 1e-1, 1e3])
 def test_a_thousand_clients_are_served_in_seconds(alpha):
-    source = labels_only([2_000] * 10)
+    dataset = labels_only([2_000] * 10)
     start = time.perf_counter()
     scheme = schemes.dirichlet(alpha, min_size=15)
-    divided = schemes.divide(source, scheme, clients=1_000)
+    divided = schemes.divide(dataset, scheme, clients=1_000)
     assert time.perf_counter() - start < 10
     assert min(map(sum, zip(*map(sizes_of, divided), strict=True))) >= 15
 
 
 def test_small_alpha_is_more_uneven_than_large_alpha():
-    source = labels_only([500] * 10)
+    dataset = labels_only([500] * 10)
     pairs = [
-        (describe.counts(source, divided).train > 0).sum()
+        (describe.counts(dataset, divided).train > 0).sum()
         for alpha in (0.01, 0.1, 1.0, 100.0)
-        for divided in [schemes.divide(source, schemes.dirichlet(alpha), clients=10)]
+        for divided in [schemes.divide(dataset, schemes.dirichlet(alpha), clients=10)]
     ]
     assert pairs == sorted(pairs) and pairs[0] < 40 and pairs[-1] == 100
 
@@ -126,23 +130,23 @@ def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more()
 
 @pytest.mark.parametrize("name", ["iid", "dirichlet", "pathological"])
 def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(name):
-    source = labels_only([60] * 4)
+    dataset = labels_only([60] * 4)
     arguments = {"dirichlet": [0.5], "pathological": [2]}.get(name, [])
     scheme = schemes.PARTITIONS[name](*arguments)
     one, again, other = (
-        np.concatenate(schemes.divide(source, scheme, clients=4, seed=s).train)
+        np.concatenate(schemes.divide(dataset, scheme, clients=4, seed=s).train)
         for s in (1, 1, 2)
     )
     assert one.tolist() == again.tolist() != other.tolist()
 
 
 def test_not_pooled_trains_on_the_official_part_and_tests_all_on_the_whole_other():
-    """Specification 4.3."""
-    source = labels_only([20, 20, 20], test=15)
-    divided = schemes.divide(source, schemes.iid(), clients=5, pooled=False)
+    """docs/decisions.md#official-test."""
+    dataset = labels_only([20, 20, 20], test=15)
+    divided = schemes.divide(dataset, schemes.iid(), clients=5, pooled=False)
     assert sorted(np.concatenate(divided.train)) == list(range(45))
     assert all(rows.tolist() == list(range(45, 60)) for rows in divided.test)
-    blocks = schemes.divide(source, schemes.pathological(3), clients=1, pooled=False)
+    blocks = schemes.divide(dataset, schemes.pathological(3), clients=1, pooled=False)
     assert blocks.train[0].tolist() != sorted(blocks.train[0])  # batches mix classes
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from jaxproto import config
 from jaxproto.config import build
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import file as partition_file
 from jaxproto.data.partitions import public, schemes
-from jaxproto.data.source import Source
 from jaxproto.errors import UserError
 from jaxproto.report import summary
 
@@ -28,7 +28,7 @@ def toy(size=60, test=12):
     y = (np.arange(size) % 4).astype(np.int32)
     x = np.zeros((size, 1), np.float32)
     domain = (np.arange(size) % 10).astype(np.int32)
-    return Source("toy", x, y, 4, size - test, domain=domain)
+    return Dataset("toy", x, y, 4, size - test, domain=domain)
 
 
 @pytest.fixture
@@ -54,34 +54,34 @@ def same(one, other):
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_saved_partition_loads_as_it_was(written, name, pooled, shared):
-    source = toy()
+    dataset = toy()
     if shared:
-        how = {"share": 0.1, "classes": 0.5, "seed": 1}
-        source = public.choose(source, pooled=pooled, **how)
-    how = {"clients": 5, "pooled": pooled}
-    made = public.divide(source, SCHEMES[name], **how)
-    path = written(*partition_file.lines(source, made).splitlines())
-    again = partition_file.load(path, source, **how, train_share=0.5, seed=9)
+        options = {"share": 0.1, "classes": 0.5, "seed": 1}
+        dataset = public.choose(dataset, pooled=pooled, **options)
+    options = {"clients": 5, "pooled": pooled}
+    made = public.divide(dataset, SCHEMES[name], **options)
+    path = written(*partition_file.lines(dataset, made).splitlines())
+    again = partition_file.load(path, dataset, **options, train_share=0.5, seed=9)
     same(made, again)
-    assert partition_file.lines(source, again) == path.read_text()
+    assert partition_file.lines(dataset, again) == path.read_text()
 
 
 def test_an_official_test_part_is_not_written_and_public_rows_of_another_set_neither(
     written,
 ):
-    source = public.append(toy(), toy(8, 0))
-    made = public.divide(source, schemes.iid(), clients=3, pooled=False)
-    text = partition_file.lines(source, made)
+    dataset = public.append(toy(), toy(8, 0))
+    made = public.divide(dataset, schemes.iid(), clients=3, pooled=False)
+    text = partition_file.lines(dataset, made)
     assert text.count("train") == 48 and "test" not in text
     path = written(*text.splitlines())
-    same(made, partition_file.load(path, source, clients=3, pooled=False))
+    same(made, partition_file.load(path, dataset, clients=3, pooled=False))
 
 
 def test_public_examples_are_taken_from_those_who_have_them_in_the_file(written):
     path = written(HEAD, "0,1,train", "0,9,train", "0,2,test", "0,3,test")
     train, test = partition_file.load(path, toy(), clients=1)
-    source = toy()._replace(public=np.array([3, 9, 40], np.int32))
-    left = partition_file.load(path, source, clients=1)
+    dataset = toy()._replace(public=np.array([3, 9, 40], np.int32))
+    left = partition_file.load(path, dataset, clients=1)
     assert (train[0].tolist(), test[0].tolist()) == ([1, 9], [2, 3])
     assert (left.train[0].tolist(), left.test[0].tolist()) == ([1], [2])
 
@@ -101,9 +101,9 @@ def test_columns_come_in_any_order_among_others_and_blank_lines_are_nothing(writ
 @pytest.mark.parametrize("pooled", [True, False])
 def test_without_the_column_part_the_order_of_lines_does_not_matter(written, pooled):
     lines = [f"{i % 3},{i}" for i in range(0, 48, 2)]
-    how = {"clients": 3, "pooled": pooled, "seed": 4}
-    one = partition_file.load(written("client,index", *lines), toy(), **how)
-    other = partition_file.load(written("client,index", *lines[::-1]), toy(), **how)
+    options = {"clients": 3, "pooled": pooled, "seed": 4}
+    one = partition_file.load(written("client,index", *lines), toy(), **options)
+    other = partition_file.load(written("client,index", *lines[::-1]), toy(), **options)
     same(one, other)
     assert [len(rows) for rows in one.train] == [6 if pooled else 8] * 3
     mine = [*one.train, *(one.test if pooled else ())]
@@ -111,7 +111,7 @@ def test_without_the_column_part_the_order_of_lines_does_not_matter(written, poo
     if not pooled:
         assert all(rows.tolist() == [*range(48, 60)] for rows in one.test)
     third = partition_file.load(
-        written("client,index", *lines), toy(), **{**how, "seed": 5}
+        written("client,index", *lines), toy(), **{**options, "seed": 5}
     )
     assert any(map(np.any, map(np.not_equal, one.train, third.train)))
 

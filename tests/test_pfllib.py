@@ -10,7 +10,7 @@ from jaxproto.data import describe
 from jaxproto.data.partitions import schemes
 from jaxproto.data.partitions.scheme import Scheme
 
-# Specification 8.1: CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1.
+# CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1: shipped with N's and FedTGP's code.
 CIFAR10_KC = np.array(
     """
     0,9,0,668,476,287,5,167,0,9  7,1,62,0,43,0,0,177,1524,0  0,0,16,158,1034,3,0,0,0,0
@@ -24,17 +24,17 @@ CIFAR10_KC = np.array(
     """.replace(",", " ").split(),
     int,
 ).reshape(20, 10)
-CIFAR10_PATHOLOGICAL = (  # specification 8.1, two classes per client
+CIFAR10_PATHOLOGICAL = (  # of the released recipe, two classes per client
     "2266 1250 2243 6241 2009 952 1734 7305 1859 2514 "
     "2046 5581 1605 1114 1548 7733 2649 1442 2084 5825"
 )
 
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
-    """Specification 8.1, and its K_i and n_i through them."""
-    source = labels_only([6000] * 10)
-    divided = schemes.divide(source, schemes.pfllib_dirichlet(0.1), clients=20)
-    train, test = describe.counts(source, divided)
+    """The matrix that ships with the code, and its K_i and n_i through it."""
+    dataset = labels_only([6000] * 10)
+    divided = schemes.divide(dataset, schemes.pfllib_dirichlet(0.1), clients=20)
+    train, test = describe.counts(dataset, divided)
     np.testing.assert_array_equal(train + test, CIFAR10_KC)
 
 
@@ -88,13 +88,13 @@ def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
 def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     sizes, clients, alpha, held, n_train, batches, tested
 ):
-    """Specification 4.1: C10, C100, Tiny ImageNet, AG News; seed 1, batches of 32."""
-    source = labels_only(sizes)
+    """The released recipe: C10, C100, Tiny ImageNet, AG News; seed 1, batches of 32."""
+    dataset = labels_only(sizes)
     scheme = schemes.pfllib_dirichlet(alpha)
-    divided = schemes.divide(source, scheme, clients=clients)
-    train, test = counted = describe.counts(source, divided)
+    divided = schemes.divide(dataset, scheme, clients=clients)
+    train, test = counted = describe.counts(dataset, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
-    used, _ = describe.counts(source, schemes.Partition(whole, whole))
+    used, _ = describe.counts(dataset, schemes.Partition(whole, whole))
     batch_K = train.sum(axis=1) // 32
     assert tuple((c > 0).sum() for c in (train + test, train, used)) == held
     assert (train.sum(axis=1).min(), train.sum(axis=1).max()) == n_train
@@ -103,22 +103,22 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 
 
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
-    """Specification 4.1: 34 client-class pairs, and one client with one example."""
+    """The released recipe: 34 client-class pairs, and one client with one example."""
     y = labels_only([6000] * 10).y
     enough = schemes.pfllib_dirichlet(0.01, max_tries=37)
-    hands = enough.assign(y, 10, 20, enough.make_rng(1))
-    assert sum(len(np.unique(y[rows])) for rows in hands) == 34
-    assert min(sizes_of(hands)) == 1
+    client_rows = enough.assign(y, 10, 20, enough.make_rng(1))
+    assert sum(len(np.unique(y[rows])) for rows in client_rows) == 34
+    assert min(sizes_of(client_rows)) == 1
     too_few = schemes.pfllib_dirichlet(0.01, max_tries=36)
     with refused("alpha=0.01: 36 draws gave none in which each of 20 clients has 1 of"):
         too_few.assign(y, 10, 20, too_few.make_rng(1))
 
 
 def test_pfllib_pathological_reproduces_the_cifar10_sizes():
-    """Specification 8.1."""
-    source = labels_only([6000] * 10)
-    divided = schemes.divide(source, schemes.pfllib_pathological(2), clients=20)
-    counted = sum(describe.counts(source, divided))
+    """The sizes of the released recipe."""
+    dataset = labels_only([6000] * 10)
+    divided = schemes.divide(dataset, schemes.pfllib_pathological(2), clients=20)
+    counted = sum(describe.counts(dataset, divided))
     assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
 
 
@@ -127,34 +127,36 @@ def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     [([6000] * 10, 2, 40), ([600] * 100, 10, 200), ([550] * 200, 20, 400)],
 )
 def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
-    """Specification 8.1: sum K_i for C10, C100 and Tiny ImageNet."""
-    source = labels_only(sizes)
+    """Sum K_i for C10, C100 and Tiny ImageNet."""
+    dataset = labels_only(sizes)
     scheme = schemes.pfllib_pathological(classes)
-    hands = scheme.assign(source.y, len(sizes), 20, scheme.make_rng(1))
-    assert sum(len(np.unique(source.y[rows])) for rows in hands) == pairs
-    assert np.array_equal(np.sort(np.concatenate(hands)), np.arange(len(source.y)))
+    client_rows = scheme.assign(dataset.y, len(sizes), 20, scheme.make_rng(1))
+    assert sum(len(np.unique(dataset.y[rows])) for rows in client_rows) == pairs
+    assert np.array_equal(
+        np.sort(np.concatenate(client_rows)), np.arange(len(dataset.y))
+    )
 
 
 def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
-    source = labels_only([100] * 43)
-    divided = schemes.divide(source, schemes.pfllib_pathological(4), clients=20)
-    held_C = sum(describe.counts(source, divided)).sum(axis=0)
+    dataset = labels_only([100] * 43)
+    divided = schemes.divide(dataset, schemes.pfllib_pathological(4), clients=20)
+    held_C = sum(describe.counts(dataset, divided)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
 @pytest.mark.parametrize("scheme", [schemes.pfllib_dirichlet(0.1), schemes.iid()])
 @pytest.mark.parametrize("share", [0.75, 0.6])
 def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
-    """Specification 4.1 item 5; sklearn continues numpy's global stream."""
-    source = labels_only([600] * 10)
+    """docs/decisions.md#pool; sklearn continues numpy's global stream."""
+    dataset = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
-    divided = schemes.divide(source, scheme, clients=7, train_share=share, seed=1)
+    divided = schemes.divide(dataset, scheme, clients=7, train_share=share, seed=1)
     before = np.random.get_state()
     try:
         np.random.seed(1)
-        hands = scheme.assign(source.y, 10, 7, np.random.mtrand._rand)
-        theirs = [train_test_split(rows, train_size=share) for rows in hands]
+        client_rows = scheme.assign(dataset.y, 10, 7, np.random.mtrand._rand)
+        theirs = [train_test_split(rows, train_size=share) for rows in client_rows]
     finally:
         np.random.set_state(before)
     for ours, (train, test) in zip(zip(*divided, strict=True), theirs, strict=True):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 from support import toys
 
 from jaxproto import masks
@@ -15,6 +16,7 @@ from jaxproto.report import pictures
 from jaxproto.storage import records as metrics
 from jaxproto.types import Protos
 
+QUIET = Console(quiet=True)
 DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]
 DRAWN += ["prototype_angles", "cosine_similarity", "prototype_heatmap", "head_norms"]
 DRAWN += ["prototypes_2d", "features_2d"]
@@ -44,23 +46,23 @@ def make(name, **arguments):
 
 
 def finished(tmp_path, method):
-    """The setup of a run of six clients on two networks, and a made-up state."""
+    """A made-up federation of six clients on two networks, and a work directory."""
     groups, spec, key = toys.cohorts(*toys.HET), toys.SPEC, jax.random.key(0)
-    pool, rows = toys.pool_and_rows()
-    train_KC = np.asarray(toys.counts(pool, rows, range(6)), int)
+    examples, rows = toys.pool_and_rows()
+    train_KC = np.asarray(toys.counts(examples, rows, range(6)), int)
     clients = []
     for group in groups:
         net, ids = group.net, list(group.ids)
         params = [{"net": net.init(jax.random.fold_in(key, i))[0]} for i in ids]
         params = jax.tree.map(lambda *a: np.stack(a), *params)
-        memory = made_up(train_KC[ids], spec.feat_dim, seed=len(clients))
+        memory = synthetic(train_KC[ids], spec.feat_dim, seed=len(clients))
         keeps = method.init_client(net, key)[2] != ()
         memory = memory if keeps else ()
         clients.append(SimpleNamespace(params=params, memory=memory))
     server = method.init_server(groups[0].net, key)
     if server != ():
         sent = server.protos.mean.shape[1]
-        server = server._replace(protos=made_up(train_KC.sum(0), sent, seed=9))
+        server = server._replace(protos=synthetic(train_KC.sum(0), sent, seed=9))
     counts = SimpleNamespace(train=train_KC)
     exp = SimpleNamespace(method=method, spec=spec, cohorts=groups, counts=counts)
     path = tmp_path / "a-run"
@@ -68,69 +70,68 @@ def finished(tmp_path, method):
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
-    setup = SimpleNamespace(path=path, work=SimpleNamespace(exp=exp, pool=pool))
-    return setup, SimpleNamespace(server=server, clients=tuple(clients))
+    return pictures.Trained(exp, examples, server, tuple(clients)), path
 
 
-def made_up(count, dim, seed):
+def synthetic(count, dim, seed):
     """Random prototypes of the classes that are there."""
     mean = np.random.default_rng(seed).random((*count.shape, dim))
     return Protos((mean * (count > 0)[..., None]).astype(np.float32), count)
 
 
-def by_id(state, pick):
+def by_id(trained, pick):
     """What `pick` takes from the stacked clients, in the order of their ids."""
-    rows = zip(toys.cohorts(*toys.HET), map(pick, state.clients), strict=True)
+    rows = zip(toys.cohorts(*toys.HET), map(pick, trained.clients), strict=True)
     each = {i: row[k] for group, row in rows for k, i in enumerate(group.ids)}
     return np.stack([each[i] for i in range(6)])
 
 
 def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
-    setup, state = finished(tmp_path, make("fedproto"))
-    pictures.draw(setup, state)
+    trained, path = finished(tmp_path, make("fedproto"))
+    pictures.draw(trained, path, QUIET)
     assert set(calls) == set(DRAWN[:7])
-    (path, runs) = calls["accuracy_against_bytes"]
-    assert path == setup.path / "plots" / "bytes.png"
+    (file, runs) = calls["accuracy_against_bytes"]
+    assert file == path / "plots" / "bytes.png"
     assert list(runs) == ["a-run"] and runs["a-run"][0]["round"] == 1
-    path, mean_CD, _, note = calls["cosine_similarity"]
-    np.testing.assert_array_equal(mean_CD, state.server.protos.mean)
-    assert path.name == "cosine.png" and note == ""
+    file, mean_CD, _, note = calls["cosine_similarity"]
+    np.testing.assert_array_equal(mean_CD, trained.server.protos.mean)
+    assert file.name == "cosine.png" and note == ""
 
 
 def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
     tmp_path, calls
 ):
-    setup, state = finished(tmp_path, make("fedproto"))
-    pictures.draw(setup, state)
+    trained, path = finished(tmp_path, make("fedproto"))
+    pictures.draw(trained, path, QUIET)
     _, proto_KD, title, mask_D = calls["prototype_heatmap"]
-    held_C = (setup.work.exp.counts.train > 0).sum(0)
+    held_C = (trained.exp.counts.train > 0).sum(0)
     c = held_C.argmax()
-    want_KD = by_id(state, lambda clients: clients.memory.mean)[:, c]
+    want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
     np.testing.assert_array_equal(proto_KD, want_KD)
     assert title == f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert mask_D is None
 
 
 def test_head_norms_leave_out_the_bias_and_come_in_the_order_of_ids(tmp_path, calls):
-    setup, state = finished(tmp_path, make("fedproto"))
-    pictures.draw(setup, state)
+    trained, path = finished(tmp_path, make("fedproto"))
+    pictures.draw(trained, path, QUIET)
     _, norm_KC, count_KC = calls["head_norms"]
-    kernel_KDC = by_id(state, lambda clients: clients.params["net"]["head"]["kernel"])
+    kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
     np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
-    np.testing.assert_array_equal(count_KC, setup.work.exp.counts.train)
+    np.testing.assert_array_equal(count_KC, trained.exp.counts.train)
 
 
 def test_a_run_without_prototypes_has_the_other_pictures(tmp_path, calls):
-    setup, state = finished(tmp_path, make("local"))
-    pictures.draw(setup, state)
+    trained, path = finished(tmp_path, make("local"))
+    pictures.draw(trained, path, QUIET)
     assert set(calls) == {*DRAWN[:3], "head_norms"}
 
 
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     method = make("tinyproto", s=3, mu=0.1)
-    setup, state = finished(tmp_path, method)
-    pictures.draw(setup, state)
-    down = method.broadcast(state.server)
+    trained, path = finished(tmp_path, method)
+    pictures.draw(trained, path, QUIET)
+    down = method.broadcast(trained.server)
     assert down.mean.shape == (5, 3)
     _, mean_CD, _, note = calls["cosine_similarity"]
     index_CS = masks.free(*toys.SPEC, 3, 0)
@@ -190,7 +191,7 @@ def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
     said = []
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
     console = SimpleNamespace(print=said.append)
-    pictures.draw(SimpleNamespace(console=console, path=tmp_path), None)
+    pictures.draw(None, tmp_path, console)
     assert said == [
         "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
     ]
@@ -198,18 +199,18 @@ def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
 
 
 def test_the_files_of_a_run_are_written(tmp_path):
-    setup, state = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
-    pictures.draw(setup, state)
-    names = {p.stem for p in (setup.path / "plots").iterdir()}
+    trained, path = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
+    pictures.draw(trained, path, QUIET)
+    names = {p.stem for p in (path / "plots").iterdir()}
     common = {"partition", "accuracy", "bytes", "angles", "cosine", "global_prototypes"}
     assert names == {*common, "local_prototypes", "heads"}
 
 
 def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
-    _, state = finished(tmp_path, make("fedproto"))
-    pictures._global(state.server.protos, 8, tmp_path)
+    trained, _ = finished(tmp_path, make("fedproto"))
+    pictures._global(trained.server.protos, 8, tmp_path)
     path, value_CD, title, *_, what = calls["prototype_heatmap"]
-    np.testing.assert_array_equal(value_CD, state.server.protos.mean)
+    np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
     assert (path.name, title, what) == (
         "global_prototypes.png",
         "global prototypes",

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from jaxproto import batches
-from jaxproto.data import cache, pixels, sources
+from jaxproto.data import cache, datasets, pixels
 from jaxproto.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def test_parts_are_resized_into_one_array():
 
 
 def test_a_set_can_be_loaded_at_another_size():
-    digits, small = sources.load("digits"), sources.load("digits", pixels=4)
+    digits, small = datasets.load("digits"), datasets.load("digits", pixels=4)
     assert small.x.shape == (1797, 4, 4, 1)
     assert np.array_equal(small.x[5], pixels.resize(digits.x[5], 4))
 
@@ -68,19 +68,19 @@ def test_a_set_can_be_loaded_at_another_size():
 @pytest.mark.parametrize("size", [-1, 5_000])
 def test_a_size_that_is_none_is_refused(size):
     with pytest.raises(UserError, match=f"data.pixels is {size}. Give the height"):
-        sources.load("digits", pixels=size)
+        datasets.load("digits", pixels=size)
 
 
 def test_what_is_no_image_is_not_resized():
     with pytest.raises(UserError, match=r"spiral: data.pixels resizes uint8.*\(2,\)"):
-        sources.load("spiral", pixels=8)
+        datasets.load("spiral", pixels=8)
 
 
-@pytest.mark.parametrize("how", [lambda f: f, jax.jit], ids=["eager", "jit"])
-def test_normalising_on_the_device_is_bit_equal_to_doing_it_on_the_host(how):
-    """Specification 4.1 item 2, as float32 of numpy computes it, for all 256 values."""
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_normalising_on_the_device_is_bit_equal_to_doing_it_on_the_host(transform):
+    """Normalised as float32 of numpy computes it, for all 256 values."""
     x = np.arange(256, dtype=np.uint8).reshape(4, 8, 8, 1)
     host = (x.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
-    device = np.asarray(how(batches.decode)(x))
+    device = np.asarray(transform(batches.decode)(x))
     assert host.dtype == device.dtype == np.float32
     assert np.array_equal(host.view(np.int32), device.view(np.int32))

@@ -2,12 +2,13 @@
 
 import inspect
 import json
+import runpy
 
 import ml_collections
 import pytest
 
 from jaxproto import config, models
-from jaxproto.config import build
+from jaxproto.config import build, shipped
 from jaxproto.config.presets import DATASETS
 from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import OPTIONS
@@ -265,3 +266,41 @@ def test_right_flags_and_none_pass():
             "config.nothing",
         ]
     )
+
+
+# ------------------------------------------------------------------ shown, shipped
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_file_shows_every_number_of_its_first_experiment(name):
+    shown = config.load(f"configs/{name}.py")
+    written = runpy.run_path(f"configs/{name}.py")["DIGITS"]
+    flat = config.flat(shown)
+    assert {k: flat[k] for k in written} == written
+    own = {k for k in flat if k.startswith("method.")}
+    hidden = {"method.name", "method.num_examples"}  # filled in
+    settings = {"rounds", "data.clients", "data.alpha", "local.batch_size"}
+    settings |= {"model.group", "model.feat_dim", "optimizer.learning_rate"}
+    assert own - hidden | settings <= {*written}
+    preset = DATASETS["digits"]
+    for key in {*written} & {*preset} - {"model.group"}:  # one network or several
+        assert written[key] == preset[key], key
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_preset_has_one_home(name):
+    for arg in ("digits", "spiral", "fashion_mnist", "cifar10"):
+        file = config.load(f"configs/{name}.py:{arg}")
+        assert config.flat(config.experiment(name, arg)) == config.flat(file)
+
+
+def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
+    want = config.flat(config.load("configs/fedproto.py:spiral"))
+    monkeypatch.chdir(tmp_path)
+    for file in ("configs/fedproto.py:spiral", "fedproto.py:spiral", "fedproto:spiral"):
+        assert config.flat(config.load(file)) == want
+    (tmp_path / "fedproto.py").write_text("def get_config():\n    return 3\n")
+    assert config.load("fedproto.py") == 3  # one's own comes first
+    given = ["--config", "fedproto:spiral", "--config.rounds=3"]
+    path = f"{shipped.folder() / 'fedproto.py'}:spiral"
+    assert config.with_paths(given) == ["--config", path, "--config.rounds=3"]

@@ -37,20 +37,20 @@ def double(x, y):
     return {"sum": x + y, "twice": (2 * x, None)}
 
 
-def keep(folder, f=double, args=ARGS, recipe="r", name="n"):
-    """The function as `known` gives it, and how often it was traced for that."""
+def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
+    """The function as `wrap` gives it, and how often it was traced for that."""
     traces = []
 
     def counted(*values):
         traces.append(1)
         return f(*values)
 
-    return program_cache.known(folder, recipe, name, counted, args), len(traces)
+    return program_cache.wrap(folder, cache_key, name, counted, args), len(traces)
 
 
 def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
     for times in (1, 0):
-        f, traces = keep(tmp_path)
+        f, traces = cache(tmp_path)
         assert traces == times
         got, want = jax.jit(f)(*ARGS), double(*ARGS)
         assert jax.tree.structure(got) == jax.tree.structure(want)
@@ -63,38 +63,38 @@ def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
     ids=lambda other: next(iter(other)),
 )
 def test_another_recipe_name_or_shape_is_traced(tmp_path, other):
-    keep(tmp_path)
-    assert keep(tmp_path, **other)[1] == 1
-    assert keep(tmp_path)[1] == 0
+    cache(tmp_path)
+    assert cache(tmp_path, **other)[1] == 1
+    assert cache(tmp_path)[1] == 0
 
 
 @pytest.mark.parametrize(
     "damage", [lambda b: b"", lambda b: b[:-50], lambda b: pickle.dumps((0, b"x"))]
 )
 def test_a_damaged_file_is_made_anew(tmp_path, damage):
-    keep(tmp_path)
+    cache(tmp_path)
     (file,) = tmp_path.iterdir()
     file.write_bytes(damage(file.read_bytes()))
-    assert keep(tmp_path)[1] == 1
-    assert keep(tmp_path)[1] == 0
+    assert cache(tmp_path)[1] == 1
+    assert cache(tmp_path)[1] == 0
 
 
 def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):
-    keep(tmp_path, name="old")
-    keep(tmp_path, name="used")
+    cache(tmp_path, name="old")
+    cache(tmp_path, name="used")
     for file in tmp_path.iterdir():
         os.utime(file, (0, 0))
-    assert keep(tmp_path, name="used")[1] == 0
-    keep(tmp_path, name="new")
+    assert cache(tmp_path, name="used")[1] == 0
+    cache(tmp_path, name="new")
     assert len(list(tmp_path.iterdir())) == 2
-    assert keep(tmp_path, name="used")[1] == 0
+    assert cache(tmp_path, name="used")[1] == 0
 
 
 def test_what_cannot_be_written_is_traced_each_time(tmp_path):
     def calls_python(x, y):
         return jax.pure_callback(np.add, jax.ShapeDtypeStruct((3,), jnp.float32), x, y)
 
-    assert keep(tmp_path, calls_python)[1] == 1
+    assert cache(tmp_path, calls_python)[1] == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -102,24 +102,24 @@ def test_an_error_is_that_of_the_function(tmp_path):
     def wrong(x, y):
         raise KeyError("mine")
 
-    f, _ = keep(tmp_path, wrong)
+    f, _ = cache(tmp_path, wrong)
     with pytest.raises(KeyError, match="mine"):
         f(1.0, 2.0)
 
 
 def test_the_recipe_holds_settings_data_and_source_but_no_seed(monkeypatch):
-    def recipe(**fields):
+    def cache_key(**fields):
         made = small(**fields)
-        return program_cache.recipe(made, build.experiment(made, "cpu"))
+        return program_cache.cache_key(made, build.experiment(made, "cpu"))
 
-    first = recipe()
-    assert recipe() == first == recipe(seed=3)
+    first = cache_key()
+    assert cache_key() == first == cache_key(seed=3)
     other = [{"method.lam": 0.5}, {"data.alpha": 5.0}, {"data.seed": 4}, {"rounds": 9}]
-    assert len({first, *(recipe(**fields) for fields in other)}) == 1 + len(other)
+    assert len({first, *(cache_key(**fields) for fields in other)}) == 1 + len(other)
     with jax.debug_nans(True):
-        assert recipe() != first
+        assert cache_key() != first
     monkeypatch.setattr(program_cache, "source", lambda: "edited")
-    assert recipe() != first
+    assert cache_key() != first
 
 
 def test_the_source_is_every_file_of_the_package(tmp_path, monkeypatch):
@@ -135,25 +135,25 @@ def test_the_source_is_every_file_of_the_package(tmp_path, monkeypatch):
 def test_a_method_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
     made = small()
     exp = build.experiment(made, "cpu")
-    assert program_cache.beside(tmp_path, made, exp) is not program_cache.anew
+    assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
     monkeypatch.setitem(METHODS, "mine", partial(double, 1))
-    assert program_cache.beside(tmp_path, made, exp) is program_cache.anew
+    assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
 
 
 @pytest.mark.parametrize("folder", [None, Path("gs://bucket/compiled")])
 def test_nothing_is_kept_without_a_folder_on_disk(folder):
     made = small()
     assert (
-        program_cache.beside(folder, made, build.experiment(made, "cpu"))
-        is program_cache.anew
+        program_cache.disk_cache(folder, made, build.experiment(made, "cpu"))
+        is program_cache.uncached
     )
 
 
 def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
     tmp_path, monkeypatch
 ):
-    def result(name, **how):
-        runner.run(small(), tmp_path / name, **how)
+    def result(name, **options):
+        runner.run(small(), tmp_path / name, **options)
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
@@ -161,10 +161,10 @@ def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
     monkeypatch.setattr(runner.compilation, "keep_compiled", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()
-    assert result("first", keep=program_cache.beside) == plain
+    assert result("first", cache=program_cache.disk_cache) == plain
     for name in NAMES:
         monkeypatch.setattr(federation, name, refuse)
-    assert result("second", keep=program_cache.beside) == plain
+    assert result("second", cache=program_cache.disk_cache) == plain
     with pytest.raises(TypeError):
         result("third")
 
@@ -173,14 +173,14 @@ def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
 def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
     made = small(name)
     exp = build.experiment(made, "cpu")
-    known = program_cache.beside(tmp_path, made, exp)
+    wrap = program_cache.disk_cache(tmp_path, made, exp)
 
     def submit(name, f, *args, donate_argnums=()):
-        again = known(name, f, args)
+        again = wrap(name, f, args)
         assert again is not f, name
         return programs.Compiling(jax.eval_shape(again, *args), None)
 
-    state = programs.init(exp, 0, known)
-    functions, pool = programs.functions(exp), build.pool(exp.source)
-    made = programs.submit_all(submit, exp, functions, state, pool)
+    state = programs.init(exp, 0, wrap)
+    functions, examples = programs.functions(exp), build.examples(exp.dataset)
+    made = programs.submit_all(submit, exp, functions, state, examples)
     assert len(made.train) == len(exp.cohorts)

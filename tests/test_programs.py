@@ -16,23 +16,25 @@ def started():
     c.model.group, c.data.clients = "mlp", 3
     exp = build.experiment(c, "cpu")
     states = [programs.init(exp, seed) for seed in (0, 5)]
-    pool = build.pool(exp.source)
-    compiled, _ = programs.compile_all(exp, states[0], pool)
-    return exp, pool, compiled, states
+    examples = build.examples(exp.dataset)
+    compiled, _ = programs.compile_all(exp, states[0], examples)
+    return exp, examples, compiled, states
 
 
-def after_a_round(exp, pool, compiled, seed, state, r=0):
+def after_a_round(exp, examples, compiled, seed, state, r=0):
     """Parameters of the clients."""
     mine = state._replace(clients=jax.tree.map(jax.numpy.copy, state.clients))
-    end, _ = rounds.one_round(rounds.Work(exp, pool, compiled, seed), r, mine)
+    end, _ = rounds.one_round(rounds.Work(exp, examples, compiled, seed), r, mine)
     return jax.tree.leaves([c.params for c in end.clients])
 
 
 def test_programs_made_with_one_seed_are_those_of_another(started):
-    exp, pool, compiled, states = started
-    own, _ = programs.compile_all(exp, states[1], pool)
-    borrowed = after_a_round(exp, pool, compiled, 5, states[1])
-    for a, b in zip(borrowed, after_a_round(exp, pool, own, 5, states[1]), strict=True):
+    exp, examples, compiled, states = started
+    own, _ = programs.compile_all(exp, states[1], examples)
+    borrowed = after_a_round(exp, examples, compiled, 5, states[1])
+    for a, b in zip(
+        borrowed, after_a_round(exp, examples, own, 5, states[1]), strict=True
+    ):
         assert np.array_equal(a, b)
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from jaxproto import config
 from jaxproto.config import build
+from jaxproto.data.dataset import assemble
 from jaxproto.data.partitions import public, schemes
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet
 from jaxproto.data.partitions.scheme import dirichlet, iid
-from jaxproto.data.source import assemble
 from jaxproto.errors import UserError
 
 
@@ -21,9 +21,9 @@ def made(train=200, test=40, classes=4, seed=0, name="made"):
     return assemble(name, *parts)
 
 
-def chosen(pooled=True, **how):
-    how = {"share": 0.1, "classes": 0.5, "seed": 1, **how}
-    return public.choose(made(), pooled=pooled, **how)
+def chosen(pooled=True, **options):
+    options = {"share": 0.1, "classes": 0.5, "seed": 1, **options}
+    return public.choose(made(), pooled=pooled, **options)
 
 
 def everyones(parts):
@@ -52,18 +52,18 @@ def test_a_tiny_share_still_has_one_example_of_each_covered_class():
 @pytest.mark.parametrize("scheme", [iid(), dirichlet(0.5)], ids=["iid", "dirichlet"])
 @pytest.mark.parametrize("pooled", [True, False])
 def test_public_rows_belong_to_no_client(pooled, scheme):
-    source = chosen(pooled)
-    parts = public.divide(source, scheme, clients=4, pooled=pooled)
+    dataset = chosen(pooled)
+    parts = public.divide(dataset, scheme, clients=4, pooled=pooled)
     mine = np.unique(everyones(parts))
-    assert not np.intersect1d(mine, source.public).size
-    rest = np.setdiff1d(np.arange(len(source.y)), source.public)
+    assert not np.intersect1d(mine, dataset.public).size
+    rest = np.setdiff1d(np.arange(len(dataset.y)), dataset.public)
     assert np.array_equal(mine, rest)
 
 
 def test_the_official_test_part_stays_whole():
-    source = chosen(pooled=False)
-    parts = public.divide(source, iid(), clients=3, pooled=False)
-    assert source.public.max() < source.train_size
+    dataset = chosen(pooled=False)
+    parts = public.divide(dataset, iid(), clients=3, pooled=False)
+    assert dataset.public.max() < dataset.train_size
     assert all(np.array_equal(rows, np.arange(200, 240)) for rows in parts.test)
 
 
@@ -72,60 +72,60 @@ def test_the_official_test_part_stays_whole():
 def test_clients_are_those_of_a_run_without_public_examples_but_for_these(
     pooled, scheme
 ):
-    """Methods with and without are compared on one division (RefProtoFL, spec 4.3)."""
-    source, how = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
-    plain = schemes.divide(made(), scheme, **how)
-    parts = public.divide(source, scheme, **how)
+    """Methods with and without are compared on one division (RefProtoFL)."""
+    dataset, options = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
+    plain = schemes.divide(made(), scheme, **options)
+    parts = public.divide(dataset, scheme, **options)
     for before_K, after_K in zip(plain, parts, strict=True):
         for before, after in zip(before_K, after_K, strict=True):
-            kept = before[~np.isin(before, source.public)]
+            kept = before[~np.isin(before, dataset.public)]
             assert np.array_equal(after, kept) and after.dtype == before.dtype
     taken = len(everyones(plain)) - len(everyones(parts))
-    assert taken == len(source.public) > 0
+    assert taken == len(dataset.public) > 0
 
 
 def test_a_client_with_public_examples_alone_is_named():
-    source = made()._replace(public=np.array([3, 5, 9], np.int32))
+    dataset = made()._replace(public=np.array([3, 5, 9], np.int32))
     parts = [np.array(rows) for rows in ([3, 9], [1, 2])], [np.array([4])] * 2
     with pytest.raises(UserError, match="all 2 training examples of client 0 are pub"):
-        public.withdraw(source, schemes.made(*parts))
+        public.withdraw(dataset, schemes.made(*parts))
     parts = [np.array([1])] * 2, [np.array([4]), np.array([5])]
     with pytest.raises(UserError, match="all 1 test examples of client 1 are public"):
-        public.withdraw(source, schemes.made(*parts))
+        public.withdraw(dataset, schemes.made(*parts))
 
 
 def test_without_public_examples_nothing_changes():
-    source = made()
-    plain = schemes.divide(source, dirichlet(0.5), clients=4)
-    same = public.divide(source, dirichlet(0.5), clients=4)
+    dataset = made()
+    plain = schemes.divide(dataset, dirichlet(0.5), clients=4)
+    same = public.divide(dataset, dirichlet(0.5), clients=4)
     for a, b in zip(everyones(plain), everyones(same), strict=True):
         assert np.array_equal(a, b)
     assert public.load("spiral").public is None
 
 
 def test_examples_of_another_set_are_public_and_change_no_partition():
-    source, extra = made(), made(20, 4, seed=1)
-    both = public.append(source, extra)
+    dataset, extra = made(), made(20, 4, seed=1)
+    both = public.append(dataset, extra)
     assert np.array_equal(both.x[both.public], extra.x)
     assert np.array_equal(both.y[both.public], extra.y)
     for pooled in (True, False):
-        how = {"clients": 4, "pooled": pooled}
-        plain = schemes.divide(source, dirichlet(0.5), **how)
-        parts = public.divide(both, dirichlet(0.5), **how)
+        options = {"clients": 4, "pooled": pooled}
+        plain = schemes.divide(dataset, dirichlet(0.5), **options)
+        parts = public.divide(both, dirichlet(0.5), **options)
         assert np.array_equal(everyones(plain), everyones(parts))
 
 
 def test_a_file_can_be_the_public_source(tmp_path):
     own, other = tmp_path / "own.npz", tmp_path / "other.npz"
-    for path, source in ((own, made()), (other, made(20, 4, seed=1))):
-        part = slice(source.train_size), slice(source.train_size, None)
-        x, y = source.x, source.y
+    for path, dataset in ((own, made()), (other, made(20, 4, seed=1))):
+        part = slice(dataset.train_size), slice(dataset.train_size, None)
+        x, y = dataset.x, dataset.y
         arrays = [x[part[0]], y[part[0]], x[part[1]], y[part[1]]]
         names = ("x_train", "y_train", "x_test", "y_test")
         np.savez(path, **dict(zip(names, arrays, strict=True)))
-    source = public.load(f"npz:{own}", other=f"npz:{other}")
-    assert np.array_equal(source.public, np.arange(240, 264))
-    assert source.num_classes == 4
+    dataset = public.load(f"npz:{own}", other=f"npz:{other}")
+    assert np.array_equal(dataset.public, np.arange(240, 264))
+    assert dataset.num_classes == 4
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_a_configuration_makes_public_rows_of_the_pool():
     c = config.load("configs/refprotofl.py")
     config.check(c)
     exp = build.experiment(c, "cpu")
-    pool = build.pool(exp.source)
-    assert len(np.unique(pool.y[pool.public])) == 5
-    assert abs(len(pool.public) - 0.01 * len(pool.y)) <= 5
-    assert not np.intersect1d(pool.public, everyones(exp.partition)).size
-    assert len(everyones(exp.partition)) == len(pool.y) - len(pool.public)
+    examples = build.examples(exp.dataset)
+    assert len(np.unique(examples.y[examples.public])) == 5
+    assert abs(len(examples.public) - 0.01 * len(examples.y)) <= 5
+    assert not np.intersect1d(examples.public, everyones(exp.partition)).size
+    assert len(everyones(exp.partition)) == len(examples.y) - len(examples.public)
 
 
 def test_other_configurations_have_no_public_rows():
     c = config.load("configs/local.py")
-    assert build.pool(build.experiment(c, "cpu").source).public is None
+    assert build.examples(build.experiment(c, "cpu").dataset).public is None

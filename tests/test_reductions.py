@@ -87,6 +87,6 @@ def test_counts_leave_the_client_only_for_the_weighted_mean():
 
 def test_prototypes_before_training_in_the_first_round_are_those_of_the_start():
     stale = fedproto(toys.SPEC, collect=before_training)
-    still = toys.run(stale, rounds=1, how=toys.STILL)
+    still = toys.run(stale, rounds=1, local=toys.STILL)
     moved = toys.run(stale, rounds=1)
     assert toys.gap(still.server.protos, moved.server.protos) == 0

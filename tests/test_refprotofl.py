@@ -30,16 +30,16 @@ PUBLIC = tuple(int(i) for c in COVERED for i in SPARE[Y[SPARE] == c][:4])
 
 
 @functools.cache
-def run(**how):
-    rounds, layout = how.pop("rounds", 1), how.pop("layout", toys.HOM)
-    law, rows = how.pop("law", toys.EVERYONE), np.array(PUBLIC, np.int32)
-    return toys.run(make(**how), layout, rounds, law=law, public=rows)
+def run(**options):
+    rounds, layout = options.pop("rounds", 1), options.pop("layout", toys.HOM)
+    sampler, rows = options.pop("law", toys.EVERYONE), np.array(PUBLIC, np.int32)
+    return toys.run(make(**options), layout, rounds, sampler=sampler, public=rows)
 
 
 @functools.cache
 def begin():
     """Server and clients before the first round."""
-    init = toys.starter(make(), toys.HOM, toys.HOW)
+    init = toys.starter(make(), toys.HOM, toys.LOCAL)
     ids = range(len(ROWS))
     return jax.device_get(init(jax.random.key(3), [toys.counts(POOL, ROWS, ids)]))
 
@@ -61,7 +61,7 @@ def trained(r):
 
 
 def last_two_lost(key, clients, r):
-    return participation.Turnout(jnp.ones(clients, bool), jnp.arange(clients) < 4)
+    return participation.Participation(jnp.ones(clients, bool), jnp.arange(clients) < 4)
 
 
 def test_a_full_budget_is_the_mean_of_whole_adapters_by_examples():
@@ -87,14 +87,14 @@ def test_each_entry_is_the_mean_over_those_who_sent_it_or_stays():
 
 
 def test_cohorts_of_two_architectures_share_adapter_and_anchors():
-    r = run(budget=1.0, law=last_two_lost, layout=toys.HET)
+    r = run(budget=1.0, sampler=last_two_lost, layout=toys.HET)
     widths = [r.params[i]["net"]["body"]["in"].shape[1] for i in range(6)]
     assert widths == [8, 16] * 3
     assert np.all(r.report.finite) and np.all(r.server.anchors.count == 1)
 
 
 def test_a_lost_update_counts_nothing():
-    r = run(budget=1.0, law=last_two_lost, layout=toys.HET)
+    r = run(budget=1.0, sampler=last_two_lost, layout=toys.HET)
     dense = np.average(trained(r)[:4], axis=0, weights=SIZES[:4])
     assert np.max(np.abs(flat(r.server.adapter) - dense)) < 1e-6
 
@@ -116,7 +116,9 @@ def test_equal_moves_do_not_change_how_many_are_sent(moves, budget):
 
 
 def test_nobody_there_leaves_the_adapter_alone():
-    nothing = ref.Sent(Top(jnp.zeros((3, 5)), jnp.zeros((3, 5), bool)), jnp.zeros(3))
+    nothing = ref.RefProtoFLUpload(
+        Top(jnp.zeros((3, 5)), jnp.zeros((3, 5), bool)), jnp.zeros(3)
+    )
     assert np.array_equal(ref.masked_mean(nothing, jnp.arange(5.0)), np.arange(5.0))
 
 
@@ -150,7 +152,7 @@ def test_what_a_client_sees_is_in_evaluation_mode_with_the_broadcast_adapter():
     for i in (0, 5):
         params, norm = client(i).params["net"], client(i).norm["net"]
         z = ref.embed(start().adapter, net.apply(params, norm, POOL.x, False).feat)
-        up = jax.tree.map(lambda a, i=i: a[i], r.probe.up)
+        up = jax.tree.map(lambda a, i=i: a[i], r.pre_upload.up)
         for c in range(5):
             mine = np.asarray(PUBLIC if c in COVERED else ROWS[i])
             rows = mine[Y[mine] == c]
@@ -164,7 +166,7 @@ def test_what_a_client_sees_is_in_evaluation_mode_with_the_broadcast_adapter():
 
 
 def test_counts_are_sent_of_uncovered_classes_only():
-    up = run().probe.up
+    up = run().pre_upload.up
     assert up.own.disclosed and not up.public.disclosed
     assert up.own.count.max() > 1 and up.public.count.max() == 1
     assert not start().anchors.disclosed and run().server.anchors.count.max() == 1
@@ -175,7 +177,7 @@ def test_without_pull_is_without_anchors():
     alone = run(anchors=ref.NONE, rounds=2)
     assert toys.gap(free.params, alone.params) == 0
     assert toys.gap(free.server.adapter, alone.server.adapter) == 0
-    assert np.all(alone.probe.sent == 0) and np.all(free.probe.sent > 0)
+    assert np.all(alone.pre_upload.sent == 0) and np.all(free.pre_upload.sent > 0)
 
 
 def test_the_pull_changes_training():
@@ -194,7 +196,7 @@ def test_neither_backbones_nor_statistics_are_in_any_message():
     layers = {f"['{a}']['{b}']" for a in ("map", "head") for b in ("kernel", "bias")}
     rows = {f".{a}.{b}" for a in ("public", "own") for b in ("mean", "count")}
     assert names(r.report.up) == {".adapter.value", ".adapter.sent", ".size"}
-    assert names(r.probe.up) == rows
+    assert names(r.pre_upload.up) == rows
     assert names(make().broadcast(r.server)) == {
         *(f".adapter{layer}" for layer in layers),
         *(".anchors.mean", ".anchors.count"),
@@ -260,7 +262,7 @@ def test_the_sum_is_the_mean_times_the_examples_of_the_batch():
 
 
 def test_the_nominal_cost_of_the_stated_adapter():
-    """Spec 2.18 item 3 with D20: 512 * 128 + 128 + 128 * 10 + 10 entries."""
+    """An adapter of 512 * 128 + 128 + 128 * 10 + 10 entries."""
     fields = {"adapter_dim": 128, "budget": 0.1, "anchors": "external"}
     one = nominal.nominal_refprotofl([3], Spec(10, 512), fields)
     assert one == 66_954 + 10 * 128 + 3 * 128 + 6_695 + 1

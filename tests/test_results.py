@@ -51,9 +51,9 @@ def calls(monkeypatch):
 RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])]
 
 
-def make(*argv, **how):
+def make(*argv, **options):
     with pytest.raises(SystemExit) as stop:
-        series.make(RUNS, argv, **how)
+        series.make(RUNS, argv, **options)
     return stop.value.code
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-from types import SimpleNamespace
 
 import jax
 import ml_collections
@@ -334,9 +333,9 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     mean_CD = np.arange(12.0).reshape(6, 2)
     protos = Protos(mean_CD, np.ones(6))
     state = state._replace(server=state.server._replace(protos=protos))
-    pool = build.pool(exp.source)
-    work = SimpleNamespace(exp=exp, pool=pool)
-    pictures.draw(SimpleNamespace(config=c, path=tmp_path, work=work), state)
+    examples = build.examples(exp.dataset)
+    trained = pictures.Trained(exp, examples, state.server, state.clients)
+    pictures.draw(trained, tmp_path, Console(quiet=True), 7.0)
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1], 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}

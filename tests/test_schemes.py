@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.refusal import refused
 
 from jaxproto.data import describe, domains
+from jaxproto.data.dataset import Dataset, assemble
 from jaxproto.data.partitions import public, schemes
 from jaxproto.data.readers import npz
-from jaxproto.data.source import Source, assemble
 from jaxproto.errors import UserError
 from jaxproto.report import nominal
 from jaxproto.types import Spec
@@ -43,24 +43,26 @@ def labels_only(sizes, test=0, sources=0):
     y = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
     y = np.random.default_rng(0).permutation(y)
     x = np.zeros((len(y), 1), np.float32)
-    made = Source("toy", x, y, len(sizes), len(y) - test)
+    made = Dataset("toy", x, y, len(sizes), len(y) - test)
     if not sources:
         return made
     return made._replace(domain=(np.arange(len(y)) % sources).astype(np.int32))
 
 
-def hands_of(scheme, source, clients, seed=1):
+def hands_of(scheme, dataset, clients, seed=1):
     """The hands; every example is in exactly one."""
-    seen, number = scheme.looks_at(source)
-    hands = scheme.assign(seen, number, clients, scheme.make_rng(seed))
-    assert len(hands) == clients
-    everyone = np.sort(np.concatenate(hands))
-    np.testing.assert_array_equal(everyone, np.arange(len(source.y)))
-    return hands
+    seen, number = scheme.looks_at(dataset)
+    client_rows = scheme.assign(seen, number, clients, scheme.make_rng(seed))
+    assert len(client_rows) == clients
+    everyone = np.sort(np.concatenate(client_rows))
+    np.testing.assert_array_equal(everyone, np.arange(len(dataset.y)))
+    return client_rows
 
 
-def count(ids, hands):
-    return np.stack([np.bincount(ids[rows], minlength=ids.max() + 1) for rows in hands])
+def count(ids, client_rows):
+    return np.stack(
+        [np.bincount(ids[rows], minlength=ids.max() + 1) for rows in client_rows]
+    )
 
 
 # ------------------------------------------------------------------ quantity
@@ -73,18 +75,18 @@ def test_quantity_uses_every_example_once_and_honours_min_size(
 ):
     assume(clients * min_size <= sum(sizes))
     scheme = schemes.quantity(10**log_alpha, min_size=min_size, max_tries=3)
-    hands = hands_of(scheme, labels_only(sizes), clients, seed)
-    assert min(map(len, hands)) >= min_size
+    client_rows = hands_of(scheme, labels_only(sizes), clients, seed)
+    assert min(map(len, client_rows)) >= min_size
 
 
 def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
-    source = labels_only([2_000] * 10)
+    dataset = labels_only([2_000] * 10)
     spread = []
     for alpha in (0.2, 1.0, 100.0):
         scheme = schemes.quantity(alpha, min_size=400)
-        hands = hands_of(scheme, source, 10)
-        assert describe.skew(count(source.y, hands)).variation.max() < 0.1
-        spread.append(max(map(len, hands)) / min(map(len, hands)))
+        client_rows = hands_of(scheme, dataset, 10)
+        assert describe.skew(count(dataset.y, client_rows)).variation.max() < 0.1
+        spread.append(max(map(len, client_rows)) / min(map(len, client_rows)))
     assert spread[0] > 10 > spread[1] > 2 > spread[2]
 
 
@@ -106,9 +108,9 @@ def test_quantity_shares_are_those_of_the_dirichlet_distribution():
 def test_feature_deals_whole_sources_or_shares_one_source_among_its_clients(
     sources, clients, seed
 ):
-    source = labels_only([200], sources=sources)
-    hands = hands_of(schemes.feature(), source, clients, seed)
-    count_KS = count(source.domain, hands)
+    dataset = labels_only([200], sources=sources)
+    client_rows = hands_of(schemes.feature(), dataset, clients, seed)
+    count_KS = count(dataset.domain, client_rows)
     if sources >= clients:
         assert ((count_KS > 0).sum(axis=0) == 1).all()
         assert np.ptp((count_KS > 0).sum(axis=1)) <= 1
@@ -172,11 +174,11 @@ def test_sources_are_texts_or_numbers_in_both_parts():
 def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(
     name, pooled
 ):
-    source = labels_only([100] * 4, test=80, sources=12)
-    source = public.choose(source, share=0.1, classes=0.5, pooled=pooled, seed=1)
-    parts = public.divide(source, SCHEMES[name], clients=6, pooled=pooled)
+    dataset = labels_only([100] * 4, test=80, sources=12)
+    dataset = public.choose(dataset, share=0.1, classes=0.5, pooled=pooled, seed=1)
+    parts = public.divide(dataset, SCHEMES[name], clients=6, pooled=pooled)
     mine = np.concatenate([*parts.train, *(parts.test if pooled else ())])
-    rest = np.setdiff1d(np.arange(400 if pooled else 320), source.public)
+    rest = np.setdiff1d(np.arange(400 if pooled else 320), dataset.public)
     np.testing.assert_array_equal(np.sort(mine), rest)
     if not pooled:
         assert all(rows.tolist() == [*range(320, 400)] for rows in parts.test)
@@ -184,9 +186,9 @@ def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_examples_of_another_set_are_nobodys_under_every_scheme(name):
-    source = labels_only([100] * 4, sources=12)
-    both = public.append(source, labels_only([5] * 4))
-    one = public.divide(source, SCHEMES[name], clients=6)
+    dataset = labels_only([100] * 4, sources=12)
+    both = public.append(dataset, labels_only([5] * 4))
+    one = public.divide(dataset, SCHEMES[name], clients=6)
     other = public.divide(both, SCHEMES[name], clients=6)
     for a, b in zip([*one.train, *one.test], [*other.train, *other.test], strict=True):
         np.testing.assert_array_equal(a, b)
@@ -201,8 +203,8 @@ def test_the_order_of_examples_does_not_change_the_classes_of_clients(
     counts = []
     for labels in (y, y[order]):
         scheme = BY_LABEL[name]
-        hands = scheme.assign(labels, 4, 4, scheme.make_rng(seed))
-        counts.append(count(labels, hands))
+        client_rows = scheme.assign(labels, 4, 4, scheme.make_rng(seed))
+        counts.append(count(labels, client_rows))
     np.testing.assert_array_equal(*counts)
 
 
@@ -225,8 +227,8 @@ def test_names_of_classes_do_not_matter_to_schemes_that_do_not_look_at_them(
 def test_the_order_of_examples_does_not_change_the_sources_of_clients(order, seed):
     domain, scheme, counts = np.arange(40) % 7, schemes.feature(), []
     for domain_N in (domain, domain[order]):
-        hands = scheme.assign(domain_N, 7, 3, scheme.make_rng(seed))
-        counts.append(count(domain_N, hands))
+        client_rows = scheme.assign(domain_N, 7, 3, scheme.make_rng(seed))
+        counts.append(count(domain_N, client_rows))
     np.testing.assert_array_equal(*counts)
 
 
@@ -240,11 +242,11 @@ def test_the_order_of_examples_does_not_change_the_sources_of_clients(order, see
 def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
     name, log_alpha, clients, seed
 ):
-    source = labels_only([1_500] * 10)
+    dataset = labels_only([1_500] * 10)
     scheme = schemes.PARTITIONS[name](10**log_alpha)
     start = time.perf_counter()
     try:
-        hands_of(scheme, source, clients, seed)
+        hands_of(scheme, dataset, clients, seed)
     except UserError as error:
         assert name == "pfllib" and "1000 draws gave none" in str(error)
     assert time.perf_counter() - start < 10
@@ -254,12 +256,12 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
 
 
 def test_cifar100_at_alpha_05_has_the_published_counts():
-    """Specification 4.1: the row that `test_partition` has not."""
-    source = labels_only([600] * 100)
-    divided = schemes.divide(source, schemes.pfllib_dirichlet(0.5), clients=20)
-    train, test = counted = describe.counts(source, divided)
+    """The setting that `test_partition` has not."""
+    dataset = labels_only([600] * 100)
+    divided = schemes.divide(dataset, schemes.pfllib_dirichlet(0.5), clients=20)
+    train, test = counted = describe.counts(dataset, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
-    used, _ = describe.counts(source, schemes.Partition(whole, whole))
+    used, _ = describe.counts(dataset, schemes.Partition(whole, whole))
     size_K = train.sum(axis=1)
     assert [(c > 0).sum() for c in (train + test, train, used)] == [1702, 1643, 1641]
     assert (size_K.min(), size_K.max()) == (1950, 2385)
@@ -268,10 +270,10 @@ def test_cifar100_at_alpha_05_has_the_published_counts():
 
 
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
-    """Specification 5.2: 690 to 710 pairs are implied, 1.37 million is printed."""
-    source = labels_only(FLOWERS)
-    hands = hands_of(schemes.pfllib_dirichlet(0.1), source, 20)
-    held_K = (count(source.y, hands) > 0).sum(axis=1)
-    assert len(source.y) == 8_189 and held_K.sum() == 691
+    """T Table 1: 690 to 710 pairs are implied, 1.37 million is printed."""
+    dataset = labels_only(FLOWERS)
+    client_rows = hands_of(schemes.pfllib_dirichlet(0.1), dataset, 20)
+    held_K = (count(dataset.y, client_rows) > 0).sum(axis=1)
+    assert len(dataset.y) == 8_189 and held_K.sum() == 691
     cost = nominal.NOMINAL["fedproto"](held_K, Spec(102, 500), {})
     assert f"{cost / 1e6:.2f}" == "1.37"

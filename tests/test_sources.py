@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 from support.refusal import refused
 
-from jaxproto.data import source, sources, spiral
+from jaxproto.data import dataset, datasets, spiral
 
 # ------------------------------------------------------------------ embedded sets
 
 
 def test_digits_are_1797_uint8_images_up_to_255_without_a_test_part():
-    digits = sources.load("digits")
+    digits = datasets.load("digits")
     assert digits.x.shape == (1797, 8, 8, 1) and digits.x.dtype == np.uint8
     assert (digits.x.min(), digits.x.max()) == (0, 255)
     assert digits.y.dtype == np.int32 and digits.num_classes == 10
-    assert digits.train_size == 1797 and source.empty_classes(digits) == []
+    assert digits.train_size == 1797 and dataset.empty_classes(digits) == []
 
 
 @pytest.mark.parametrize("name", ["spiral", "spiral_literal"])
 def test_a_spiral_has_six_classes_of_5000_points_on_radii_1_to_10(name):
-    data = sources.load(name, seed=3)
+    data = datasets.load(name, seed=3)
     assert data.x.shape == (30_000, 2) and data.x.dtype == np.float32
     assert np.bincount(data.y).tolist() == [5_000] * 6 and data.train_size == 30_000
     radius = np.linalg.norm(data.x, axis=1).reshape(6, 5_000)
@@ -28,13 +28,13 @@ def test_a_spiral_has_six_classes_of_5000_points_on_radii_1_to_10(name):
 
 @pytest.mark.parametrize("name", ["spiral", "spiral_literal"])
 def test_a_spiral_depends_on_its_seed_alone(name):
-    one, again, other = (sources.load(name, seed=s).x for s in (1, 1, 2))
+    one, again, other = (datasets.load(name, seed=s).x for s in (1, 1, 2))
     assert (one == again).all() and (one != other).any()
 
 
 def test_fednh_spiral_classes_sweep_60_degrees_plus_at_most_half_a_radian():
-    """Specification 4.4: from k pi/3 to (k + 1) pi/3 plus Uniform[0, 0.5)."""
-    x_CN2 = sources.load("spiral").x.reshape(6, 5_000, 2).astype(np.float64)
+    """docs/decisions.md#spiral: from k pi/3 to (k + 1) pi/3 plus Uniform[0, 0.5)."""
+    x_CN2 = datasets.load("spiral").x.reshape(6, 5_000, 2).astype(np.float64)
     angle_CN = np.arctan2(x_CN2[..., 0], x_CN2[..., 1])  # x = r sin, y = r cos
     start_CN = (np.arange(6)[:, None] + np.linspace(0, 1, 5_000)) * np.pi / 3
     noise_CN = (angle_CN - start_CN + 1) % (2 * np.pi) - 1
@@ -54,6 +54,6 @@ def test_unknown_data_sets_are_listed_with_the_nearest_spelling():
     with refused(
         "unknown data set 'digit'. Did you mean 'digits'? There are: csv:PATH"
     ):
-        sources.load("digit")
+        datasets.load("digit")
     with refused("unknown data set prefix 'tdfs'. Did you mean 'tfds'?"):
-        sources.load("tdfs:mnist")
+        datasets.load("tdfs:mnist")

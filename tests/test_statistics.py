@@ -13,7 +13,7 @@ from jaxproto import client as clients
 from jaxproto import participation, wire
 from jaxproto.methods.fedavg import averaged_statistics, own_statistics
 from jaxproto.report import cost, disclosure
-from jaxproto.types import Client, Data
+from jaxproto.types import Client
 from jaxproto.wire import codec
 
 EQUAL = {"fednh", "fast"}  # one weight for every client; the others n_i
@@ -29,11 +29,11 @@ def averaging(name):
 
 
 def four_report(key, num_clients, r):
-    return participation.Turnout(jnp.ones(6, bool), jnp.arange(num_clients) < 4)
+    return participation.Participation(jnp.ones(6, bool), jnp.arange(num_clients) < 4)
 
 
 def one_round(name):
-    return run(averaging(name), 1, law=four_report)
+    return run(averaging(name), 1, sampler=four_report)
 
 
 @every_method
@@ -48,7 +48,7 @@ def test_the_server_averages_what_arrives_with_the_weights_of_the_method(name):
 @every_method
 def test_the_network_is_that_without_statistics_in_the_average(name):
     """After a round: its batches are normalised by themselves."""
-    plain = run(make(name, **TOYS.get(name, {})), 1, law=four_report)
+    plain = run(make(name, **TOYS.get(name, {})), 1, sampler=four_report)
     assert toys.gap(one_round(name).server.own, plain.server) < 1e-6
 
 
@@ -57,7 +57,7 @@ def test_what_leaves_the_client_is_named_and_counted(name):
     """In the table of what is revealed, in the calculator and in real bytes."""
     method, net, r = averaging(name), toys.net(8), one_round(name)
     like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    found = disclosure.of(method, net, toys.SPEC, *like)
+    found = disclosure.message_fields(method, net, toys.SPEC, *like)
     seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
     both = ("norm.net.mean", "norm.net.var")
     assert seen == {(way, name) for way in ("up", "down") for name in both}
@@ -77,10 +77,10 @@ def test_averaged_statistics_are_where_clients_begin(statistics):
     other = start._replace(norm=drawn(start.norm, lead=()))
     down = other if statistics is averaged_statistics else start.own
     client = Client(params, norm, (), (), COUNTS[0][0], jnp.int32(0), jnp.int32(0))
-    task = clients.Task(method, net, toys.HOW, jax.random.key(1), down)
-    pool, rows = toys.pool_and_rows()
+    examples, rows = toys.pool_and_rows()
+    task = clients.Task(method, net, toys.LOCAL, jax.random.key(1), down, examples)
     shard = jax.tree.map(lambda a: a[0], toys.shard(rows, [0]))
-    session = clients.begin(task, client, Data(pool, shard))
+    session = clients.start_session(task, client, shard)
     want = other.norm.value if statistics is averaged_statistics else norm
     assert toys.gap(session.norm, want) == 0
 
@@ -99,7 +99,7 @@ def test_the_global_network_is_judged_by_the_averaged_statistics():
 
 
 def test_a_snapshot_of_fast_comes_with_statistics_too():
-    nobody = participation.Turnout(*[jnp.zeros(20, bool)] * 2)
+    nobody = participation.Participation(*[jnp.zeros(20, bool)] * 2)
     method = make("fast", q=1.0, statistics=averaged_statistics)
-    law = method.invite(lambda key, clients, r: nobody, begun(method))
-    assert law(jax.random.key(0), 20, 0).trains.sum() == 2
+    sampler = method.adjust_sampler(lambda key, clients, r: nobody, begun(method))
+    assert sampler(jax.random.key(0), 20, 0).trains.sum() == 2

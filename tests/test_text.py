@@ -18,7 +18,7 @@ from support.refusal import refused
 import jaxproto
 from jaxproto import config, plots
 from jaxproto.config import build, registries
-from jaxproto.data import sources, text
+from jaxproto.data import datasets, text
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.methods import METHODS
 from jaxproto.storage import workdir
@@ -34,7 +34,7 @@ def save(path, rows):
     return path
 
 
-def made_up(seed=0, size=60):
+def synthetic(seed=0, size=60):
     """Texts of no to eight words; half of them tell the class."""
     rng = np.random.default_rng(seed)
     for n in range(size):
@@ -45,7 +45,7 @@ def made_up(seed=0, size=60):
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("toy") / "toy.csv", made_up())
+    return save(tmp_path_factory.mktemp("toy") / "toy.csv", synthetic())
 
 
 def configured(path, method="local", **changes):
@@ -91,10 +91,10 @@ def test_the_vocabulary_is_sorted_by_frequency_then_by_the_alphabet():
     assert text.vocabulary(found, [2]) == (*text.SPECIAL, "zz")
 
 
-def encoded(texts, train, test, **how):
-    data = sources.assemble("t", (np.array(texts), np.arange(len(texts)) % 2))
+def encoded(texts, train, test, **options):
+    data = datasets.assemble("t", (np.array(texts), np.arange(len(texts)) % 2))
     part = Partition((np.array(train),), (np.array(test),))
-    return text.encode(data, part, **how)
+    return text.encode(data, part, **options)
 
 
 def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
@@ -114,7 +114,7 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
 
 def test_words_of_test_texts_alone_are_unknown_and_public_ones_known():
     texts = ["a", "b", "c"]
-    data = sources.assemble("t", (np.array(texts), np.array([0, 1, 0])))
+    data = datasets.assemble("t", (np.array(texts), np.array([0, 1, 0])))
     part = Partition((np.array([0]),), (np.array([1]),))
     assert text.encode(data, part).tokens == (*text.SPECIAL, "a")
     with_public = data._replace(public=np.array([2], np.int32))
@@ -122,12 +122,12 @@ def test_words_of_test_texts_alone_are_unknown_and_public_ones_known():
 
 
 def test_other_data_sets_stay_as_they_are():
-    digits = sources.load("digits")
+    digits = datasets.load("digits")
     assert text.encode(digits, None) is digits
 
 
 def test_many_texts_are_encoded_as_a_loop_would():
-    texts = [line for line, _ in made_up(1, 500)]
+    texts = [line for line, _ in synthetic(1, 500)]
     rows = np.arange(500)
     data = encoded(texts, rows[:400], rows[400:], vocab_size=7, max_len=5)
     number = {word: i for i, word in enumerate(data.tokens)}
@@ -138,16 +138,16 @@ def test_many_texts_are_encoded_as_a_loop_would():
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("options", "message"),
     [
         ({"vocab_size": 2}, "data.vocab_size is 2. Give a number from 3 on"),
         ({"vocab_size": -1}, "data.vocab_size is -1. Give a number from 3 on"),
         ({"max_len": 0}, "data.max_len is 0. Give a number of words from 1 on"),
     ],
 )
-def test_impossible_vocabularies_are_refused(how, message):
+def test_impossible_vocabularies_are_refused(options, message):
     with refused(message):
-        encoded(["a", "b"], [0], [1], **how)
+        encoded(["a", "b"], [0], [1], **options)
 
 
 def test_training_texts_without_a_word_are_refused():
@@ -176,7 +176,7 @@ def test_a_resumed_run_keeps_its_vocabulary_and_a_failed_one_leaves_none(toy, tm
     workdir.save_config(tmp_path, configured(toy))
     known = workdir.tokens(tmp_path)
     exp = build.experiment(configured(toy), "cpu", known)
-    assert exp.source.tokens == known and exp.source.x.max() == 3
+    assert exp.dataset.tokens == known and exp.dataset.x.max() == 3
     shapes = jax.eval_shape(exp.cohorts[0].net.init, jax.random.key(0))[0]
     assert shapes["body"]["embedding"]["table"].shape == (4, 6)
 
@@ -220,23 +220,26 @@ def one_round(exp, traces):
     """All programs of a round and of an evaluation as one."""
     f = programs.functions(exp)
 
-    def run(pool, at, server, clients):
+    def run(examples, at, server, clients):
         traces.append(1)
-        turnout = f.begin(at, server).turnout
+        participants = f.participate(at, server)
+        down = f.broadcast(server).message
         each = list(zip(clients, exp.train, strict=True))
-        if f.probe:
-            pairs = zip(f.probe, each, strict=True)
-            ups = [g(turnout, server, c, pool, s).up for g, (c, s) in pairs]
-            server, *_ = f.answer(at, server, ups)
+        if f.pre_upload:
+            pairs = zip(f.pre_upload, each, strict=True)
+            ups = [g(participants, down, c, examples, s).up for g, (c, s) in pairs]
+            server = f.pre_aggregate(at, server, ups)
+            down = f.broadcast(server).message
         pairs = zip(f.train, each, strict=True)
-        out = [g(at, turnout, server, c, pool, s) for g, (c, s) in pairs]
+        out = [g(at, participants, down, c, examples, s) for g, (c, s) in pairs]
         clients, seen = zip(*out, strict=True)
         server = f.update(at, server, tuple(p.up for p in seen))
         triples = zip(f.evaluate, clients, exp.test, strict=True)
-        hits = [g(server, c, pool, s) for g, c, s in triples]
+        down = f.broadcast(server).message
+        hits = [g(down, c, examples, s) for g, c, s in triples]
         return server, clients, [(p.loss, p.finite) for p in seen], hits
 
-    return partial(fast_jit.jit(run), build.pool(exp.source))
+    return partial(fast_jit.jit(run), build.examples(exp.dataset))
 
 
 @cache
@@ -247,7 +250,7 @@ def ended(toy, name, group="fasttext"):
     run = one_round(exp, traces)
     server, clients, *_ = programs.init(exp, 0)
     for r in range(2):
-        server, clients, seen, hits = run(programs.at(0, r), server, clients)
+        server, clients, seen, hits = run(programs.round_context(0, r), server, clients)
     return *zip(*seen, strict=True), hits, len(traces)
 
 

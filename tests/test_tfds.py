@@ -7,13 +7,13 @@ import pytest
 from fixtures.tfds_toy import GREY, LABELS, prepare
 from support.refusal import refused
 
-from jaxproto.data import pixels, sources
+from jaxproto.data import datasets, pixels
 from jaxproto.data.readers import prepared
 
 
 def test_a_prepared_tfds_set_is_read_without_tensorflow(tmp_path):
     prepare(tmp_path)
-    data = sources.load("tfds:toy", data_dir=tmp_path)
+    data = datasets.load("tfds:toy", data_dir=tmp_path)
     assert data.x.shape == (12, 4, 4, 1) and data.x.dtype == np.uint8
     assert (data.x[:6, ..., 0] == GREY).all() and (data.x[6:, ..., 0] == GREY).all()
     assert data.y.tolist() == [*LABELS, *LABELS] and data.y.dtype == np.int32
@@ -26,30 +26,30 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path):
     images = [rng.integers(0, 256, (5 + i, 9 - i, 3), np.uint8) for i in range(6)]
     splits = ("test", "train", "validation")
     prepare(tmp_path, shape=(-1, -1, 3), images=images, splits=splits)
-    data = sources.load("tfds:toy", data_dir=tmp_path, pixels=4)
+    data = datasets.load("tfds:toy", data_dir=tmp_path, pixels=4)
     small = [pixels.resize(image, 4) for image in images]
     assert np.array_equal(data.x, np.stack(small * 3)) and data.train_size == 12
     with refused("(None, None, 3) and type uint8, but a network needs one fixed shape"):
-        sources.load("tfds:toy", data_dir=tmp_path)
+        datasets.load("tfds:toy", data_dir=tmp_path)
     with refused("Set data.pixels to the height and width"):
-        sources.load("tfds:toy", data_dir=tmp_path)
+        datasets.load("tfds:toy", data_dir=tmp_path)
 
 
 def test_names_of_classes_are_kept(tmp_path):
     prepare(tmp_path, names=("cat", "dog", "ox"))
-    data = sources.load("tfds:toy", data_dir=tmp_path)
+    data = datasets.load("tfds:toy", data_dir=tmp_path)
     assert data.classes == ("cat", "dog", "ox") and data.y.tolist() == [*LABELS] * 2
 
 
 def test_texts_are_title_and_description(tmp_path):
     texts = [(f"Title {i}", f"naïve text {i}") for i in range(6)]
     prepare(tmp_path, texts=texts, names=("World", "Sports", "Business"))
-    data = sources.load("tfds:toy", data_dir=tmp_path)
+    data = datasets.load("tfds:toy", data_dir=tmp_path)
     assert data.x.tolist() == [f"Title {i} naïve text {i}" for i in range(6)] * 2
     assert data.x.shape == (12,) and data.y.tolist() == [*LABELS] * 2
     assert data.classes == ("World", "Sports", "Business") and data.train_size == 6
     with refused("data.pixels is 8, but texts have no pixels. Set it to 0."):
-        sources.load("tfds:toy", data_dir=tmp_path, pixels=8)
+        datasets.load("tfds:toy", data_dir=tmp_path, pixels=8)
 
 
 def test_a_configuration_may_be_left_out_where_one_alone_is_there(tmp_path):

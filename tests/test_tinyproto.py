@@ -52,7 +52,7 @@ def full(compressed):
 
 
 def test_a_client_sends_the_masked_part_times_its_training_counts():
-    """Algorithm 1, lines 5 and 6: n_ij times the compressed prototype; D6."""
+    """Algorithm 1, lines 5 and 6: n_ij times the compressed prototype."""
     up = exchange(FP).up
     assert up.mean.shape == (3, 5, S)
     want = COUNT[..., None] * MEAN * MASK
@@ -66,7 +66,7 @@ def test_counts_never_leave_the_client():
     np.testing.assert_array_equal(up.count, COUNT > 0)
 
 
-SCALINGS = {  # D5: times what the mean over N_j is multiplied
+SCALINGS = {  # times what the mean over N_j is multiplied
     "sum": (SUM, COUNT, MU),
     "mean": (AS_PRINTED, COUNT, MU / np.maximum(HOLDERS, 1)),
     "none": (UNSCALED, COUNT > 0, 1 / np.maximum(HOLDERS, 1)),
@@ -139,7 +139,7 @@ def whole_step(c_KCD):
 
 @pytest.mark.parametrize("name", SCALINGS)
 def test_ft_trains_on_scaled_uploads_filled_with_zeros_and_masks_what_leaves(name):
-    """D8, S Appendix C: (mu |N_j|) n_ij c_ij; the code without `ani`: mu n_ij c_ij."""
+    """S Appendix C: (mu |N_j|) n_ij c_ij; the code without `ani`: mu n_ij c_ij."""
     scaling, weight, _ = SCALINGS[name]
     factor = {"sum": MU * HOLDERS, "mean": MU, "none": 1.0}[name]
     c_KCD = weight[..., None] * MEAN * MASK * np.broadcast_to(factor, 5)[:, None]
@@ -198,7 +198,7 @@ def test_every_configuration_fits_its_data_set(file, dataset):
 
 
 def test_mu_zero_is_what_the_published_ones_come_to_on_balanced_classes():
-    """H5: mu times the examples of a class is 0.9, for CIFAR-10's and CIFAR-100's."""
+    """Mu times the examples of a class is 0.9, for CIFAR-10's and CIFAR-100's."""
     a, b = exchange(tiny(mu=0.0, num_examples=50)), exchange(tiny(mu=0.9 * 5 / 50))
     assert toys.gap(a.server, b.server) == 0
     with pytest.raises(UserError, match="mu is 0, so that it follows"):

@@ -19,7 +19,7 @@ from support.averaging import (
 from jaxproto import federation, participation
 from jaxproto.errors import UserError
 from jaxproto.methods import fast, vhl
-from jaxproto.methods.fedavg import Sent
+from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.types import Batch
 
 # VHL
@@ -43,8 +43,8 @@ def test_vhl_without_weights_is_fedavg():
     method = vhl.vhl(SPEC, virtual=0.0, align=0.0, contrast=0.0)
     params, norm, _ = method.init_client(net, jax.random.key(0))
     never = {**params["virtual"], "bias": jnp.full(SPEC.num_classes, -1e9)}
-    pool, _ = toys.pool_and_rows()
-    batch = Batch(pool.x[:6], pool.y[:6], jnp.ones(6), jax.random.key(1))
+    examples, _ = toys.pool_and_rows()
+    batch = Batch(examples.x[:6], examples.y[:6], jnp.ones(6), jax.random.key(1))
 
     def value_and_slope(m, extra):
         def f(p):
@@ -81,8 +81,8 @@ def test_stored_images_are_cut_and_normalised_as_files_are():
     assert set(np.round([stored.min(), stored.max()], 5)) == {-2, 2}
     method = vhl.vhl(SPEC, stored=True)
     params, norm, _ = method.init_client(plain_net(SPEC), jax.random.key(0))
-    pool = toys.pool_and_rows()[0]
-    batch = Batch(pool.x[:6], pool.y[:6], jnp.ones(6), jax.random.key(1))
+    examples = toys.pool_and_rows()[0]
+    batch = Batch(examples.x[:6], examples.y[:6], jnp.ones(6), jax.random.key(1))
     one, other = (
         m.loss(plain_net(SPEC), params, norm, batch, None, None)[0]
         for m in (method, vhl.vhl(SPEC))
@@ -109,13 +109,13 @@ def test_the_contrastive_loss_is_that_of_a_loop():
 
 def test_alignment_moves_real_features_and_not_virtual_ones():
     """The weight of the first contrastive term alone, on a batch without labels."""
-    net, pool = plain_net(SPEC), toys.pool_and_rows()[0]
+    net, examples = plain_net(SPEC), toys.pool_and_rows()[0]
     params, norm, _ = vhl.vhl(SPEC).init_client(net, jax.random.key(0))
-    batch = Batch(pool.x[:6], pool.y[:6], jnp.zeros(6), jax.random.key(1))
+    batch = Batch(examples.x[:6], examples.y[:6], jnp.zeros(6), jax.random.key(1))
     method = vhl.vhl(SPEC, virtual=0.0, align=1.0, contrast=0.0)
-    slope = jax.grad(lambda p: method.loss(net, p, norm, batch, None, None)[0])
-    slope = jax.jit(slope)
-    assert toys.gap(slope(params), jax.tree.map(jnp.zeros_like, params)) == 0
+    grads = jax.grad(lambda p: method.loss(net, p, norm, batch, None, None)[0])
+    grads = jax.jit(grads)
+    assert toys.gap(grads(params), jax.tree.map(jnp.zeros_like, params)) == 0
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampl
     equal = dataclasses.replace(
         BASE,
         upload=lambda net, before, after, data, down, sums: (
-            Sent(after.params, jnp.int32(1)),
+            FedAvgUpload(after.params, jnp.int32(1)),
             after.memory,
         ),
     )
     third = participation.uniform(1 / 3)
     one = run(make("fast", q=1.0, fraction=1 / 3), 4)
-    assert toys.gap(one.server.params, run(equal, 4, law=third).server) < 1e-6
+    assert toys.gap(one.server.params, run(equal, 4, sampler=third).server) < 1e-6
 
 
 @pytest.mark.parametrize("wrong", [{"q": 5.0}, {"fraction": -1.0}])
@@ -158,26 +158,26 @@ def test_a_probability_or_share_that_is_none_is_named(wrong):
 def test_fast_without_snapshots_has_the_participants_of_the_law():
     method = make("fast")
     server = SimpleNamespace(q=jnp.float32(0.0))
-    law = participation.beta(0.3)
+    sampler = participation.beta(0.3)
     for seed in range(5):
         key = jax.random.key(seed)
-        pair = law(key, 20, 0), method.invite(law, server)(key, 20, 0)
+        pair = sampler(key, 20, 0), method.adjust_sampler(sampler, server)(key, 20, 0)
         assert np.array_equal(pair[0].trains, pair[1].trains)
 
 
 def test_snapshots_come_as_often_as_their_probability():
     def nobody(key, clients, r):
-        return participation.Turnout(*[jnp.zeros(clients, bool)] * 2)
+        return participation.Participation(*[jnp.zeros(clients, bool)] * 2)
 
-    law = make("fast").invite(nobody, SimpleNamespace(q=jnp.float32(0.3)))
+    sampler = make("fast").adjust_sampler(nobody, SimpleNamespace(q=jnp.float32(0.3)))
     keys = jax.random.split(jax.random.key(0), 400)
-    trains = jax.vmap(lambda key: law(key, 20, 0).trains)(keys)
+    trains = jax.vmap(lambda key: sampler(key, 20, 0).trains)(keys)
     assert set(np.asarray(trains.sum(1))) == {0, 2}
     assert 0.22 < np.mean(np.any(trains, 1)) < 0.38
 
 
 def test_adaptive_snapshots_follow_the_training_accuracy():
-    """Spec 2.15: q <- clip(q + gamma (previous - accuracy), 0, 1), gamma 0.7."""
+    """Released code: q <- clip(q + gamma (previous - accuracy), 0, 1), gamma 0.7."""
     seen = jnp.asarray([6.0, 0.0]), jnp.asarray([10.0, 10.0])  # 30 %
     q, accuracy = fast.follow(jnp.float32(0.2), jnp.float32(0.8), seen, 0.7)
     np.testing.assert_allclose((q, accuracy), (0.2 + 0.7 * 0.5, 0.3), rtol=1e-6)

@@ -41,12 +41,12 @@ def same_bits(a, b) -> bool:
 
 @every_format
 def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit(form):
-    """What `through` gives is what packing, encoding, decoding, unpacking gives."""
+    """What `roundtrip` gives is what packing, encoding, decoding, unpacking gives."""
 
     @jax.jit
     def inside(sent):
         packed = wire.pack(sent, form)
-        return wire.through(sent, form), packed, wire.size(packed)
+        return wire.roundtrip(sent, form), packed, wire.size(packed)
 
     arrived, packed, size = jax.device_get(inside(message()))
     data = codec.encode(packed, form)
@@ -74,7 +74,7 @@ def test_stacked_messages_are_packed_and_unpacked_as_one_by_one(form):
 
 def test_float32_changes_nothing_but_what_is_absent():
     sent = message()
-    got = wire.through(sent, "float32")
+    got = wire.roundtrip(sent, "float32")
     assert np.all(np.asarray(got["hidden"].mean[1]) == 0)
     sent["hidden"] = sent["hidden"].replace(mean=got["hidden"].mean)
     sent["shown"] = sent["shown"].replace(mean=got["shown"].mean)
@@ -84,7 +84,7 @@ def test_float32_changes_nothing_but_what_is_absent():
 
 def test_int8_is_off_by_half_a_step_at_most_and_keeps_the_largest():
     x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 50)), jnp.float32)
-    got = wire.through(x, "int8")
+    got = wire.roundtrip(x, "int8")
     most = jnp.max(jnp.abs(x), 1, keepdims=True)
     assert np.all(np.abs(got - x) <= most / 127 / 2 * 1.0001)
     at = jnp.argmax(jnp.abs(x), 1)[:, None]
@@ -95,7 +95,7 @@ def test_int8_is_off_by_half_a_step_at_most_and_keeps_the_largest():
 
 def test_int8_rows_without_size_arrive_as_zeros():
     x = jnp.asarray([[0.0, 0.0], [1e-38, -1e-38], [3e-35, 0.0]])
-    got = wire.through(x, "int8")
+    got = wire.roundtrip(x, "int8")
     assert np.all(np.asarray(got[:2]) == 0)
     np.testing.assert_allclose(got[2], x[2], rtol=1e-6)
 
@@ -103,12 +103,12 @@ def test_int8_rows_without_size_arrive_as_zeros():
 @every_format
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_number_that_is_not_finite_does_not_arrive_as_one(form, bad):
-    got = jax.jit(partial(wire.through, form=form))(jnp.asarray([1.0, bad, -2.0]))
+    got = jax.jit(partial(wire.roundtrip, form=form))(jnp.asarray([1.0, bad, -2.0]))
     assert not np.all(np.isfinite(got))
 
 
 def test_a_value_beyond_float16_is_noticed():
-    assert np.isinf(wire.through(jnp.asarray([1e5]), "float16"))[0]
+    assert np.isinf(wire.roundtrip(jnp.asarray([1e5]), "float16"))[0]
 
 
 def test_counts_are_sent_only_if_disclosed():
@@ -142,19 +142,20 @@ def test_few_entries_are_named_by_index_and_many_by_a_bitmap(sent, bytes_of_whic
 def one_round():
     """A round of FedProto with int8 up and float16 down, and the state before it."""
     method, (group,) = fedproto(toys.SPEC), toys.cohorts(*toys.HOM)
-    pool, rows = toys.pool_and_rows()
+    examples, rows = toys.pool_and_rows()
     shards, key = toys.shard(rows, group.ids), jax.random.key(3)
 
     @jax.jit
     def run(server, clients):
-        turnout = toys.EVERYONE(key, 6, 0)
-        fixed = (method, toys.HOW, toys.ONE, group, key, turnout, server)
-        return federation.train_cohort(
-            *fixed, clients, pool, shards, Wire("int8", "float16")
-        )
+        participants = toys.EVERYONE(key, 6, 0)
+        formats = Wire("int8", "float16")
+        down = federation.broadcast(method, server, formats).message
+        given = (method, toys.LOCAL, formats, participants, down, key)
+        exchange = federation.Exchange(*given)
+        return federation.train_cohort(exchange, group, clients, examples, shards)
 
-    start = toys.starter(method, toys.HOM, toys.HOW)
-    server, (clients,) = start(key, [toys.counts(pool, rows, group.ids)])
+    start = toys.starter(method, toys.HOM, toys.LOCAL)
+    server, (clients,) = start(key, [toys.counts(examples, rows, group.ids)])
     proto = jax.random.normal(key, server.protos.mean.shape)
     server = server._replace(protos=Protos(proto, jnp.ones(len(proto))))
     return run, server, clients
@@ -162,7 +163,7 @@ def one_round():
 
 def test_clients_train_with_the_rounded_broadcast(one_round):
     run, server, clients = one_round
-    rounded = wire.through(server, "float16")
+    rounded = wire.roundtrip(server, "float16")
     further = jax.tree.map(lambda a: a * 1.01, server)
     a, b, c = (run(s, clients)[0].params for s in (server, rounded, further))
     assert toys.gap(server, rounded) > 0
@@ -181,7 +182,7 @@ def test_a_round_counts_the_real_bytes_of_its_uploads(one_round):
 
 
 def fields(method, formats=wire.EXACT):
-    return disclosure.of(method, toys.net(16), toys.SPEC, formats)
+    return disclosure.message_fields(method, toys.net(16), toys.SPEC, formats)
 
 
 def test_every_field_of_a_message_is_listed_with_its_bytes():

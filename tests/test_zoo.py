@@ -21,9 +21,9 @@ NEW = ("mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0", "resnet18")
 SMALL = (8, 8, 3)
 
 
-def build(name, shape=SMALL, classes=3, dim=16, **how):
+def build(name, shape=SMALL, classes=3, dim=16, **options):
     return models.build(
-        name, input_shape=shape, num_classes=classes, feat_dim=dim, **how
+        name, input_shape=shape, num_classes=classes, feat_dim=dim, **options
     )
 
 
@@ -265,7 +265,7 @@ def test_a_second_dropout_of_a_call_draws_anew():
 
 
 def test_stochastic_depth_grows_linearly_over_sixteen_blocks():
-    """Spec 3.3: from 0 to 0.1875."""
+    """As in torchvision: from 0 to 0.1875."""
     net = efficientnet.EfficientNet(3, Draws())
     stages = [member(net.features, i) for i in range(1, 8)]
     rates = [member(s, i).depth_rate for s in stages for i in range(s.length)]
@@ -286,7 +286,7 @@ def twice(x):
     ],
 )
 def test_a_placement_says_who_sees_dropout(place, clean, shared):
-    """Decision D19: clean features by default, the released code's by choice."""
+    """Clean features by default, the released code's by choice."""
     x = jnp.ones((20, 30))
     feat, given = place(x, twice, call())
     assert bool(jnp.all(feat == 2)) == clean

@@ -15,7 +15,7 @@ import ml_collections
 import numpy as np
 from jax import lax
 
-from benchmarks import made_up
+from benchmarks import synthetic
 from benchmarks.memory import shortened
 from benchmarks.parity import record
 from benchmarks.parity.record import Record, Start
@@ -27,7 +27,7 @@ from jaxproto.federation import Cohort
 from jaxproto.models import to_torch
 from jaxproto.training import programs, rounds
 from jaxproto.training.programs import State
-from jaxproto.types import Array, Data, Pool, Protos, Shard, Tree
+from jaxproto.types import Array, Data, Examples, Protos, Shard, Tree
 
 SWEEP = 64  # examples at a time
 
@@ -53,12 +53,12 @@ class Ours:
         exp = build.experiment(config, jax.default_backend())
         build.check(exp)
         self.exp, self.seed, self.r = shortened(exp, most), config.seed, 0
-        self.work, self.state, _ = made_up.start(self.exp, config.seed)
+        self.work, self.state, _ = synthetic.start(self.exp, config.seed)
         self.shares = "aggregate" in config.method
         name = config.method.get("aggregate", "mean_over_clients")
         self.mean = jax.jit(registries.OPTIONS["aggregate"][name](self.exp.spec))
         self.aligns = config.method.get("alignment") == "thomson"
-        self.look = self.for_each(partial(look, self.exp))
+        self.diagnostics = self.for_each(partial(diagnostics, self.exp))
         self.score = self.for_each(partial(scores, self.exp))
 
     def for_each(self, f) -> list[Callable]:
@@ -68,10 +68,10 @@ class Ours:
     def start(self) -> Start:
         """What PyTorch starts from too."""
         names = {i: c.name for c in self.exp.cohorts for i in c.ids}
-        source, ids = self.exp.source, range(len(names))
+        dataset, ids = self.exp.dataset, range(len(names))
         return Start(
-            x=np.array(source.x),
-            y=np.array(source.y),
+            x=np.array(dataset.x),
+            y=np.array(dataset.y),
             names=[names[i] for i in ids],
             weights=weights(self.exp, self.state),
             train=rows(self.exp, self.exp.train),
@@ -80,11 +80,12 @@ class Ours:
 
     def round(self) -> Round:
         """The next round."""
-        at, state, both = programs.at(self.seed, self.r), self.state, self.work.pool
+        context, state = programs.round_context(self.seed, self.r), self.state
+        down = self.work.compiled.broadcast(state.server).message
         seen = self.by_client(
-            f(at, state.server, clients, both, shard)
+            f(context, down, clients, self.work.examples, shard)
             for f, clients, shard in zip(
-                self.look, state.clients, self.exp.train, strict=True
+                self.diagnostics, state.clients, self.exp.train, strict=True
             )
         )
         self.state, learnt = rounds.one_round(self.work, self.r, state)
@@ -111,12 +112,15 @@ class Ours:
 
     def evaluated(self) -> Record:
         """Scores, and the correct predictions of the run's own evaluation."""
-        server, pool = self.state.server, self.work.pool
+        down = self.work.compiled.broadcast(self.state.server).message
+        examples = self.work.examples
         every = [*zip(self.state.clients, self.exp.test, strict=True)]
 
         def apply(functions):
             pairs = zip(functions, every, strict=True)
-            return self.by_client(f(server, c, pool, shard) for f, (c, shard) in pairs)
+            return self.by_client(
+                f(down, c, examples, shard) for f, (c, shard) in pairs
+            )
 
         found, right = apply(self.score), apply(self.work.compiled.evaluate)
         sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
@@ -143,28 +147,29 @@ class Look(NamedTuple):
     norm: Tree
 
 
-def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> Look:
+def diagnostics(
+    exp: Experiment, cohort: Cohort, context, down, clients, examples, shards
+) -> Look:
     """Order, batches and first loss of a cohort's next round, without training it."""
-    key = jax.random.fold_in(at.key, 1)  # as in programs.functions
-    down, how = exp.method.broadcast(server), exp.how.at(at.r)
-    task = client.Task(exp.method, cohort.net, how, key, down)
-    numbers = jnp.arange(len(pool.y), dtype=jnp.int32)
-    most = -(-shards.index.shape[1] // how.batch_size) * how.epochs
+    key = jax.random.fold_in(context.key, 1)  # as in programs.functions
+    local = exp.local.at_round(context.r)
+    task = client.Task(exp.method, cohort.net, local, key, down, examples)
+    numbers = jnp.arange(len(examples.y), dtype=jnp.int32)
+    most = -(-shards.index.shape[1] // local.batch_size) * local.epochs
 
     def one(both):
-        data = Data(pool, both[1])
-        session = client.begin(task, both[0], data)
+        session = client.start_session(task, *both)
 
         def step(session, s):
-            session = client.advance(task, session, data, s, s + 1)
+            session = client.local_steps(task, session, s, s + 1, *both)
             return session, (session.params, session.norm, session.loss)
 
         _, first = lax.scan(step, session, jnp.arange(record.STEPS))
-        steps, own = session.before.steps, Data(Pool(numbers, numbers), both[1])
-        each = jnp.maximum(steps // how.epochs, 1)
+        steps, own = session.before.steps, Data(Examples(numbers, numbers), both[1])
+        each = jnp.maximum(steps // local.epochs, 1)
 
         def batch(s):
-            at = session.order[s // each], s % each, how.batch_size, key
+            at = session.order[s // each], s % each, local.batch_size, key
             found = batches.training_batch(own, *at)
             return jnp.where(found.mask > 0, found.y, -1)
 
@@ -174,14 +179,14 @@ def look(exp: Experiment, cohort: Cohort, at, server, clients, pool, shards) -> 
     return lax.map(one, (clients, shards))
 
 
-def scores(exp: Experiment, cohort: Cohort, server, clients, pool, shards) -> Tree:
+def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> Tree:
     """Scores [K, M', C] of a cohort's test examples by rule; past M is padding."""
-    down, longest = exp.method.broadcast(server), shards.index.shape[1]
+    longest = shards.index.shape[1]
 
     def one(both):
         def chunk(i):
             at = jnp.minimum(i * SWEEP + jnp.arange(SWEEP), longest - 1)
-            batch = batches.take(Data(pool, both[1]), at, jnp.ones(SWEEP))
+            batch = batches.take(Data(examples, both[1]), at, jnp.ones(SWEEP))
             return exp.method.predict(cohort.net, both[0], batch.x, down)
 
         found = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))

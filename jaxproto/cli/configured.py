@@ -42,7 +42,7 @@ def start(
         sys.stdout.write(help_text(prog, about))
         sys.exit(0)
     jax.config.parse_flags_with_absl()  # before a required flag exists
-    command = [prog, *arguments]
+    command = [prog, *config.with_paths(arguments)]
     chosen = config_flags.DEFINE_config_file(
         "config", lock_config=True, sys_argv=command
     )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxproto import models, participation
 from jaxproto.cli import arguments as arguments_
 from jaxproto.config import optimizers, presets
-from jaxproto.data import sources
+from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.methods import METHODS
 
-READERS = {  # the prefixes of `sources.PREFIXES`
+READERS = {  # the prefixes of `datasets.PREFIXES`
     "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
     "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
     "folder:PATH": "class folders of images, with or without train/, val/, test/",
@@ -20,9 +20,9 @@ READERS = {  # the prefixes of `sources.PREFIXES`
 KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "methods": lambda: METHODS,
     "networks": lambda: {**_groups(), **models.NETS},
-    "datasets": lambda: {**sources.SOURCES, **READERS, **_presets()},
+    "datasets": lambda: {**datasets.DATASETS, **READERS, **_presets()},
     "partitions": lambda: PARTITIONS,
-    "samplers": lambda: participation.LAWS,
+    "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optimizers().items())),
 }
 

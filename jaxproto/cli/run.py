@@ -14,7 +14,7 @@ def main(prog: str, arguments: Sequence[str]):
     path = flags.DEFINE_string("workdir", "", "default runs/<config>-<dataset>-seed<n>")
 
     def run(config) -> bool:
-        summary = runner.run(config, path.value, keep=program_cache.beside)
+        summary = runner.run(config, path.value, cache=program_cache.disk_cache)
         return summary["status"] != "finished"
 
     after = "the same command resumes from the last checkpoint"

@@ -1,6 +1,6 @@
 """The cells of the papers' tables as settings of a run, and back.
 
-The printed numbers are in `published.csv` (spec 6): T tinyproto_aaai26, S
+The printed numbers are in `published.csv`: T tinyproto_aaai26, S
 cps_ppa_cpkd_iclr_sub, N protonorm, R refprotofl. Hyper-parameters: T 5.1, S 5.1, N 5.1,
 R 5.1 as the configurations of the methods have them. What a text and its released code
 say differently is a reading of a cell: "" is the defaults of the methods, "paper" and
@@ -89,7 +89,7 @@ ABLATIONS = {  # of RefProtoFL, R Table 1
     "w/o APUD": {"method.budget": 1.0},
     "w/o APUD & ERPA": {"method.anchors": "none", "method.budget": 1.0},
 }
-CLASSES_PER_CLIENT = {  # spec 4.1 item 4
+CLASSES_PER_CLIENT = {  # of the released code
     "CIFAR-10": 2,
     "CIFAR-100": 10,
     "Flowers-102": 10,
@@ -97,7 +97,7 @@ CLASSES_PER_CLIENT = {  # spec 4.1 item 4
 }
 ACCURACY = ("accuracy", "top1_accuracy")
 COST = ("comm_cost",)  # millions of scalars per round, both directions
-UNSAID = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
+NOT_IN_PAPERS = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
 
 
 class Printed(NamedTuple):
@@ -190,9 +190,9 @@ def _gamma(row: Printed) -> float | None:
 
 def _chosen(row: Printed, name: str) -> dict:
     """What goes with a method whose cells need no more than a name."""
-    fields = {**presets.AROUND.get(name, {})}
+    fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
-        fields["method.statistics"] = "averaged"  # spec 2.17
+        fields["method.statistics"] = "averaged"  # as its release
     if name in ("fml", "fedkd") and row.dataset == "AG News":
         fields |= presets.AUX_OF_TEXTS
     return fields
@@ -298,7 +298,7 @@ def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tu
     return {
         key: (value, fields.get(key))
         for key, value in sorted(paper.items())
-        if key not in UNSAID and _plain(fields.get(key)) != _plain(value)
+        if key not in NOT_IN_PAPERS and _plain(fields.get(key)) != _plain(value)
     }
 
 

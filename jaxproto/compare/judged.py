@@ -2,18 +2,18 @@
 
 All print the best of their rounds. T, S and N print the same numbers for baselines
 under different texts; common to them is the released code of their family (HtFLlib),
-which pools over test examples (spec 1.6):
+which pools over test examples (docs/decisions.md#judged):
 
 - prototype methods: the nearest global prototype of all classes. The texts of T and N
   say local prototypes; S has no released code and says global ones.
 - LG-FedAvg: own body with the received head, as evaluation precedes local training.
 - FML, FedKD, FedDistill: the client's own network.
 - FedNH, FedUV (N Table 3): not stated; the client's own network after training, as 46 %
-  on CIFAR-100 is beyond one network for all (D26).
+  on CIFAR-100 is beyond one network for all.
 
 R states no rule and has no released code. Of the rules of its averaging methods the
 mean over clients of their own networks fits best, 3 to 6 points above what it prints;
-the received network is 14 to 18 points above. One rule for all its methods (D22).
+the received network is 14 to 18 points above. One rule for all its methods.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Judged(NamedTuple):
     """A rule, and the average over clients."""
 
     rule: str
-    average: str  # of `metrics.rule_summary`
+    average: str  # of `records.rule_summary`
 
     def __str__(self):
         """`global`, or `head, mean over clients`."""

@@ -16,6 +16,7 @@ from jaxproto.config.fields import (
     resolved,
     saved,
     with_neutral,
+    with_paths,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "resolved",
     "saved",
     "with_neutral",
+    "with_paths",
 ]

@@ -10,23 +10,22 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, federation, models, participation, wire
-from jaxproto import execution as forms
+from jaxproto import batches, execution, federation, models, participation, wire
 from jaxproto.client import Local
 from jaxproto.config import registries
 from jaxproto.config.optimizers import build_local
 from jaxproto.data import describe, text
+from jaxproto.data.datasets import Dataset
 from jaxproto.data.describe import Counts
 from jaxproto.data.partitions import file as partition_file
 from jaxproto.data.partitions import public
 from jaxproto.data.partitions.schemes import PARTITIONS, Partition
-from jaxproto.data.sources import Source
 from jaxproto.errors import UserError, pick
-from jaxproto.execution import Form
+from jaxproto.execution import ExecutionMode
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Net, Pool, Shard, Spec
+from jaxproto.types import Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
 
 
@@ -35,12 +34,11 @@ class Experiment(NamedTuple):
 
     spec: Spec
     method: Method
-    how: Local
-    law: participation.Law
+    local: Local
+    sampler: participation.Sampler
     dropout: float  # probability that a trained update is lost
-    forms: tuple[Form, ...]  # per cohort, how its clients run
     cohorts: tuple[Cohort, ...]
-    source: Source
+    dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
     test: tuple[Shard, ...]
@@ -64,12 +62,20 @@ def experiment(
     Raises:
       UserError: whatever is wrong with names, data, partition or shapes.
     """
-    law = build_law(config.participation)
-    how = build_local(config)
+    sampler = build_sampler(config.participation)
+    local = build_local(config)
     names = network_names(config.model.group)
-    source, partition = build_data(config.data, tokens)
-    spec = Spec(source.num_classes, config.model.feat_dim)
-    cohorts = build_cohorts(names, partition, source, spec, config.model.compute_dtype)
+    dataset, partition = build_data(config.data, tokens)
+    spec = Spec(dataset.num_classes, config.model.feat_dim)
+    cohorts = build_cohorts(names, partition, dataset, spec, config.model.compute_dtype)
+    cohorts = tuple(
+        c._replace(
+            mode=build_mode(
+                config.clients_at_once, platform, steps(partition, c.ids, local)
+            )
+        )
+        for c in cohorts
+    )
     return Experiment(
         spec=spec,
         method=build_method(
@@ -77,21 +83,17 @@ def experiment(
             spec,
             sum(map(len, partition.train)),
             config,
-            networks(source, spec, config.model.compute_dtype),
+            networks(dataset, spec, config.model.compute_dtype),
         ),
-        how=how,
-        law=law,
+        local=local,
+        sampler=sampler,
         dropout=config.participation.dropout,
-        forms=tuple(
-            build_form(config.clients_at_once, platform, steps(partition, c.ids, how))
-            for c in cohorts
-        ),
         cohorts=cohorts,
-        source=source,
+        dataset=dataset,
         partition=partition,
         train=tuple(shards(partition.train, c.ids) for c in cohorts),
         test=tuple(shards(partition.test, c.ids) for c in cohorts),
-        counts=describe.counts(source, partition),
+        counts=describe.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
     )
@@ -117,7 +119,7 @@ def build_method(
     Args:
       num_examples: training examples of all clients, for a method that asks for them
         and a configuration that leaves them at 0.
-      run: the whole configuration, for `options.FOLLOWING` and `options.FROM_RUN`.
+      run: the whole configuration, for `registries.FOLLOWING` and `FROM_RUN`.
       network: name -> network, for a method with one of its own.
     """
     name = pick("method", config.name, METHODS)
@@ -144,9 +146,10 @@ def build_method(
     return METHODS[name](spec, **arguments)
 
 
-def build_law(config) -> participation.Law:
-    """The participation law, with those of its arguments that the config has."""
-    make = participation.LAWS[pick("participation.law", config.law, participation.LAWS)]
+def build_sampler(config) -> participation.Sampler:
+    """The sampler of clients, with those of its arguments that the config has."""
+    there = participation.SAMPLERS
+    make = there[pick("participation.law", config.law, there)]
     known = inspect.signature(make).parameters
     if "fraction" not in known and config.fraction != 1:
         raise UserError(
@@ -158,13 +161,13 @@ def build_law(config) -> participation.Law:
 
 def build_data(
     config, tokens: tuple[str, ...] | None = None
-) -> tuple[Source, Partition]:
+) -> tuple[Dataset, Partition]:
     """The data set, and who has which examples; texts as tokens.
 
     Args:
       tokens: the vocabulary of a run on texts that goes on; None makes one.
     """
-    source = public.load(
+    dataset = public.load(
         config.name,
         data_dir=config.data_dir or None,
         seed=config.seed,
@@ -174,17 +177,17 @@ def build_data(
         other=config.public_source,
         pixels=config.pixels,
     )
-    partition = build_partition(config, source)
+    partition = build_partition(config, dataset)
     sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
-    return text.encode(source, partition, **sizes, known=tokens), partition
+    return text.encode(dataset, partition, **sizes, known=tokens), partition
 
 
-def build_partition(config, source: Source) -> Partition:
+def build_partition(config, dataset: Dataset) -> Partition:
     """Who has which examples; public ones are nobody's."""
     kind, _, path = config.partition.partition(":")
-    divide = partial(partition_file.load, path, source)
+    divide = partial(partition_file.load, path, dataset)
     if kind != "file":
-        divide = partial(public.divide, source, build_scheme(config))
+        divide = partial(public.divide, dataset, build_scheme(config))
     return divide(
         clients=config.clients,
         pooled=config.pool,
@@ -208,23 +211,23 @@ def network_names(group: str) -> tuple[str, ...]:
 
 
 def networks(
-    source: Source, spec: Spec, compute_dtype: str = "float32"
+    dataset: Dataset, spec: Spec, compute_dtype: str = "float32"
 ) -> Callable[[str], Net]:
     """The network of a name for the inputs of a data set."""
     return partial(
         models.build,
-        input_shape=tuple(source.x.shape[1:]),
+        input_shape=tuple(dataset.x.shape[1:]),
         num_classes=spec.num_classes,
         feat_dim=spec.feat_dim,
         compute_dtype=compute_dtype,
-        vocab_size=len(source.tokens) or None,
+        vocab_size=len(dataset.tokens) or None,
     )
 
 
 def build_cohorts(
     names,
     partition: Partition,
-    source: Source,
+    dataset: Dataset,
     spec: Spec,
     compute_dtype: str = "float32",
 ):
@@ -235,17 +238,19 @@ def build_cohorts(
     clients = sorted(
         range(len(partition.train)), key=lambda i: -len(partition.train[i])
     )
-    network, cohorts = networks(source, spec, compute_dtype), []
+    network, cohorts = networks(dataset, spec, compute_dtype), []
     for name in dict.fromkeys(names):
         ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
         cohorts += [Cohort(name, network(name), ids)] * bool(ids)
     return tuple(cohorts)
 
 
-def steps(partition: Partition, ids, how: Local) -> list[int]:
+def steps(partition: Partition, ids, local: Local) -> list[int]:
     """Local steps per round of the clients `ids`."""
     sizes = np.asarray([len(partition.train[i]) for i in ids])
-    return (np.asarray(how.whole(sizes, how.batch_size)) * how.epochs).tolist()
+    return (
+        np.asarray(local.steps_per_epoch(sizes, local.batch_size)) * local.epochs
+    ).tolist()
 
 
 def shards(rows, ids) -> Shard:
@@ -257,37 +262,39 @@ def shards(rows, ids) -> Shard:
     return Shard(jnp.asarray(table), jnp.asarray(sizes, jnp.int32))
 
 
-def pool(source: Source) -> Pool:
+def examples(dataset: Dataset) -> Examples:
     """Every example, on the device once."""
-    rows = source.public
+    rows = dataset.public
     shown = None if rows is None else jnp.asarray(rows, jnp.int32)
-    x = jax.device_put(np.asarray(source.x))  # a memory map without a copy on CPU
-    return Pool(x, jnp.asarray(source.y, jnp.int32), shown)
+    x = jax.device_put(np.asarray(dataset.x))  # a memory map without a copy on CPU
+    return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown)
 
 
-def build_form(choice: str, platform: str, steps_K: list[int]) -> Form:
+def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
     """How the clients of a cohort run: auto, one, all, or a number at a time."""
     if choice == "auto":
         choice = "one" if platform == "cpu" else "all"
     if choice == "one":
-        return forms.one_by_one()
+        return execution.one_by_one()
     if choice == "all":
-        segments = forms.plan(steps_K)
-        return forms.in_segments(segments, -(-len(steps_K) // max(len(segments), 1)))
+        segments = execution.plan(steps_K)
+        return execution.in_segments(
+            segments, -(-len(steps_K) // max(len(segments), 1))
+        )
     if not choice.isdecimal() or int(choice) < 1:
         raise UserError(
             f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
             "clients such as 4."
         )
-    return forms.in_chunks(int(choice))
+    return execution.in_chunks(int(choice))
 
 
 def check(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
-    x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.source.x[:1]))
+    x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
     federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
-    sizes, size = [len(rows) for rows in exp.partition.train], exp.how.batch_size
-    if not np.any(exp.how.whole(np.asarray(sizes), size)):
+    sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
+    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
         raise UserError(
             f"no client would train: local.batch_size is {size}, but the largest "
             f"client has {max(sizes)} examples; make it smaller, or set local.short to "

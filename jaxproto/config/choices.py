@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from jaxproto import models, participation, wire
 from jaxproto.config import fields, optimizers, registries
-from jaxproto.data import sources
+from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.methods import METHODS
 
@@ -13,16 +13,16 @@ FILE = ("file:PATH",)
 
 def registered() -> dict[str, Iterable[str]]:
     """Dotted path of a field -> the names that it can hold."""
-    datasets = [*sources.SOURCES, *(f"{p}:..." for p in sources.PREFIXES)]
+    files = [f"{prefix}:..." for prefix in datasets.PREFIXES]
     formats = wire.FORMATS
     return {
         "method.name": METHODS,
         "model.group": [*models.GROUPS, *models.NETS],
         "model.compute_dtype": models.registry.PRECISIONS,
         "model.init": registries.INITS,
-        "data.name": datasets,
+        "data.name": [*datasets.DATASETS, *files],
         "data.partition": [*PARTITIONS, *FILE],
-        "participation.law": participation.LAWS,
+        "participation.law": participation.SAMPLERS,
         "optimizer.name": sorted(optimizers.optimizers()),
         "optimizer.schedule": optimizers.SCHEDULES,
         "local.order": registries.ORDERS,

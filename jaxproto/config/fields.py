@@ -15,7 +15,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import presets
+from jaxproto.config import presets, shipped
 from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import FOLLOWING, NETWORKS, OPTIONS, default_name
 from jaxproto.errors import UserError, pick
@@ -38,18 +38,18 @@ def default() -> ml_collections.ConfigDict:
                 "data_dir": "",  # of prepared TFDS sets; "" is TFDS's own default
                 "pixels": 0,  # height and width images are resized to; 0: as they are
                 "vocab_size": 0,  # tokens of texts at most; 0: all training words
-                "max_len": 200,  # words of a text that count (spec 4.2)
+                "max_len": 200,  # words of a text that count (T's code)
                 "clients": 20,  # N 5.1
                 "partition": "dirichlet",  # N 5.1
                 "alpha": 0.1,  # N 5.1, dirichlet, pfllib and quantity
-                "classes_per_client": 2,  # spec 4.1 item 4, pathological
+                "classes_per_client": 2,  # CIFAR-10's in N's code, pathological
                 "min_size": 2,  # examples per client, dirichlet and quantity
                 "least_samples": 1,  # the same, pfllib and pfllib_pathological
                 "pool": True,  # pool official parts, then split per client (N 5.1)
                 "train_share": 0.75,  # N 5.1
-                "seed": 1,  # decision D29
-                "public_share": 0.0,  # of the examples, known to all (D21)
-                "public_classes": 0.5,  # share of the classes they cover (D21)
+                "seed": 1,  # docs/decisions.md#seeds
+                "public_share": 0.0,  # of the examples, known to all
+                "public_classes": 0.5,  # share of the classes they cover
                 "public_source": "",  # a data set whose examples are public instead
             },
             "model": {
@@ -62,8 +62,8 @@ def default() -> ml_collections.ConfigDict:
             "local": {
                 "epochs": 1,  # N 5.1
                 "batch_size": 32,  # N 5.1
-                "order": "shuffled",  # of examples: shuffled, fixed (D13)
-                "short": "wrap",  # clients below one batch: wrap, skip (D13)
+                "order": "shuffled",  # shuffled, fixed: docs/decisions.md#batches
+                "short": "wrap",  # clients below one batch: wrap, skip
                 "optimizer_state": "restart",  # each round: restart, keep
             },
             "optimizer": {
@@ -78,7 +78,7 @@ def default() -> ml_collections.ConfigDict:
             "participation": {
                 "law": "all",  # all, uniform, or another of participation.LAWS
                 "fraction": 1.0,  # uniform, beta, gamma, weibull, cyclic
-                "beta_a": 1.0,  # these are FAST's, spec 2.15
+                "beta_a": 1.0,  # these are FAST's
                 "beta_b": 10.0,
                 "gamma_shape": 10.0,
                 "gamma_scale": 0.01,
@@ -114,9 +114,11 @@ def method_fields(name: str) -> dict:
 
 
 def experiment(
-    method: str, arg: str, variants: Mapping[str, Mapping] | None = None
+    method: str, arg: str = FIRST, variants: Mapping[str, Mapping] | None = None
 ) -> ml_collections.ConfigDict:
     """A configuration of `method` changed by the presets named in `arg`.
+
+    `experiment("protonorm", "digits")` is `configs/protonorm.py:digits`.
 
     Args:
       method: a name of `METHODS`.
@@ -125,12 +127,14 @@ def experiment(
       variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
         as the data set is applied with it. A field may be a function of the
         configuration so far. `paper` and `code`, of `readings.READINGS`, come last.
+        None takes those of the method's file in configs/.
 
     Raises:
       UserError: for a name that is neither.
     """
     readings = READINGS.get(method, {})
-    variants = {**(variants or {}), **readings}
+    variants = shipped.variants(method) if variants is None else variants
+    variants = {**variants, **readings}
     names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
     for name in names:
         pick("preset", name, {*presets.DATASETS, *variants})
@@ -189,7 +193,7 @@ def load(file: str) -> ml_collections.ConfigDict:
       UserError: there is no such file, it is no configuration file, or what its
         `get_config` raises.
     """
-    path, _, arg = file.partition(":")
+    path, _, arg = shipped.find(file).partition(":")
     if not Path(path).is_file():
         there = sorted(p.name for p in Path(path).parent.glob("*.py"))
         near = difflib.get_close_matches(Path(path).name, there, n=1)
@@ -220,6 +224,16 @@ def with_neutral(arguments: Sequence[str]) -> list[str]:
     if not neutral:
         return list(arguments)
     return [neutral.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
+
+
+def with_paths(arguments: Sequence[str]) -> list[str]:
+    """Flags with the path of a shipped configuration file in place of its name."""
+    files, _ = config_flags(arguments)
+    given = files[-1] if files else ""
+    found = shipped.find(given)
+    if found == given:
+        return list(arguments)
+    return [found.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
 
 
 def _instead_of_digits(file: str) -> str | None:

@@ -18,18 +18,22 @@ SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
 
 def build_local(config) -> Local:
     """Local training with its options resolved."""
-    local, states = config.local, registries.OPTIMIZER_STATES
+    local = config.local
+
+    def chosen(path, name, there):
+        return there[pick(path, name, there)]
+
     return Local(
         opt=build_optimizer(config.optimizer),
         epochs=local.epochs,
         batch_size=local.batch_size,
-        order=registries.ORDERS[pick("local.order", local.order, registries.ORDERS)],
-        whole=registries.SHORT[pick("local.short", local.short, registries.SHORT)],
-        begin=states[pick("local.optimizer_state", local.optimizer_state, states)],
+        order=chosen("local.order", local.order, registries.ORDERS),
+        steps_per_epoch=chosen("local.short", local.short, registries.SHORT),
+        init_opt_state=chosen(
+            "local.optimizer_state", local.optimizer_state, registries.OPTIMIZER_STATES
+        ),
         schedule=build_schedule(config.optimizer, config.rounds),
-        init_key=registries.INITS[
-            pick("model.init", config.model.init, registries.INITS)
-        ],
+        init_key=chosen("model.init", config.model.init, registries.INITS),
     )
 
 

@@ -47,21 +47,21 @@ DATASETS = {
     "fashion_mnist": {**QUICK, "data.name": "tfds:fashion_mnist"},
     "cifar10": {**PAPERS, "data.name": "tfds:cifar10"},
     "cifar100": {**PAPERS, "data.name": "tfds:cifar100"},
-    "flowers102": {  # spec 4.1
+    "flowers102": {  # docs/decisions.md#pixels
         **PAPERS,
         "data.name": "tfds:oxford_flowers102",
         "data.pixels": 64,
     },
-    "gtsrb": {  # the 39,270 images of torchvision's split: spec 4.1, 5.2
+    "gtsrb": {  # the 39,270 images of torchvision's split: docs/decisions.md#gtsrb
         **PAPERS,
         "data.name": "tfds:gtsrb43/torchvision",
         "data.pixels": 32,
     },
-    "tiny_imagenet": {  # 64 x 64 pixels as published; train and val: D28
+    "tiny_imagenet": {  # 64 x 64 pixels as published; docs/decisions.md#tiny-imagenet
         **PAPERS,
         "data.name": "tfds:tiny_imagenet",
     },
-    "ag_news": {  # T 5.1; vocabulary: as PFLlib's newer script (spec 4.2)
+    "ag_news": {  # T 5.1; vocabulary: as PFLlib's newer script
         "data.name": "tfds:ag_news_subset",
         **WIDE,
         "data.vocab_size": 32_000,
@@ -88,7 +88,7 @@ MU = {  # TinyProto's, T Section 5.1
     "tiny_imagenet": 1.5e-3,
     "gtsrb": 5e-4,
     "flowers102": 5e-3,
-    "ag_news": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples (spec H5)
+    "ag_news": 2.8e-5,  # not stated: 0.9 over a class's 31,900 examples
 }
 REFPROTOFL = {  # protocol of RefProtoFL's comparison, its Section 5.1
     "data.clients": 10,
@@ -108,12 +108,12 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl": REFPROTOFL,
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
-AROUND = {  # fields outside a method that go with it
-    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # D23
+RUN_FIELDS = {  # fields outside a method that go with it
+    "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
-AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated, spec 5.2
-ONE_OF = {  # group -> one network of it, for methods that average whole networks
+AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated
+HOMOGENEOUS = {  # group -> one network of it, for methods that average whole networks
     "digits": "cnn4_d",
     "light": "cnn4",
     "Ht0": "cnn4",
@@ -128,9 +128,11 @@ def averaging(method: str = "") -> dict[str, dict]:
     `refprotofl100` for that paper's protocol with alpha 0.5 and 100.
 
     Args:
-      method: a name of `AROUND`, whose fields every data set gets.
+      method: a name of `RUN_FIELDS`, whose fields every data set gets.
     """
-    more = AROUND.get(method, {})
+    more = RUN_FIELDS.get(method, {})
     groups = {name: fields["model.group"] for name, fields in DATASETS.items()}
-    each = {k: {"model.group": ONE_OF.get(g, g), **more} for k, g in groups.items()}
+    each = {
+        k: {"model.group": HOMOGENEOUS.get(g, g), **more} for k, g in groups.items()
+    }
     return {**each, **IN_REFPROTOFL}

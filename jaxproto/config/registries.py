@@ -57,18 +57,18 @@ OPTIONS = {  # argument of a method -> name -> spec -> value
     },
     "distill": {
         "cpkd": lambda spec: cps_ppa_cpkd.cpkd,
-        "none": lambda spec: fedproto.alike,
+        "none": lambda spec: fedproto.uniform,
     },
     "pull": {  # of RefProtoFL
         "sq_l2_mean": lambda spec: losses.sq_l2_mean,
         "sq_l2_sum": lambda spec: refprotofl.sq_l2_sum,
         "mse_mean": lambda spec: losses.mse_mean,
     },
-    "target": {  # of distillation between two networks (D11)
+    "target": {  # of distillation between two networks
         "detached": lambda spec: fml.detached,
         "attached": lambda spec: fml.attached,
     },
-    "distance": {  # of FedDistill (D9)
+    "distance": {  # of FedDistill: docs/decisions.md#feddistill
         "softmax_ce": lambda spec: feddistill.softmax_ce,
         "mse": lambda spec: feddistill.mse,
         "raw_ce": lambda spec: feddistill.raw_ce,
@@ -95,7 +95,7 @@ FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
         run.optimizer, run.local.optimizer_state, fields["mu"]
     ),
 }
-NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default (D10)
+NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
 SHORT = {"wrap": batches.wrap, "skip": batches.skip}
 INITS = {"independent": client.independent, "same": client.same}

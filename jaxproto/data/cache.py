@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import platformdirs
 
-from jaxproto.data.source import Source
+from jaxproto.data.dataset import Dataset
 
 FORMAT = 1  # of an entry and of the decoding: a new one makes old entries unused
 LIMIT = 2**35  # bytes; what was not used for longest goes when there are more
@@ -40,7 +40,7 @@ class Sink(NamedTuple):
     finish: Callable[[], np.ndarray]  # the whole array
 
 
-Begin = Callable[[tuple[int, ...], np.dtype], Sink]  # shape, type -> sink
+OpenSink = Callable[[tuple[int, ...], np.dtype], Sink]  # shape, type -> sink
 
 
 def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
@@ -54,7 +54,7 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
     return Sink(append, lambda: x)
 
 
-def in_file(path: Path) -> Begin:
+def in_file(path: Path) -> OpenSink:
     """A sink in an npy file: no more than the appended rows is ever in memory."""
 
     def begin(shape, dtype):
@@ -108,8 +108,8 @@ def fingerprint(files: Iterable[str | Path]) -> str:
 
 
 def through(
-    name: str, what: Mapping[str, str | int], read: Callable[[Begin], Source]
-) -> Source:
+    name: str, what: Mapping[str, str | int], read: Callable[[OpenSink], Dataset]
+) -> Dataset:
     """Returns the data set from the cache, or reads it and keeps it there.
 
     Args:
@@ -151,7 +151,7 @@ def _open(entry):
             for key in sizes
         }
         texts = {key: tuple(about["texts"][key]) for key in ("classes", "notes")}
-        found = Source(**arrays, **texts, **about["numbers"], name="")
+        found = Dataset(**arrays, **texts, **about["numbers"], name="")
         with contextlib.suppress(OSError):  # a cache that may only be read
             os.utime(entry / ABOUT)  # its time of change is that of its last use
         return found

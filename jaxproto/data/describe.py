@@ -14,8 +14,8 @@ import rich.table
 from rich.markup import escape
 from scipy.spatial import distance
 
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.schemes import Partition
-from jaxproto.data.source import Source
 from jaxproto.errors import UserError
 
 MANY_CLASSES = 10  # a client with more shows only the
@@ -62,11 +62,11 @@ class Commonest(NamedTuple):
     examples: int  # test examples of all clients
 
 
-def counts(source: Source, partition: Partition) -> Counts:
+def counts(dataset: Dataset, partition: Partition) -> Counts:
     """Counts the examples of each client by class, [K, C] for train and for test."""
 
     def count(rows):
-        return np.bincount(source.y[rows], minlength=source.num_classes)
+        return np.bincount(dataset.y[rows], minlength=dataset.num_classes)
 
     return Counts(*(np.stack([count(rows) for rows in split]) for split in partition))
 

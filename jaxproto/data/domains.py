@@ -7,10 +7,12 @@ file); the partition `feature` deals out whole sources.
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data.source import Source
+from jaxproto.data.dataset import Dataset
 
 
-def attach(source: Source, train: np.ndarray, test: np.ndarray | None = None) -> Source:
+def attach(
+    dataset: Dataset, train: np.ndarray, test: np.ndarray | None = None
+) -> Dataset:
     """The data set with the source of every example, numbered in order of their names.
 
     Args:
@@ -22,19 +24,19 @@ def attach(source: Source, train: np.ndarray, test: np.ndarray | None = None) ->
       UserError: one part has them and the other does not; not one per example;
         neither integers nor texts.
     """
-    size = source.train_size
+    size = dataset.train_size
     parts = {"domain_train": (train, size)}
-    if (rest := len(source.y) - size) > 0:
+    if (rest := len(dataset.y) - size) > 0:
         parts["domain_test"] = (test, rest)
-    checked = [_check(source.name, key, *part) for key, part in parts.items()]
+    checked = [_check(dataset.name, key, *part) for key, part in parts.items()]
     kinds = [f"{array.dtype}" for array in checked]
     if len({array.dtype.kind in "iu" for array in checked}) > 1:
         raise errors.UserError(
-            f"{source.name}: domain_train has type {kinds[0]}, but domain_test "
+            f"{dataset.name}: domain_train has type {kinds[0]}, but domain_test "
             f"{kinds[1]}. Name sources by integers in both, or by texts in both."
         )
     _, domain_N = np.unique(np.concatenate(checked), return_inverse=True)
-    return source._replace(domain=domain_N.astype(np.int32))
+    return dataset._replace(domain=domain_N.astype(np.int32))
 
 
 def _check(name, key, array, size):
@@ -57,16 +59,16 @@ def _check(name, key, array, size):
     return array
 
 
-def look(source: Source) -> tuple[np.ndarray, int]:
+def look(dataset: Dataset) -> tuple[np.ndarray, int]:
     """The source [N] of every example, and how many sources there are.
 
     Raises:
       UserError: the data set does not say.
     """
-    if source.domain is None:
+    if dataset.domain is None:
         raise errors.UserError(
-            f"data set {source.name!r} does not say where its examples come from, "
+            f"data set {dataset.name!r} does not say where its examples come from, "
             "which partition 'feature' divides by. Save domain_train (and domain_test) "
             "in an npz file, an integer or a text per example."
         )
-    return source.domain, int(source.domain.max()) + 1
+    return dataset.domain, int(dataset.domain.max()) + 1

@@ -83,10 +83,10 @@ def _each(name, files, work):
         return done
 
     starts = range(0, len(files), CHUNK)
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as threads:
         for i in range(0, len(starts), THREADS):
             some = starts[i : i + THREADS]  # no more at once: memory stays bounded
-            yield from pool.map(tried, [files[s : s + CHUNK] for s in some])
+            yield from threads.map(tried, [files[s : s + CHUNK] for s in some])
     if failed:
         failed.sort()
         more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""

@@ -1,4 +1,4 @@
-"""Images brought to one size, as the papers' loaders do (specification 4.1).
+"""Images brought to one size, as the papers' loaders do.
 
 Pillow's bilinear filter, which averages over what it leaves out ("antialiased"): what
 torchvision's Resize((H, W)) does to a Pillow image. Images become square; their aspect

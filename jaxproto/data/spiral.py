@@ -1,6 +1,6 @@
 """The spiral of the ProtoNorm paper: six classes of 5000 points in the plane.
 
-ProtoNorm, appendix A (paper N of the specification, section 4.4); the set itself comes
+ProtoNorm, appendix A (docs/decisions.md#spiral); the set itself comes
 from FedNH: Dai et al., "Tackling Data Heterogeneity in Federated Learning with Class
 Prototypes", AAAI 2023, https://arxiv.org/abs/2212.02758, code Yutong-Dai/FedNH.
 
@@ -8,7 +8,7 @@ Deviations:
   paper: angle k pi/3 + t k pi/3 + N(0, 1): class 0 does not turn, and noise of one
     radian hides classes that lie 60 degrees apart. Here: `literal_angles`.
   code (FedNH): angle from k pi/3 to (k + 1) pi/3 plus Uniform[0, 0.5), seeded by
-    torch. Here: `fednh_angles`, the default (D17), seeded by numpy.
+    torch. Here: `fednh_angles`, the default, seeded by numpy.
 """
 
 from collections.abc import Callable

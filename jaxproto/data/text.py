@@ -1,7 +1,7 @@
 """Texts as tokens: words of English, a vocabulary of the training texts, tables.
 
 Words are those of torchtext's tokeniser `basic_english`, as in the released code of
-TinyProto (specification 4.2).
+TinyProto (docs/decisions.md#texts).
 
 Deviations:
   code: one token, 0, stands for padding and for unknown words, and the vocabulary is
@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.schemes import Partition
-from jaxproto.data.source import Source
 from jaxproto.types import PADDING, UNKNOWN
 
 SPECIAL = ("<pad>", "<unk>")  # names of PADDING and UNKNOWN, in this order
@@ -101,17 +101,17 @@ def table(found: Found, tokens: Sequence[str], max_len: int) -> np.ndarray:
 
 
 def encode(
-    source: Source,
+    dataset: Dataset,
     partition: Partition,
     *,
     vocab_size: int = 0,
     max_len: int = 200,
     known: tuple[str, ...] | None = None,
-) -> Source:
+) -> Dataset:
     """The data set with its texts as tokens [N, max_len], and their vocabulary.
 
     Other data sets stay as they are. A text without words is all padding. What was cut
-    or is unknown becomes a sentence in `Source.notes`.
+    or is unknown becomes a sentence in `Dataset.notes`.
 
     Args:
       partition: words are those of the clients' training texts, and of public ones.
@@ -122,21 +122,21 @@ def encode(
     Raises:
       UserError: no room for a word, or none in the training texts.
     """
-    if source.x.dtype.kind not in "UT":
-        return source
+    if dataset.x.dtype.kind not in "UT":
+        return dataset
     _check(vocab_size, max_len)
-    found = find(source.x.tolist())
-    rows = [*partition.train, *([] if source.public is None else [source.public])]
+    found = find(dataset.x.tolist())
+    rows = [*partition.train, *([] if dataset.public is None else [dataset.public])]
     tokens = known
     if tokens is None:
         tokens = vocabulary(found, np.concatenate(rows), vocab_size)
     if len(tokens) <= len(SPECIAL):
         raise errors.UserError(
-            f"{source.name}: no training text has a word. Check the column of texts."
+            f"{dataset.name}: no training text has a word. Check the column of texts."
         )
     token_NL = table(found, tokens, max_len)
-    notes = (*source.notes, _told(source, partition, found, tokens, token_NL))
-    return source._replace(x=token_NL, notes=notes, tokens=tokens)
+    notes = (*dataset.notes, _told(dataset, partition, found, tokens, token_NL))
+    return dataset._replace(x=token_NL, notes=notes, tokens=tokens)
 
 
 def _check(vocab_size, max_len):
@@ -152,12 +152,12 @@ def _check(vocab_size, max_len):
         )
 
 
-def _told(source, partition, found, tokens, token_NL):
+def _told(dataset, partition, found, tokens, token_NL):
     tested = token_NL[np.unique(np.concatenate(partition.test))]
     unknown, words = (tested == UNKNOWN).sum(), (tested != PADDING).sum()
     empty, cut = (found.length == 0).sum(), (found.length > token_NL.shape[1]).sum()
     return (
-        f"{source.name}: {len(tokens):,} tokens in the vocabulary; {unknown:,} of "
+        f"{dataset.name}: {len(tokens):,} tokens in the vocabulary; {unknown:,} of "
         f"{words:,} words of test texts are unknown; of {len(token_NL):,} texts, "
         f"{empty:,} have no word and {cut:,} are cut after {token_NL.shape[1]} words"
     )

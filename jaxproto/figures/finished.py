@@ -94,10 +94,10 @@ def before_alignment(run: Finished) -> Protos:
     other = ml_collections.ConfigDict(config.method.to_dict() | {"alignment": "none"})
     method = build.build_method(other, exp.spec, 0, config)
     bare = server._replace(transform=(server.transform[0], ()))
-    at = programs.at(config.seed, run.round - 1)
-    reports_K = programs.functions(exp).begin(at, server).turnout.reports
+    context = programs.round_context(config.seed, run.round - 1)
+    reports_K = programs.functions(exp).participate(context, server).reports
     up = uploads(run, reports_K)
-    return method.update(exp.cohorts[0].net, bare, up, at.key).protos
+    return method.update(exp.cohorts[0].net, bare, up, context.key).protos
 
 
 def uploads(run: Finished, reports_K) -> Protos:

@@ -62,7 +62,7 @@ def shown(args) -> dict[str, Shown]:
         classes = selection.chosen(
             getattr(args, "classes", None), run.exp.spec.num_classes, "classes"
         )
-        learnt = pictures.learnt_by(run.exp, run.state)
+        learnt = pictures.learnt_by(run.exp, run.state.server, run.state.clients)
         found[name] = Shown(run, learnt, clients, classes)
     _check_classes(found)
     return found
@@ -210,7 +210,7 @@ def features(args):
     for name, one in shown(args).items():
         one = _flat(one)
         for i in one.clients:
-            made = pictures.plane(one.run.exp, one.run.state, _pool(one), one.local, i)
+            made = pictures.plane(_trained(one), one.local, i)
             title = f"client {i}" + f", {name}" * (len(args.workdirs) > 1)
             planes.append(made._replace(title=title))
     plots.features_grid(args.out, planes, one.classes)
@@ -231,8 +231,10 @@ def _pulled(one: Shown) -> np.ndarray:
     return one.protos.mean * one.run.config.method.get("upscale", 1.0)
 
 
-def _pool(one: Shown):
-    return build.pool(one.run.exp.source)
+def _trained(one: Shown) -> pictures.Trained:
+    exp, state = one.run.exp, one.run.state
+    examples = build.examples(exp.dataset)
+    return pictures.Trained(exp, examples, state.server, state.clients)
 
 
 def alignment_trace(args):
@@ -282,10 +284,10 @@ def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
 
 def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Features, local and global prototypes, with their classes."""
-    exp, state, pool = one.run.exp, one.run.state, _pool(one)
+    trained = _trained(one)
     classes, feat, label = one.classes, [], []
     for i in one.clients:
-        net, client, data = pictures.one_client(exp, state, pool, i)
+        net, client, data = pictures.one_client(trained, i)
         at_M = sample(_labels(data), classes, most, i)
         if len(at_M):
             x, y = pictures.features(net, client, data, at_M)
@@ -294,7 +296,7 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     if not feat:
         raise UserError("these clients have no test sample of these classes.")
     seen = np.concatenate(feat), np.concatenate(label)
-    local, learnt = _local(one, pool), one.learnt.protos
+    local, learnt = _local(one, trained), one.learnt.protos
     k, c = np.nonzero(local.count[:, classes] > 0)
     own = local.mean[:, classes][k, c], np.array(classes)[c]
     dim = seen[0].shape[1]
@@ -306,7 +308,7 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def _labels(data) -> np.ndarray:
     rows = np.asarray(data.shard.index)[: int(data.shard.size)]
-    return np.asarray(data.pool.y)[rows]
+    return np.asarray(data.examples.y)[rows]
 
 
 def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
@@ -316,7 +318,7 @@ def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
     return np.concatenate(found)
 
 
-def _local(one: Shown, pool) -> Protos:
+def _local(one: Shown, trained: pictures.Trained) -> Protos:
     """Local prototypes [K, C, D] of the chosen clients.
 
     Those that clients remember; else, and where the server compares an adapter's
@@ -326,9 +328,7 @@ def _local(one: Shown, pool) -> Protos:
         return Protos(*(a[one.clients] for a in (one.local.mean, one.local.count)))
     means, counts = [], []
     for i in one.clients:
-        x, y = pictures.features(
-            *pictures.one_client(one.run.exp, one.run.state, pool, i, "train")
-        )
+        x, y = pictures.features(*pictures.one_client(trained, i, "train"))
         count_C = np.bincount(y, minlength=one.run.exp.spec.num_classes)
         sum_CD = np.zeros((len(count_C), x.shape[1]))
         np.add.at(sum_CD, y, x)

@@ -81,7 +81,7 @@ def cps_ppa_cpkd(
       scaling: PPA, `SUM`; `UNSCALED` is without, `MEAN` divides by |N_j| (T Eq. 10).
       num_examples: n, training examples of all clients; 0 leaves sums unscaled. From a
         configuration it is filled in.
-      distill: `cpkd`, or `fedproto.alike` for none.
+      distill: `cpkd`, or `fedproto.uniform` for none.
       lam: weight of the pull (S 5.1: 0.1; T's and N's code: 10).
       reg, collect: as in `fedproto`.
       tau, server_epochs, server_rate, server_batch: as in `fedtgp` (S 5.1: tau 100, 100
@@ -107,5 +107,5 @@ def cps_ppa_cpkd(
         server_rate=server_rate,
         server_batch=server_batch,
         compare=compare,
-        emphasis=distill,
+        class_weight=distill,
     )

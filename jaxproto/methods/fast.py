@@ -1,26 +1,26 @@
 """FAST: FedAvg under any participation, with rounds of uniform sampling now and then.
 
 Li, Nabavirazavi, Ying, Iyengar, Yang: FAST: A Lightweight Mechanism Unleashing
-Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652 (spec
-2.15). Code: https://github.com/RogerRogerUSC/FAST.
+Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652.
+Code: https://github.com/RogerRogerUSC/FAST.
 
     with probability q a snapshot: a share of the clients, uniformly; else whoever the
-    configured law brings                                               (Algorithm 1)
+    configured sampler brings                                              (Algorithm 1)
     w = mean of w_i over the participants
     adaptive: q <- clip(q + gamma (previous accuracy - accuracy), 0, 1)
 
 What happens between snapshots is `participation.law`, whose share of the clients is
 `participation.fraction`, not `fraction`. With q = 1 FAST is FedAvg with equal weights
-and uniform sampling. Clients that a law rarely brings have old BatchNorm statistics,
-by which `received` is judged as well; the 4-layer CNN has none.
+and uniform sampling. Clients that a sampler rarely brings have old BatchNorm
+statistics, by which `received` is judged as well; the 4-layer CNN has none.
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - mean: over participants / unweighted / unweighted.
 - local work: tau steps / steps, or less at the end of an epoch / epochs, as everywhere.
 - size of a snapshot: m / a tenth, cut to a whole number / `fraction`, a tenth, the
-  nearest whole number, at least 1 (D23). Of the laws: `participation.py`.
+  nearest whole number, at least 1. Of the samplers: `participation.py`.
 - q: swept / 1 by default, where FAST is uniform sampling, 0.5 in the README's commands,
-  from 0 with gamma 0.7 where it adapts / 0.5 (D23), `pace=adaptive`.
+  from 0 with gamma 0.7 where it adapts / 0.5, `pace=adaptive`.
 - accuracy: training / of the participants' training batches, mean over clients / the
   same over examples; clients send two counts for it.
 - optimiser: SGD / by data set, its state kept over rounds / as configured; variant
@@ -49,7 +49,7 @@ class FastState(NamedTuple):
     accuracy: Array  # [] of the last round, 0 before the first
 
 
-class Sent(NamedTuple):
+class FASTUpload(NamedTuple):
     """What a client sends."""
 
     params: Tree
@@ -112,8 +112,8 @@ def fast(
         start = jnp.asarray(q, jnp.float32), jnp.zeros(())
         return FastState(base.init_server(net, key), *start)
 
-    def invite(law, server):
-        return participation.mixed(participation.uniform(fraction), law, server.q)
+    def adjust_sampler(sampler, server):
+        return participation.mixed(participation.uniform(fraction), sampler, server.q)
 
     def loss(net, params, norm, batch, down, client):
         del down, client
@@ -124,7 +124,7 @@ def fast(
 
     def upload(net, before, after, data, down, sums):
         del net, before, data, down
-        return Sent(after.params, jnp.int32(1), pace.seen(sums)), after.memory
+        return FASTUpload(after.params, jnp.int32(1), pace.seen(sums)), after.memory
 
     def update(net, server, up, key):
         del net, key
@@ -135,7 +135,7 @@ def fast(
         base,
         init_server=init_server,
         broadcast=lambda server: server.params,
-        invite=invite,
+        adjust_sampler=adjust_sampler,
         loss=loss,
         upload=upload,
         update=update,

@@ -1,8 +1,7 @@
 """FedAvg, and the frame of the methods that average whole networks.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of
-Deep Networks from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629
-(spec 2.10).
+Deep Networks from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629.
 
     w_i = w after local steps of SGD on the client's cross-entropy    (Algorithm 1)
     w   = sum_i (n_i / n) w_i over the clients that report            (Algorithm 1)
@@ -33,7 +32,7 @@ from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Statistics, Tree
 
 
-class Sent(NamedTuple):
+class FedAvgUpload(NamedTuple):
     """What a client sends."""
 
     params: Tree
@@ -120,12 +119,14 @@ def averaged_statistics(
         init_server=init_server,
         broadcast=lambda server: server._replace(own=method.broadcast(server.own)),
         receive=lambda params, down: method.receive(params, down.own),
-        adopt=lambda norm, down: down.norm.value,
+        receive_stats=lambda norm, down: down.norm.value,
         loss=loss,
         upload=upload,
         update=update,
         predict=predict,
-        invite=lambda law, server: method.invite(law, server.own),
+        adjust_sampler=lambda sampler, server: method.adjust_sampler(
+            sampler, server.own
+        ),
     )
 
 
@@ -142,7 +143,7 @@ def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
 
     def upload(net, before, after, data, down, sums):
         del net, before, down, sums
-        return Sent(after.params, data.shard.size), after.memory
+        return FedAvgUpload(after.params, data.shard.size), after.memory
 
     def update(net, server, up, key):
         del net, key

@@ -2,7 +2,7 @@
 
 Jeong, Oh, Kim, Park, Bennis, Kim: Communication-Efficient On-Device Machine Learning:
 Federated Distillation and Augmentation under Non-IID Private Data, 2018,
-https://arxiv.org/abs/1811.11479. Spec 2.9; HtFLlib calls it FD. With o_i the logits of
+https://arxiv.org/abs/1811.11479; HtFLlib calls it FD. With o_i the logits of
 client i:
 
     z_ij = mean of o_i(x) over the examples of class j, as seen while training
@@ -11,8 +11,7 @@ client i:
 
 Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - D: cross-entropy with soft labels / squared error, then cross-entropy with softmax(z),
-  then with z itself, which is unbounded below (H11) / `distance`, default softmax(z)
-  (D9).
+  then with z itself, which is unbounded below / `distance`, default softmax(z).
 - z_j for client i: without its own z_ij / with / as code.
 - classes without z_j: not stated / the example's own logits as a constant / as code.
 - first round: not stated / cross-entropy alone / as code.
@@ -59,7 +58,7 @@ def feddistill(
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the distillation (S Appendix, gamma: 1).
-      distance: D, `softmax_ce`, `mse` or `raw_ce` (D9).
+      distance: D, `softmax_ce`, `mse` or `raw_ce`.
     """
     classes = spec.num_classes
 

@@ -1,7 +1,7 @@
 """FedGH: a global header, trained on the clients' prototypes.
 
 Yi, Wang, Liu, Shi, Yu: FedGH: Heterogeneous Federated Learning with Generalized Global
-Header, ACM Multimedia 2023, https://arxiv.org/abs/2303.13137. Spec 2.14. Client i has a
+Header, ACM Multimedia 2023, https://arxiv.org/abs/2303.13137. Client i has a
 body theta_i of its own and starts every round from the header phi:
 
     loss = CE(phi(theta_i(x)), y)                   over both
@@ -9,8 +9,7 @@ body theta_i of its own and starts every round from the header phi:
     phi  : one step of SGD on CE(phi(c_ij), j) per batch of the pairs (c_ij, j)
 
 Deviations (paper / released code / here; code: the authors' and HtFLlib's):
-- header: trained / the authors' never changes, HtFLlib's does / trained (spec 2.14
-  item 8).
+- header: trained / the authors' never changes, HtFLlib's does / trained.
 - prototypes: after training / means of batch means while training, after training /
   after training, over all examples (HtFLlib: whole batches only).
 - server: one pass, rate of the clients / HtFLlib: 0.01, 1 epoch in its tuned script, in
@@ -45,11 +44,11 @@ def fedgh(
 
     Args:
       spec: number of classes and feature dimension.
-      server_rate: learning rate of the server's SGD (spec 2.14 item 7: 0.01).
-      server_epochs: over the uploads of a round (spec 2.14 item 7: 1).
+      server_rate: learning rate of the server's SGD (HtFLlib: 0.01).
+      server_epochs: over the uploads of a round (HtFLlib's script: 1).
       server_batch: prototypes per step (HtFLlib: the clients' batch size).
     """
-    how = Training(optax.sgd(server_rate), server_batch)
+    training = Training(optax.sgd(server_rate), server_batch)
 
     def upload(net, before, after, data, down, sums):
         del before, down, sums
@@ -65,7 +64,7 @@ def fedgh(
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 
         order_EN = orders(data.here, server_epochs, key)
-        return train(how, server, data, (), order_EN, loss)[0]
+        return train(training, server, data, (), order_EN, loss)[0]
 
     return dataclasses.replace(
         local(spec),

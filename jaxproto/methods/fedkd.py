@@ -2,7 +2,7 @@
 
 Wu, Wu, Lyu, Huang, Xie: Communication-efficient federated learning via knowledge
 distillation, Nature Communications 13, 2032 (2022), https://arxiv.org/abs/2108.13323.
-Spec 2.8. With p, CE_l, f_l the softmax, cross-entropy and features of the mentor, q,
+With p, CE_l, f_l the softmax, cross-entropy and features of the mentor, q,
 CE_g, f_g those of the client's copy of the mentee, W a matrix of the client:
 
     L_l = CE_l + (KL(q | p) + MSE(f_l, W f_g)) / (CE_l + CE_g)
@@ -16,7 +16,7 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - what is sent: gradients / parameters / parameters.
 - KL: over classes / divided by the number of classes as well / as code.
 - targets and denominators: not stated / all networks get the gradients of both losses,
-  through the denominators too / `target` (D11): by default each loss is of its own
+  through the denominators too / `target`: by default each loss is of its own
   network, all of the other's a constant in it, and W is of L_g.
 - denominator of a client whose two losses are 0: - / 0, which ends in nan / 1e-12.
 - too few singular values: - / the tensor is zeroed if only all of them reach the energy
@@ -55,13 +55,13 @@ SMALLEST = 1e-12  # of what is divided by
 
 
 class FedKDState(NamedTuple):
-    """What the server keeps; it broadcasts the same with `Sent` for every matrix."""
+    """What the server keeps; it broadcasts every matrix as `FactorizedMatrix`."""
 
     aux: Tree
     round: Array  # [] int32, from 0
 
 
-class Sent(NamedTuple):
+class FactorizedMatrix(NamedTuple):
     """One matrix or kernel: one of the two is sent."""
 
     whole: Top  # [..., last axis]
@@ -118,7 +118,7 @@ def compress(params: Tree, energy: float | Array) -> Tree:
         row_LF = jnp.concatenate([a.reshape(length, -1) for a in (left, right)], 1)
         less = k * row_LF.shape[1] < x.size
         row = x.reshape(-1, x.shape[-1])
-        return Sent(
+        return FactorizedMatrix(
             only(row, jnp.full(len(row), ~less)),
             only(row_LF, less & (jnp.arange(length) < k)),
         )
@@ -172,7 +172,7 @@ def fedkd(
       energy_start, energy_end: T (S Appendix: 0.95 and 0.98); 1 sends all as it is.
       rounds: R; None leaves T where it starts. From a configuration it is filled in.
       clip: largest norm of the gradient of each network and of W (code: 10).
-      target: of a loss, `detached` (D11) or `attached` (code).
+      target: of a loss, `detached` or `attached` (code).
     """
     shapes = jax.eval_shape(aux.init, jax.eval_shape(jax.random.key, 0))[0]
 
@@ -223,7 +223,7 @@ def fedkd(
         broadcast=broadcast,
         receive=lambda params, down: {**params, "aux": restore(down.aux, shapes)},
         loss=loss,
-        gradients=clip_each(clip),
+        transform_grads=clip_each(clip),
         upload=upload,
         update=update,
         predict=lambda net, client, x, down: by_both(aux, net, client, x),

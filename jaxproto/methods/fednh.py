@@ -1,7 +1,7 @@
 """FedNH: a fixed head of uniform, semantic class prototypes on averaged networks.
 
 Dai, Chen, Li, Heinecke, Sun, Xu: Tackling Data Heterogeneity in Federated Learning with
-Class Prototypes, AAAI 2023, https://arxiv.org/abs/2212.02758 (spec 2.16).
+Class Prototypes, AAAI 2023, https://arxiv.org/abs/2212.02758.
 
     z_k  = s <p / |p|, W_k>, W fixed while clients train, |W_k| = 1; CE on z
     c_ik = normalised mean over class k of p / |p|, after training, sent with n_ik
@@ -23,7 +23,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - normalisation of ResNet-18: not stated / GroupNorm of two groups; the scripts for Tiny
   ImageNet leave it out of the blocks / that of the network; `resnet18_gn` has groups.
 - evaluation: global network / global and, per client, weighted by its labels / both
-  networks (D26), `head` with the W that it was trained with: whoever never took part
+  networks, `head` with the W that it was trained with: whoever never took part
   has none, and says the first class.
 """
 
@@ -49,7 +49,7 @@ class FedNHState(NamedTuple):
     heads: Array  # [C, D] W, rows of length 1
 
 
-class Sent(NamedTuple):
+class FedNHUpload(NamedTuple):
     """What a client sends."""
 
     body: Tree
@@ -87,7 +87,7 @@ def class_directions(net, client, data, num_classes: int) -> Protos:
     return Protos(kernels.unit(own.mean), own.count, disclosed=True)
 
 
-def present(up: Sent) -> Array:
+def present(up: FedNHUpload) -> Array:
     """Which of all uploads are there [K]."""
     return jnp.sum(up.protos.count, 1) > 0
 
@@ -135,7 +135,7 @@ def fednh(
         del before, sums
         protos = class_directions(net, after, data, spec.num_classes)
         body, s = after.params["net"]["body"], after.params["scale"]
-        return Sent(body, s, protos), down.heads
+        return FedNHUpload(body, s, protos), down.heads
 
     def update(net, server, up, key):
         del net, key

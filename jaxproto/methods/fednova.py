@@ -1,8 +1,7 @@
 """FedNova: FedAvg of updates that are normalised by the local work behind them.
 
 Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in
-Heterogeneous Federated Optimization, NeurIPS 2020, https://arxiv.org/abs/2007.07481
-(spec 2.12).
+Heterogeneous Federated Optimization, NeurIPS 2020, https://arxiv.org/abs/2007.07481.
 
     Delta_i = (w - w_i) / a_i         a_i = |a_i|_1, what every gradient adds up to
     w      <- w - tau_eff sum_i (n_i / n) Delta_i,    tau_eff = sum_i (n_i / n) a_i
@@ -24,7 +23,7 @@ those of FedAvg:
 - BatchNorm statistics: not stated / local; VHL's port normalises them, and integer
   counters, as if they were parameters / local, or their mean (`statistics`).
 - server momentum: none / `gmf`, 0, of the step over the clients' learning rate /
-  `server_momentum`, 0 (D25), of the averaged step: the same at a constant rate.
+  `server_momentum`, 0, of the averaged step: the same at a constant rate.
 - a client without a step (`local.short=skip`): 0 divided by 0 / - / weighs nothing.
 - optimisers beyond SGD: a_i of Adam and others not stated / SGD only / refused.
 """
@@ -58,7 +57,7 @@ class FedNovaState(NamedTuple):
     step: Tree  # the last one, for server momentum
 
 
-class Sent(NamedTuple):
+class FedNovaUpload(NamedTuple):
     """What a client sends."""
 
     change: Tree  # Delta_i
@@ -125,7 +124,7 @@ def fednova(
       spec: number of classes and feature dimension.
       mu: weight of FedProx's term in the local loss. The released code then has another
         step of the server (module docstring).
-      server_momentum: gmf of the released code (D25).
+      server_momentum: gmf of the released code.
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
       statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
@@ -140,7 +139,7 @@ def fednova(
         a = amount(after.steps, descent, mu)
         some = jnp.where(a > 0, a, 1.0)
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
-        return Sent(change, a, data.shard.size * (a > 0)), after.memory
+        return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
     def update(net, server, up, key):
         del net, key

@@ -48,7 +48,7 @@ from jaxproto.types import Aux, Protos, Spec, Tree
 
 
 class Collect(NamedTuple):
-    """Where local prototypes come from (decision D3)."""
+    """Where local prototypes come from (docs/decisions.md#collect)."""
 
     each_step: Callable[..., Tree]  # feat_BD, batch, num_classes -> sums
     at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
@@ -64,17 +64,17 @@ def second_pass(net, client, data, num_classes):
     return sum_over(f, data)
 
 
-def nothing(feat_BD, batch, num_classes):
+def no_sums(feat_BD, batch, num_classes):
     """Keeps nothing during training."""
     del feat_BD, batch, num_classes
     return ()
 
 
 after_training = Collect(
-    nothing, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
+    no_sums, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
 )
 before_training = Collect(
-    nothing, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
+    no_sums, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
 )
 train_pass = Collect(
     lambda feat, b, c: kernels.class_sum(jax.lax.stop_gradient(feat), b.y, b.mask, c),
@@ -90,7 +90,7 @@ class FedProtoState(NamedTuple):
 
 
 def scores(feat_BD, client, down: Protos) -> dict:
-    """The prototype rules of decision D1."""
+    """The prototype rules (docs/decisions.md#rules)."""
     own = Protos(down.mean, down.count * (client.count > 0))
     return {
         "local": kernels.nearest(feat_BD, client.memory),
@@ -99,17 +99,17 @@ def scores(feat_BD, client, down: Protos) -> dict:
     }
 
 
-def alike(client):
+def uniform(client):
     """Every class counts the same in the pull."""
     del client
 
 
-def as_sent(up: Protos) -> Protos:
+def identity(up: Protos) -> Protos:
     """The server takes uploads as they are."""
     return up
 
 
-def whole(feat_BD, y_B):
+def all_features(feat_BD, y_B):
     """The pull sees the features as they are."""
     del y_B
     return feat_BD
@@ -126,26 +126,26 @@ def fedproto(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = as_sent,
-    emphasis: Callable = alike,
-    view: Callable = whole,
+    on_arrival: Callable = identity,
+    class_weight: Callable = uniform,
+    feature_map: Callable = all_features,
 ) -> Method:
     """FedProto.
 
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the pull towards global prototypes (N 5.1: 1; code: 10).
-      reg: the pull, one of `losses` (D2).
-      collect: source of local prototypes (D3).
+      reg: the pull, one of `losses`.
+      collect: source of local prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
         `mean_over_examples` only, otherwise no more than which classes are there.
       upscale: factor of global prototypes on the client, in the pull and in the rules
         (gamma of N Eq. 15 and Table 5).
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
-        those of the client's training data (D6).
+        those of the client's training data.
       on_arrival: uploads [K, C, ...] -> what is aggregated.
-      emphasis: client -> weight of every class [C] in the pull; None is 1 for all.
-      view: feat_BD, y_B -> the features that the pull compares.
+      class_weight: client -> weight of every class [C] in the pull; None is 1 for all.
+      feature_map: feat_BD, y_B -> the features that the pull compares.
     """
     weighted = aggregate is kernels.mean_over_examples
     on_upload = chain(on_upload, show_count() if weighted else hide_count())
@@ -163,8 +163,8 @@ def fedproto(
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        target, feat_BD = apply(on_client, down), view(out.feat, batch.y)
-        pull = reg(target, feat_BD, batch.y, batch.mask, emphasis(client))
+        target, feat_BD = apply(on_client, down), feature_map(out.feat, batch.y)
+        pull = reg(target, feat_BD, batch.y, batch.mask, class_weight(client))
         sums = collect.each_step(out.feat, batch, spec.num_classes)
         return ce + lam * pull, Aux({"net": out.norm}, sums)  # N Eq. 4
 

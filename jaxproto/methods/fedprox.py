@@ -1,13 +1,13 @@
 """FedProx: FedAvg whose clients are held near the global network.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous
-Networks, MLSys 2020, https://arxiv.org/abs/1812.06127 (spec 2.11).
+Networks, MLSys 2020, https://arxiv.org/abs/1812.06127.
 
     h(w) = CE(w) + mu / 2 * |w - w_global|^2                                (Eq. 2)
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - mu: tuned among 0.001, 0.01, 0.1, 1 / 0 of its command (PFLlib: the same), 0.01 of its
-  optimiser class, 1 in the README's commands (VHL, FedUV: the same) / 0.01 (D25).
+  optimiser class, 1 in the README's commands (VHL, FedUV: the same) / 0.01.
 - term: in the loss / mu (w - w_global) added to the gradient / in the loss, of which
   that is the gradient.
 - sampling and mean: by n_i with equal weights / uniform with weights n_i / as FedAvg.
@@ -31,7 +31,7 @@ def fedprox(
 
     Args:
       spec: number of classes and feature dimension.
-      mu: weight of the proximal term (RefProtoFL does not state it; D25).
+      mu: weight of the proximal term (RefProtoFL does not state it).
       statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)

@@ -4,7 +4,7 @@ Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-E
 Contrastive Learning for Data and Model Heterogeneity in Federated Learning, AAAI 2024,
 https://arxiv.org/abs/2401.03230. Clients are those of FedProto; the server keeps a
 network TGP that turns a class into its global prototype, and trains it each round on
-all uploads c_ij as pairs (c_ij, j) (spec 2.2 item 5):
+all uploads c_ij as pairs (c_ij, j):
 
     g_j  = TGP(j), embedding -> linear -> ReLU -> linear, all of the feature dimension
     gap  = max_j min_k |Q_j - Q_k|_2, Q_j the mean of c_ij over the clients
@@ -12,7 +12,7 @@ all uploads c_ij as pairs (c_ij, j) (spec 2.2 item 5):
 
 Deviations (paper / released code / here):
 - lambda: 0.1 (S Section 5.1), 1 (T Section 5.1) / 1 by default, 10 in scripts / 10.
-- local prototypes: after training / before training, a side effect (H3) / `collect`.
+- local prototypes: after training / before training, a side effect / `collect`.
 - server epochs and rate: 100 (S) / 100 and 0.01 in scripts, 1000 and 0.005 by default
   / 100 and 0.01.
 - server batch: not stated / the clients' (32 in T's and N's code) / 32.
@@ -37,10 +37,10 @@ from jaxproto.method import Method
 from jaxproto.methods.fedproto import (
     Collect,
     after_training,
-    alike,
-    as_sent,
+    all_features,
     fedproto,
-    whole,
+    identity,
+    uniform,
 )
 from jaxproto.transforms import IDENTITY, Transform, apply
 from jaxproto.types import Array, Protos, Spec, Tree
@@ -124,7 +124,7 @@ def orders(here_N: Array, epochs: int, key: Array) -> Array:
 
 
 def train(
-    how: Training,
+    training: Training,
     network: Tree,
     data: Pairs,
     delta: Array,
@@ -141,7 +141,7 @@ def train(
     Returns:
       The network, and the loss of the last batch of every epoch [E].
     """
-    num, size = jnp.sum(data.here), how.batch_size
+    num, size = jnp.sum(data.here), training.batch_size
 
     def step(order_N, b, now):
         network, opt_state, _ = now
@@ -149,16 +149,16 @@ def train(
         rows_B = order_N[jnp.minimum(at_B, len(order_N) - 1)]
         mask_B = (at_B < num).astype(data.proto.dtype)  # the last batch may be short
         of = jax.value_and_grad(loss)
-        value, slope = of(network, data, rows_B, mask_B, delta)
-        move, opt_state = how.opt.update(slope, opt_state, network)
-        return optax.apply_updates(network, move), opt_state, value
+        value, grads = of(network, data, rows_B, mask_B, delta)
+        updates, opt_state = training.opt.update(grads, opt_state, network)
+        return optax.apply_updates(network, updates), opt_state, value
 
     def epoch(now, order_N):
         batches = -(-num // size)
         now = lax.fori_loop(0, batches, partial(step, order_N), (*now, jnp.zeros(())))
         return now[:2], now[2]
 
-    start = network, how.opt.init(network)
+    start = network, training.opt.init(network)
     (network, _), last_E = lax.scan(epoch, start, order_EN)
     return network, last_E
 
@@ -177,16 +177,17 @@ def fedtgp(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = as_sent,
-    emphasis: Callable = alike,
-    view: Callable = whole,
+    on_arrival: Callable = identity,
+    class_weight: Callable = uniform,
+    feature_map: Callable = all_features,
 ) -> Method:
     """FedTGP.
 
     Args:
       spec: number of classes and feature dimension.
       lam: weight of the pull (T 5.1: 1; S 5.1: 0.1; code: 10).
-      reg, collect, upscale, on_upload, on_client, emphasis, view: as in `fedproto`.
+      reg, collect, upscale, on_upload, on_client, class_weight, feature_map: as in
+        `fedproto`.
       tau: largest margin (S 5.1, code: 100).
       server_epochs: over the uploads of a round (S 5.1: 100).
       server_rate: learning rate of the server's SGD (code: the clients').
@@ -194,10 +195,15 @@ def fedtgp(
       on_server: transform, without memory, of generated prototypes before they leave.
       on_arrival: uploads -> what the generator learns [K, C, D].
     """
-    kind = {"reg": reg, "collect": collect, "emphasis": emphasis, "view": view}
+    kind = {
+        "reg": reg,
+        "collect": collect,
+        "class_weight": class_weight,
+        "feature_map": feature_map,
+    }
     ways = {"upscale": upscale, "on_upload": on_upload, "on_client": on_client}
     base = fedproto(spec, lam=lam, **ways, **kind)
-    how = Training(optax.sgd(server_rate), server_batch)
+    training = Training(optax.sgd(server_rate), server_batch)
 
     def init_server(net, key):
         del net
@@ -209,7 +215,7 @@ def fedtgp(
         up = on_arrival(up)
         data, delta = pairs(up), margin(up, tau)
         order_EN = orders(data.here, server_epochs, key)
-        network, _ = train(how, server.network, data, delta, order_EN)
+        network, _ = train(training, server.network, data, delta, order_EN)
         every_C = jnp.ones(spec.num_classes)
         protos = apply(on_server, Protos(generate(network), every_C))
         some = jnp.any(data.here)

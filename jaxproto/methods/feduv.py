@@ -1,7 +1,7 @@
 """FedUV: FedAvg whose clients imitate the spread of outputs and features of IID data.
 
 Son, Kim, Chung, Huang, Liu: FedUV: Uniformity and Variance for Heterogeneous Federated
-Learning, CVPR 2024, https://arxiv.org/abs/2402.18372 (spec 2.17).
+Learning, CVPR 2024, https://arxiv.org/abs/2402.18372.
 
     V = mean_k relu(1 / sqrt(C) - std_b softmax(z)_bk)
     U = mean_{b < b'} exp(-|p_b - p_b'|^2 / median of the distances above 0, squared)
@@ -17,7 +17,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
 - repeats in the batch of a client below one batch: cannot be / not seen by V and U.
 - learning rate: 0.01 / cosine over rounds / constant; variant `code` of its
   configuration has the cosine.
-- evaluation in ProtoNorm's Table 3: not stated / global / both (D26).
+- evaluation in ProtoNorm's Table 3: not stated / global / both.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """FML: a private network and a shared one that learn from each other.
 
 Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated Mutual Learning, 2020,
-https://arxiv.org/abs/2006.16765. Spec 2.7. With p the softmax of the client's private
+https://arxiv.org/abs/2006.16765. With p the softmax of the client's private
 network and q that of its copy of the shared (auxiliary, "meme") network, on each batch
 
     L_own = alpha CE(p, y) + (1 - alpha) KL(q | p)
@@ -11,11 +11,11 @@ and the server takes the mean of the auxiliary networks.
 
 Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - KL: over classes / divided by the number of classes as well / as code.
-- targets: detached / both networks get the gradients of both KL / `target` (D11).
+- targets: detached / both networks get the gradients of both KL / `target`.
 - alpha, beta: 0.5 in the papers / 1 by default, which distils nothing / 0.5.
 - auxiliary network: - / that of client 0, which the published costs exclude / `aux`,
-  from a configuration the 4-layer CNN of hidden width d, which they imply (D10); for
-  Flowers-102 and Tiny ImageNet they imply images of 32 x 32 pixels (spec 5.2).
+  from a configuration the 4-layer CNN of hidden width d, which they imply; for
+  Flowers-102 and Tiny ImageNet they imply images of 32 x 32 pixels.
 - BatchNorm statistics of the auxiliary network: not stated / every round those of the
   first / stay with the client (with the 4-layer CNN there are none).
 - gradients: - / clipped to norm 10 per network / as code.
@@ -45,7 +45,7 @@ def attached(x: Tree) -> Tree:
 def clip_each(limit: float | Array) -> Callable[[Tree], Tree]:
     """Gradients clipped to a global norm, one network at a time."""
     clip = optax.clip_by_global_norm(limit)
-    return lambda slope: {k: clip.update(v, clip.init(v))[0] for k, v in slope.items()}
+    return lambda grads: {k: clip.update(v, clip.init(v))[0] for k, v in grads.items()}
 
 
 def both_networks(aux: Net, net: Net, key: Array):
@@ -111,7 +111,7 @@ def fml(
         init_server=lambda net, key: aux.init(key)[0],
         receive=lambda params, down: {**params, "aux": down},
         loss=loss,
-        gradients=clip_each(clip),
+        transform_grads=clip_each(clip),
         upload=upload,
         update=lambda net, server, up, key: weighted_mean(
             up, kernels.arrived(up), server

@@ -2,7 +2,7 @@
 
 Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally, Act
 Globally: Federated Learning with Local and Global Representations, 2020,
-https://arxiv.org/abs/2001.01523. Spec 2.6. Client i has a body theta_i of its own and
+https://arxiv.org/abs/2001.01523. Client i has a body theta_i of its own and
 the head phi:
 
     loss   = CE(phi(theta_i(x)), y)                 over both, starting from phi
@@ -13,7 +13,7 @@ Deviations (paper / released code / here; code: HtFLlib):
 - prediction: of the client's own data its trained network, of other data the mean of
   all / own body with the received head / that (`received`), and the own head after
   training (`head`).
-- heads of the EfficientNet with dropout: - / in some forks / D19, `model.group`.
+- heads of the EfficientNet with dropout: - / in some forks / `model.group`.
 - cost: - / the head without its bias, both directions / what is sent: the bias and n_i
   as well.
 """
@@ -27,7 +27,7 @@ from jaxproto.methods.local import local
 from jaxproto.types import Array, Client, Net, Spec, Tree
 
 
-class Sent(NamedTuple):
+class LGFedAvgUpload(NamedTuple):
     """What a client sends."""
 
     head: Tree
@@ -50,7 +50,9 @@ def lg_fedavg(spec: Spec) -> Method:
 
     def upload(net, before, after, data, down, sums):
         del net, before, down, sums
-        return Sent(after.params["net"]["head"], data.shard.size), after.memory
+        return LGFedAvgUpload(
+            after.params["net"]["head"], data.shard.size
+        ), after.memory
 
     def update(net, server, up, key):
         del net, key

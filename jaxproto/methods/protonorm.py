@@ -10,7 +10,7 @@ Deviations (paper / released code / here), besides those of FedProto:
   4 decimals 10 times in a row, from iteration 10, 500 iterations at most / as code.
 - classes that nobody holds: not stated / crash / no prototype, no force.
 - prediction by global prototypes: not used / unscaled unit prototypes / scaled, as
-  trained; for unit prototypes the scale does not change the prediction (spec 1.6).
+  trained; for unit prototypes the scale does not change the prediction.
 - without alignment: Table 5, FedProto scaled / cannot run / `alignment=IDENTITY`, or
   `upscale` of `fedproto`.
 """

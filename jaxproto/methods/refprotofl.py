@@ -1,7 +1,7 @@
 """RefProtoFL: a shared adapter on private backbones, aligned by public examples.
 
 Wu, Li, Fan, Zhu, Chen, Feng: RefProtoFL: Communication-Efficient Federated Learning
-via External-Referenced Prototype Alignment (spec 2.18). Numbers are those of its
+via External-Referenced Prototype Alignment. Numbers are those of its
 equations and algorithms.
 
     z   = F(x; backbone_k, adapter f)                                    (Eq. 9)
@@ -16,19 +16,19 @@ ERPA (external-referenced prototype alignment) is the pull and the exchange befo
 training, APUD (adaptive "probabilistic" update dropping) the choice of entries.
 
 Deviations (paper / here; no code is released):
-- adapter: not described / Linear(D, m) and ReLU, then Linear(m, C), m 128 (D20), on
+- adapter: not described / Linear(D, m) and ReLU, then Linear(m, C), m 128, on
   the features of any network; the network's own head rests.
 - losses: sums over all examples, which makes step size and, with a mean cross-entropy,
   lam depend on |D_k| / means; `pull=sq_l2_sum` sums over the batch.
 - pull and lam: the squared distance, lam not stated / the mean over its m dimensions
   and 10, as all methods with a pull here; with m = 128 that is the squared distance
   with lam 0.078. `pull=sq_l2_mean, lam=0.1` is the variant `paper`.
-- budget, public data: not stated / a tenth, `data.public_*` (D21). Without public data
+- budget, public data: not stated / a tenth, `data.public_*`. Without public data
   every class is one that they do not cover.
 - update dropping: "probabilistic" in its name, top-K in Algorithm 1 / top-K.
 - backbone: "frozen" in Section 5.2.2, trained in Algorithm 5 / trained.
 - prediction: not stated / own adapter (`head`), broadcast one (`received`) and nearest
-  anchor (`global`), all on the private backbone (D22).
+  anchor (`global`), all on the private backbone.
 - first message of a round: the adapter / the last anchors as well, which nobody uses;
   they are not counted.
 """
@@ -44,7 +44,7 @@ from jax.flatten_util import ravel_pytree
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.errors import UserError
-from jaxproto.method import Method, no_probe, own_network
+from jaxproto.method import Method, no_pre_upload, own_network
 from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree
 
 
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
     own: Protos  # of the others that the client holds, with |D_kc|
 
 
-class Sent(NamedTuple):
+class RefProtoFLUpload(NamedTuple):
     """What a client sends after it has trained."""
 
     adapter: Top  # [P]
@@ -94,10 +94,10 @@ def sq_l2_sum(protos, feat_BD, y_B, weight_B, emphasis_C=None) -> Array:
 
 
 class Anchors(NamedTuple):
-    """Whether there are anchors: a method's `probe`, `answer`, and a rule."""
+    """Whether there are anchors: the exchange before training, and a rule."""
 
-    probe: Callable
-    answer: Callable
+    pre_upload: Callable
+    pre_aggregate: Callable
     scores: Callable  # z_Bm, anchors -> {rule: scores}
 
 
@@ -114,10 +114,10 @@ def class_means(net, client, data: Data, num_classes: int) -> Protos:
 
 def see(net, client, data, down) -> Seen:
     """The client's half of ERPA before training (Algorithm 3)."""
-    classes, row_P = len(down.anchors.count), data.pool.public
+    classes, row_P = len(down.anchors.count), data.examples.public
     public = jax.tree.map(jnp.zeros_like, down.anchors)
     if row_P is not None:
-        known = Data(data.pool, Shard(row_P, jnp.int32(len(row_P))))
+        known = Data(data.examples, Shard(row_P, jnp.int32(len(row_P))))
         public = class_means(net, client, known, classes)  # Eq. 10
     own = class_means(net, client, data, classes)  # Eq. 11
     own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
@@ -136,7 +136,7 @@ def gather(server: RefProtoFLState, seen: Seen, key) -> RefProtoFLState:
 
 
 EXTERNAL = Anchors(see, gather, lambda z, a: {"global": kernels.nearest(z, a)})
-NONE = Anchors(no_probe, lambda server, seen, key: server, lambda z, a: {})
+NONE = Anchors(no_pre_upload, lambda server, seen, key: server, lambda z, a: {})
 
 
 def entries(budget: float | Array, size: int) -> Array:
@@ -151,7 +151,7 @@ def largest(value_P: Array, count: Array) -> Array:
     return jnp.zeros(value_P.shape, bool).at[order_P].set(chosen_P)
 
 
-def masked_mean(up: Sent, old_P: Array) -> Array:
+def masked_mean(up: RefProtoFLUpload, old_P: Array) -> Array:
     """Mean over clients of the entries that they sent, by |D_k| (Algorithm 2)."""
     weight_KP = up.adapter.sent * up.size[:, None].astype(jnp.float32)
     total_P = jnp.sum(weight_KP, 0)
@@ -185,8 +185,8 @@ def refprotofl(
       spec: number of classes and feature dimension of the backbones.
       lam: weight of the pull towards anchors (not stated).
       budget: share of the adapter's entries that a client sends, at least one; 1 is
-        without APUD (not stated; D21).
-      adapter_dim: m, width of the embedding (not stated; D20).
+        without APUD (not stated).
+      adapter_dim: m, width of the embedding (not stated).
       pull: of z towards the anchors, one of `losses` or `sq_l2_sum`.
       anchors: EXTERNAL, or NONE for one exchange and no pull (without ERPA).
 
@@ -227,7 +227,7 @@ def refprotofl(
         )
         count = entries(budget, len(value_P))
         sent_P = largest(jnp.abs(value_P - old_P), count)  # Eq. 3
-        return Sent(Top(value_P, sent_P), data.shard.size), after.memory
+        return RefProtoFLUpload(Top(value_P, sent_P), data.shard.size), after.memory
 
     def update(net, server, up, key):
         del net, key
@@ -247,8 +247,8 @@ def refprotofl(
         init_client=init_client,
         init_server=init_server,
         receive=lambda params, down: {**params, "adapter": down.adapter},
-        probe=anchors.probe,
-        answer=anchors.answer,
+        pre_upload=anchors.pre_upload,
+        pre_aggregate=anchors.pre_aggregate,
         loss=loss,
         upload=upload,
         update=update,

@@ -17,14 +17,14 @@ Features stay dense in the pull: coordinates outside the mask are drawn to 0 (Eq
 
 Deviations (paper / released code / here):
 - scaling: mean over N_j / sum / `scaling`, default the sum; only with it do the
-  published mu bring prototypes near their own size (H5, D5).
+  published mu bring prototypes near their own size (docs/decisions.md#mu).
 - mu: on the client / on the server / on the server, the same numbers.
-- n_ij: examples of class j / those of training and test data / training data (D6).
-- pull: as in FedProto / left out where CPS is on (H4) / as in FedProto.
-- masks: random, far apart / blocks, unseeded / `masks`, default free, seeded (D7).
+- n_ij: examples of class j / those of training and test data / training data.
+- pull: as in FedProto / left out where CPS is on / as in FedProto.
+- masks: random, far apart / blocks, unseeded / `masks`, default free, seeded.
 - -FT: in an appendix that is not public / cannot run / uploads are filled with zeros,
-  the generator trains in all dimensions, its outputs are masked (D8). The code without
-  its flag `ani` is `scaling="mean"`, and mu then |N_j| times larger (spec 2.4 item 4).
+  the generator trains in all dimensions, its outputs are masked. The code without
+  its flag `ani` is `scaling="mean"`, and mu then |N_j| times larger.
 - prediction: own local prototypes / global ones, scaled and sparse / every rule.
 """
 
@@ -39,7 +39,7 @@ from jaxproto import masks as masks_
 from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp
-from jaxproto.methods.fedproto import Collect, after_training, alike
+from jaxproto.methods.fedproto import Collect, after_training, uniform
 from jaxproto.transforms import (
     IDENTITY,
     Transform,
@@ -92,7 +92,7 @@ class Comparison(NamedTuple):
     Both functions take masks as zeros and ones [C, D].
     """
 
-    view: Callable  # mask_CD -> feat_BD, y_B -> features
+    feature_map: Callable  # mask_CD -> feat_BD, y_B -> features
     rules: Callable  # mask_CD -> feat_BD, protos -> {rule: scores_BC}
 
 
@@ -112,7 +112,7 @@ def masked_rule(mask_CD: Array) -> Callable:
 
 
 DENSE = Comparison(  # all coordinates (T Eq. 11)
-    lambda mask_CD: fedproto.whole, lambda mask_CD: lambda feat_BD, protos: {}
+    lambda mask_CD: fedproto.all_features, lambda mask_CD: lambda feat_BD, protos: {}
 )
 SPARSE = Comparison(within, masked_rule)  # those in the mask (S Section 4.3)
 
@@ -147,7 +147,7 @@ def tinyproto(
     server_rate: float = 0.01,
     server_batch: int = 32,
     compare: Comparison = DENSE,
-    emphasis: Callable = alike,
+    class_weight: Callable = uniform,
 ) -> Method:
     """TinyProto; `masks=masks.every, scaling=UNSCALED` is the base.
 
@@ -158,14 +158,14 @@ def tinyproto(
       masks: `masks.free` (T 4.1), `masks.block` (code), `masks.block_exact` (S 4.1)
         or `masks.every`.
       mask_seed: of the masks.
-      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu (D5).
+      scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu.
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
         CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
-        ones come to on balanced classes (H5).
+        ones come to on balanced classes.
       num_examples: training examples of all clients, for `mu` 0. From a configuration
         it is filled in.
       lam: weight of the pull (T 5.1: 1; code: 10).
-      reg, collect, emphasis: as in `fedproto`.
+      reg, collect, class_weight: as in `fedproto`.
       tau, server_epochs, server_rate, server_batch: as in `fedtgp`, for -FT only.
       compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S).
 
@@ -200,8 +200,8 @@ def tinyproto(
         on_arrival=on_arrival,
         on_server=compress(table),
         on_client=restore,
-        emphasis=emphasis,
-        view=compare.view(mask_CD),
+        class_weight=class_weight,
+        feature_map=compare.feature_map(mask_CD),
     )
 
     def predict(net, client, x, down):

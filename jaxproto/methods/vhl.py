@@ -1,8 +1,7 @@
 """VHL: FedAvg with virtual examples that all clients share, to align their features.
 
 Tang, Zhang, Shi, He, Han, Chu: Virtual Homogeneity Learning: Defending against Data
-Heterogeneity in Federated Learning, ICML 2022, https://arxiv.org/abs/2206.02465
-(spec 2.13).
+Heterogeneity in Federated Learning, ICML 2022, https://arxiv.org/abs/2206.02465.
 
     L = CE(real) + virtual CE(virtual, labels shifted by C)
         + align SupCon(real and virtual) + contrast SupCon(virtual)
@@ -17,7 +16,7 @@ set is a function of a seed, which is all that the server sends of it, once.
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - virtual data: images of an untrained StyleGAN2, Gaussian noise as a variant / both /
-  Gaussian noise (D24): class means N(0, 1) of 8 x 8 pixels, deviation 0.5, bilinear.
+  Gaussian noise: class means N(0, 1) of 8 x 8 pixels, deviation 0.5, bilinear.
 - values of virtual images: not stated / stored as JPEG, which cuts them to [0, 1], then
   (x - 0.5) / 0.25 / as drawn; `stored` cuts and normalises, without JPEG's losses.
 - batches of virtual images: not stated / shuffled passes over the set / drawn anew.
@@ -59,7 +58,7 @@ MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
 
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
-class Sent:
+class VirtualSeed:
     """What the server sends of the virtual set, once."""
 
     virtual_seed: Array  # []
@@ -149,7 +148,7 @@ def vhl(
       virtual: weight of the cross-entropy of virtual examples (released scripts).
       align: weight of SupCon over real and virtual examples (the same).
       contrast: weight of SupCon over virtual examples (the same).
-      virtual_classes: V; 0 is as many as there are classes (D24).
+      virtual_classes: V; 0 is as many as there are classes.
       images: per virtual class (released code: 200 or 5000).
       virtual_seed: of the virtual set, one for all clients and rounds.
       stored: whether virtual images are cut to [0, 1] and normalised, as those that the
@@ -205,7 +204,7 @@ def vhl(
         init_server=lambda net, key: init_client(net, key)[0],
         loss=loss,
         predict=predict,
-        setup=Sent(np.uint32(virtual_seed)),
-        fits=only_images,
+        setup=VirtualSeed(np.uint32(virtual_seed)),
+        check_input=only_images,
     )
     return statistics(method)

@@ -32,10 +32,10 @@ class Split(nnx.Module):
     def __call__(self, x: Array, call: Call) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""
         x = nn.at_least_single(self.body(x, call))
-        feat, given = self.place(x, self.pool, call)
+        feat, given = self.place(x, self.examples, call)
         return feat, self.head(given, call)
 
-    def pool(self, x: Array) -> Array:
+    def examples(self, x: Array) -> Array:
         """[B, width] to [B, D]."""
         return nn.channel_pool(x, self.feat_dim)
 

@@ -27,9 +27,9 @@ class FedAvgCNN(nnx.Module):
     def __init__(
         self, shape: tuple[int, int, int], hidden: int, padding: int, draws: Draws
     ):
-        how = {"padding": padding, "bias": True, "init": kaiming_uniform}
-        self.conv1 = Chain(Conv(shape[-1], 32, 5, draws, **how))
-        self.conv2 = Chain(Conv(32, 64, 5, draws, **how))
+        options = {"padding": padding, "bias": True, "init": kaiming_uniform}
+        self.conv1 = Chain(Conv(shape[-1], 32, 5, draws, **options))
+        self.conv2 = Chain(Conv(32, 64, 5, draws, **options))
         rows, cols = (map_size(n, padding) for n in shape[:2])
         self.fc1 = Chain(Linear(rows * cols * 64, hidden, draws))
 

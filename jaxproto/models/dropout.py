@@ -2,8 +2,8 @@
 
 A placement is a function `place(x, pool, call)` from what the body returns, [B, width],
 and the channel pooling to the features (what prototypes and the pull towards them use)
-and the head's input. The released code and a clean reading differ here: choice D19 of
-the specification.
+and the head's input. The released code and a clean reading differ here:
+docs/decisions.md#dropout.
 
 Srivastava et al., "Dropout", JMLR 2014, https://jmlr.org/papers/v15/srivastava14a.html.
 Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016,
@@ -20,8 +20,8 @@ from jaxproto.types import Array
 
 RATE = 0.2  # MobileNetV2 and EfficientNet-B0, in torchvision and in the released code
 
-Pool = Callable[[Array], Array]
-Place = Callable[[Array, Pool, Call], tuple[Array, Array]]
+Examples = Callable[[Array], Array]
+Place = Callable[[Array, Examples, Call], tuple[Array, Array]]
 
 
 def dropout(x: Array, rate: float, call: Call) -> Array:
@@ -42,25 +42,25 @@ def thin(x, shape, rate, call):
     return jnp.where(keep, x / (1 - rate), 0)
 
 
-def as_is(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+def as_is(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
     """No dropout."""
     del call
-    feat = pool(x)
+    feat = examples(x)
     return feat, feat
 
 
-def logits_only(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+def logits_only(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
     """The clean placement: the head sees dropped-out features, nobody else does."""
-    feat = pool(x)
+    feat = examples(x)
     return feat, dropout(feat, RATE, call)
 
 
-def before_pool(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+def before_pool(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
     """As MobileNetV2 was released: at the end of the base, so features are dropped."""
-    return as_is(dropout(x, RATE, call), pool, call)
+    return as_is(dropout(x, RATE, call), examples, call)
 
 
-def in_place(x: Array, pool: Pool, call: Call) -> tuple[Array, Array]:
+def in_place(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
     """As EfficientNet was released: the head's in-place dropout hits the features."""
-    feat = dropout(pool(x), RATE, call)
+    feat = dropout(examples(x), RATE, call)
     return feat, feat

@@ -50,9 +50,9 @@ class SqueezeExcite(nnx.Module):
     """
 
     def __init__(self, width: int, squeezed: int, draws: Draws):
-        how = {"bias": True, "bias_init": zeros}
-        self.fc1 = Conv(width, squeezed, 1, draws, **how)
-        self.fc2 = Conv(squeezed, width, 1, draws, **how)
+        options = {"bias": True, "bias_init": zeros}
+        self.fc1 = Conv(width, squeezed, 1, draws, **options)
+        self.fc2 = Conv(squeezed, width, 1, draws, **options)
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, width] to the same."""
@@ -92,10 +92,10 @@ class MBConv(nnx.Module):
         hidden, layers = inputs * expand, []
         if expand != 1:
             layers.append(conv_norm(inputs, hidden, 1, silu, draws))
-        how = {"stride": stride, "groups": hidden}
+        options = {"stride": stride, "groups": hidden}
         self.block = Chain(
             *layers,
-            conv_norm(hidden, hidden, kernel, silu, draws, **how),
+            conv_norm(hidden, hidden, kernel, silu, draws, **options),
             SqueezeExcite(hidden, max(1, inputs // 4), draws),
             conv_norm(hidden, outputs, 1, identity, draws),
         )
@@ -116,8 +116,8 @@ class EfficientNet(nnx.Module):
             stage = []
             for i in range(blocks):
                 step, rate = stride if i == 0 else 1, DEPTH_RATE * done / total
-                how = (inputs, outputs, expand, kernel, step, rate)
-                stage.append(MBConv(*how, draws))
+                options = (inputs, outputs, expand, kernel, step, rate)
+                stage.append(MBConv(*options, draws))
                 inputs, done = outputs, done + 1
             layers.append(Chain(*stage))
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, silu, draws))

@@ -166,18 +166,18 @@ def canonical(weights: Weights) -> dict:
     Raises:
       UserError: two entries mean the same, or one is no array.
     """
-    entries, source = {}, {}
+    entries, dataset = {}, {}
     for name, value in weights.items():
         short = name.removeprefix("base.")
         found = HEAD.fullmatch(short)
         short = f"head.{found[3]}" if found else short
         if short in entries:
             raise UserError(
-                f"entries {source[short]!r} and {name!r} of the weights mean the same "
+                f"entries {dataset[short]!r} and {name!r} of the weights mean the same "
                 "array. Remove one."
             )
         if short.rpartition(".")[2] != COUNTER:
-            entries[short], source[short] = as_array(name, value), name
+            entries[short], dataset[short] = as_array(name, value), name
     return entries
 
 

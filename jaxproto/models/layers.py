@@ -203,8 +203,8 @@ class GroupNorm(nnx.GroupNorm):
     """
 
     def __init__(self, width: int, groups: int = 2):
-        how = {"epsilon": nn.norm.EPS, "use_fast_variance": False}
-        super().__init__(width, groups, rngs=nnx.Rngs(0), **how)  # draws nothing
+        options = {"epsilon": nn.norm.EPS, "use_fast_variance": False}
+        super().__init__(width, groups, rngs=nnx.Rngs(0), **options)  # draws nothing
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, width] to the same."""
@@ -231,10 +231,10 @@ class Chain(nnx.Module):
 
 
 def conv_norm(
-    inputs: int, outputs: int, size: int, activation, draws: Draws, **how
+    inputs: int, outputs: int, size: int, activation, draws: Draws, **options
 ) -> Chain:
     """Convolution that keeps the map (but for its stride), norm, activation."""
-    conv = Conv(inputs, outputs, size, draws, padding=(size - 1) // 2, **how)
+    conv = Conv(inputs, outputs, size, draws, padding=(size - 1) // 2, **options)
     return Chain(conv, BatchNorm(outputs), activation)
 
 

@@ -43,8 +43,8 @@ class InvertedResidual(nnx.Module):
         hidden, layers = inputs * expand, []
         if expand != 1:
             layers.append(conv_norm(inputs, hidden, 1, relu6, draws))
-        how = {"stride": stride, "groups": hidden}
-        layers.append(conv_norm(hidden, hidden, 3, relu6, draws, **how))
+        options = {"stride": stride, "groups": hidden}
+        layers.append(conv_norm(hidden, hidden, 3, relu6, draws, **options))
         project = Conv(hidden, outputs, 1, draws)
         self.conv = Chain(*layers, project, BatchNorm(outputs))
 

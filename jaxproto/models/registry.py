@@ -47,7 +47,7 @@ NETS: dict[str, Callable[..., Net]] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     # Lightweight networks of both papers' heterogeneous setting, in the code's order
     "Ht0": ("resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"),
-    # The same with dropout where the released code has it (D19)
+    # The same with dropout where the released code has it
     "Ht0_code": (
         "resnet8",
         "mobilenet_v2_code",
@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "digits": ("mlp", "cnn4_d", "resnet4", "resnet6"),  # ours: light, 8x8 pixels
     "light": ("cnn4", "resnet4", "resnet6", "resnet8"),  # ours: 28 or 32 pixels
     "text": ("fasttext", "textcnn"),  # T 5.1, AG News
-    "text_code": ("fasttext_code", "textcnn_code"),  # as released (D16)
+    "text_code": ("fasttext_code", "textcnn_code"),  # as released
 }
 
 PRECISIONS = ("float32", "bfloat16")  # that a body can be computed in

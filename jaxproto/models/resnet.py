@@ -38,9 +38,9 @@ class BasicBlock(nnx.Module):
         norm: Norm = BatchNorm,
     ):
         self.norms = norms
-        how = {"padding": 1}
-        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, **how)
-        self.conv2 = Conv(outputs, outputs, 3, draws, **how)
+        options = {"padding": 1}
+        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, **options)
+        self.conv2 = Conv(outputs, outputs, 3, draws, **options)
         for name in norms:
             setattr(self, name, norm(outputs))
         if stride != 1 or inputs != outputs:
@@ -91,11 +91,11 @@ def one_block_stages(widths: tuple[int, ...], draws: Draws) -> dict:
 
 def two_block_stages(draws: Draws, norm: Norm) -> dict:
     """torchvision's `layer1` to `layer4`: two blocks each."""
-    inputs, how = (64, *WIDTHS), (("bn1", "bn2"), norm)
+    inputs, options = (64, *WIDTHS), (("bn1", "bn2"), norm)
     return {
         f"layer{i + 1}": Chain(
-            BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws, *how),
-            BasicBlock(width, width, 1, draws, *how),
+            BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws, *options),
+            BasicBlock(width, width, 1, draws, *options),
         )
         for i, width in enumerate(WIDTHS)
     }

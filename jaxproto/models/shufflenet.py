@@ -54,14 +54,14 @@ class ShuffleUnit(nnx.Module):
 
 def pointwise(inputs: int, outputs: int, draws: Draws) -> tuple:
     """1x1 convolution, norm, ReLU, for a Chain."""
-    how = {"init": kaiming_uniform}
-    return Conv(inputs, outputs, 1, draws, **how), BatchNorm(outputs), relu
+    options = {"init": kaiming_uniform}
+    return Conv(inputs, outputs, 1, draws, **options), BatchNorm(outputs), relu
 
 
 def depthwise(width: int, stride: int, draws: Draws) -> tuple:
     """Depthwise 3x3 convolution and norm, for a Chain."""
-    how = {"stride": stride, "padding": 1, "groups": width, "init": kaiming_uniform}
-    return Conv(width, width, 3, draws, **how), BatchNorm(width)
+    options = {"stride": stride, "padding": 1, "groups": width, "init": kaiming_uniform}
+    return Conv(width, width, 3, draws, **options), BatchNorm(width)
 
 
 def shuffle(a: Array, b: Array) -> Array:
@@ -73,15 +73,15 @@ class ShuffleNetV2(nnx.Module):
     """Stem, 16 units, 1x1 convolution with ReLU, mean: features at least 0."""
 
     def __init__(self, channels: int, draws: Draws):
-        how = {"init": kaiming_uniform}
-        self.conv1 = conv_norm(channels, 24, 3, relu, draws, stride=2, **how)
+        options = {"init": kaiming_uniform}
+        self.conv1 = conv_norm(channels, 24, 3, relu, draws, stride=2, **options)
         inputs = 24
         for n, (width, units) in enumerate(STAGES, 2):
             first = ShuffleUnit(inputs, width, 2, draws)
             rest = (ShuffleUnit(width, width, 1, draws) for _ in range(units - 1))
             setattr(self, f"stage{n}", Chain(first, *rest))
             inputs = width
-        self.conv5 = conv_norm(inputs, WIDTH, 1, relu, draws, **how)
+        self.conv5 = conv_norm(inputs, WIDTH, 1, relu, draws, **options)
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, channels] to [B, 1024]."""

@@ -3,9 +3,9 @@
 Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017,
 https://arxiv.org/abs/1607.01759. Kim, "Convolutional Neural Networks for Sentence
 Classification", EMNLP 2014, https://arxiv.org/abs/1408.5882. Sizes, names and initial
-values: the released code (specification 3.3).
+values: the released code.
 
-Deviations (choice D16 there):
+Deviations (docs/decisions.md#text-features):
   code: features are log-probabilities, so all negative; padding counts as words in the
     mean of fastText and in the windows of TextCNN. Here: `fasttext_code`,
     `textcnn_code`, which see texts as long as `data.max_len` says.
@@ -148,8 +148,8 @@ def strongest(x_BLD: Array, length_B: Array, filters: list[Windows]) -> Array:
             for j in range(size)
         ]
         there_BW = start_W <= jnp.maximum(length_B - size, 0)[:, None]
-        answer = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
-        best.append(jnp.max(answer, 1) + f.bias[...].astype(x_BLD.dtype))
+        pre_aggregate = jnp.where(there_BW[..., None], sum(shifted), -jnp.inf)
+        best.append(jnp.max(pre_aggregate, 1) + f.bias[...].astype(x_BLD.dtype))
     return jnp.concatenate(best, -1)
 
 

@@ -28,12 +28,12 @@ from jaxproto.client import Local
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
-from jaxproto.federation import Cohort
-from jaxproto.method import Method, no_probe
+from jaxproto.federation import Cohort, Exchange
+from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
-from jaxproto.participation import Turnout
+from jaxproto.participation import Participation
 from jaxproto.report import nominal as comm
-from jaxproto.types import Net, Out, Pool, Shard, Spec, Tree
+from jaxproto.types import Examples, Net, Out, Shard, Spec, Tree
 from jaxproto.wire import EXACT, HEADER, Wire
 
 ONE_NUMBER = np.zeros(1, np.float32)
@@ -53,7 +53,7 @@ class Cost(NamedTuple):
 class Traffic(NamedTuple):
     """The messages of a round, and their sizes."""
 
-    probes: Tree  # [K, ...] packed, as `up`; () without a first exchange
+    pre_uploads: Tree  # [K, ...] packed, as `up`; () without a first exchange
     up: Tree  # [K, ...] packed
     down: Tree  # packed
     scalars: tuple  # up [K], down []
@@ -94,35 +94,38 @@ def traffic(
       public_C: classes of which there are public examples.
       like: an input, for the networks of the method itself.
     """
-    net, each, key = hollow(net, spec), execution.all_at_once(), jax.random.key(0)
-    cohort = Cohort("hollow", net, tuple(range(len(count_KC))))
-    how = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
-    pool, shards = one_of_each(count_KC, public_C, like)
-    turnout = Turnout(*[jnp.ones(len(count_KC), bool)] * 2)
-    clients = federation.init_cohort(method, how, cohort, key, count_KC)
+    net, key = hollow(net, spec), jax.random.key(0)
+    everyone = tuple(range(len(count_KC)))
+    cohort = Cohort("hollow", net, everyone, execution.all_at_once())
+    local = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
+    present = (*one_of_each(count_KC, public_C, like),)
+    participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)
+    clients = federation.init_cohort(method, local, cohort, key, count_KC)
     server = method.init_server(net, key)
-    args = (clients, pool, shards, formats)
-    probe = federation.probe_cohort(method, each, cohort, turnout, server, *args)
-    twice = method.probe is not no_probe
-    seen = wire.unpack(probe.up)
-    server = method.answer(server, seen, key) if twice else server
-    fixed = (method, how, each, cohort, key, turnout, server)
-    _, report = federation.train_cohort(*fixed, *args)
+    sent = federation.broadcast(method, server, formats)
+    given = Exchange(method, local, formats, participants, sent.message, key)
+    pre_upload = federation.pre_upload_cohort(given, cohort, clients, *present)
+    twice = method.pre_upload is not no_pre_upload
+    seen = wire.unpack(pre_upload.up)
+    if twice:
+        server = method.pre_aggregate(server, seen, key)
+        sent = federation.broadcast(method, server, formats)
+        given = given._replace(down=sent.message)
+    _, report = federation.train_cohort(given, cohort, clients, *present)
     server = method.update(net, server, wire.unpack(report.up), key)
-    server = method.answer(server, seen, key) if twice else server
-    down = method.broadcast(server)
-    packed = wire.pack(down, formats.down)
+    server = method.pre_aggregate(server, seen, key) if twice else server
+    down = federation.broadcast(method, server, formats)
     halves = HEADER if twice else 0  # two exchanges, so two messages down
     return Traffic(
-        probes=probe.up,
+        pre_uploads=pre_upload.up,
         up=report.up,
-        down=packed,
-        scalars=(report.sent + probe.sent, wire.scalars(down)),
-        bytes=(report.bytes + probe.bytes, wire.size(packed) + halves),
+        down=wire.pack(method.broadcast(server), formats.down),
+        scalars=(report.sent + pre_upload.sent, down.scalars),
+        bytes=(report.bytes + pre_upload.bytes, down.bytes + halves),
     )
 
 
-def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Pool, Shard]:
+def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Examples, Shard]:
     """A pool with an example per class; every client has those of its classes."""
     classes = count_KC.shape[1]
     label = np.asarray([*range(classes), *public_C], np.int32)
@@ -130,8 +133,8 @@ def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Pool, Shard]:
     held_KC = count_KC > 0
     index_KC = jnp.argsort(~held_KC, axis=1, stable=True).astype(jnp.int32)
     x = jnp.zeros((len(label), *like.shape), like.dtype)
-    pool = Pool(x, jnp.asarray(label), public)
-    return pool, Shard(index_KC, jnp.sum(held_KC, 1))
+    examples = Examples(x, jnp.asarray(label), public)
+    return examples, Shard(index_KC, jnp.sum(held_KC, 1))
 
 
 def measure(method: Method, net: Net, spec: Spec, count_KC, *rest) -> Traffic:
@@ -139,17 +142,17 @@ def measure(method: Method, net: Net, spec: Spec, count_KC, *rest) -> Traffic:
 
     def sizes(count_KC):
         found = traffic(method, net, spec, count_KC, *rest)
-        return found._replace(probes=(), up=(), down=())
+        return found._replace(pre_uploads=(), up=(), down=())
 
     return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
 
 
-def of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
+def cost_of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
     """The cost of a configured method."""
     train_KC, test_KC = exp.counts
     classes_K = (train_KC + test_KC > 0).sum(1)
     clients = len(train_KC)
-    net, seen = exp.cohorts[0].net, (public_classes(exp), exp.source.x[0])
+    net, seen = exp.cohorts[0].net, (public_classes(exp), exp.dataset.x[0])
     found = measure(exp.method, net, exp.spec, train_KC, exp.formats, *seen)
     setup = wire.pack(exp.method.setup, exp.formats.down)
     return Cost(
@@ -164,8 +167,8 @@ def of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
 
 def public_classes(exp: Experiment) -> list[int]:
     """The classes of which server and clients share examples."""
-    public = exp.source.public
-    return [] if public is None else np.unique(exp.source.y[public]).tolist()
+    public = exp.dataset.public
+    return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
 
 
 def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
@@ -174,7 +177,7 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
     Methods other than the configured one have the defaults of their fields.
     """
     found, dtype = {}, config.model.compute_dtype
-    network = build.networks(exp.source, exp.spec, dtype)
+    network = build.networks(exp.dataset, exp.spec, dtype)
     for name in METHODS:
         one = ml_collections.ConfigDict({"method": config_.method_fields(name)})
         one = config if name == config.method.name else one
@@ -182,7 +185,7 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
             made = build.build_method(one.method, exp.spec, 0, config, network)
             other = exp._replace(method=made)
             build.check(other)
-            found[name] = of(one, other)
+            found[name] = cost_of(one, other)
         except UserError as e:
             found[name] = str(e)
     return found
@@ -214,7 +217,7 @@ def show(config: ml_collections.ConfigDict, every: bool, console: Console):
     exp = build.experiment(config, jax.default_backend())
     if not every:
         build.check(exp)
-    one = partial(of, config, exp)
+    one = partial(cost_of, config, exp)
     found = side_by_side(config, exp) if every else {config.method.name: one()}
     console.print(table(found, exp))
     for name, why in found.items():

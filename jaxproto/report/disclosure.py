@@ -15,7 +15,7 @@ from rich.console import Console
 
 from jaxproto import wire
 from jaxproto.config import build
-from jaxproto.method import Method, no_probe
+from jaxproto.method import Method, no_pre_upload
 from jaxproto.report import cost
 from jaxproto.types import Net, Protos, Spec, Statistics, Top, Tree
 from jaxproto.wire import COUNT, EXACT, Scaled, Wire
@@ -80,7 +80,7 @@ def _values(name, x):
     return [(name, x.shape, kind, wire.array_bytes(x), reveals)]
 
 
-def of(
+def message_fields(
     method: Method,
     net: Net,
     spec: Spec,
@@ -88,12 +88,12 @@ def of(
     public_C=(),
     like: np.ndarray = cost.ONE_NUMBER,
 ) -> list[Field]:
-    """Every field of every message of one client's round; see `costs.traffic`."""
+    """Every field of every message of one client's round; see `cost.traffic`."""
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
     def one(count_KC):
         found = cost.traffic(method, net, spec, count_KC, formats, public_C, like)
-        first = found.probes if method.probe is not no_probe else ()
+        first = found.pre_uploads if method.pre_upload is not no_pre_upload else ()
         up = jax.tree.map(lambda a: a[0], (first, found.up))
         return wire.pack(method.setup, formats.down), *up, found.down
 
@@ -124,6 +124,6 @@ def show(config: ml_collections.ConfigDict, console: Console):
     exp = build.experiment(config, jax.default_backend())
     build.check(exp)
     net, public_C = exp.cohorts[0].net, cost.public_classes(exp)
-    like = exp.source.x[0]
-    found = of(exp.method, net, exp.spec, exp.formats, public_C, like)
+    like = exp.dataset.x[0]
+    found = message_fields(exp.method, net, exp.spec, exp.formats, public_C, like)
     console.print(table(found, config.method.name))

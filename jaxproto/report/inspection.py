@@ -1,6 +1,6 @@
 """What a configuration's data look like: numbers to read and pictures of examples.
 
-Nothing is trained or compiled. Costs are the papers' formulas; `costs.py` measures.
+Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from jaxproto import plots
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.data import describe
-from jaxproto.data.source import empty_classes
+from jaxproto.data.dataset import empty_classes
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.report import nominal, samples, summary
@@ -51,7 +51,7 @@ def show(
     console = console or Console()
     config_.check(config)
     exp = build.experiment(config, jax.default_backend())
-    work, names = summary.padding(exp), exp.source.classes
+    work, names = summary.padding(exp), exp.dataset.classes
     console.print(describe.table(exp.counts, work, SHOWN, names))
     console.print(over_clients(exp))
     console.print(pairs("Data", facts(config, exp)))
@@ -95,9 +95,9 @@ def over_clients(exp: Experiment) -> rich.table.Table:
         "total variation of labels": apart.variation,
         "Jensen-Shannon distance of labels": apart.shannon,
     }
-    if exp.source.domain is not None:
+    if exp.dataset.domain is not None:
         rows["sources of examples"] = np.array(
-            [len(np.unique(exp.source.domain[rows])) for rows in exp.partition.train]
+            [len(np.unique(exp.dataset.domain[rows])) for rows in exp.partition.train]
         )
     view = rich.table.Table(
         title="Over clients",
@@ -126,7 +126,7 @@ def facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
         **about_source(exp),
         "sum of K_i": f"{pairs_.sum():,} in training and test data, "
         f"{(train_KC > 0).sum():,} in training data, {in_batches(exp):,} in whole "
-        f"batches of {exp.how.batch_size} in the saved order",
+        f"batches of {exp.local.batch_size} in the saved order",
         "unseen": f"{describe.unseen(exp.counts):,} of {test_KC.sum():,} test examples "
         "are of classes that their client does not train on",
         "round": f"{steps.sum():,} steps, {steps.min():,} to {steps.max():,} a client; "
@@ -135,7 +135,7 @@ def facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
         f"as the longest of its cohort; {share:.0%} as this machine would run them",
     }
     sizes = train_KC.sum(1)
-    if short := np.count_nonzero(sizes < exp.how.batch_size):
+    if short := np.count_nonzero(sizes < exp.local.batch_size):
         found["short"] = (
             f"{short} clients are below one batch (local.short={config.local.short})"
         )
@@ -144,36 +144,36 @@ def facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
 
 def about_source(exp: Experiment) -> dict[str, str]:
     """Sentences about the data set."""
-    source, parts = exp.source, exp.partition
-    size, test = len(source.y), len(source.y) - source.train_size
-    shape = "x".join(map(str, source.x.shape[1:]))
-    kind = f"{len(source.tokens):,} tokens" if source.tokens else source.x.dtype
+    dataset, parts = exp.dataset, exp.partition
+    size, test = len(dataset.y), len(dataset.y) - dataset.train_size
+    shape = "x".join(map(str, dataset.x.shape[1:]))
+    kind = f"{len(dataset.tokens):,} tokens" if dataset.tokens else dataset.x.dtype
     used = len(np.unique(np.concatenate([*parts.train, *parts.test])))
-    public = np.array([], int) if source.public is None else source.public
+    public = np.array([], int) if dataset.public is None else dataset.public
     found = {
-        "data set": f"{source.name}: {size:,} examples ({test:,} of them the official "
+        "data set": f"{dataset.name}: {size:,} examples ({test:,} of them the official "
         f"test part), {exp.spec.num_classes} classes, inputs of {shape} "
         f"{kind}",
         "examples": f"{used:,} of clients, {len(public):,} public, "
         f"{size - used - len(public):,} nobody's",
     }
     if len(public):
-        classes = len(np.unique(source.y[public]))
+        classes = len(np.unique(dataset.y[public]))
         found["public"] = f"{len(public):,} examples of {classes} classes"
-    if len(empty := empty_classes(source)):
+    if len(empty := empty_classes(dataset)):
         found["empty"] = f"classes without an example: {', '.join(map(str, empty))}"
-    if source.domain is not None:
-        found["sources"] = f"{source.domain.max() + 1} sources of examples"
-    if source.notes:
-        found["notes"] = "\n".join(source.notes)
+    if dataset.domain is not None:
+        found["sources"] = f"{dataset.domain.max() + 1} sources of examples"
+    if dataset.notes:
+        found["notes"] = "\n".join(dataset.notes)
     return found
 
 
 def in_batches(exp: Experiment) -> int:
     """Client-class pairs that whole batches of unshuffled training rows hold."""
-    size = exp.how.batch_size
+    size = exp.local.batch_size
     whole = [rows[: len(rows) // size * size] for rows in exp.partition.train]
-    return sum(len(np.unique(exp.source.y[rows])) for rows in whole)
+    return sum(len(np.unique(exp.dataset.y[rows])) for rows in whole)
 
 
 def costs(
@@ -184,7 +184,7 @@ def costs(
     Methods other than the configured one have the defaults of their fields.
     """
     classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
-    network = build.networks(exp.source, exp.spec, config.model.compute_dtype)
+    network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
     found = {}
     for name in sorted(METHODS) if every else [config.method.name]:
         own = name == config.method.name
@@ -211,13 +211,13 @@ def pairs(title: str, rows: dict[str, str], caption: str = "") -> rich.table.Tab
 
 def pictures(exp: Experiment, out: Path, console: Console) -> list[str]:
     """Draws the partition and examples, or prints texts; the names of the files."""
-    if exp.source.tokens:
+    if exp.dataset.tokens:
         console.print(samples.table(exp))
     if not plots.available():
         console.print(f"no pictures: {plots.HINT}", markup=False)
         return []
     plots.partition_heatmap(out / "partition.png", exp.counts.train)
-    if exp.source.tokens:
+    if exp.dataset.tokens:
         return ["partition.png"]
     samples.draw(exp, out / "samples.png")
     return ["partition.png", "samples.png"]

@@ -1,6 +1,6 @@
 """What crosses the network: scalars measured on the trees, and the papers' formulas.
 
-The formulas are those of Table 7 of ProtoNorm and spec 5.1: scalars per round, both
+Formulas as in docs/decisions.md#cost (N Table 7 and others): scalars per round, both
 directions, all clients, with K_i the classes of client i in training and test data.
 
     python -m jaxproto cost --config=configs/protonorm.py:digits --all
@@ -47,7 +47,7 @@ def nominal_protos(classes_K: Sequence[int], spec: Spec, fields: Mapping) -> int
 
 
 def nominal_sparse(classes_K: Sequence[int], spec: Spec, fields: Mapping) -> int:
-    """sum_i (K_i + K) s, with s the coordinates that a mask really keeps (H9).
+    """sum_i (K_i + K) s, with s the coordinates that a mask really keeps.
 
     Those of `masks.table`, without making the masks.
     """
@@ -75,13 +75,13 @@ def nominal_fml(classes_K: Sequence[int], spec: Spec, fields: Mapping) -> int:
     return 2 * len(classes_K) * fields["parameters"]["aux"]
 
 
-FEDKD_RATIO = 0.893212  # 0.8932 in spec 5.2; with these digits all five printed costs
+FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed costs
 
 
 def nominal_fedkd(classes_K: Sequence[int], spec: Spec, fields: Mapping) -> int:
     """2 M (theta_aux + phi_aux) r, with the r that the tables imply.
 
-    No measurement stands behind it (H11): what is sent depends on the parameters.
+    No measurement stands behind it: what is sent depends on the parameters.
     """
     return round(FEDKD_RATIO * nominal_fml(classes_K, spec, fields))
 

@@ -1,17 +1,20 @@
 """Every picture of a finished run, into `plots/`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from rich.console import Console
 
 from jaxproto import batches, federation, plots
 from jaxproto import masks as masks_
+from jaxproto.config.build import Experiment
 from jaxproto.method import Method
 from jaxproto.methods import refprotofl
 from jaxproto.storage import records as metrics
-from jaxproto.types import Data, Protos, Tree
+from jaxproto.types import Client, Data, Examples, Protos, Tree
 
 SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
 HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the network
@@ -20,7 +23,16 @@ HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the ne
 )
 
 
-def draw(setup, state):
+class Trained(NamedTuple):
+    """A federation after a round."""
+
+    exp: Experiment
+    examples: Examples
+    server: Tree
+    clients: tuple[Client, ...]  # per cohort, [K, ...]
+
+
+def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
     """Draws what the run has.
 
     Partition, and accuracy over rounds and against bytes, always; angles, cosine
@@ -29,29 +41,34 @@ def draw(setup, state):
     theirs; norms of class weights where clients have a linear head; planes for
     two-dimensional features. Without matplotlib it says how to get it and draws
     nothing.
+
+    Args:
+      trained: the federation after its last round.
+      path: work directory, with the run's records; pictures go into its `plots/`.
+      console: where it says that there is no matplotlib.
+      upscale: gamma, the factor of the global prototypes that pull clients.
     """
     if not plots.available():
-        setup.console.print(f"no pictures: {plots.HINT}")
+        console.print(f"no pictures: {plots.HINT}")
         return
-    exp, folder = setup.work.exp, setup.path / "plots"
+    exp, folder = trained.exp, path / "plots"
     folder.mkdir(exist_ok=True)
-    records = metrics.read(setup.path / "metrics.jsonl")
+    records = metrics.read(path / "metrics.jsonl")
     plots.partition_heatmap(folder / "partition.png", exp.counts.train)
     if records:
         plots.accuracy_over_rounds(folder / "accuracy.png", records)
-        runs = {setup.path.name: records}
+        runs = {path.name: records}
         plots.accuracy_against_bytes(folder / "bytes.png", runs)
-        _iterations(folder / "iterations.png", setup.path.name, records)
-    mask_CD, learnt, local = learnt_by(exp, state)
+        _iterations(folder / "iterations.png", path.name, records)
+    mask_CD, learnt, local = learnt_by(exp, trained.server, trained.clients)
     if learnt is not None:
         _global(learnt, exp.spec.feat_dim, folder)
     if local is not None and np.any(local.count > 0):
         _local(local, mask_CD, folder)
-    if (norm_KC := head_norms(exp.cohorts, state.clients)) is not None:
+    if (norm_KC := head_norms(exp.cohorts, trained.clients)) is not None:
         plots.head_norms(folder / "heads.png", norm_KC, exp.counts.train)
     if learnt is not None and local is not None and exp.spec.feat_dim == 2:
-        upscale = setup.config.method.get("upscale", 1.0)
-        _planes(setup, state, learnt.mean * upscale, local, folder)
+        _planes(trained, learnt.mean * upscale, local, folder)
 
 
 class Learnt(NamedTuple):
@@ -62,11 +79,11 @@ class Learnt(NamedTuple):
     local: Protos | None  # [K, C, D] by client id
 
 
-def learnt_by(exp, state) -> Learnt:
+def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learnt:
     """What the server broadcasts and what clients remember."""
     mask_CD = masks(exp.method, exp.spec.feat_dim)
-    learnt = protos_in(exp.method.broadcast(state.server))
-    memory = [protos_in(c.memory) for c in state.clients]
+    learnt = protos_in(exp.method.broadcast(server))
+    memory = [protos_in(c.memory) for c in clients]
     local = protos_in(federation.by_id(exp.cohorts, memory))
     learnt = learnt if learnt is None else spread(learnt, mask_CD)
     return Learnt(mask_CD, learnt, local)
@@ -89,7 +106,7 @@ def masks(method: Method, feat_dim: int) -> np.ndarray | None:
 
 
 def _is_masks(node):
-    return isinstance(node, masks_.Sent)
+    return isinstance(node, masks_.SentMasks)
 
 
 def spread(protos: Protos, mask_CD: np.ndarray | None) -> Protos:
@@ -185,36 +202,36 @@ def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
     return mask_CD[c] if fits else None
 
 
-def _planes(setup, state, global_CD, local: Protos, folder: Path):
+def _planes(trained: Trained, global_CD, local: Protos, folder: Path):
     """`global_CD` as clients are pulled to it: scaled."""
-    exp = setup.work.exp
     plots.prototypes_2d(folder / "prototypes.png", global_CD, local.mean, local.count)
     for i in SPIRAL_CLIENTS:
         if i < len(local.mean):
-            one = plane(exp, state, setup.work.pool, local, i)
+            one = plane(trained, local, i)
             plots.features_2d(folder / f"features_client{i}.png", *one[1:], one.title)
 
 
-def plane(exp, state, pool, local: Protos, i: int) -> plots.Plane:
+def plane(trained: Trained, local: Protos, i: int) -> plots.Plane:
     """The test features and the prototypes of a client."""
     title = f"client {i}, test samples and local prototypes"
-    feat_MD, y_M = features(*one_client(exp, state, pool, i))
+    feat_MD, y_M = features(*one_client(trained, i))
     return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
-def one_client(exp, state, pool, i: int, part: str = "test"):
+def one_client(trained: Trained, i: int, part: str = "test"):
     """Network, state and data of a client.
 
     Args:
       i: its id.
       part: test or train.
     """
-    shards = getattr(exp, part)
-    for cohort, clients, shard in zip(exp.cohorts, state.clients, shards, strict=True):
+    exp, shards = trained.exp, getattr(trained.exp, part)
+    each = zip(exp.cohorts, trained.clients, shards, strict=True)
+    for cohort, clients, shard in each:
         if i in cohort.ids:
             k = cohort.ids.index(i)
             client, rows = jax.tree.map(lambda a, k=k: a[k], (clients, shard))
-            return cohort.net, client, Data(pool, rows)
+            return cohort.net, client, Data(trained.examples, rows)
     raise ValueError(f"no client {i}")
 
 

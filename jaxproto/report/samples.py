@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from jaxproto import plots
 from jaxproto.config.build import Experiment
-from jaxproto.data.source import Source
+from jaxproto.data.dataset import Dataset
 from jaxproto.types import PADDING
 
 CLIENTS = 20  # in a picture
@@ -23,12 +23,12 @@ def rows_of(exp: Experiment, client: int, most: int) -> np.ndarray:
     """Rows of training examples of a client, drawn at random, sorted by class."""
     rows = exp.partition.train[client]
     drawn = np.random.default_rng([client]).permutation(rows)[:most]
-    return drawn[np.argsort(exp.source.y[drawn], kind="stable")]
+    return drawn[np.argsort(exp.dataset.y[drawn], kind="stable")]
 
 
-def class_name(source: Source, c: int) -> str:
+def class_name(dataset: Dataset, c: int) -> str:
     """The name of a class, or its number."""
-    return source.classes[c] if source.classes else str(c)
+    return dataset.classes[c] if dataset.classes else str(c)
 
 
 def named(exp: Experiment, client: int) -> str:
@@ -38,34 +38,34 @@ def named(exp: Experiment, client: int) -> str:
 
 def draw(exp: Experiment, path: Path):
     """A grid of images, or of planes in which features are points."""
-    (_draw_images if exp.source.x.ndim == 4 else _draw_points)(exp, path)
+    (_draw_images if exp.dataset.x.ndim == 4 else _draw_points)(exp, path)
 
 
 def _draw_images(exp, path):
-    source, clients = exp.source, len(exp.partition.train)
+    dataset, clients = exp.dataset, len(exp.partition.train)
     shown = range(min(clients, CLIENTS))
     grid = []
     for k in shown:
         rows = rows_of(exp, k, IMAGES)
-        classes = [class_name(source, c) for c in source.y[rows]]
-        grid.append((named(exp, k), source.x[rows], classes))
+        classes = [class_name(dataset, c) for c in dataset.y[rows]]
+        grid.append((named(exp, k), dataset.x[rows], classes))
     which = f"the first {len(shown)} of " * (len(shown) < clients)
     title = f"training examples of {which}{clients} clients, drawn at random"
     plots.image_grid(path, grid, title)
 
 
 def _draw_points(exp, path):
-    source = exp.source
+    dataset = exp.dataset
     shown = range(min(len(exp.partition.train), CLIENTS))
     each = 2 * POINTS // len(shown)
     everybody = np.concatenate([rows_of(exp, k, each) for k in shown])
-    points, names = plane(source.x[everybody])
+    points, names = plane(dataset.x[everybody])
     panels = []
     for k in shown:
         rows = rows_of(exp, k, POINTS)
-        panels.append((named(exp, k), points(source.x[rows]), source.y[rows]))
-    classes = source.classes or [f"class {c}" for c in range(source.num_classes)]
-    behind_N2 = points(source.x[everybody])
+        panels.append((named(exp, k), points(dataset.x[rows]), dataset.y[rows]))
+    classes = dataset.classes or [f"class {c}" for c in range(dataset.num_classes)]
+    behind_N2 = points(dataset.x[everybody])
     plots.scatter_grid(path, panels, behind_N2, classes, names)
 
 
@@ -94,16 +94,16 @@ def _spread(x):
 
 def table(exp: Experiment) -> rich.table.Table:
     """A few texts of the first clients, as networks get them: known words, cut."""
-    source, (clients, most) = exp.source, TEXTS
+    dataset, (clients, most) = exp.dataset, TEXTS
     view = rich.table.Table(title="Training texts, drawn at random")
     for name in ("client", "class", "text"):
         view.add_column(name, no_wrap=name != "text")
     for client in range(min(len(exp.partition.train), clients)):
         for row in rows_of(exp, client, most):
-            words = [source.tokens[t] for t in source.x[row] if t != PADDING]
+            words = [dataset.tokens[t] for t in dataset.x[row] if t != PADDING]
             text = " ".join(words)
             text = text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
-            label = class_name(source, source.y[row])
+            label = class_name(dataset, dataset.y[row])
             view.add_row(str(client), escape(label), escape(text or "(no word)"))
         view.add_section()
     return view

@@ -1,7 +1,10 @@
 """What a run says of itself: its partition before, its summary after."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import ml_collections
 import numpy as np
 from rich.console import Console
 
@@ -17,16 +20,16 @@ SHOWN = 20  # clients of a list
 
 def partition(exp: Experiment, path: Path, console: Console):
     """Prints who has what and saves it."""
-    how, work = exp.how, padding(exp)
-    for note in exp.source.notes:
+    local, work = exp.local, padding(exp)
+    for note in exp.dataset.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
-    console.print(describe.table(exp.counts, work, names=exp.source.classes))
+    console.print(describe.table(exp.counts, work, names=exp.dataset.classes))
     size_K = exp.counts.train.sum(1)
-    short = some(np.flatnonzero(size_K < how.batch_size), SHOWN)
+    short = some(np.flatnonzero(size_K < local.batch_size), SHOWN)
     if short:
-        step = how.whole(size_K.min(), how.batch_size)
+        step = local.steps_per_epoch(size_K.min(), local.batch_size)
         what = "a step on their own examples repeated" if step else "never train"
-        line = f"below one batch of {how.batch_size}: clients {short} ({what})"
+        line = f"below one batch of {local.batch_size}: clients {short} ({what})"
         console.print(line, highlight=False, soft_wrap=True)
     for cohort in exp.cohorts:
         line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
@@ -40,7 +43,7 @@ def check_same(exp: Experiment, path: Path):
     old = path / "indices.csv"
     if not (path / "config.json").exists() or not old.exists():
         return
-    if old.read_text() != partition_file.lines(exp.source, exp.partition):
+    if old.read_text() != partition_file.lines(exp.dataset, exp.partition):
         raise UserError(
             f"{old} has another partition than the one that this configuration gives "
             "now, so the data set or the file of the partition has changed since. "
@@ -56,10 +59,10 @@ def save_partition(exp: Experiment, path: Path):
     `classes.json` says their numbers.
     """
     describe.write_csv(path / "partition.csv", exp.counts)
-    if exp.source.classes:  # how labels are numbered, there and in every array
-        numbers = {name: c for c, name in enumerate(exp.source.classes)}
+    if exp.dataset.classes:  # how labels are numbered, there and in every array
+        numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
         metrics.write_json(path / "classes.json", numbers)
-    listed = partition_file.lines(exp.source, exp.partition)
+    listed = partition_file.lines(exp.dataset, exp.partition)
     (path / "indices.csv").write_text(listed)
 
 
@@ -68,16 +71,16 @@ def padding(exp: Experiment) -> describe.Work:
     return describe.work(
         [len(rows) for rows in exp.partition.train],
         [c.ids for c in exp.cohorts],
-        batch_size=exp.how.batch_size,
-        epochs=exp.how.epochs,
-        per_epoch=exp.how.whole,
+        batch_size=exp.local.batch_size,
+        epochs=exp.local.epochs,
+        per_epoch=exp.local.steps_per_epoch,
     )
 
 
 def wasted(exp: Experiment) -> float:
     """Share of this run's local steps that only pad, in the forms it has chosen."""
     work = [padding(exp).steps[list(c.ids)] for c in exp.cohorts]
-    done = sum(f.steps(s) for f, s in zip(exp.forms, work, strict=True))
+    done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
     return 1 - float(sum(s.sum() for s in work)) / done if done else 0.0
 
 
@@ -93,10 +96,26 @@ def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
     }
 
 
-def summary(setup, status: dict) -> dict:
-    """The contents of `summary.json`."""
-    config, exp = setup.config, setup.work.exp
-    records = metrics.read(setup.path / "metrics.jsonl")
+class Compiled(NamedTuple):
+    """What compiling took."""
+
+    seconds: float
+    bytes_needed: int  # on the device, by XLA's account
+
+
+def summary(
+    config: ml_collections.ConfigDict,
+    exp: Experiment,
+    records: Sequence[Mapping],
+    compiled: Compiled,
+    status: Mapping,
+) -> dict:
+    """The contents of `summary.json`.
+
+    Args:
+      records: of `metrics.jsonl`.
+      status: how the run ended.
+    """
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
     warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
@@ -122,9 +141,9 @@ def summary(setup, status: dict) -> dict:
         "bytes_total": records[-1]["bytes_total"] if records else None,
         "smallest_angle": records[-1].get("smallest_angle") if records else None,
         "seconds_per_round": float(np.median(warm)) if warm else None,
-        "compile_seconds": setup.compile_seconds,
+        "compile_seconds": compiled.seconds,
         "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
-        "bytes_needed": setup.bytes_needed,
+        "bytes_needed": compiled.bytes_needed,
         "peak_memory_bytes": metrics.peak_memory_bytes(),
         "versions": metrics.versions(),
     }

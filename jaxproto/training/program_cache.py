@@ -6,7 +6,7 @@ program to find it there, most of a warm start. What was lowered is kept as Stab
 who has how many examples, shapes, this package's source, versions, JAX's configuration.
 Code outside the package cannot be in the digest. So only `main.py` keeps programs, not
 `jaxproto.run` in a process that may have changed functions, and not with a method, a
-network or a law of one's own.
+network or a sampler of one's own.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ from jaxproto.config import registries as options
 from jaxproto.config.build import Experiment
 from jaxproto.methods import METHODS
 
-Known = Callable[[str, Callable, tuple], Callable]
-Keep = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Known]
+Wrap = Callable[[str, Callable, tuple], Callable]
+ProgramCache = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Wrap]
 
 UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
 NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
@@ -42,7 +42,7 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
 REGISTRIES: tuple[Mapping[str, Callable], ...] = (
     METHODS,
     models.NETS,
-    participation.LAWS,
+    participation.SAMPLERS,
     *options.OPTIONS.values(),
     options.FROM_RUN,
     options.ORDERS,
@@ -51,21 +51,21 @@ REGISTRIES: tuple[Mapping[str, Callable], ...] = (
 )
 
 
-def anew(name: str, f: Callable, args: tuple) -> Callable:
+def uncached(name: str, f: Callable, args: tuple) -> Callable:
     """The function itself: it is traced in this process."""
     return f
 
 
-def never(
+def no_cache(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
-) -> Known:
+) -> Wrap:
     """Every program is traced in this process."""
-    return anew
+    return uncached
 
 
-def beside(
+def disk_cache(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
-) -> Known:
+) -> Wrap:
     """Programs that runs of these settings keep beside JAX's cache.
 
     Args:
@@ -76,12 +76,12 @@ def beside(
       name, function, arguments -> a function that gives the same and is not traced
       again. What cannot be kept is traced in this process.
     """
-    if compiled is None or ":/" in str(compiled) or foreign(REGISTRIES):
-        return anew
-    return partial(known, compiled / "traced", recipe(config, exp))
+    if compiled is None or ":/" in str(compiled) or has_user_code(REGISTRIES):
+        return uncached
+    return partial(wrap, compiled / "traced", cache_key(config, exp))
 
 
-def foreign(registries: Iterable[Mapping[str, Callable]]) -> bool:
+def has_user_code(registries: Iterable[Mapping[str, Callable]]) -> bool:
     """Whether a name stands for a function from outside the package."""
     inside = "jaxproto."
     entries = (f for names in registries for f in names.values())
@@ -89,18 +89,18 @@ def foreign(registries: Iterable[Mapping[str, Callable]]) -> bool:
     return any(not origin.startswith(inside) for origin in origins)
 
 
-def recipe(config: ml_collections.ConfigDict, exp: Experiment) -> str:
+def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     """Digest of all that the programs of a run follow from, but their arguments."""
     fields = config_.flat(config)
     settings = {k: v for k, v in fields.items() if k not in NOT_TRACED}
     sizes = [[len(rows) for rows in part] for part in exp.partition]
-    parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], surroundings()]
+    parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], environment()]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()
     counts = (np.asarray(a).tobytes() for a in exp.counts)
     return digest(told, *counts)
 
 
-def surroundings() -> list:
+def environment() -> list:
     """Versions, device and configuration: what else decides how a program is traced."""
     set_up = {k: v for k, v in jax.config.values.items() if "cache" not in k}
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
@@ -127,10 +127,10 @@ def digest(*parts: bytes) -> str:
     return total.hexdigest()
 
 
-def known(folder: Path, recipe: str, name: str, f: Callable, args: tuple) -> Callable:
+def wrap(folder: Path, cache_key: str, name: str, f: Callable, args: tuple) -> Callable:
     """The function as it was traced before; traced and kept now if it was not."""
     shapes = jax.tree.map(lambda a: f"{a.dtype}{a.shape}", args)
-    file = folder / digest(recipe.encode(), name.encode(), repr(shapes).encode())
+    file = folder / digest(cache_key.encode(), name.encode(), repr(shapes).encode())
     try:
         out, program = pickle.loads(file.read_bytes())
         os.utime(file)

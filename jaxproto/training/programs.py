@@ -1,6 +1,6 @@
-"""The compiled programs of a run: two per cohort, three for the server.
+"""The compiled programs of a run: two per cohort, four for the server.
 
-A method with a first exchange has one more of each.
+A method with two exchanges has one more of each.
 """
 
 import os
@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import execution, federation, kernels, participation, transforms, wire
+from jaxproto import execution, federation, kernels, participation, transforms
 from jaxproto.config.build import Experiment
-from jaxproto.method import no_probe
-from jaxproto.participation import Turnout
+from jaxproto.method import Method, no_pre_upload
 from jaxproto.training import compilation, memory, program_cache
-from jaxproto.training.program_cache import Known
-from jaxproto.types import Array, Client, Pool, Protos, Tree
+from jaxproto.training.program_cache import Wrap
+from jaxproto.types import Array, Client, Examples, Protos, Spec, Tree
 
 
 class State(NamedTuple):
@@ -29,34 +28,31 @@ class State(NamedTuple):
     server: Tree
     clients: tuple[Client, ...]  # per cohort, [K, ...]
     traffic: np.ndarray  # [2] int64 bytes so far, up and down
-    watched: Tree = ()  # {name: [eval_every]} what `look` said of rounds, or nothing
+    watched: Tree = ()  # {name: [eval_every]} of `diagnostics`, or nothing
 
 
-class At(NamedTuple):
+class RoundContext(NamedTuple):
     """A round. An argument of programs, so that all rounds and seeds share them."""
 
     r: Array  # [] its number, from 0
     key: Array  # of all that is random in it
 
 
-class Begin(NamedTuple):
-    """What is known when a round begins."""
-
-    turnout: Turnout
-    sent: Array  # [] scalars down to each participant
-    bytes: Array  # [] the same in bytes on the wire
-
-
 class Programs(NamedTuple):
-    """Compiled, once for all rounds and seeds."""
+    """Compiled, once for all rounds and seeds.
 
-    begin: Callable  # At, server -> Begin
-    probe: tuple[Callable, ...]  # turnout, server, clients, pool, shards -> Probe
-    answer: Callable | None  # At, server, probes -> server, scalars, bytes
-    train: tuple[Callable, ...]  # At, turnout, server, clients, pool, shards
-    update: Callable  # At, server, uploads -> server
-    evaluate: tuple[Callable, ...]  # server, clients, pool, shards -> {rule: [K]}
-    look: Callable  # server -> {name: scalar}, logged every round
+    `Programs.train`, `pre_upload` and `evaluate` have one for each cohort; `pre_upload`
+    and `pre_aggregate` are there for a method with two exchanges.
+    """
+
+    broadcast: Callable  # server -> Broadcast
+    participate: Callable  # RoundContext, server -> Participation
+    pre_upload: tuple[Callable, ...]  # participants, down, clients, examples, shards
+    pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
+    train: tuple[Callable, ...]  # RoundContext, participants, down, clients, ...
+    update: Callable  # RoundContext, server, uploads -> server
+    evaluate: tuple[Callable, ...]  # down, clients, examples, shards -> {rule: [K]}
+    diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
 def keys(seed: int):
@@ -64,20 +60,20 @@ def keys(seed: int):
     return jax.random.split(jax.random.key(seed), 3)
 
 
-def at(seed: int, r: int) -> At:
+def round_context(seed: int, r: int) -> RoundContext:
     """Round `r` of the run with this seed."""
-    return At(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
+    return RoundContext(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
 
 
 @compilation.garbage_later()
-def init(exp: Experiment, seed: int, known: Known = program_cache.anew) -> State:
-    """The state before the first round; `known` as in compile_all."""
+def init(exp: Experiment, seed: int, wrap: Wrap = program_cache.uncached) -> State:
+    """The state before the first round; `wrap` as in compile_all."""
     client_key, server_key, _ = keys(seed)
-    one = partial(federation.init_cohort, exp.method, exp.how)
+    one = partial(federation.init_cohort, exp.method, exp.local)
     with compilers() as workers:
 
         def start(name, f, *args):
-            lowered = jax.jit(known(name, f, args)).lower(*args)
+            lowered = jax.jit(wrap(name, f, args)).lower(*args)
             return workers.submit(lambda: lowered.compile()(*args))
 
         def cohort_start(cohort):
@@ -96,7 +92,7 @@ def init(exp: Experiment, seed: int, known: Known = program_cache.anew) -> State
 def shapes(exp: Experiment, seed: int) -> State:
     """As `init`, of `jax.ShapeDtypeStruct`; nothing is compiled."""
     client_key, server_key, _ = keys(seed)
-    one = partial(federation.init_cohort, exp.method, exp.how)
+    one = partial(federation.init_cohort, exp.method, exp.local)
 
     def cohort(group):
         count = jnp.asarray(exp.counts.train[list(group.ids)], jnp.float32)
@@ -111,60 +107,60 @@ def shapes(exp: Experiment, seed: int) -> State:
 def functions(exp: Experiment) -> Programs:
     """The programs of a run before they are compiled."""
     num = len(exp.partition.train)
+    method, cohorts, formats = exp.method, exp.cohorts, exp.formats
 
-    def key(at, stage):
-        return jax.random.fold_in(at.key, stage)
+    def key(context, stage):
+        return jax.random.fold_in(context.key, stage)
 
-    method, cohorts, formats, spec = exp.method, exp.cohorts, exp.formats, exp.spec
+    def exchange(participants, down, local=exp.local, key=None):
+        return federation.Exchange(method, local, formats, participants, down, key)
 
-    def begin(at, server):
-        down = method.broadcast(server)
-        bytes_down = wire.size(wire.pack(down, formats.down))
-        law = participation.with_dropouts(method.invite(exp.law, server), exp.dropout)
-        return Begin(law(key(at, 0), num, at.r), wire.scalars(down), bytes_down)
+    def participate(context, server):
+        sampler = method.adjust_sampler(exp.sampler, server)
+        sampler = participation.with_dropouts(sampler, exp.dropout)
+        return sampler(key(context, 0), num, context.r)
 
-    def train(cohort, form, at, turnout, server, *rest):
-        fixed = (method, exp.how.at(at.r), form, cohort, key(at, 1), turnout, server)
-        return federation.train_cohort(*fixed, *rest, formats)
+    def train(cohort, context, participants, down, *rest):
+        local = exp.local.at_round(context.r)
+        given = exchange(participants, down, local, key(context, 1))
+        return federation.train_cohort(given, cohort, *rest)
 
-    def update(at, server, ups):
-        return federation.update_server(method, cohorts, key(at, 2), server, ups)
+    def update(context, server, ups):
+        stage = key(context, 2)
+        return federation.update_server(method, cohorts, stage, server, ups)
 
-    def probe(cohort, form, turnout, server, *rest):
-        fixed = (method, form, cohort, turnout, server)
-        return federation.probe_cohort(*fixed, *rest, formats)
+    def pre_upload(cohort, participants, down, *rest):
+        given = exchange(participants, down)
+        return federation.pre_upload_cohort(given, cohort, *rest)
 
-    def answer(at, server, probes):
-        fixed = (method, cohorts, key(at, 3))
-        server = federation.answer_server(*fixed, server, probes)
-        down = method.broadcast(server)
-        return server, wire.scalars(down), wire.size(wire.pack(down, formats.down))
-
-    def look(server):
-        down = method.broadcast(server)
-        whole = spec.feat_dim  # angles of compressed prototypes would mean nothing
-        protos = isinstance(down, Protos) and down.mean.shape[-1] == whole
-        names = ("smallest_angle", "mean_angle") if protos else ()
-        between = {name: getattr(kernels, name)(down) for name in names}
-        return {**between, **transforms.watched(server)}
+    def pre_aggregate(context, server, ups):
+        stage = key(context, 3)
+        return federation.pre_aggregate_server(method, cohorts, stage, server, ups)
 
     def for_each(f):
-        pairs = zip(exp.cohorts, exp.forms, strict=True)
-        return tuple(f(cohort, form) for cohort, form in pairs)
+        return tuple(partial(f, cohort) for cohort in cohorts)
 
-    def evaluate(cohort, form, *rest):
-        return federation.evaluate_cohort(method, form, cohort, *rest, formats)
-
-    twice = method.probe is not no_probe
+    twice = method.pre_upload is not no_pre_upload
     return Programs(
-        begin=begin,
-        probe=for_each(lambda c, form: partial(probe, c, form)) if twice else (),
-        answer=answer if twice else None,
-        train=for_each(lambda cohort, form: partial(train, cohort, form)),
+        broadcast=lambda server: federation.broadcast(method, server, formats),
+        participate=participate,
+        pre_upload=for_each(pre_upload) if twice else (),
+        pre_aggregate=pre_aggregate if twice else None,
+        train=for_each(train),
         update=update,
-        evaluate=for_each(lambda c, form: partial(evaluate, c, form)),
-        look=look,
+        evaluate=for_each(partial(federation.evaluate_cohort, method)),
+        diagnostics=partial(diagnose, method, exp.spec),
     )
+
+
+def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
+    """Angles between global prototypes, and what transforms tell of their work."""
+    down = method.broadcast(server)
+    whole = spec.feat_dim  # angles of compressed prototypes would mean nothing
+    protos = isinstance(down, Protos) and down.mean.shape[-1] == whole
+    names = ("smallest_angle", "mean_angle") if protos else ()
+    between = {name: getattr(kernels, name)(down) for name in names}
+    return {**between, **transforms.watched(server)}
 
 
 def compilers() -> ThreadPoolExecutor:
@@ -178,7 +174,10 @@ def compilers() -> ThreadPoolExecutor:
 
 @compilation.garbage_later()
 def compile_all(
-    exp: Experiment, state: State, pool: Pool, known: Known = program_cache.anew
+    exp: Experiment,
+    state: State,
+    examples: Examples,
+    wrap: Wrap = program_cache.uncached,
 ):
     """Compiles every program before the first round.
 
@@ -191,11 +190,11 @@ def compile_all(
     clock = time.perf_counter()
     with compilers() as workers:
 
-        def submit(name, f, *args, **how):
-            lowered = jax.jit(known(name, f, args), **how).lower(*args)
+        def submit(name, f, *args, **options):
+            lowered = jax.jit(wrap(name, f, args), **options).lower(*args)
             return Compiling(lowered.out_info, workers.submit(lowered.compile))
 
-        made = submit_all(submit, exp, functions(exp), state, pool)
+        made = submit_all(submit, exp, functions(exp), state, examples)
         compiled = jax.tree.map(
             lambda a: a.program.result(), made, is_leaf=lambda a: type(a) is Compiling
         )
@@ -209,40 +208,49 @@ class Compiling(NamedTuple):
     program: Future[jax.stages.Compiled]
 
 
-def submit_all(submit, exp: Experiment, f: Programs, state: State, pool: Pool):
+def submit_all(submit, exp: Experiment, f: Programs, state: State, examples: Examples):
     """Programs, each as what `submit` makes of a name, a function and its arguments."""
-    first, server, clients = at(0, 0), state.server, state.clients
-    begin = submit("begin", f.begin, first, server)
-    turnout = begin.out.turnout
+    context, server, clients = round_context(0, 0), state.server, state.clients
+    broadcast = submit("broadcast", f.broadcast, server)
+    participate = submit("participate", f.participate, context, server)
+    down, participants = broadcast.out.message, participate.out
 
-    def for_each(stage, programs, shards, *args, **how):
+    def for_each(stage, programs, shards, *args, **options):
         rows = zip(exp.cohorts, programs, clients, shards, strict=bool(programs))
         return tuple(
-            submit(f"{stage} {cohort.name}", g, *args, server, c, pool, shard, **how)
+            submit(
+                f"{stage} {cohort.name}", g, *args, down, c, examples, shard, **options
+            )
             for cohort, g, c, shard in rows
         )
 
-    train = for_each("train", f.train, exp.train, first, turnout, donate_argnums=3)
+    train = for_each(
+        "train", f.train, exp.train, context, participants, donate_argnums=3
+    )
     evaluate = for_each("evaluate", f.evaluate, exp.test)
-    probe = for_each("probe", f.probe, exp.train, turnout)
-    asked, trained = tuple(p.out.up for p in probe), tuple(p.out[1].up for p in train)
+    asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
+    first, ups = (tuple(p.out.up for p in asked), tuple(p.out[1].up for p in train))
+    pre_aggregate = f.pre_aggregate and submit(
+        "pre-aggregate", f.pre_aggregate, context, server, first
+    )
     return Programs(
-        begin=begin,
-        probe=probe,
-        answer=f.answer and submit("answer", f.answer, first, server, asked),
+        broadcast=broadcast,
+        participate=participate,
+        pre_upload=asked,
+        pre_aggregate=pre_aggregate,
         train=train,
-        update=submit("update", f.update, first, server, trained),
+        update=submit("update", f.update, context, server, ups),
         evaluate=evaluate,
-        look=submit("look", f.look, server),
+        diagnostics=submit("diagnostics", f.diagnostics, server),
     )
 
 
 def compile_to_fit(
     exp: Experiment,
     state: State,
-    pool: Pool,
+    examples: Examples,
     limit: int | None,
-    known: Known = program_cache.anew,
+    wrap: Wrap = program_cache.uncached,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
@@ -251,21 +259,22 @@ def compile_to_fit(
       known: as in compile_all.
 
     Returns:
-      The experiment in the forms that fit, its programs, the seconds it took, and the
+      The experiment in the modes that fit, its programs, the seconds it took, and the
       bytes that they need by XLA's account.
     """
-    compiled, seconds = compile_all(exp, state, pool, known)
+    compiled, seconds = compile_all(exp, state, examples, wrap)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
-        exp = exp._replace(forms=(execution.in_chunks(chunk),) * len(exp.cohorts))
-        again = partial(_renamed, known, f" by {chunk}")
-        compiled, more = compile_all(exp, state, pool, again)
+        mode = execution.in_chunks(chunk)
+        exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
+        again = partial(_renamed, wrap, f" by {chunk}")
+        compiled, more = compile_all(exp, state, examples, again)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
 
 
-def _renamed(known: Known, suffix: str, name: str, f: Callable, args: tuple):
+def _renamed(wrap: Wrap, suffix: str, name: str, f: Callable, args: tuple):
     """The same function in another form is another program."""
-    return known(name + suffix, f, args)
+    return wrap(name + suffix, f, args)

@@ -16,7 +16,7 @@ from jaxproto import config as config_
 from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.report import pictures, reference
-from jaxproto.report import summary as report
+from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage import workdir as folder
 from jaxproto.training import compilation, memory, program_cache, programs
@@ -25,14 +25,13 @@ from jaxproto.training.progress import progress, result_table
 from jaxproto.training.rounds import Diverged, Work, evaluate, one_round, unwatched
 
 
-class Setup(NamedTuple):
+class Run(NamedTuple):
     """What stays the same over the rounds of a run."""
 
     config: ml_collections.ConfigDict
     path: Path
     work: Work
-    compile_seconds: float
-    bytes_needed: int  # on the device, by XLA's account
+    compiled: summaries.Compiled
     console: Console
 
 
@@ -40,7 +39,7 @@ def run(
     config: ml_collections.ConfigDict,
     workdir: str | Path = "",
     console: Console | None = None,
-    keep: program_cache.Keep = program_cache.never,
+    cache: program_cache.ProgramCache = program_cache.no_cache,
 ) -> dict:
     """Runs or resumes an experiment; a finished one is left as it is.
 
@@ -50,8 +49,8 @@ def run(
       config: see `jaxproto.config.default`.
       workdir: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: where progress and tables go.
-      keep: which programs outlive the process without being traced again:
-        `traced.never`, or `traced.beside` where no function can have been changed.
+      cache: which programs outlive the process without being traced again:
+        `program_cache.no_cache`, or `disk_cache` where no function can have changed.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished" or "diverged".
@@ -66,7 +65,7 @@ def run(
         folder.check_config(path, config)
         summary = folder.summary(path)
         if summary is None or _longer(config, summary, path):
-            summary = _run(config, path, console, keep)
+            summary = _run(config, path, console, cache)
         else:
             _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
@@ -91,34 +90,38 @@ def _longer(config, summary: dict, path: Path) -> bool:
     return longer
 
 
-def _run(config, path: Path, console: Console, keep: program_cache.Keep) -> dict:
-    cache = compilation.keep_compiled()
+def _run(
+    config, path: Path, console: Console, cache: program_cache.ProgramCache
+) -> dict:
+    compiled_in = compilation.keep_compiled()
     exp = build.experiment(config, jax.default_backend(), folder.tokens(path))
     build.check(exp)
-    report.partition(exp, path, console)
-    pool = build.pool(exp.source)
-    known = keep(cache, config, exp)
-    state = programs.init(exp, config.seed, known)
+    summaries.partition(exp, path, console)
+    examples = build.examples(exp.dataset)
+    wrap = cache(compiled_in, config, exp)
+    state = programs.init(exp, config.seed, wrap)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    fits = programs.compile_to_fit(exp, state, pool, limit, known)
+    fits = programs.compile_to_fit(exp, state, examples, limit, wrap)
     exp, compiled, seconds, need = fits
-    folder.save_tokens(path, exp.source.tokens)
+    folder.save_tokens(path, exp.dataset.tokens)
     folder.save_config(path, config)  # not before all that can be wrong was tried
-    work = Work(exp, pool, compiled, config.seed)
-    setup = Setup(config, path, work, seconds, need, console)
-    _say(console, f"needs about {setup.bytes_needed / 2**20:,.0f} MiB of the device")
+    work = Work(exp, examples, compiled, config.seed)
+    this = Run(config, path, work, summaries.Compiled(seconds, need), console)
+    _say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
     room = unwatched(compiled, state.server, config.eval_every)
-    start, state = resume(setup, state._replace(watched=room))
+    start, state = resume(this, state._replace(watched=room))
     try:
-        state = all_rounds(setup, start, state)
+        state = all_rounds(this, start, state)
         status = {"status": "finished"}
     except Diverged as e:
         status = {"status": "diverged", "reason": f"{e} {_way_out(path)}"}
         _say(console, f"diverged: {status['reason']}")
-    summary = report.summary(setup, status)
+    metrics = records.read(path / "metrics.jsonl")
+    summary = summaries.summary(config, exp, metrics, this.compiled, status)
     if status["status"] == "finished":
-        pictures.draw(setup, state)
+        trained = pictures.Trained(exp, examples, state.server, state.clients)
+        pictures.draw(trained, path, console, config.method.get("upscale", 1.0))
     records.write_json(path / "summary.json", summary)
     return summary
 
@@ -139,37 +142,37 @@ def _way_out(path: Path) -> str:
     )
 
 
-def resume(setup: Setup, state: State) -> tuple[int, State]:
+def resume(run: Run, state: State) -> tuple[int, State]:
     """The newest readable checkpoint, with metrics cut to it; else round 0."""
-    found = checkpoint.latest(setup.path / "checkpoints", state)
+    found = checkpoint.latest(run.path / "checkpoints", state)
     start = 0
     if found is not None:
         start, state, notes = found
         for note in notes:
-            _say(setup.console, note)
-        _say(setup.console, f"resuming {setup.path} after round {start}")
-    records.keep_until(setup.path / "metrics.jsonl", start)
+            _say(run.console, note)
+        _say(run.console, f"resuming {run.path} after round {start}")
+    records.keep_until(run.path / "metrics.jsonl", start)
     return start, state
 
 
-def all_rounds(setup: Setup, start: int, state: State) -> State:
+def all_rounds(run: Run, start: int, state: State) -> State:
     """The loop over rounds.
 
     Raises:
       Diverged: names round, cohort and client.
     """
-    config, seconds = setup.config, []
-    directory = setup.path / "checkpoints"
-    with progress(config.rounds, start, setup.console) as bar:
+    config, seconds = run.config, []
+    directory = run.path / "checkpoints"
+    with progress(config.rounds, start, run.console) as bar:
         for r in range(start, config.rounds):
-            begin = time.perf_counter()
-            state, seen = one_round(setup.work, r, state)
-            seconds.append(time.perf_counter() - begin)
+            clock = time.perf_counter()
+            state, told = one_round(run.work, r, state)
+            seconds.append(time.perf_counter() - clock)
             bar.round(r + 1, seconds[-1])
             last = r + 1 == config.rounds
             if last or (r + 1) % config.eval_every == 0:
-                record = evaluate(setup.work, r + 1, state, seen, seconds)
-                records.append(setup.path / "metrics.jsonl", record)
+                record = evaluate(run.work, r + 1, state, told, seconds)
+                records.append(run.path / "metrics.jsonl", record)
                 bar.evaluated(record)
                 seconds = []
             if last or (r + 1) % config.checkpoint_every == 0:

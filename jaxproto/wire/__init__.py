@@ -13,10 +13,10 @@ from jaxproto.wire.message import (
     is_part,
     narrow,
     pack,
+    roundtrip,
     row_bytes,
     scalars,
     size,
-    through,
     unpack,
     widen,
 )
@@ -34,10 +34,10 @@ __all__ = [
     "is_part",
     "narrow",
     "pack",
+    "roundtrip",
     "row_bytes",
     "scalars",
     "size",
-    "through",
     "unpack",
     "widen",
 ]

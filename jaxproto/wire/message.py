@@ -99,7 +99,7 @@ def unpack(packed: Tree) -> Tree:
     return jax.tree.map(one, packed, is_leaf=is_part)
 
 
-def through(message: Tree, form: str) -> Tree:
+def roundtrip(message: Tree, form: str) -> Tree:
     """A message after its journey.
 
     The barrier keeps XLA from skipping a conversion there and back, as it may where

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from results import series
 
-ROUNDS = 40  # of the paper's 300
+ROUNDS = 10  # of the paper's 300
 METHODS = ("protonorm", "fedproto", "fedtgp")
 
 
 def runs(data_dir: str = ""):
     """Name, configuration and flags of every run."""
-    short = [f"--config.rounds={ROUNDS}", "--config.eval_every=5"]
+    short = [f"--config.rounds={ROUNDS}", "--config.eval_every=2"]
     short += [f"--config.data.name=npz:{Path(data_dir, 'cifar10.npz')}"]
     for name in METHODS:
         cell = f"protonorm1,cifar10-{name}-dirichlet-alpha0.1"

@@ -10,12 +10,17 @@ from jaxproto.methods import METHODS
 from support import toys
 
 SPEC = toys.SPEC
-ALIKE = Local(toys.HOW.opt, epochs=3, batch_size=19, whole=lambda size, _: size // size)
+ALIKE = Local(
+    toys.LOCAL.opt,
+    epochs=3,
+    batch_size=19,
+    steps_per_epoch=lambda size, _: size // size,
+)
 
 
 @functools.cache
-def run(method, rounds=2, how=toys.HOW, law=toys.EVERYONE):
-    return toys.run(method, rounds=rounds, how=how, law=law)
+def run(method, rounds=2, local=toys.LOCAL, sampler=toys.EVERYONE):
+    return toys.run(method, rounds=rounds, local=local, sampler=sampler)
 
 
 @functools.cache
@@ -26,7 +31,7 @@ def make(name, **fields):
 @functools.cache
 def begun(method):
     """The server before the first round of `run`."""
-    start, _ = toys.starter(method, toys.HOM, toys.HOW)(jax.random.key(3), COUNTS)
+    start, _ = toys.starter(method, toys.HOM, toys.LOCAL)(jax.random.key(3), COUNTS)
     return jax.device_get(start)
 
 

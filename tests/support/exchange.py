@@ -40,7 +40,7 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
 
     With `server` its step is not taken: that is the state in which it ended.
     The train pass saw every example twice, so that counts of what was seen are not
-    those of the training data (D6).
+    those of the training data.
     """
     net = toys.net(8)
 
@@ -52,12 +52,12 @@ def exchange(method, mean=MEAN, count=COUNT, server=None) -> Exchange:
             sums = 2 * mean_CD * count_C[:, None], 2 * count_C
             after = client(params, norm, count_C)
             up, _ = method.upload(net, None, after, None, None, sums)
-            return wire.through(up, "float32")
+            return wire.roundtrip(up, "float32")
 
         up = jax.vmap(upload)(mean, count)
         if server is None:
             server = method.update(net, method.init_server(net, KEY), up, KEY)
-        down = wire.through(method.broadcast(server), "float32")
+        down = wire.roundtrip(method.broadcast(server), "float32")
         batch = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(Y)), KEY)
         me = client(params, norm, count[0])
         loss, _ = method.loss(net, params, norm, batch, down, me)
@@ -79,8 +79,8 @@ def on_batch(method, down=None):
         def value(params):
             return method.loss(net, params, norm, batch, down, me)
 
-        (value, aux), slope = jax.value_and_grad(value, has_aux=True)(params)
-        return value, slope, aux.sums
+        (value, aux), grads = jax.value_and_grad(value, has_aux=True)(params)
+        return value, grads, aux.sums
 
     return jax.device_get(run(down))
 

@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto import execution, federation, participation
+from jaxproto import execution, federation, participation, wire
 from jaxproto.client import Local
-from jaxproto.federation import Cohort
-from jaxproto.method import no_probe
-from jaxproto.types import Net, Out, Pool, Shard, Spec
+from jaxproto.federation import Cohort, Exchange
+from jaxproto.method import no_pre_upload
+from jaxproto.types import Examples, Net, Out, Shard, Spec
 from support import fast_jit
 
 SPEC = Spec(num_classes=5, feat_dim=8)
 INPUT = 6
 ONE = execution.one_by_one()
-HOW = Local(optax.sgd(0.05), epochs=2, batch_size=4)
+LOCAL = Local(optax.sgd(0.05), epochs=2, batch_size=4)
 STILL = Local(optax.sgd(0.0), epochs=2, batch_size=4)
 
 
@@ -78,7 +78,7 @@ def pool_and_rows(clients=6, most=19, seed=0):
     )
     x = (centre[y] + rng.normal(size=(len(y), INPUT))).astype(np.float32)
     rows = [k * most + np.arange(5 + 2 * k) for k in range(clients)]
-    return Pool(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
+    return Examples(jnp.asarray(x), jnp.asarray(y, jnp.int32)), rows
 
 
 def shard(rows, ids, extra=0, filler=0):
@@ -91,23 +91,26 @@ def shard(rows, ids, extra=0, filler=0):
     return Shard(jnp.asarray(table), size)
 
 
-def counts(pool, rows, ids):
+def counts(examples, rows, ids):
     """Examples per class [K, C]."""
-    c = [np.bincount(np.asarray(pool.y)[rows[i]], minlength=SPEC[0]) for i in ids]
+    c = [np.bincount(np.asarray(examples.y)[rows[i]], minlength=SPEC[0]) for i in ids]
     return jnp.asarray(np.stack(c), jnp.float32)
 
 
 class Result:
     """State and reports after some rounds, on the host, by client id."""
 
-    def __init__(self, server, clients, groups, reports, probes):
+    def __init__(self, server, clients, groups, reports, pre_uploads):
         self.server, clients, reports = jax.device_get((server, clients, reports))
         self.params, self.clients, self.stacked = {}, {}, clients
         for group, stacked in zip(groups, clients, strict=True):
             for k, i in enumerate(group.ids):
                 one = jax.tree.map(lambda a, k=k: a[k], stacked)
                 self.clients[i], self.params[i] = one, one.params
-        self.report, self.probe = by_id(groups, reports), by_id(groups, probes)
+        self.report, self.pre_upload = (
+            by_id(groups, reports),
+            by_id(groups, pre_uploads),
+        )
 
 
 def by_id(groups, parts):
@@ -126,14 +129,14 @@ class Programs(NamedTuple):
 
 
 @cache
-def starter(method, layout, how):
+def starter(method, layout, local):
     """Jitted initialisation."""
     groups = cohorts(*layout)
 
     @fast_jit.jit
     def init(key, counts):
         each = zip(groups, counts, strict=True)
-        start = partial(federation.init_cohort, method, how)
+        start = partial(federation.init_cohort, method, local)
         clients = tuple(start(g, key, c) for g, c in each)
         return method.init_server(groups[0].net, key), clients
 
@@ -141,45 +144,47 @@ def starter(method, layout, how):
 
 
 @cache
-def programs(method, layout, form, how, jit):
+def programs(method, layout, mode, local, jit):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
-    groups, traces = cohorts(*layout), []
+    groups = tuple(g._replace(mode=mode) for g in cohorts(*layout))
+    traces, exact = [], wire.EXACT
 
     @jit
-    def one_round(key, turnout, server, clients, pool, shards):
+    def one_round(key, participants, server, clients, examples, shards):
         traces.append(1)
-        probes = [
-            federation.probe_cohort(method, form, g, turnout, server, c, pool, s)
+        sent = federation.broadcast(method, server, exact).message
+        given = Exchange(method, local, exact, participants, sent, key)
+        pre_uploads = [
+            federation.pre_upload_cohort(given, g, c, examples, s)
             for g, c, s in zip(groups, clients, shards, strict=True)
         ]
-        if method.probe is not no_probe:
-            ups = [p.up for p in probes]
-            server = federation.answer_server(method, groups, key, server, ups)
+        if method.pre_upload is not no_pre_upload:
+            ups = [p.up for p in pre_uploads]
+            server = federation.pre_aggregate_server(method, groups, key, server, ups)
+            sent = federation.broadcast(method, server, exact).message
         out = [
-            federation.train_cohort(
-                method, how, form, g, key, turnout, server, c, pool, s
-            )
+            federation.train_cohort(given._replace(down=sent), g, c, examples, s)
             for g, c, s in zip(groups, clients, shards, strict=True)
         ]
         clients, reports = zip(*out, strict=True)
         ups = [p.up for p in reports]
         server = federation.update_server(method, groups, key, server, ups)
-        return server, clients, reports, probes
+        return server, clients, reports, pre_uploads
 
-    return Programs(groups, starter(method, layout, how), one_round, traces)
+    return Programs(groups, starter(method, layout, local), one_round, traces)
 
 
 EVERYONE = participation.everyone()
-DEFAULTS = (HOM, ONE, HOW, fast_jit.jit)
+DEFAULTS = (HOM, ONE, LOCAL, fast_jit.jit)
 
 
 def run(
     method,
     layout=HOM,
     rounds=3,
-    form=ONE,
-    how=HOW,
-    law=EVERYONE,
+    mode=ONE,
+    local=LOCAL,
+    sampler=EVERYONE,
     extra=0,
     filler=0,
     public=None,
@@ -190,12 +195,12 @@ def run(
     Args:
       public: rows of the pool that everybody knows, if any.
     """
-    groups, init, one_round, _ = programs(method, layout, form, how, jit)
+    groups, init, one_round, _ = programs(method, layout, mode, local, jit)
     data, server, clients = start(groups, init, extra, filler, public)
     for r in range(rounds):
-        now = *opening(method, law, server, r), server, clients, *data
-        server, clients, reports, probes = one_round(*now)
-    return Result(server, clients, groups, reports, probes)
+        now = *opening(method, sampler, server, r), server, clients, *data
+        server, clients, reports, pre_uploads = one_round(*now)
+    return Result(server, clients, groups, reports, pre_uploads)
 
 
 KEY = jax.random.key(3)
@@ -203,34 +208,37 @@ KEY = jax.random.key(3)
 
 def start(groups, init, extra=0, filler=0, public=None):
     """Pool and shards, and the state before the first round."""
-    pool, rows = pool_and_rows()
-    pool = pool.replace(public=None if public is None else jnp.asarray(public))
+    examples, rows = pool_and_rows()
+    examples = examples.replace(public=None if public is None else jnp.asarray(public))
     shards = [shard(rows, g.ids, extra, filler) for g in groups]
-    return (pool, shards), *init(KEY, [counts(pool, rows, g.ids) for g in groups])
+    return (examples, shards), *init(
+        KEY, [counts(examples, rows, g.ids) for g in groups]
+    )
 
 
-def opening(method, law, server, r):
+def opening(method, sampler, server, r):
     """Key and turnout of a round."""
     key = jax.random.fold_in(KEY, r)
-    return key, method.invite(law, server)(jax.random.fold_in(key, 7), 6, r)
+    return key, method.adjust_sampler(sampler, server)(jax.random.fold_in(key, 7), 6, r)
 
 
-def lowered(method, layout, form, platform):
+def lowered(method, layout, mode, platform):
     """A round as a program for a platform that need not be here, not compiled."""
-    groups, init, one_round, _ = programs(method, layout, form, HOW, fast_jit.jit)
+    groups, init, one_round, _ = programs(method, layout, mode, LOCAL, fast_jit.jit)
     data, server, clients = start(groups, init)
     args = *opening(method, EVERYONE, server, 0), server, clients, *data
     return one_round.trace(*args).lower(lowering_platforms=(platform,))
 
 
-def evaluate(method, result, form=ONE, layout=HOM):
+def evaluate(method, result, mode=ONE, layout=HOM):
     """Correct predictions per rule on the training data, by client id."""
     groups = cohorts(*layout)
-    pool, rows = pool_and_rows()
+    examples, rows = pool_and_rows()
     parts = []
     for g, clients in zip(groups, result.stacked, strict=True):
-        f = partial(federation.evaluate_cohort, method, form, g)
-        parts.append(fast_jit.jit(f)(result.server, clients, pool, shard(rows, g.ids)))
+        f = partial(federation.evaluate_cohort, method, g._replace(mode=mode))
+        down = federation.broadcast(method, result.server, wire.EXACT).message
+        parts.append(fast_jit.jit(f)(down, clients, examples, shard(rows, g.ids)))
     return by_id(groups, parts)
 
 

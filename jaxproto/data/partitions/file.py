@@ -4,7 +4,7 @@ A line per example, with the columns
 
     client   from 0 to the number of clients - 1
     index    row of the data set: the official training part from 0 on, then the test
-             part, each in its own order (the pool of specification 4.1 item 1)
+             part, each in its own order (docs/decisions.md#pool)
     part     train or test; without this column every client's examples are divided as
              those of any other partition
 
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import public, schemes
 from jaxproto.data.partitions.scheme import rows_by_class
 from jaxproto.data.partitions.schemes import Partition
-from jaxproto.data.source import Source
 from jaxproto.errors import UserError
 
 NEEDED = ("client", "index")
@@ -36,14 +36,14 @@ class Listed(NamedTuple):
     train: np.ndarray | None  # [R] bool; None without the column `part`
 
 
-def lines(source: Source, divided: Partition) -> str:
+def lines(dataset: Dataset, divided: Partition) -> str:
     """The contents of a file from which `load` makes the same partition.
 
     Rows stay in the order in which unshuffled batches run. An official test part on
     which every client is tested is left out, as `load` adds it for `pooled=False`.
     """
     parts = {"train": divided.train}
-    if not _all_official(source, divided.test):
+    if not _all_official(dataset, divided.test):
         parts["test"] = divided.test
     out = ["client,index,part"]
     for part, rows_K in parts.items():
@@ -52,16 +52,16 @@ def lines(source: Source, divided: Partition) -> str:
     return "\n".join([*out, ""])
 
 
-def _all_official(source, test):
-    official = np.arange(source.train_size, len(source.y))
-    if source.public is not None:
-        official = np.setdiff1d(official, source.public)
+def _all_official(dataset, test):
+    official = np.arange(dataset.train_size, len(dataset.y))
+    if dataset.public is not None:
+        official = np.setdiff1d(official, dataset.public)
     return all(np.array_equal(rows, official) for rows in test)
 
 
 def load(
     path: str | os.PathLike,
-    source: Source,
+    dataset: Dataset,
     *,
     clients: int,
     pooled: bool = True,
@@ -85,19 +85,19 @@ def load(
       UserError: names the file, and the line that cannot be used; as `public.withdraw`.
     """
     schemes.check_arguments(train_share, seed)
-    tested = None if pooled else schemes.official_test(source)
+    tested = None if pooled else schemes.official_test(dataset)
     listed = read(path)
-    _check(path, listed, source, clients, pooled)
+    _check(path, listed, dataset, clients, pooled)
     if listed.train is None:
         rng = np.random.default_rng(seed)
-        hands = [np.sort(rows) for rows in _hands(listed, clients, slice(None))]
-        train, test = schemes.split_each(hands, train_share if pooled else 1, rng)
+        client_rows = [np.sort(rows) for rows in _hands(listed, clients, slice(None))]
+        train, test = schemes.split_each(client_rows, train_share if pooled else 1, rng)
     else:
         masks = listed.train, ~listed.train
         train, test = (_hands(listed, clients, mask) for mask in masks)
     test = test if pooled else [tested] * clients
     _check_everyone_has_both(path, train, test)
-    return public.withdraw(source, schemes.made(train, test))
+    return public.withdraw(dataset, schemes.made(train, test))
 
 
 def _hands(listed, clients, lines):
@@ -178,11 +178,11 @@ def _first(bad_R, listed):
     return line, listed.number[line]
 
 
-def _check(path, listed, source, clients, pooled):
+def _check(path, listed, dataset, clients, pooled):
     _check_clients(path, listed, clients)
-    _check_rows(path, listed, source)
+    _check_rows(path, listed, dataset)
     if not pooled:
-        _check_official(path, listed, source)
+        _check_official(path, listed, dataset)
 
 
 def _check_clients(path, listed, clients):
@@ -203,12 +203,12 @@ def _check_clients(path, listed, clients):
         )
 
 
-def _check_rows(path, listed, source):
-    size = len(source.y) - source.foreign
+def _check_rows(path, listed, dataset):
+    size = len(dataset.y) - dataset.foreign
     if bad := _first(listed.index >= size, listed):
         raise UserError(
             f"file:{path}, line {bad[1]}: index is {listed.index[bad[0]]}, but data "
-            f"set {source.name!r} has {size} examples, numbered from 0 to {size - 1}. "
+            f"set {dataset.name!r} has {size} examples, numbered from 0 to {size - 1}. "
             "Correct it, or name the data set that the file was made for."
         )
     _, first_R, which_R = np.unique(
@@ -223,11 +223,11 @@ def _check_rows(path, listed, source):
         )
 
 
-def _check_official(path, listed, source):
-    if bad := _first(listed.index >= source.train_size, listed):
+def _check_official(path, listed, dataset):
+    if bad := _first(listed.index >= dataset.train_size, listed):
         raise UserError(
             f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is of the "
-            f"official test part (from {source.train_size} on), on which data.pool="
+            f"official test part (from {dataset.train_size} on), on which data.pool="
             "False tests every client. Remove such lines, or set data.pool=True."
         )
     if listed.train is not None and (bad := _first(~listed.train, listed)):

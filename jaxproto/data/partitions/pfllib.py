@@ -2,7 +2,7 @@
 
 Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated
 Learning Library and Benchmark", JMLR 2025, https://arxiv.org/abs/2312.04992; the papers
-T and N divide their data so. Specification 4.1 items 3 to 5, with seed 1.
+T and N divide their data so. docs/decisions.md#partition has the recipe.
 
 Deviations:
   code: draws until every client has `least_samples`, for ever. Here: at most
@@ -34,8 +34,10 @@ def pfllib_dirichlet(
         for _ in range(max_tries):
             drawn, cuts, size_K = _draw(rows_C, len(y_N) / clients, clients, alpha, rng)
             if size_K.min() >= least_samples:
-                hands = map(np.split, drawn, cuts)
-                return [np.concatenate(parts) for parts in zip(*hands, strict=True)]
+                client_rows = map(np.split, drawn, cuts)
+                return [
+                    np.concatenate(parts) for parts in zip(*client_rows, strict=True)
+                ]
             best = max(best, size_K.min())
         raise errors.UserError(
             f"pfllib_dirichlet with alpha={alpha}: {max_tries} draws gave none in "
@@ -48,7 +50,7 @@ def pfllib_dirichlet(
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
-    """One attempt of specification 4.1 item 3.
+    """One attempt at the Dirichlet partition.
 
     Returns the rows of each class, shuffled; where to cut them; the sizes of clients.
     """
@@ -84,16 +86,16 @@ def pfllib_pathological(
         least = least_samples / num_classes
         owners = math.ceil(clients / num_classes * classes_per_client)
         left_K = np.full(clients, classes_per_client)
-        hands = [[np.empty(0, int)] for _ in range(clients)]
+        client_rows = [[np.empty(0, int)] for _ in range(clients)]
         for c, rows in enumerate(scheme.rows_by_class(y_N, num_classes)):
             owner_S = np.flatnonzero(left_K > 0)[:owners]
             if len(owner_S) == 0:
                 break
             cut_S = np.cumsum(_amounts(c, len(rows), len(owner_S), least, rng))
             for owner, part in zip(owner_S, np.split(rows, cut_S), strict=True):
-                hands[owner].append(part)
+                client_rows[owner].append(part)
             left_K[owner_S] -= 1
-        return [np.concatenate(parts) for parts in hands]
+        return [np.concatenate(parts) for parts in client_rows]
 
     return scheme.Scheme(assign, np.random.RandomState)
 

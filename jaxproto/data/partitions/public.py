@@ -1,7 +1,7 @@
 """Public examples: labelled rows that the server and every client know.
 
 They are either taken from whoever the division gave them to, or come from a data set of
-their own; no client has them as its own either way (spec 2.18, 4.3). A method with
+their own; no client has them as its own either way. A method with
 public examples so has the clients of one without, but for these examples.
 """
 
@@ -10,11 +10,11 @@ import os
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import sources
+from jaxproto.data import datasets
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import schemes
 from jaxproto.data.partitions.scheme import Scheme
 from jaxproto.data.partitions.schemes import Partition
-from jaxproto.data.source import Source
 
 STREAM = 1  # keeps the draw apart from that of the partition, which has the same seed
 
@@ -29,17 +29,17 @@ def load(
     classes: float = 0.5,
     other: str = "",
     pixels: int = 0,
-) -> Source:
-    """The data set called `name`, as `sources.load` has it, with public examples.
+) -> Dataset:
+    """The data set called `name`, as `datasets.load` has it, with public examples.
 
     Args:
-      name, data_dir, seed: as in `sources.load`; the seed also draws the public ones.
+      name, data_dir, seed: as in `datasets.load`; the seed also draws the public ones.
       pooled, share, classes: as in `choose`; a share of 0 takes none.
       other: name of a data set whose examples are public instead, or "".
-      pixels: as in `sources.load`, for both data sets.
+      pixels: as in `datasets.load`, for both data sets.
 
     Raises:
-      UserError: as `sources.load`, `take` and `append`; a share and another data set.
+      UserError: as `datasets.load`, `take` and `append`; a share and another data set.
     """
     if other and share:
         raise errors.UserError(
@@ -47,14 +47,14 @@ def load(
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
-    how = {"data_dir": data_dir, "seed": seed, "pixels": pixels}
-    source = sources.load(name, **how)
+    options = {"data_dir": data_dir, "seed": seed, "pixels": pixels}
+    dataset = datasets.load(name, **options)
     if other:
-        return append(source, sources.load(other, **how))
+        return append(dataset, datasets.load(other, **options))
     if share:
         fixed = {"share": share, "classes": classes, "seed": seed}
-        return choose(source, pooled=pooled, **fixed)
-    return source
+        return choose(dataset, pooled=pooled, **fixed)
+    return dataset
 
 
 def take(y: np.ndarray, share: float, classes: float, seed: int) -> np.ndarray:
@@ -96,8 +96,8 @@ def _sample(y_N, c, each, rng):
 
 
 def choose(
-    source: Source, *, share: float, classes: float, pooled: bool, seed: int
-) -> Source:
+    dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
+) -> Dataset:
     """The data set with some of its own examples public.
 
     Args:
@@ -109,46 +109,46 @@ def choose(
     Raises:
       UserError: as `take`.
     """
-    y_N = source.y if pooled else source.y[: source.train_size]
+    y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
     rows = take(y_N, share, classes, seed)
-    return source._replace(public=rows.astype(np.int32))
+    return dataset._replace(public=rows.astype(np.int32))
 
 
-def append(source: Source, extra: Source) -> Source:
+def append(dataset: Dataset, extra: Dataset) -> Dataset:
     """The data set with all examples of another one as public ones.
 
     Raises:
       UserError: their inputs, their numbers of classes or the classes' names differ.
     """
     for what, have, got in (
-        ("inputs of shape", source.x.shape[1:], extra.x.shape[1:]),
-        ("inputs of type", source.x.dtype, extra.x.dtype),
-        ("number of classes", source.num_classes, extra.num_classes),
+        ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
+        ("inputs of type", dataset.x.dtype, extra.x.dtype),
+        ("number of classes", dataset.num_classes, extra.num_classes),
     ):
         if have != got:
             raise errors.UserError(
                 f"public data {extra.name!r} have {what} {got}, but data set "
-                f"{source.name!r} has {have}. Bring the public examples to the same "
+                f"{dataset.name!r} has {have}. Bring the public examples to the same "
                 "form (an npz file may declare num_classes)."
             )
-    _check_names(source, extra)
-    size = len(source.y)
-    return source._replace(
-        x=np.concatenate([source.x, extra.x]),
-        y=np.concatenate([source.y, extra.y]),
+    _check_names(dataset, extra)
+    size = len(dataset.y)
+    return dataset._replace(
+        x=np.concatenate([dataset.x, extra.x]),
+        y=np.concatenate([dataset.y, extra.y]),
         public=np.arange(size, size + len(extra.y), dtype=np.int32),
-        notes=(*source.notes, *extra.notes),
-        domain=_with_nobodys(source.domain, len(extra.y)),
+        notes=(*dataset.notes, *extra.notes),
+        domain=_with_nobodys(dataset.domain, len(extra.y)),
         foreign=len(extra.y),
     )
 
 
-def _check_names(source, extra):
+def _check_names(dataset, extra):
     """Class 3 must be the same in both; sets without names may go with any names."""
     names = [
-        s.classes or tuple(map(str, range(s.num_classes))) for s in (source, extra)
+        s.classes or tuple(map(str, range(s.num_classes))) for s in (dataset, extra)
     ]
-    known = source.classes and extra.classes
+    known = dataset.classes and extra.classes
     numbers = all(name.lstrip("-").isdecimal() for pair in names for name in pair)
     if names[0] != names[1] and (known or numbers):
         c = next(
@@ -156,7 +156,7 @@ def _check_names(source, extra):
         )
         raise errors.UserError(
             f"public data {extra.name!r} call class {c} {names[1][c]!r}, but data set "
-            f"{source.name!r} calls it {names[0][c]!r}. Give both the same labels."
+            f"{dataset.name!r} calls it {names[0][c]!r}. Give both the same labels."
         )
 
 
@@ -166,40 +166,40 @@ def _with_nobodys(domain_N, more):
     return None if domain_N is None else np.concatenate([domain_N, nobody])
 
 
-def divide(source: Source, scheme: Scheme, **how) -> Partition:
-    """Divides the data set as `partition.divide` with the arguments `how`.
+def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
+    """Divides the data set as `partition.divide` with the arguments `local`.
 
     Raises:
       UserError: as `partition.divide` and `withdraw`.
     """
-    return withdraw(source, schemes.divide(own(source), scheme, **how))
+    return withdraw(dataset, schemes.divide(own(dataset), scheme, **options))
 
 
-def own(source: Source) -> Source:
+def own(dataset: Dataset) -> Dataset:
     """The data set as it is divided: nothing public, no rows of another one.
 
     Without the inputs: they may be many, and no scheme looks at them.
     """
-    size = len(source.y) - source.foreign
-    return source._replace(
-        x=source.x[:0],
-        y=source.y[:size],
+    size = len(dataset.y) - dataset.foreign
+    return dataset._replace(
+        x=dataset.x[:0],
+        y=dataset.y[:size],
         public=None,
-        domain=None if source.domain is None else source.domain[:size],
+        domain=None if dataset.domain is None else dataset.domain[:size],
         foreign=0,
     )
 
 
-def withdraw(source: Source, parts: Partition) -> Partition:
+def withdraw(dataset: Dataset, parts: Partition) -> Partition:
     """The partition without public examples.
 
     Raises:
       UserError: a client has no others to train or to be tested on.
     """
-    if source.public is None:
+    if dataset.public is None:
         return parts
-    is_public = np.zeros(len(source.y), bool)
-    is_public[source.public] = True
+    is_public = np.zeros(len(dataset.y), bool)
+    is_public[dataset.public] = True
     left = [tuple(rows[~is_public[rows]] for rows in part) for part in parts]
     for what, before_K, after_K in zip(("training", "test"), parts, left, strict=True):
         for k, (before, after) in enumerate(zip(before_K, after_K, strict=True)):

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data.source import Source
+from jaxproto.data.dataset import Dataset
 
 Rng = np.random.Generator | np.random.RandomState
 
 
-def labels(source: Source) -> tuple[np.ndarray, int]:
+def labels(dataset: Dataset) -> tuple[np.ndarray, int]:
     """The class [N] of every example, and how many classes there are."""
-    return source.y, source.num_classes
+    return dataset.y, dataset.num_classes
 
 
 class Scheme(NamedTuple):
@@ -26,7 +26,7 @@ class Scheme(NamedTuple):
     # y_N, num_classes, clients, rng -> the rows of each client
     assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
     make_rng: Callable[[int], Rng] = np.random.default_rng  # seed -> rng
-    looks_at: Callable[[Source], tuple[np.ndarray, int]] = labels  # y_N, num_classes
+    looks_at: Callable[[Dataset], tuple[np.ndarray, int]] = labels  # y_N, num_classes
 
 
 def iid() -> Scheme:
@@ -42,7 +42,7 @@ def iid() -> Scheme:
 def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
     """Deals out each class in proportions drawn from Dirichlet(alpha).
 
-    As in specification 4.1 item 3: a client that already holds its fair share N / K
+    As in PFLlib's: a client that already holds its fair share N / K
     gets nothing of the next class, and all is drawn again while a client has fewer
     than `min_size`. Unlike there, cuts are rounded (the remainders do not pile up on
     the last client), and after `max_tries` the poorest clients are topped up from the
@@ -104,7 +104,7 @@ def pathological(classes_per_client: int) -> Scheme:
     """Gives each client this many classes, and each class to equally many clients.
 
     The clients of a class (their numbers differ by at most one between classes) share
-    its examples equally. Specification 4.1 item 4 has 2 for CIFAR-10, 10 for
+    its examples equally. N's code has 2 for CIFAR-10, 10 for
     CIFAR-100.
     """
     check_whole("classes_per_client", classes_per_client)
@@ -149,12 +149,12 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 
 def _deal(y_N, count_KC, rng):
     """Returns per client the rows that `count_KC` asks for, shuffled in each class."""
-    hands = []
+    client_rows = []
     for rows, count_K in zip(
         rows_by_class(y_N, count_KC.shape[1]), count_KC.T, strict=True
     ):
-        hands.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
-    return [np.concatenate(rows) for rows in zip(*hands, strict=True)]
+        client_rows.append(np.split(rng.permutation(rows), np.cumsum(count_K)[:-1]))
+    return [np.concatenate(rows) for rows in zip(*client_rows, strict=True)]
 
 
 def check_positive(argument: str, value: float) -> None:

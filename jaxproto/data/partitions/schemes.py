@@ -1,6 +1,6 @@
 """Who gets which examples: schemes by name, and the division into train and test.
 
-Another scheme is one more function that returns a `Scheme`; `partition_file` has the
+Another scheme is one more function that returns a `Scheme`; `file.py` has the
 partitions that were made elsewhere.
 """
 
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 from jaxproto.data.partitions.scheme import Rng, Scheme, dirichlet, iid, pathological
 from jaxproto.data.partitions.skew import feature, quantity
-from jaxproto.data.source import Source
 
 PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "iid": iid,
@@ -28,14 +28,14 @@ PARTITIONS: dict[str, Callable[..., Scheme]] = {
 
 
 class Partition(NamedTuple):
-    """Rows of `Source.x` per client, in the order in which unshuffled batches run."""
+    """Rows of `Dataset.x` per client, in the order in which unshuffled batches run."""
 
     train: tuple[np.ndarray, ...]  # K arrays of int32
     test: tuple[np.ndarray, ...]  # K arrays of int32
 
 
 def divide(
-    source: Source,
+    dataset: Dataset,
     scheme: Scheme,
     *,
     clients: int,
@@ -50,12 +50,12 @@ def divide(
       scheme: how examples are dealt out, such as `dirichlet(0.1)`.
       clients: how many.
       pooled: True pools the official parts and divides every client's examples by
-        `train_share` (specification 4.1 items 1 and 5). False deals out the official
+        `train_share` (docs/decisions.md#pool). False deals out the official
         training part, all of it to train on, and tests every client on the whole
-        official test part (4.3).
+        official test part.
       train_share: part of a client's examples to train on if pooled; 0.75 in all
         papers.
-      seed: of the data, apart from those of the models (D29: 1).
+      seed: of the data, apart from those of the models.
 
     Raises:
       UserError: impossible for these sizes; a client is left without training or test
@@ -64,7 +64,7 @@ def divide(
     check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)
     split = _split_each if pooled else _keep_official_test
-    train, test = split(source, scheme, clients, train_share, rng)
+    train, test = split(dataset, scheme, clients, train_share, rng)
     _check_none_is_empty(train, test, train_share)
     return made(train, test)
 
@@ -76,20 +76,20 @@ def made(train: Sequence[np.ndarray], test: Sequence[np.ndarray]) -> Partition:
     )
 
 
-def _split_each(source, scheme, clients, train_share, rng):
-    hands = scheme.assign(*scheme.looks_at(source), clients, rng)
-    return split_each(hands, train_share, rng)
+def _split_each(dataset, scheme, clients, train_share, rng):
+    client_rows = scheme.assign(*scheme.looks_at(dataset), clients, rng)
+    return split_each(client_rows, train_share, rng)
 
 
 def split_each(
-    hands: Sequence[np.ndarray], train_share: float, rng: Rng
+    client_rows: Sequence[np.ndarray], train_share: float, rng: Rng
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Divides the rows of each client, in the order of clients, into train and test.
 
     Bit-equal to scikit-learn's train_test_split(train_size=...) on this stream.
     """
     train, test = [], []
-    for rows in hands:
+    for rows in client_rows:
         order = rows[rng.permutation(len(rows))]
         tested = len(rows) - math.floor(train_share * len(rows))
         test.append(order[:tested])
@@ -97,27 +97,27 @@ def split_each(
     return train, test
 
 
-def _keep_official_test(source, scheme, clients, train_share, rng):
+def _keep_official_test(dataset, scheme, clients, train_share, rng):
     del train_share
-    tested = official_test(source)
-    seen_N, number = scheme.looks_at(source)
-    hands = scheme.assign(seen_N[: source.train_size], number, clients, rng)
-    train = [rows[rng.permutation(len(rows))] for rows in hands]
+    tested = official_test(dataset)
+    seen_N, number = scheme.looks_at(dataset)
+    client_rows = scheme.assign(seen_N[: dataset.train_size], number, clients, rng)
+    train = [rows[rng.permutation(len(rows))] for rows in client_rows]
     return train, [tested] * clients
 
 
-def official_test(source: Source) -> np.ndarray:
+def official_test(dataset: Dataset) -> np.ndarray:
     """The rows of the official test part, without public ones.
 
     Raises:
       UserError: there is none.
     """
-    size, examples = source.train_size, len(source.y)
-    public = [] if source.public is None else source.public
+    size, examples = dataset.train_size, len(dataset.y)
+    public = [] if dataset.public is None else dataset.public
     rows = np.setdiff1d(np.arange(size, examples, dtype=np.int32), public)
     if len(rows) == 0:
         raise errors.UserError(
-            f"data set {source.name!r} has no official test part (all {examples} "
+            f"data set {dataset.name!r} has no official test part (all {examples} "
             "examples are for training). Pool it: pooled=True splits every client's "
             "examples."
         )

@@ -68,14 +68,14 @@ def feature() -> Scheme:
         check_room(len(domain_N), clients, 1)
         rows = rows_by_class(domain_N, num_domains)
         there = rng.permutation([d for d in range(num_domains) if len(rows[d])])
-        hands = [[] for _ in range(clients)]
+        client_rows = [[] for _ in range(clients)]
         for turn, d in enumerate(there):
             owners = range(turn % clients, clients, len(there))
             _check_owners(d, len(rows[d]), len(owners))
             parts = np.array_split(rng.permutation(rows[d]), len(owners))
             for owner, part in zip(owners, parts, strict=True):
-                hands[owner].append(part)
-        return [np.concatenate(parts) for parts in hands]
+                client_rows[owner].append(part)
+        return [np.concatenate(parts) for parts in client_rows]
 
     return Scheme(assign, looks_at=domains.look)
 

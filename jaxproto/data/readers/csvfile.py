@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import source
+from jaxproto.data import dataset
 
 COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
@@ -25,7 +25,7 @@ class Rows(NamedTuple):
     label: list[str]
 
 
-def load(path: str | os.PathLike, pixels: int = 0) -> source.Source:
+def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     """Returns the data set in a csv file or in a folder.
 
     A folder holds train.csv and, for an official test part, test.csv. Two files joined
@@ -39,7 +39,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> source.Source:
 
     Raises:
       UserError: no such file; a row that cannot be read or has no label, with its
-        file and line; data that `source.assemble` refuses.
+        file and line; data that `dataset.assemble` refuses.
     """
     name = f"csv:{path}"
     if pixels:
@@ -54,7 +54,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> source.Source:
         (np.array(part.text, texts), np.array(part.label, int if whole else texts))
         for part in parts
     ]
-    return source.assemble(name, *arrays)
+    return dataset.assemble(name, *arrays)
 
 
 def _files(path, name):

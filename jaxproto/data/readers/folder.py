@@ -17,11 +17,11 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import cache, images
-from jaxproto.data.source import Source, assemble
+from jaxproto.data.dataset import Dataset, assemble
 
 PARTS = {  # folders above the classes, and the part that they belong to
     "train": "train",
-    "val": "train",  # pooled, specification 4.1 item 1
+    "val": "train",  # pooled, docs/decisions.md#pool
     "valid": "train",
     "validation": "train",
     "test": "test",
@@ -37,7 +37,7 @@ class Listing(NamedTuple):
     notes: list[str]
 
 
-def load(path: str | os.PathLike, size: int = 0) -> Source:
+def load(path: str | os.PathLike, size: int = 0) -> Dataset:
     """Returns the data set in a folder of class folders.
 
     Args:
@@ -176,8 +176,8 @@ def _read(name, root, found, size, begin):
     x, cut = sink.finish(), sizes["train"]
     train, test = (x[:cut], y["train"]), (x[cut:], y.get("test"))
     count = len(found.classes)
-    how = {"classes": found.classes, "join": lambda parts: x}
-    made = assemble(name, train, test if "test" in y else None, count, **how)
+    options = {"classes": found.classes, "join": lambda parts: x}
+    made = assemble(name, train, test if "test" in y else None, count, **options)
     mixed = not grey and any(head.grey for head in heads)
     if mixed:
         some = sum(head.grey for head in heads)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import cache, domains, source
+from jaxproto.data import cache, dataset, domains
 from jaxproto.data import pixels as pixels_
 
 TRAIN = ("x_train", "y_train")
@@ -17,7 +17,7 @@ OPTIONAL = ("num_classes", "domain_train", "domain_test")
 LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
 
 
-def load(path: str | os.PathLike, pixels: int = 0) -> source.Source:
+def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     """Returns the data set in an npz file.
 
     The keys are x_train, y_train, x_test, y_test, and num_classes where the largest
@@ -30,7 +30,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> source.Source:
 
     Raises:
       UserError: no such file, unreadable or truncated, keys missing, or data that
-        `source.assemble`, `domains.attach` or `pixels.join` refuses.
+        `dataset.assemble`, `domains.attach` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     if _size(file) < LARGE:
@@ -62,11 +62,11 @@ def _load(name, path, pixels, begin):
 
     def join(parts):
         if parts[0].dtype.kind in "UT" and not pixels:
-            return source.join(parts)
+            return dataset.join(parts)
         return pixels_.join(name, parts, pixels, begin)
 
     declared = _declared_classes(name, arrays)
-    made = source.assemble(name, train, test, declared, join=join)
+    made = dataset.assemble(name, train, test, declared, join=join)
     if "domain_train" not in arrays:
         return made
     return domains.attach(made, arrays["domain_train"], arrays.get("domain_test"))

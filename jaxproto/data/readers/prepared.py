@@ -18,17 +18,17 @@ import absl.logging
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import cache, images, source
+from jaxproto.data import cache, dataset, images
 from jaxproto.data import pixels as pixels_
 
-SPLITS = ("train", "validation", "test")  # pooled in this order, specification 4.1
+SPLITS = ("train", "validation", "test")  # pooled in this order
 CHUNK = 1_000  # records read at a time, so that their bytes never pile up
 TITLE = "title"  # a text beside the text, as AG News has, comes first
 
 
 def load(
     name: str, data_dir: str | os.PathLike | None = None, pixels: int = 0
-) -> source.Source:
+) -> dataset.Dataset:
     """Returns the prepared data set NAME, NAME/CONFIG or NAME:VERSION.
 
     The last of the splits train, validation, test is the official test part; the
@@ -43,7 +43,7 @@ def load(
     Raises:
       UserError: no such directory, set or version; damaged files; a set without class
         labels; inputs that are neither texts nor of one fixed shape, nor images that
-        `pixels` brings to one; data that `source.assemble` refuses.
+        `pixels` brings to one; data that `dataset.assemble` refuses.
     """
     path = find(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
@@ -73,7 +73,7 @@ def _read(name, path, pixels, begin):
             y.append(read.each(builder.as_data_source(split)))
     x_N, y_N = read.all(), np.concatenate(y)
     cut = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
-    return source.assemble(
+    return dataset.assemble(
         name,
         (x_N[:cut], y_N[:cut]),
         (x_N[cut:], y_N[cut:]) if len(y) > 1 else None,
@@ -198,8 +198,8 @@ def _arrays(keys, shape, pixels, varies, sink):
     def each(records):
         chunk = images.CHUNK * images.THREADS if varies else CHUNK
         y = np.empty(len(records), np.int64)
-        with ThreadPoolExecutor(images.THREADS) as pool:
-            decoded = partial(pool.map, records.__getitem__)
+        with ThreadPoolExecutor(images.THREADS) as threads:
+            decoded = partial(threads.map, records.__getitem__)
             decoded = decoded if varies else records.__getitems__
             for rows in _chunks(len(y), chunk):
                 some = [(one(r), r[keys[1]]) for r in decoded(rows)]

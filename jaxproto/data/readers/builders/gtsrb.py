@@ -7,7 +7,7 @@ https://benchmark.ini.rub.de.
 
 Two configurations, with the same test part of 12,630 images:
   torchvision: trains on the 26,640 images that torchvision downloads; 39,270 in all,
-    the number that gives the papers' costs (specification 5.2).
+    the number that gives the papers' costs.
   official: trains on the 39,209 images of the final training set; 51,839 in all.
 
 Examples lie in torchvision's order: class and file name, then the order of the test

@@ -3,8 +3,8 @@
 Le and Yang, "Tiny ImageNet Visual Recognition Challenge", Stanford CS 231N, 2015,
 http://cs231n.stanford.edu/reports/2015/pdfs/yle_project.pdf. The archive's test part
 has no labels and is left out; train and validation pooled give the 110,000 examples of
-specification 4.1 (D28). The archive has all validation images in one folder; their
-classes are those of val_annotations.txt (in one folder, they would all be of class 0).
+docs/decisions.md#tiny-imagenet. The archive has all validation images in one folder;
+their classes are those of val_annotations.txt (else they would all be of class 0).
 
 Classes are numbered in the order of their WordNet ids, and examples lie in the order of
 class and file name, as torchvision's ImageFolder has them.

@@ -7,11 +7,11 @@ import numpy as np
 from jaxproto import errors
 from jaxproto.data import cache, spiral
 from jaxproto.data import pixels as pixels_
+from jaxproto.data.dataset import Dataset, assemble
 from jaxproto.data.readers import csvfile, folder, npz, prepared
-from jaxproto.data.source import Source, assemble
 
 
-def digits(seed: int = 0) -> Source:
+def digits(seed: int = 0) -> Dataset:
     """The 1797 8x8 digits that scikit-learn ships; no official test part, no download.
 
     Source: UCI "Optical Recognition of Handwritten Digits", its test file. Grey levels
@@ -25,17 +25,17 @@ def digits(seed: int = 0) -> Source:
     return assemble("digits", (x_NHW, y_N))
 
 
-def spiral_fednh(seed: int = 0) -> Source:
-    """The spiral as FedNH's code draws it, the default reading (D17)."""
+def spiral_fednh(seed: int = 0) -> Dataset:
+    """The spiral as FedNH's code draws it, the default reading."""
     return assemble("spiral", spiral.points(spiral.fednh_angles, seed))
 
 
-def spiral_literal(seed: int = 0) -> Source:
+def spiral_literal(seed: int = 0) -> Dataset:
     """The spiral as the ProtoNorm paper prints it."""
     return assemble("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
-SOURCES = {  # name -> seed -> Source
+DATASETS = {  # name -> seed -> Source
     "digits": digits,
     "spiral": spiral_fednh,
     "spiral_literal": spiral_literal,
@@ -54,7 +54,7 @@ def load(
     data_dir: str | os.PathLike | None = None,
     seed: int = 0,
     pixels: int = 0,
-) -> Source:
+) -> Dataset:
     """Returns the data set called `name`.
 
     Args:
@@ -72,9 +72,9 @@ def load(
     if colon:
         read = PREFIXES[errors.pick("data set prefix", prefix, PREFIXES)]
         return read(rest, data_dir, pixels)
-    there = [*SOURCES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
-    source = SOURCES[errors.pick("data set", name, there)](seed)
+    there = [*DATASETS, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    dataset = DATASETS[errors.pick("data set", name, there)](seed)
     if pixels:
-        x = pixels_.join(name, [source.x], pixels, cache.in_memory)
-        return source._replace(x=x)
-    return source
+        x = pixels_.join(name, [dataset.x], pixels, cache.in_memory)
+        return dataset._replace(x=x)
+    return dataset

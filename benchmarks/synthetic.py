@@ -16,7 +16,7 @@ from jaxproto.training import programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
 
-AS_RELEASED = {  # what every round here does: the released code's loss (D2), D3, D13
+AS_RELEASED = {  # what every round here does: the released code's loss and batches
     "method.lam": 10.0,
     "method.reg": "mse_mean",
     "method.collect": "after_training",
@@ -78,7 +78,7 @@ class Start(NamedTuple):
 
 def start(exp: Experiment, seed: int = 0) -> Start:
     """Everything compiled, as the runner does it."""
-    pool = build.pool(exp.source)
+    examples = build.examples(exp.dataset)
     state = programs.init(exp, seed)
-    compiled, seconds = programs.compile_all(exp, state, pool)
-    return Start(Work(exp, pool, compiled, seed), state, seconds)
+    compiled, seconds = programs.compile_all(exp, state, examples)
+    return Start(Work(exp, examples, compiled, seed), state, seconds)

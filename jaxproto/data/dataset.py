@@ -15,7 +15,7 @@ from jaxproto.data import labels
 Part = tuple[np.ndarray, np.ndarray]  # x [N, ...], y [N]
 
 
-class Source(NamedTuple):
+class Dataset(NamedTuple):
     """A data set on the host: the official training part first, then the test part."""
 
     name: str
@@ -45,7 +45,7 @@ def assemble(
     *,
     classes: Sequence[str] = (),
     join: Callable[[Sequence[np.ndarray]], np.ndarray] = join,
-) -> Source:
+) -> Dataset:
     """Returns the checked data set.
 
     Args:
@@ -70,7 +70,7 @@ def assemble(
         _check_finite(name, f"x_{split}", x_N)
     _check_alike(name, x)
     found = labels.number(name, dict(zip(parts, y, strict=True)), num_classes, classes)
-    return Source(
+    return Dataset(
         name=name,
         x=join(x),
         y=np.concatenate(found.y).astype(np.int32),
@@ -81,9 +81,9 @@ def assemble(
     )
 
 
-def empty_classes(source: Source) -> list[int]:
+def empty_classes(dataset: Dataset) -> list[int]:
     """Returns the classes without a single example (allowed, but worth a word)."""
-    count_C = np.bincount(source.y, minlength=source.num_classes)
+    count_C = np.bincount(dataset.y, minlength=dataset.num_classes)
     return np.flatnonzero(count_C == 0).tolist()
 
 
