@@ -49,7 +49,7 @@ def elsewhere(cache, tmp_path, monkeypatch):
 
     Afterwards the registries are as they were.
     """
-    registries = METHODS, NETS, participation.LAWS
+    registries = METHODS, NETS, participation.SAMPLERS
     before = [dict(registry) for registry in registries]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plots, "available", lambda: False)
