@@ -1,0 +1,116 @@
+"""The pages: their Python runs from top to bottom, their commands have real flags."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import jax
+import pytest
+from fixtures import runs
+
+import jaxproto
+from jaxproto import cli, config, participation, plots
+from jaxproto.methods import METHODS
+from jaxproto.models import NETS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+SCRIPTS = [*sorted((DOCS / "tutorials").glob("own_*.md")), DOCS / "how_to/notebook.md"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+URL = re.compile(r"https://github\.com/jaxproto/jaxproto/(?:blob|tree)/main/(.*)")
+MADE = re.compile(r"configs/(mine|\$method)\.py")  # by the reader, or by a loop
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+cache = runs.cache
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """Fenced blocks of a language, each with the line on which its text begins."""
+    text = page.read_text()
+    return [
+        (text[: found.start(2)].count("\n"), found[2])
+        for found in FENCE.finditer(text)
+        if found[1] == language
+    ]
+
+
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """Command of the package and its arguments, of every command line on a page."""
+    text = "".join(code for kind in ("", "bash") for _, code in blocks(page, kind))
+    lines = re.findall(r"(?:main\.py|-m jaxproto)\b[^\n|&]*", text)
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [("run", w[1:]) if w[0] == "main.py" else (w[2], w[3:]) for w in words]
+
+
+@pytest.fixture
+def elsewhere(cache, tmp_path, monkeypatch):
+    """A folder with `configs/`; no pictures, programs made quickly.
+
+    Afterwards the registries are as they were.
+    """
+    registries = METHODS, NETS, participation.SAMPLERS
+    before = [dict(registry) for registry in registries]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "available", lambda: False)
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield tmp_path
+    jax.config.update("jax_disable_most_optimizations", False)
+    for registry, entries in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(entries)
+
+
+def execute(page: Path, namespace: dict):
+    """All Python of a page, in one namespace; errors name the line of the page."""
+    found = blocks(page, "python")
+    assert found, f"{page.name} has no Python"
+    for line, code in found:
+        exec(compile("\n" * line + code, page, "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.stem)
+def test_the_python_of_a_page_runs(page, elsewhere):
+    execute(page, {"__name__": page.stem})
+
+
+def test_the_method_of_contributing_runs_beside_the_others(elsewhere):
+    """The two files that it asks for: a module of the package, a configuration."""
+    (_, method), (_, file) = blocks(ROOT / "CONTRIBUTING.md", "python")
+    namespace = {"__name__": "mine"}
+    exec(method, namespace)
+    METHODS["mine"] = namespace["mine"]
+    Path("configs/mine.py").write_text(file)
+    c = config.load("configs/mine.py")
+    c.update_from_flattened_dict({"model.group": "mlp", "data.clients": 4, "rounds": 2})
+    summary = jaxproto.run(c, "runs/mine")
+    assert summary["status"] == "finished" and summary["bytes_per_round"]["up"] > 0
+
+
+def test_every_tutorial_is_on_the_list_of_tutorials():
+    there = {page.name for page in (DOCS / "tutorials").glob("own_*.md")}
+    listed = (DOCS / "tutorials" / "index.md").read_text()
+    assert there == set(re.findall(r"\((own_\w+\.md)\)", listed))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem
+)
+def test_the_commands_of_a_page_exist(page, monkeypatch):
+    """The files, presets and fields that they name, too."""
+    monkeypatch.chdir(ROOT)
+    for name, arguments in commands(page):
+        assert name in cli.COMMANDS
+        if not any(MADE.search(word) for word in arguments):
+            config.check_flags(arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_links_to_in_the_repository_is_there(page):
+    targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+    for target in targets:
+        if in_repository := URL.match(target):
+            assert (ROOT / in_repository[1]).exists(), target
+        elif "://" not in target:
+            assert (page.parent / target).exists(), target
