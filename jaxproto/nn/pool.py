@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto.nn import window
+from jaxproto.nn import reduce, window
 from jaxproto.types import Array
 
 
@@ -86,8 +86,8 @@ def avg_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
     """Mean over windows, zeros of the padding counted, as sums of shifted slices."""
     rows, cols = window.axes(x, (size, size), stride, padding)
     x = window.pad(x, rows, cols)
-    x = sum(window.shift(x, j, 2, cols) for j in cols.live)
-    return sum(window.shift(x, i, 1, rows) for i in rows.live) / size**2
+    x = reduce.total(window.shift(x, j, 2, cols) for j in cols.live)
+    return reduce.total(window.shift(x, i, 1, rows) for i in rows.live) / size**2
 
 
 def avg_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:
@@ -146,9 +146,9 @@ def weighted_gathers(x: Array, matrix: np.ndarray) -> Array:
         return x
     used = matrix > 0
     first, count = used.argmax(0), used.sum(0)
-    out = 0.0
+    parts = []
     for step in range(count.max()):
         row = np.minimum(first + step, len(matrix) - 1)
         weight = np.take_along_axis(matrix, row[None], 0)[0] * (step < count)
-        out = out + x[:, row] * weight.astype(x.dtype)
-    return out
+        parts.append(x[:, row] * weight.astype(x.dtype))
+    return reduce.total(parts)
