@@ -39,7 +39,6 @@ FORMS = {  # kind -> name -> function
     "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},
     "grouped": {"lax": conv.conv_lax, "matmul": conv.grouped_matmul},
     "max_pool": {"lax": pool.max_pool_lax, "chain": pool.max_pool_chain},
-    "avg_pool": {"lax": pool.avg_pool_lax, "chain": pool.avg_pool_chain},
     "sums": {"lax": reduce.channel_sums, "short": reduce.channel_sums_short},
 }
 CASES = {
@@ -57,7 +56,6 @@ CASES = {
     "grouped3x3_128": Case("grouped", (8, 8, 128), (3, 3, 4, 128), (1, 1, 32)),
     "max_pool2": Case("max_pool", (24, 24, 32), (), (2, 2)),
     "max_pool3": Case("max_pool", (16, 16, 64), (), (3, 2, 1)),
-    "avg_pool2": Case("avg_pool", (8, 8, 128), (), (2, 2)),
     "sums": Case("sums", (16, 16, 64), (), ()),
 }
 MAPS = {"all": execution.all_at_once().each, "one": execution.one_by_one().each}

@@ -12,7 +12,7 @@ from jax import lax
 
 from jaxproto import batches
 from jaxproto.method import Method
-from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
+from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tree
 
 
 def restart(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
@@ -107,7 +107,12 @@ def start_session(task: Task, client: Client, shard: Shard) -> Session:
     keys = jax.random.split(order_key, local.epochs)
     order_EM = jnp.stack([local.order(key, shard) for key in keys])
     start = Session(before, order_EM, params, norm, opt, (), jnp.zeros(()))
-    _, aux = jax.eval_shape(partial(_loss, task, start, shard, 0), params)
+    loss = partial(task.method.loss, task.net)
+
+    def first(params):
+        return loss(params, norm, _batch(task, start, shard, 0), task.down, before)
+
+    _, aux = jax.eval_shape(first, params)
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), aux.sums)
     return start._replace(sums=zero)
 
@@ -118,9 +123,11 @@ def local_steps(
     """Local steps from `first` to before `last`, as far as the client has steps."""
     del client  # `session.before` is the client with what it received
 
+    loss = jax.value_and_grad(partial(task.method.loss, task.net), has_aux=True)
+
     def step(s, now):
-        loss = jax.value_and_grad(partial(_loss, task, now, shard, s), has_aux=True)
-        (value, aux), grads = loss(now.params)
+        given = now.norm, _batch(task, now, shard, s), task.down, now.before
+        (value, aux), grads = loss(now.params, *given)
         grads = task.method.transform_grads(grads)
         updates, opt = task.local.opt.update(grads, now.opt, now.params)
         updates = optax.tree.scale(task.local.factor, updates)  # as optax's rate: last
@@ -146,13 +153,12 @@ def end_session(task: Task, session: Session, client: Client, shard: Shard):
     return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
 
 
-def _loss(task: Task, now: Session, shard: Shard, s, params: Tree):
-    """The method's loss on the batch of step `s`."""
+def _batch(task: Task, now: Session, shard: Shard, s) -> Batch:
+    """The batch of step `s`."""
     each = jnp.maximum(now.before.steps // task.local.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
     data, order_M = Data(task.examples, shard), now.order[s // each]
-    batch = batches.training_batch(data, order_M, s % each, task.local.batch_size, key)
-    return task.method.loss(task.net, params, now.norm, batch, task.down, now.before)
+    return batches.training_batch(data, order_M, s % each, task.local.batch_size, key)
 
 
 def _keys(task: Task, client: Client):

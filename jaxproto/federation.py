@@ -3,7 +3,7 @@
 Training (`train_cohort`) and evaluation (`evaluate_cohort`) are one program per
 architecture each, the server's step (`update_server`) is one for all (`programs.py`);
 so are the first exchange (`pre_upload_cohort`, `pre_aggregate_server`), if a method has
-one. Every message goes through the wire (`wire.py`), in both directions.
+one. Every message goes through the wire (`wire`), in both directions.
 """
 
 from collections.abc import Sequence

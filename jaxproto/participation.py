@@ -1,12 +1,12 @@
-"""Who takes part in a round: laws `(key, num_clients, r) -> Turnout`.
+"""Who takes part in a round: samplers `(key, num_clients, r) -> Participation`.
 
 Randomness is a function of the round's key and the client id, never of position. `r`
-counts rounds from 0: only laws with a schedule look at it. The arguments of the laws in
-`SAMPLERS` are fields of a configuration's `participation`, with the same names.
+counts rounds from 0: only samplers with a schedule look at it. The arguments of those
+in `SAMPLERS` are fields of a configuration's `participation`, with the same names.
 
-Beta, Gamma, Weibull, cyclic, circular and random-count laws are those of the released
-code of FAST, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a
-share is the nearest whole number of clients, at least one, where the code rounds those
+Beta, Gamma, Weibull, cyclic, circular and random-count samplers are those of FAST's
+released code, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a share is
+the nearest whole number of clients, at least one, where the code rounds those
 of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic groups;
 groups cover every client, where the code forgets those left over when it divides.
 """
@@ -152,7 +152,7 @@ def circular(circular_groups: int = 10) -> Sampler:
     return cyclic(1.0, circular_groups)
 
 
-LOST, EITHER = 2, 3  # streams of a round's key; `split` of a law uses 0 and 1
+LOST, EITHER = 2, 3  # streams of a round's key; `split` of a sampler uses 0 and 1
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "all": everyone,
     "uniform": uniform,
@@ -180,7 +180,7 @@ def with_dropouts(sampler: Sampler, share: float) -> Sampler:
 
 
 def mixed(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
-    """The first law with a probability, drawn anew every round, else the other."""
+    """The first sampler with a probability, drawn anew every round, else the other."""
 
     def sampler(key, num_clients, r):
         heads = jax.random.bernoulli(jax.random.fold_in(key, EITHER), probability)

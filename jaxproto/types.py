@@ -1,7 +1,7 @@
-"""The words of the library: what a client, a prototype, a network and a batch are.
+"""Types: prototypes, clients, examples, networks and batches.
 
 Axis key, used as a suffix of array names everywhere: K clients, M examples of one
-client, N examples of the pool, S local steps, B batch, C classes, D features.
+client, N examples of all clients, S local steps, B batch, C classes, D features.
 """
 
 from collections.abc import Callable
@@ -61,14 +61,14 @@ class Examples(flax.struct.PyTreeNode):
 
 
 class Shard(flax.struct.PyTreeNode):
-    """One client's rows of the pool; K of them share a leading axis."""
+    """One client's rows of `Examples`; K of them share a leading axis."""
 
     index: Array  # [M] int32, the first `size` are real, the rest padding
     size: Array  # [] int32
 
 
 class Data(NamedTuple):
-    """What one client sees: the pool through its own rows."""
+    """What one client sees: the examples through its own rows."""
 
     examples: Examples
     shard: Shard

@@ -12,6 +12,7 @@ import pytest
 from jaxproto import config
 from jaxproto.config import build, optimizers
 from jaxproto.errors import UserError
+from jaxproto.execution import ClientStages
 
 
 def small(**fields):
@@ -107,6 +108,14 @@ def test_a_group_larger_than_the_federation_leaves_networks_out():
 
 @pytest.mark.parametrize("choice", ["auto", "one", "all", "2"])
 @pytest.mark.parametrize("steps_K", [[5, 3, 1], [0, 0]])
-def test_a_form_is_found_for_any_number_of_steps(choice, steps_K):
+def test_a_mode_takes_every_step_of_any_number_of_them(choice, steps_K):
+    """Each client counts its own steps; padded ones are counted by `steps`."""
+    stages = ClientStages(
+        start=lambda own: jnp.zeros((), jnp.int32),
+        steps=lambda n, first, last, own: n + jnp.clip(own - first, 0, last - first),
+        end=lambda n, own: n,
+    )
     for platform in ("cpu", "gpu"):
-        build.build_mode(choice, platform, steps_K)
+        mode = build.build_mode(choice, platform, steps_K)
+        assert mode.train(stages)(jnp.asarray(steps_K)).tolist() == steps_K
+        assert mode.steps(steps_K) >= sum(steps_K)

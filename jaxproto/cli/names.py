@@ -11,7 +11,7 @@ from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.methods import METHODS
 
-READERS = {  # the prefixes of `sources.PREFIXES`
+READERS = {  # the prefixes of `datasets.PREFIXES`
     "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
     "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
     "folder:PATH": "class folders of images, with or without train/, val/, test/",

@@ -28,7 +28,7 @@ class Judged(NamedTuple):
     """A rule, and the average over clients."""
 
     rule: str
-    average: str  # of `metrics.rule_summary`
+    average: str  # of `records.rule_summary`
 
     def __str__(self):
         """`global`, or `head, mean over clients`."""

@@ -119,7 +119,7 @@ def build_method(
     Args:
       num_examples: training examples of all clients, for a method that asks for them
         and a configuration that leaves them at 0.
-      run: the whole configuration, for `options.FOLLOWING` and `options.FROM_RUN`.
+      run: the whole configuration, for `registries.FOLLOWING` and `FROM_RUN`.
       network: name -> network, for a method with one of its own.
     """
     name = pick("method", config.name, METHODS)
@@ -147,7 +147,7 @@ def build_method(
 
 
 def build_sampler(config) -> participation.Sampler:
-    """The participation law, with those of its arguments that the config has."""
+    """The sampler of clients, with those of its arguments that the config has."""
     there = participation.SAMPLERS
     make = there[pick("participation.law", config.law, there)]
     known = inspect.signature(make).parameters

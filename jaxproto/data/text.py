@@ -112,7 +112,7 @@ def encode(
     """The data set with its texts as tokens [N, max_len], and their vocabulary.
 
     Other data sets stay as they are. A text without words is all padding. What was cut
-    or is unknown becomes a sentence in `Source.notes`.
+    or is unknown becomes a sentence in `Dataset.notes`.
 
     Args:
       partition: words are those of the clients' training texts, and of public ones.

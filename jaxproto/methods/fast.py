@@ -5,20 +5,20 @@ Arbitrary Client Participation in Federated Learning, IJCAI 2025, pp. 5644-5652.
 Code: https://github.com/RogerRogerUSC/FAST.
 
     with probability q a snapshot: a share of the clients, uniformly; else whoever the
-    configured law brings                                               (Algorithm 1)
+    configured sampler brings                                              (Algorithm 1)
     w = mean of w_i over the participants
     adaptive: q <- clip(q + gamma (previous accuracy - accuracy), 0, 1)
 
-What happens between snapshots is `participation.sampler`, whose share of the clients is
+What happens between snapshots is `participation.law`, whose share of the clients is
 `participation.fraction`, not `fraction`. With q = 1 FAST is FedAvg with equal weights
-and uniform sampling. Clients that a law rarely brings have old BatchNorm statistics,
-by which `received` is judged as well; the 4-layer CNN has none.
+and uniform sampling. Clients that a sampler rarely brings have old BatchNorm
+statistics, by which `received` is judged as well; the 4-layer CNN has none.
 
 Deviations (paper / released code / here), besides those of FedAvg:
 - mean: over participants / unweighted / unweighted.
 - local work: tau steps / steps, or less at the end of an epoch / epochs, as everywhere.
 - size of a snapshot: m / a tenth, cut to a whole number / `fraction`, a tenth, the
-  nearest whole number, at least 1. Of the laws: `participation.py`.
+  nearest whole number, at least 1. Of the samplers: `participation.py`.
 - q: swept / 1 by default, where FAST is uniform sampling, 0.5 in the README's commands,
   from 0 with gamma 0.7 where it adapts / 0.5, `pace=adaptive`.
 - accuracy: training / of the participants' training batches, mean over clients / the

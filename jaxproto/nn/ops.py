@@ -19,7 +19,6 @@ class Ops(NamedTuple):
     grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
     product: Callable[..., Array]  # x [R, N], matrix [N, N']
     max_pool: Callable[..., Array]  # x, size, stride, padding
-    avg_pool: Callable[..., Array]  # x, size, stride, padding
     sums: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
     cut: Callable[..., Array]  # f, tokens [B, L], columns that count
 
@@ -35,7 +34,6 @@ CPU = Ops(
     once(conv.grouped_matmul, "stride", "padding", "groups"),
     once(product),
     once(pool.max_pool_chain, "size", "stride", "padding"),
-    once(pool.avg_pool_chain, "size", "stride", "padding"),
     reduce.channel_sums_short,
     cut.cut_by_switch,
 )
@@ -45,7 +43,6 @@ LAX = Ops(
     conv.conv_lax,
     jnp.matmul,
     pool.max_pool_lax,
-    pool.avg_pool_lax,
     reduce.channel_sums,
     cut.whole,
 )

@@ -82,19 +82,6 @@ def max_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:
     return reduce_window(x, -jnp.inf, lax.max, size, stride, padding)
 
 
-def avg_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
-    """Mean over windows, zeros of the padding counted, as sums of shifted slices."""
-    rows, cols = window.axes(x, (size, size), stride, padding)
-    x = window.pad(x, rows, cols)
-    x = reduce.total(window.shift(x, j, 2, cols) for j in cols.live)
-    return reduce.total(window.shift(x, i, 1, rows) for i in rows.live) / size**2
-
-
-def avg_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:
-    """Mean over windows, zeros of the padding counted, as XLA's own operation."""
-    return reduce_window(x, 0.0, lax.add, size, stride, padding) / size**2
-
-
 def reduce_window(x, start, combine, size, stride, padding):
     """`combine` over square windows of the two middle axes."""
     around = ((0, 0), (padding, padding), (padding, padding), (0, 0))

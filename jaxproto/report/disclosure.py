@@ -88,7 +88,7 @@ def message_fields(
     public_C=(),
     like: np.ndarray = cost.ONE_NUMBER,
 ) -> list[Field]:
-    """Every field of every message of one client's round; see `costs.traffic`."""
+    """Every field of every message of one client's round; see `cost.traffic`."""
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
     def one(count_KC):

@@ -1,6 +1,6 @@
 """What a configuration's data look like: numbers to read and pictures of examples.
 
-Nothing is trained or compiled. Costs are the papers' formulas; `costs.py` measures.
+Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
 """
 
 from pathlib import Path

@@ -6,7 +6,7 @@ program to find it there, most of a warm start. What was lowered is kept as Stab
 who has how many examples, shapes, this package's source, versions, JAX's configuration.
 Code outside the package cannot be in the digest. So only `main.py` keeps programs, not
 `jaxproto.run` in a process that may have changed functions, and not with a method, a
-network or a law of one's own.
+network or a sampler of one's own.
 """
 
 import hashlib

@@ -112,7 +112,7 @@ def result_table(summary: Mapping) -> Table:
     """Accuracies in percent: a row per rule; pooled over samples, mean over clients.
 
     Args:
-      summary: of a run (its entry "rules"), or what `metrics.rule_summary` returns.
+      summary: of a run (its entry "rules"), or what `records.rule_summary` returns.
     """
     rules = summary.get("rules", summary)
     last = _averaged(rules)

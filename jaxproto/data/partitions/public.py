@@ -31,16 +31,16 @@ def load(
     other: str = "",
     pixels: int = 0,
 ) -> Dataset:
-    """The data set called `name`, as `sources.load` has it, with public examples.
+    """The data set called `name`, as `datasets.load` has it, with public examples.
 
     Args:
-      name, data_dir, seed: as in `sources.load`; the seed also draws the public ones.
+      name, data_dir, seed: as in `datasets.load`; the seed also draws the public ones.
       pooled, share, classes: as in `choose`; a share of 0 takes none.
       other: name of a data set whose examples are public instead, or "".
-      pixels: as in `sources.load`, for both data sets.
+      pixels: as in `datasets.load`, for both data sets.
 
     Raises:
-      UserError: as `sources.load`, `take` and `append`; a share and another data set.
+      UserError: as `datasets.load`, `take` and `append`; a share and another data set.
     """
     if other and share:
         raise errors.UserError(

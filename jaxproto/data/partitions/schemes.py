@@ -1,6 +1,6 @@
 """Who gets which examples: schemes by name, and the division into train and test.
 
-Another scheme is one more function that returns a `Scheme`; `partition_file` has the
+Another scheme is one more function that returns a `Scheme`; `file.py` has the
 partitions that were made elsewhere.
 """
 
@@ -28,7 +28,7 @@ PARTITIONS: dict[str, Callable[..., Scheme]] = {
 
 
 class Partition(NamedTuple):
-    """Rows of `Source.x` per client, in the order in which unshuffled batches run."""
+    """Rows of `Dataset.x` per client, in the order in which unshuffled batches run."""
 
     train: tuple[np.ndarray, ...]  # K arrays of int32
     test: tuple[np.ndarray, ...]  # K arrays of int32

@@ -39,7 +39,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
 
     Raises:
       UserError: no such file; a row that cannot be read or has no label, with its
-        file and line; data that `source.assemble` refuses.
+        file and line; data that `dataset.assemble` refuses.
     """
     name = f"csv:{path}"
     if pixels:

@@ -30,7 +30,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
 
     Raises:
       UserError: no such file, unreadable or truncated, keys missing, or data that
-        `source.assemble`, `domains.attach` or `pixels.join` refuses.
+        `dataset.assemble`, `domains.attach` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     if _size(file) < LARGE:

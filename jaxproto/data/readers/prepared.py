@@ -43,7 +43,7 @@ def load(
     Raises:
       UserError: no such directory, set or version; damaged files; a set without class
         labels; inputs that are neither texts nor of one fixed shape, nor images that
-        `pixels` brings to one; data that `source.assemble` refuses.
+        `pixels` brings to one; data that `dataset.assemble` refuses.
     """
     path = find(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
