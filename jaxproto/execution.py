@@ -17,6 +17,9 @@ from jaxproto.types import Tree
 LIMIT = np.iinfo(np.int32).max  # more steps than any client takes
 
 
+Steps = Sequence[int] | np.ndarray  # of each client
+
+
 class ClientStages(NamedTuple):
     """Local training of one client in three parts."""
 
@@ -30,7 +33,7 @@ class ExecutionMode(NamedTuple):
 
     each: Callable[[Callable], Callable]  # f of one client -> f of all
     train: Callable[[ClientStages], Callable]  # stages of one client -> training of all
-    steps: Callable[[Sequence[int]], int]  # of each client -> run, padding included
+    steps: Callable[[Steps], int]  # of each client -> run, padding included
 
 
 class Segment(NamedTuple):
@@ -117,16 +120,16 @@ def _put(head: Tree, tree: Tree, k: int) -> Tree:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[k:]]), head, tree)
 
 
-def plan(steps_K: Sequence[int], most: int = 4) -> tuple[Segment, ...]:
+def plan(steps_K: Steps, most: int = 4) -> tuple[Segment, ...]:
     """At most `most` segments with the least padded work.
 
     Args:
       steps_K: local steps per client, in descending order.
       most: segments; each is compiled once more.
     """
-    steps_K = np.asarray(steps_K)
-    ends = np.unique(steps_K[steps_K > 0])  # ascending; a segment ends at one of them
-    runs = np.array([np.sum(steps_K > e) for e in [0, *ends[:-1]]])  # rows beyond
+    own_K = np.asarray(steps_K)
+    ends = np.unique(own_K[own_K > 0])  # ascending; a segment ends at one of them
+    runs = np.array([np.sum(own_K > e) for e in [0, *ends[:-1]]])  # rows beyond
     n = len(ends)
     edge = np.concatenate([[0], ends])
     # cost[i]: least work up to edge[i]; a segment from a to b runs runs[a] rows

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxproto import wire
 from jaxproto.errors import UserError
-from jaxproto.types import Array, Spec
+from jaxproto.types import ArrayLike, Spec
 
 Masks = Callable[[int, int, int, int], np.ndarray]
 SWAPS = 100  # exchanges tried per class to move masks apart
@@ -162,7 +162,7 @@ def block_exact(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarra
     length, blocks = max(feat_dim // num_classes, 1), min(num_classes, feat_dim)
     inside = min(s, blocks * length)
     number, part = -(-inside // length), inside % length
-    rng, taken = np.random.default_rng(seed), set()
+    rng, taken = np.random.default_rng(seed), set[bytes]()
     use_BL = np.zeros((blocks, length), int)
     mask_CD = np.zeros((num_classes, feat_dim), bool)
     for c, row_D in enumerate(mask_CD):
@@ -210,11 +210,10 @@ def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:
     return mask_CD
 
 
-@flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
-class SentMasks:
-    """The masks as they are sent, once."""
+class SentMasks(flax.struct.PyTreeNode, eq=False):  # compared as one thing
+    """The masks as they are sent, once; part of a method."""
 
-    masks: Array  # [C, D] bool, or the index table [C, S] in its smallest integers
+    masks: ArrayLike  # [C, D] bool, or the index table [C, S] in its smallest integers
 
 
 def message(index_CS: np.ndarray, feat_dim: int) -> SentMasks | tuple:

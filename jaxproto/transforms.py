@@ -33,7 +33,7 @@ class Watched(NamedTuple):
 def watched(tree: Tree) -> dict[str, Array]:
     """All that `Watched` nodes of a tree say."""
     nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Watched))
-    found = {}
+    found: dict[str, Array] = {}
     for node in nodes:
         found |= node.watched if isinstance(node, Watched) else {}
     return found

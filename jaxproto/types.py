@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 import flax.struct
 import jax
+import numpy as np
 
 Array = jax.Array
+ArrayLike = jax.Array | np.ndarray  # on the device or on the host
 Tree = Any
 
 PADDING, UNKNOWN = 0, 1  # tokens that are no word; the words of a vocabulary follow
 
 
-@flax.struct.dataclass
-class Protos:
+class Protos(flax.struct.PyTreeNode):
     """Class prototypes. A row with count 0 is absent: never sent, never used."""
 
     mean: Array  # [..., C, D]
@@ -26,23 +27,20 @@ class Protos:
     # part of the message, or only which rows are there
 
 
-@flax.struct.dataclass
-class Top:
+class Top(flax.struct.PyTreeNode):
     """The entries of a vector, or rows of a matrix, that are sent; others are not."""
 
     value: Array  # [..., P] or [..., P, N]
     sent: Array  # [..., P] bool
 
 
-@flax.struct.dataclass
-class Statistics:
+class Statistics(flax.struct.PyTreeNode):
     """BatchNorm statistics in a message, marked as what they are."""
 
     value: Tree
 
 
-@flax.struct.dataclass
-class Client:
+class Client(flax.struct.PyTreeNode):
     """All that a client keeps between rounds; K of them share a leading axis."""
 
     params: Tree  # trained
@@ -54,8 +52,7 @@ class Client:
     steps: Array  # [] local steps of the last round this client took part in
 
 
-@flax.struct.dataclass
-class Examples:
+class Examples(flax.struct.PyTreeNode):
     """Every example of the federation, on the device once."""
 
     x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
@@ -63,8 +60,7 @@ class Examples:
     public: Array | None = None  # [P] int32, rows that server and all clients know
 
 
-@flax.struct.dataclass
-class Shard:
+class Shard(flax.struct.PyTreeNode):
     """One client's rows of `Examples`; K of them share a leading axis."""
 
     index: Array  # [M] int32, the first `size` are real, the rest padding

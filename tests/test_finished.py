@@ -14,8 +14,8 @@ from jaxproto.cli import plot
 from jaxproto.errors import UserError
 from jaxproto.figures import finished, from_checkpoints
 from jaxproto.report import pictures
+from jaxproto.report.pictures import HostProtos
 from jaxproto.storage import records
-from jaxproto.types import Protos
 
 FEW = {  # some report in a round, in a format that rounds
     "rounds": 3,
@@ -170,15 +170,15 @@ def test_samples_are_at_most_so_many_of_each_chosen_class():
 def test_a_margin_is_the_distance_to_the_nearest_other_class_over_the_largest():
     mean_CD = np.array([[0.0, 0], [3, 0], [3, 9], [1, 1], [0, 0]])
     count_C = np.array([1, 2, 1, 0, 0])
-    got = from_checkpoints.margin(Protos(mean_CD, count_C))
+    got = from_checkpoints.margin(HostProtos(mean_CD, count_C))
     np.testing.assert_allclose(got, [3 / 9, 3 / 9, 1, np.nan, np.nan])
-    alone = from_checkpoints.margin(Protos(mean_CD, np.array([1, 0, 0, 0, 0])))
+    alone = from_checkpoints.margin(HostProtos(mean_CD, np.array([1, 0, 0, 0, 0])))
     assert np.isnan(alone).all()
 
 
 def test_similarity_is_over_the_other_classes():
     mean_CD = np.array([[1.0, 0], [0, 2], [3, 3], [1, 1]])
-    rows = from_checkpoints.similarity(Protos(mean_CD, np.array([1, 1, 1, 0])))
+    rows = from_checkpoints.similarity(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
     half = np.sqrt(0.5)
     want = [[half / 2, half / 2, half, np.nan], [0, 0, half, np.nan]]
     np.testing.assert_allclose(rows[:2], want, atol=1e-12)

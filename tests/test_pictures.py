@@ -157,7 +157,7 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
 
 
 def test_prototypes_of_another_dimension_are_compared_as_sent(tmp_path, calls):
-    protos = Protos(np.ones((5, 4)), np.ones(5))
+    protos = pictures.HostProtos(np.ones((5, 4)), np.ones(5))
     pictures._global(pictures.spread(protos, None), 8, tmp_path)
     assert calls["cosine_similarity"][1].shape == (5, 4)
     assert calls["cosine_similarity"][3] == "as sent: 4 values each, features have 8"

@@ -48,7 +48,7 @@ def start(
     )
     printed = flags.DEFINE_bool("print_config", False, "print all fields and stop")
     flags.mark_flag_as_required("config")
-    said = []
+    said: list[str] = []
 
     def parse(argv):
         config.check_flags(argv[1:])

@@ -3,7 +3,15 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from jaxproto.compare.cells import ACCURACY, PAPERS, Printed, cell, matches, printed
+from jaxproto.compare.cells import (
+    ACCURACY,
+    PAPERS,
+    Printed,
+    cell,
+    known_cell,
+    matches,
+    printed,
+)
 from jaxproto.compare.judged import judged
 from jaxproto.compare.runs import Group
 
@@ -17,8 +25,9 @@ def lines(groups: Sequence[Group]) -> list[str]:
         if not row.dataset.startswith(AVERAGE):
             continue
         parts = [_cell(groups, one) for one in _averaged(row)]
-        if parts and None not in parts:
-            mean = statistics.fmean(parts)
+        known = [part for part in parts if part is not None]
+        if parts and len(known) == len(parts):
+            mean = statistics.fmean(known)
             told.append(
                 f"Average over the {len(parts)} cells of {row.method} in "
                 f"{PAPERS[row.source]}, Table {row.table}: {mean:.2f} (best by "
@@ -43,9 +52,9 @@ def _cell(groups: Iterable[Group], row: Printed) -> float | None:
     """Best accuracy in %, mean over seeds, of the first group in a cell."""
     rule, average = judged(row)
     for g in groups:
-        if not matches(cell(row).identity, g.config, g.dataset):
+        if not matches(known_cell(row).identity, g.config, g.dataset):
             continue
-        rules = [r.summary["rules"] for r in g.finished]
+        rules = [r.results["rules"] for r in g.finished]
         best = [of[rule][average]["best"] for of in rules if rule in of]
         if best:
             return 100 * statistics.fmean(best)

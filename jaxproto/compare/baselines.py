@@ -37,7 +37,7 @@ def _data(group: Group) -> tuple:
 
 def commonest(run: Run) -> Commonest | None:
     """What one class is worth; of older runs by `partition.csv`, None without it."""
-    if said := run.summary.get("commonest_class"):
+    if said := run.results.get("commonest_class"):
         return Commonest(**said)
     file = run.path / "partition.csv"
     if not file.exists():
@@ -47,9 +47,11 @@ def commonest(run: Run) -> Commonest | None:
 
 def collapsed(run: Run, alone: Commonest | None) -> dict[str, int]:
     """Rules that ended at the share of one class, and since which round."""
-    if "collapsed" in run.summary:
-        return run.summary["collapsed"]
-    records = metrics.read(run.path / "metrics.jsonl") if alone else []
+    if "collapsed" in run.results:
+        return run.results["collapsed"]
+    if alone is None:
+        return {}
+    records = metrics.read(run.path / "metrics.jsonl")
     return reference.collapsed(records, alone) if records else {}
 
 
@@ -88,7 +90,7 @@ def _share(alone: Commonest | None) -> str:
 def _collapses(rows: Sequence[Row], found: Known) -> Iterable[str]:
     for name, g in rows:
         told = [
-            f"{rule} {run.summary['rules'][rule]['pooled']['final']:.4f} since round "
+            f"{rule} {run.results['rules'][rule]['pooled']['final']:.4f} since round "
             f"{since} (seed {run.config['seed']})"
             for run in sorted(g.finished, key=lambda run: run.config["seed"])
             for rule, since in collapsed(run, found.get(_data(g))).items()

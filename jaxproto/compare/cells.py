@@ -52,7 +52,9 @@ EITHER = {  # field -> values of which a reading may take one for the other in a
     "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
 }
 READINGS = ("", "code", "paper")
-STATED = {  # source, method -> what reading=paper has there instead
+STATED: dict[
+    tuple[str, str], dict[str, object]
+] = {  # source, method -> what reading=paper has there instead
     **{
         ("cps_ppa_cpkd_iclr_sub", name): {"method.lam": 0.1}  # S 5.1
         for name in ("fedproto", "fedtgp", "cps_ppa_cpkd")
@@ -82,7 +84,7 @@ NAMES = {  # methods whose cells need no more than a name
     "LG-FedAvg": "lg_fedavg",
     "VHL": "vhl",
 }
-ABLATIONS = {  # of RefProtoFL, R Table 1
+ABLATIONS: dict[str, dict[str, object]] = {  # of RefProtoFL, R Table 1
     "": {},
     "Full": {},
     "w/o ERPA": {"method.anchors": "none"},
@@ -152,13 +154,28 @@ def cell(row: Printed) -> Cell | None:
     )
 
 
+def known_cell(row: Printed) -> Cell:
+    """As `cell`, of a number that must have one.
+
+    Raises:
+      ValueError: it has none.
+    """
+    made = cell(row)
+    if made is None:
+        raise ValueError(f"{row.dataset}, {row.metric}: no setting of a run")
+    return made
+
+
 def _partition(row: Printed) -> dict:
     """How the data of a row are divided, and d where it is stated."""
     wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
         each = CLASSES_PER_CLIENT[row.dataset]
-        kind = {"data.partition": "pfllib_pathological"}
-        return {**wide, **kind, "data.classes_per_client": each}
+        return {
+            **wide,
+            "data.partition": "pfllib_pathological",
+            "data.classes_per_client": each,
+        }
     kind = "dirichlet" if row.source == "refprotofl" else "pfllib"
     return {**wide, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
 
@@ -171,8 +188,8 @@ def _method(row: Printed) -> Cell:
         gamma = _gamma(row) or presets.UPSCALE[PRESETS[row.dataset]]
         return Cell({**_named("protonorm"), "method.upscale": gamma}, {})
     if row.method == "RefProtoFL":
-        identity = {"method.anchors": "external", "method.budget": 0.1}
-        identity |= ABLATIONS[row.variant]
+        full = {"method.anchors": "external", "method.budget": 0.1}
+        identity = {**full, **ABLATIONS[row.variant]}
         return Cell({**_named("refprotofl"), **identity}, {"data.public_share": 0.01})
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row)
@@ -275,7 +292,7 @@ def configuration(row: Printed, reading: str = "") -> ml_collections.ConfigDict:
     Raises:
       UserError: no such reading.
     """
-    made = cell(row)
+    made = known_cell(row)
     name = made.identity["method.name"]
     read = _read(row, name, pick("reading", reading, READINGS))
     fields = {**made.chosen, **made.identity}

@@ -18,7 +18,7 @@ the received network is 14 to 18 points above. One rule for all its methods.
 
 from typing import NamedTuple
 
-from jaxproto.compare.cells import Printed, cell
+from jaxproto.compare.cells import Printed, known_cell
 
 GLOBAL = ("fedproto", "fedtgp", "protonorm", "tinyproto", "cps_ppa_cpkd")
 RECEIVED = ("lg_fedavg",)
@@ -39,6 +39,6 @@ def judged(row: Printed) -> Judged:
     """How a printed accuracy was measured."""
     if row.source == "refprotofl":
         return Judged("head", "client_mean")
-    method = cell(row).identity["method.name"]
+    method = known_cell(row).identity["method.name"]
     rule = "global" if method in GLOBAL else "head"
     return Judged("received" if method in RECEIVED else rule, "pooled")

@@ -62,14 +62,16 @@ def _last(rows: Sequence[Row]) -> list[str]:
 
 def _numbers(group: Group) -> set:
     """10 or how many there are, by run; of an older one as its `metrics.jsonl` says."""
-    found = set()
+    found: set[int | str] = set()
     for run in group.finished:
-        kinds = [d for each in run.summary["rules"].values() for d in each.values()]
+        kinds = [d for each in run.results["rules"].values() for d in each.values()]
         numbers = {records.mean_last(digest)[1] for digest in kinds}
-        if None in numbers:
+        known = {number for number in numbers if number is not None}
+        if len(known) == len(numbers):
+            found |= known
+        else:
             there = len(records.read(run.path / "metrics.jsonl"))
-            numbers = {min(there, records.LAST) or f"{records.LAST} at most"}
-        found |= numbers
+            found.add(min(there, records.LAST) or f"{records.LAST} at most")
     return found
 
 

@@ -31,6 +31,17 @@ class Run(NamedTuple):
         """Whether it came to its last round."""
         return self.summary is not None and self.summary["status"] == "finished"
 
+    @property
+    def results(self) -> dict:
+        """The summary.
+
+        Raises:
+          UserError: it is not finished.
+        """
+        if self.summary is None or not self.finished:
+            raise UserError(f"{self.path} is not finished; leave it out or run it on.")
+        return self.summary
+
 
 class Group(NamedTuple):
     """Runs that differ in nothing but the seed."""
@@ -56,7 +67,7 @@ class Group(NamedTuple):
     @property
     def rules(self) -> set[str]:
         """Those that one of the finished runs has."""
-        return {rule for r in self.finished for rule in r.summary["rules"]}
+        return {rule for r in self.finished for rule in r.results["rules"]}
 
     @property
     def dataset(self) -> str:

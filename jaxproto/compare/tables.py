@@ -131,7 +131,7 @@ def _of_rule(rule: str, statistics: Sequence[str], average: str) -> dict:
 
 def accuracy(group: Group, rule: str, average: str, statistic: str) -> str:
     """Mean and standard deviation (ddof 0) over seeds."""
-    digests = [r.summary["rules"].get(rule, {}).get(average) for r in group.finished]
+    digests = [r.results["rules"].get(rule, {}).get(average) for r in group.finished]
     values = [100 * STATISTICS[statistic](digest) for digest in digests if digest]
     if not values:
         return MISSING
@@ -155,7 +155,7 @@ def _seconds(summary) -> float:
 
 
 def _mean(group: Group, of, form: str) -> str:
-    values = [of(r.summary) for r in group.finished]
+    values = [of(r.results) for r in group.finished]
     values = [v for v in values if v is not None]
     return format(stats.fmean(values), form) if values else MISSING
 

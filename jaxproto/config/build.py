@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -123,12 +123,14 @@ def build_method(
       network: name -> network, for a method with one of its own.
     """
     name = pick("method", config.name, METHODS)
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for key, value in config.items():
         if key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
             arguments[key] = choices[pick(f"method.{key}", value, choices)](spec)
         elif key in registries.NETWORKS:
+            if network is None:
+                raise ValueError(f"method {name!r} has a network: give `network`")
             arguments[key] = network(pick(f"method.{key}", value, models.NETS))
         elif key != "name":
             arguments[key] = value

@@ -10,8 +10,9 @@ import itertools
 import math
 import re
 import runpy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import ml_collections
 
@@ -100,7 +101,7 @@ def default() -> ml_collections.ConfigDict:
 
 def method_fields(name: str) -> dict:
     """A method's hyper-parameters that a configuration can hold, with defaults."""
-    fields = {"name": name}
+    fields: dict[str, Any] = {"name": name}
     for key, p in inspect.signature(METHODS[name]).parameters.items():
         if key in OPTIONS:
             fields[key] = default_name(key, p.default)
@@ -175,7 +176,7 @@ def resolved(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
     return {k: v(config) if callable(v) else v for k, v in fields.items()}
 
 
-def check_keys(config: Mapping, paths: Sequence[str]):
+def check_keys(config: Mapping, paths: Iterable[str]):
     """Raises UserError with a did-you-mean for a dotted path that does not exist."""
     for path in paths:
         node, seen = config, "config"
@@ -264,10 +265,13 @@ def config_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """What --config and --config.FIELD name on a command line."""
     files, fields = [], []
     for argument, following in itertools.pairwise([*arguments, ""]):
-        dashes, name, value = re.match(r"(-*)([^=]*)(=.*)?", argument).groups()
-        if dashes and name == "config":
-            files.append(value[1:] if value else following)
-        elif dashes and re.match(r"(no)?config\.", name):
+        flag, equals, value = argument.partition("=")
+        name = flag.lstrip("-")
+        if name == flag:  # no dash: not a flag
+            continue
+        if name == "config":
+            files.append(value if equals else following)
+        elif re.match(r"(no)?config\.", name):
             fields.append(name.partition(".")[2])
     return files, fields
 
@@ -294,8 +298,14 @@ def check(config: ml_collections.ConfigDict):
             raise UserError(f"{path} is {have[path]}; it must be {words}.")
 
 
-_LAW_FLOATS = ("beta_a", "beta_b", "gamma_shape", "gamma_scale", "weibull_shape")
-_LAW_FLOATS = (*_LAW_FLOATS, "weibull_scale")
+_LAW_FLOATS = (
+    "beta_a",
+    "beta_b",
+    "gamma_shape",
+    "gamma_scale",
+    "weibull_shape",
+    "weibull_scale",
+)
 _ABOVE = (lambda v: v > 0, "above 0")
 _ONE = (lambda v: v >= 1, "at least 1")
 _NONE = (lambda v: v >= 0, "0 (off) or more")
@@ -335,7 +345,7 @@ def _check_type(path, value, example):
 
 def flat(config) -> dict:
     """Dotted path -> value; tuples become lists as they do in JSON."""
-    out = {}
+    out: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping | ml_collections.ConfigDict):
             out |= {f"{key}.{k}": v for k, v in flat(value).items()}
@@ -351,7 +361,7 @@ def saved(given: Mapping) -> dict:
       given: nested, of this version or an older one.
     """
     found = flat(given)
-    name = found.get("method.name")
+    name = found.get("method.name", "")
     fields = flat({"method": method_fields(name)}) if name in METHODS else {}
     return {**flat(default()), **fields, **BEFORE.get(name, {}), **found}
 

@@ -53,7 +53,7 @@ def optimizers() -> dict[str, Callable]:
 
     Without lbfgs, which asks for the loss as a function.
     """
-    found = {}
+    found: dict[str, Callable] = {}
     for name, f in vars(optax).items():
         if inspect.isfunction(f) and not name.startswith(("_", "scale_by_", "lbfgs")):
             takes = inspect.signature(f).parameters

@@ -1,5 +1,7 @@
 """What fits a data set, whatever the method: flat fields of a configuration."""
 
+from typing import Any
+
 WIDE = {  # of every method, so that their runs are of the same clients
     "data.partition": "pfllib",  # as all released code divides
     "data.min_size": 40,  # N Section 5.1, of --config.data.partition=dirichlet
@@ -18,7 +20,7 @@ QUICK = {  # ours, for 28 x 28 pixels
     "rounds": 20,
     "checkpoint_every": 5,
 }
-DATASETS = {
+DATASETS: dict[str, dict[str, Any]] = {
     "neutral": {  # for `data.name` given beside it; images, not more than that is known
         **WIDE,
         "model.group": "light",
@@ -108,7 +110,7 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl": REFPROTOFL,
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
-RUN_FIELDS = {  # fields outside a method that go with it
+RUN_FIELDS: dict[str, dict[str, Any]] = {  # fields outside a method that go with it
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }

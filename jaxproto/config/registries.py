@@ -1,6 +1,7 @@
 """The names by which a configuration chooses functions and values."""
 
 import inspect
+from typing import Any
 
 from jaxproto import batches, client, kernels, losses, masks, transforms
 from jaxproto.methods import (
@@ -18,7 +19,7 @@ from jaxproto.methods import (
 from jaxproto.methods.fedproto import after_training, before_training, train_pass
 from jaxproto.types import Spec
 
-OPTIONS = {  # argument of a method -> name -> spec -> value
+OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> spec -> value
     "reg": {
         "l2_of_means": lambda spec: losses.l2_of_means,
         "mse_mean": lambda spec: losses.mse_mean,

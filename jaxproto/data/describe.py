@@ -198,7 +198,7 @@ def commonest(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
     shown = there
     if len(there) > MANY_CLASSES:
         shown = np.sort(there[np.argsort(-count_C[there], kind="stable")[:SHOWN]])
-    called = [escape(names[c]) if names else c for c in shown]
+    called = [escape(names[c]) if names else c for c in shown.tolist()]
     pairs = zip(called, count_C[shown], strict=True)
     text = (", " if names else " ").join(f"{c}:{count}" for c, count in pairs)
     return text + f" +{len(there) - len(shown)} more" * (len(shown) < len(there))

@@ -25,7 +25,7 @@ def attach(
         neither integers nor texts.
     """
     size = dataset.train_size
-    parts = {"domain_train": (train, size)}
+    parts: dict[str, tuple[np.ndarray | None, int]] = {"domain_train": (train, size)}
     if (rest := len(dataset.y) - size) > 0:
         parts["domain_test"] = (test, rest)
     checked = [_check(dataset.name, key, *part) for key, part in parts.items()]

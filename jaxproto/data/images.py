@@ -124,7 +124,8 @@ def _head(path):
 
 def decode(content: bytes, grey: bool, size: int) -> np.ndarray:
     """Returns [height, width, 1 or 3] uint8; what was transparent keeps its colour."""
-    with Image.open(io.BytesIO(content)) as image:
+    with Image.open(io.BytesIO(content)) as opened:
+        image: Image.Image = opened
         if image.mode in ("P", "PA"):
             image = image.convert("RGBA")  # Pillow warns of losing transparency else
         image = image.convert("L" if grey else "RGB")

@@ -92,7 +92,7 @@ def number(
         found_C, gaps = np.unique(np.concatenate(y)), True
         _check_declared(name, len(found_C), num_classes)
         num_classes = None
-    notes = ()
+    notes: tuple[str, ...] = ()
     if num_classes is None and gaps:
         y = [np.searchsorted(found_C, y_N.astype(found_C.dtype)) for y_N in y]
         num_classes, classes = len(found_C), [str(c) for c in found_C]
@@ -101,11 +101,11 @@ def number(
     num_classes = num_classes or max(int(found_C[-1]), 0) + 1
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
-    classes = _names(classes)
-    return Numbered(y, num_classes, classes, notes + _unseen(name, y, classes))
+    names = _names(classes)
+    return Numbered(y, num_classes, names, notes + _unseen(name, y, names))
 
 
-def _names(classes):
+def _names(classes: Sequence[str]) -> tuple[str, ...]:
     numbers = all(str(c) == str(i) for i, c in enumerate(classes))
     return () if numbers else tuple(map(str, classes))
 

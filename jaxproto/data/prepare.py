@@ -63,7 +63,7 @@ def prepare(
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = _absolute(data_dir or default)
-    archives = manual_dir and _absolute(manual_dir)
+    archives = _absolute(manual_dir) if manual_dir else None
     if archives and not archives.is_dir():
         raise UserError(f"manual_dir {archives} is not a directory. Give another.")
     builder = _builder(name.removeprefix("tfds:"), root)

@@ -59,7 +59,8 @@ def split(text: str) -> list[str]:
 
 def find(texts: Sequence[str]) -> Found:
     """The words of all texts; each text is split once."""
-    number = defaultdict()  # word -> index, in order of appearance
+    # word -> index, in order of appearance
+    number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     which, length = [], np.zeros(len(texts), np.int64)
     for n, text in enumerate(texts):
@@ -182,7 +183,7 @@ def read(path: str | os.PathLike) -> tuple[str, ...] | None:
     try:
         *tokens, last = Path(path).read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
-        tokens, last = (), "?"
+        tokens, last = [], "?"
     if last or tuple(tokens[: len(SPECIAL)]) != SPECIAL:
         raise errors.UserError(
             f"{path} is damaged: a vocabulary begins with the lines "

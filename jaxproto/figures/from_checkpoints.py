@@ -11,8 +11,7 @@ from jaxproto.errors import UserError
 from jaxproto.figures import finished, selection
 from jaxproto.figures.finished import Finished
 from jaxproto.report import pictures
-from jaxproto.report.pictures import Learnt
-from jaxproto.types import Protos
+from jaxproto.report.pictures import HostProtos, Learnt
 
 
 class Shown(NamedTuple):
@@ -24,7 +23,7 @@ class Shown(NamedTuple):
     classes: list[int]
 
     @property
-    def protos(self) -> Protos:
+    def protos(self) -> HostProtos:
         """The global prototypes.
 
         Raises:
@@ -33,7 +32,7 @@ class Shown(NamedTuple):
         return _there(self.learnt.protos, self.run, "global prototypes")
 
     @property
-    def local(self) -> Protos:
+    def local(self) -> HostProtos:
         """The local prototypes.
 
         Raises:
@@ -42,7 +41,7 @@ class Shown(NamedTuple):
         return _there(self.learnt.local, self.run, "local prototypes")
 
 
-def _there(protos, run, what):
+def _there(protos: HostProtos | None, run: Finished, what: str) -> HostProtos:
     if protos is None:
         raise UserError(
             f"{run.path}: method {run.config.method.name!r} has no {what} to draw. "
@@ -134,16 +133,17 @@ def cosine_by_class(args):
     plots.cosine_by_class(args.out, rows, next(iter(found.values())).classes)
 
 
-def similarity(protos: Protos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, least and largest over the other classes [C]; nan where there are none."""
     cos_CC = plots.cosines(protos.mean)
     here_C = protos.count > 0
     pair_CC = here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
     some_C, value_CC = pair_CC.any(1), np.where(pair_CC, cos_CC, np.nan)
-    out = np.full((3, len(here_C)), np.nan)
-    for row, f in zip(out, (np.nanmean, np.nanmin, np.nanmax), strict=True):
-        row[some_C] = f(value_CC[some_C], axis=1)
-    return tuple(out)
+    mean_C, least_C, most_C = np.full((3, len(here_C)), np.nan)
+    mean_C[some_C] = np.nanmean(value_CC[some_C], axis=1)
+    least_C[some_C] = np.nanmin(value_CC[some_C], axis=1)
+    most_C[some_C] = np.nanmax(value_CC[some_C], axis=1)
+    return mean_C, least_C, most_C
 
 
 def margins(args):
@@ -153,7 +153,7 @@ def margins(args):
     plots.margins(args.out, rows, next(iter(found.values())).classes)
 
 
-def margin(protos: Protos) -> np.ndarray:
+def margin(protos: HostProtos) -> np.ndarray:
     """Distance [C] to the nearest other class as a share of the largest such distance.
 
     nan where a class has no prototype, or no other has one (ProtoNorm Section 6.1,
@@ -300,8 +300,9 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     k, c = np.nonzero(local.count[:, classes] > 0)
     own = local.mean[:, classes][k, c], np.array(classes)[c]
     dim = seen[0].shape[1]
-    sent = learnt is not None and learnt.mean.shape[1] == dim
-    there = [c for c in classes if sent and learnt.count[c] > 0]
+    there = []
+    if learnt is not None and learnt.mean.shape[1] == dim:
+        there = [c for c in classes if learnt.count[c] > 0]
     server = _pulled(one)[there] if there else np.zeros((0, dim))
     return [seen, own, (server, np.array(there, int))]
 
@@ -318,14 +319,14 @@ def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
     return np.concatenate(found)
 
 
-def _local(one: Shown, trained: pictures.Trained) -> Protos:
+def _local(one: Shown, trained: pictures.Trained) -> HostProtos:
     """Local prototypes [K, C, D] of the chosen clients.
 
     Those that clients remember; else, and where the server compares an adapter's
     output, class means over their training examples.
     """
     if one.learnt.local is not None:
-        return Protos(*(a[one.clients] for a in (one.local.mean, one.local.count)))
+        return HostProtos(one.local.mean[one.clients], one.local.count[one.clients])
     means, counts = [], []
     for i in one.clients:
         x, y = pictures.features(*pictures.one_client(trained, i, "train"))
@@ -334,4 +335,4 @@ def _local(one: Shown, trained: pictures.Trained) -> Protos:
         np.add.at(sum_CD, y, x)
         means.append(sum_CD / np.maximum(count_C, 1)[:, None])
         counts.append(count_C)
-    return Protos(np.stack(means), np.stack(counts))
+    return HostProtos(np.stack(means), np.stack(counts))

@@ -65,5 +65,5 @@ class Fields(dict):
     def network(self, name: str) -> Net:
         """A network for the images and the dimensions of this point."""
         classes, dim = self.spec
-        shape = {"input_shape": tuple(self.args.image), "num_classes": classes}
-        return models.build(name, **shape, feat_dim=dim)
+        shape = tuple(self.args.image)
+        return models.build(name, input_shape=shape, num_classes=classes, feat_dim=dim)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxproto.compare.tables import AVERAGES, STATISTICS
 from jaxproto.figures import from_checkpoints, from_formulas, from_records
 from jaxproto.figures.selection import numbers
 
-OPTIONS = {  # option -> what argparse is told
+OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
     "rule": {"help": "draw this one only"},
     "average": {"choices": list(AVERAGES), "default": "pooled", "help": "of clients"},
     "statistic": {"choices": list(STATISTICS), "default": "final", "help": "of rounds"},
@@ -39,7 +39,7 @@ class Picture(NamedTuple):
     @property
     def help(self) -> str:
         """What it shows."""
-        return self.draw.__doc__.split("\n")[0]
+        return (self.draw.__doc__ or "").split("\n")[0]
 
 
 ACCURACY = ("rule", "average")

@@ -1,5 +1,8 @@
 """The registry of methods: one line each."""
 
+from collections.abc import Callable
+
+from jaxproto.method import Method
 from jaxproto.methods import (
     cps_ppa_cpkd,
     fast,
@@ -22,7 +25,7 @@ from jaxproto.methods import (
     vhl,
 )
 
-METHODS = {
+METHODS: dict[str, Callable[..., Method]] = {
     "local": local.local,
     "fedproto": fedproto.fedproto,
     "protonorm": protonorm.protonorm,

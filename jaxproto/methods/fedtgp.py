@@ -195,14 +195,17 @@ def fedtgp(
       on_server: transform, without memory, of generated prototypes before they leave.
       on_arrival: uploads -> what the generator learns [K, C, D].
     """
-    kind = {
-        "reg": reg,
-        "collect": collect,
-        "class_weight": class_weight,
-        "feature_map": feature_map,
-    }
-    ways = {"upscale": upscale, "on_upload": on_upload, "on_client": on_client}
-    base = fedproto(spec, lam=lam, **ways, **kind)
+    base = fedproto(
+        spec,
+        lam=lam,
+        reg=reg,
+        collect=collect,
+        upscale=upscale,
+        on_upload=on_upload,
+        on_client=on_client,
+        class_weight=class_weight,
+        feature_map=feature_map,
+    )
     training = Training(optax.sgd(server_rate), server_batch)
 
     def init_server(net, key):

@@ -50,7 +50,7 @@ from jaxproto.method import Method, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.methods.fednh import direction
 from jaxproto.methods.refprotofl import linear
-from jaxproto.types import Array, Aux, Spec
+from jaxproto.types import Array, ArrayLike, Aux, Spec
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 COLDNESS = 0.07  # temperature of SupCon (released code)
@@ -61,7 +61,7 @@ MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
 class VirtualSeed:
     """What the server sends of the virtual set, once."""
 
-    virtual_seed: Array  # []
+    virtual_seed: ArrayLike  # []
 
 
 class Virtual(NamedTuple):
@@ -204,7 +204,7 @@ def vhl(
         init_server=lambda net, key: init_client(net, key)[0],
         loss=loss,
         predict=predict,
-        setup=VirtualSeed(np.uint32(virtual_seed)),
+        setup=VirtualSeed(np.array(virtual_seed, np.uint32)),
         check_input=only_images,
     )
     return statistics(method)

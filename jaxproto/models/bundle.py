@@ -71,9 +71,8 @@ def bundle(
     graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
 
     def init(key: Array) -> tuple[Tree, Tree]:
-        _, params, norm = nnx.split(
-            make(draw(key, count.used)), nnx.Param, nnx.BatchStat
-        )
+        module = make(draw(key, count.used))
+        params, norm = nnx.state(module, nnx.Param), nnx.state(module, nnx.BatchStat)
         return nnx.to_pure_dict(params), nnx.to_pure_dict(norm)
 
     def apply(params, norm, x, train, key=None) -> Out:

@@ -27,9 +27,10 @@ class FedAvgCNN(nnx.Module):
     def __init__(
         self, shape: tuple[int, int, int], hidden: int, padding: int, draws: Draws
     ):
-        options = {"padding": padding, "bias": True, "init": kaiming_uniform}
-        self.conv1 = Chain(Conv(shape[-1], 32, 5, draws, **options))
-        self.conv2 = Chain(Conv(32, 64, 5, draws, **options))
+        init = kaiming_uniform
+        conv1 = Conv(shape[-1], 32, 5, draws, padding=padding, bias=True, init=init)
+        conv2 = Conv(32, 64, 5, draws, padding=padding, bias=True, init=init)
+        self.conv1, self.conv2 = Chain(conv1), Chain(conv2)
         rows, cols = (map_size(n, padding) for n in shape[:2])
         self.fc1 = Chain(Linear(rows * cols * 64, hidden, draws))
 

@@ -50,9 +50,8 @@ class SqueezeExcite(nnx.Module):
     """
 
     def __init__(self, width: int, squeezed: int, draws: Draws):
-        options = {"bias": True, "bias_init": zeros}
-        self.fc1 = Conv(width, squeezed, 1, draws, **options)
-        self.fc2 = Conv(squeezed, width, 1, draws, **options)
+        self.fc1 = Conv(width, squeezed, 1, draws, bias=True, bias_init=zeros)
+        self.fc2 = Conv(squeezed, width, 1, draws, bias=True, bias_init=zeros)
 
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, width] to the same."""
@@ -64,11 +63,11 @@ class SqueezeExcite(nnx.Module):
 @jax.jit
 def gated(x: Array, squeeze, excite) -> Array:
     """x [B, H, W, C] times its gates; traced once for each shape."""
-    gate = jax.nn.silu(one_pixel(*squeeze, nn.global_mean(x)))
-    return x * jax.nn.sigmoid(one_pixel(*excite, gate))[:, None, None]
+    gate = jax.nn.silu(one_pixel(nn.global_mean(x), *squeeze))
+    return x * jax.nn.sigmoid(one_pixel(gate, *excite))[:, None, None]
 
 
-def one_pixel(kernel: Array, bias: Array, x: Array) -> Array:
+def one_pixel(x: Array, kernel: Array, bias: Array) -> Array:
     """A 1x1 convolution [1, 1, inputs, outputs] on images of one pixel [B, inputs]."""
     matrix = kernel.reshape(kernel.shape[2:]).astype(x.dtype)
     return x @ matrix + bias.astype(x.dtype)

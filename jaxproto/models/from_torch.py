@@ -80,8 +80,13 @@ def from_torch(
     Raises:
       UserError: lists every missing, unknown and wrongly shaped entry.
     """
-    shape = {"input_shape": input_shape, "num_classes": num_classes}
-    net = build(name, **shape, feat_dim=feat_dim, vocab_size=vocab_size)
+    net = build(
+        name,
+        input_shape=input_shape,
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        vocab_size=vocab_size,
+    )
     trees = jax.eval_shape(net.init, jax.random.key(0))
     entries = head(net, canonical(read(weights)))
     check(name, {k: v.shape for tree in trees for k, v in flat(tree).items()}, entries)
@@ -140,7 +145,10 @@ def read(weights: Weights | str | Path) -> Weights:
     if isinstance(weights, Mapping):
         return weights
     path = Path(weights)
-    readers = {".npz": read_npz, ".safetensors": safetensors.numpy.load_file}
+    readers: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
+        ".npz": read_npz,
+        ".safetensors": safetensors.numpy.load_file,
+    }
     if path.suffix not in readers:
         raise UserError(
             f"weights file {path} is neither .npz nor .safetensors. Open it in PyTorch "
@@ -166,18 +174,19 @@ def canonical(weights: Weights) -> dict:
     Raises:
       UserError: two entries mean the same, or one is no array.
     """
-    entries, dataset = {}, {}
+    entries: dict[str, np.ndarray] = {}
+    given: dict[str, str] = {}  # names as they came
     for name, value in weights.items():
         short = name.removeprefix("base.")
         found = HEAD.fullmatch(short)
         short = f"head.{found[3]}" if found else short
         if short in entries:
             raise UserError(
-                f"entries {dataset[short]!r} and {name!r} of the weights mean the same "
+                f"entries {given[short]!r} and {name!r} of the weights mean the same "
                 "array. Remove one."
             )
         if short.rpartition(".")[2] != COUNTER:
-            entries[short], dataset[short] = as_array(name, value), name
+            entries[short], given[short] = as_array(name, value), name
     return entries
 
 

@@ -14,4 +14,5 @@ def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
             f"network {name!r} takes images [height, width, channels], but an input "
             f"has shape {tuple(shape)}. Use network 'mlp', or reshape the inputs."
         )
-    return tuple(shape)
+    height, width, channels = shape
+    return height, width, channels

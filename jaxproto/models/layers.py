@@ -203,10 +203,16 @@ class GroupNorm(nnx.GroupNorm):
     """
 
     def __init__(self, width: int, groups: int = 2):
-        options = {"epsilon": nn.norm.EPS, "use_fast_variance": False}
-        super().__init__(width, groups, rngs=nnx.Rngs(0), **options)  # draws nothing
+        super().__init__(
+            width,
+            groups,
+            epsilon=nn.norm.EPS,
+            use_fast_variance=False,
+            rngs=nnx.Rngs(0),  # draws nothing
+        )
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    # Called as the layers here are, not as Flax's: its place in the tree must stay
+    def __call__(self, x: Array, call: Call) -> Array:  # type: ignore[override]
         """[B, H, W, width] to the same."""
         del call
         return super().__call__(nn.at_least_single(x)).astype(x.dtype)

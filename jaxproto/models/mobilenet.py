@@ -58,7 +58,8 @@ class MobileNetV2(nnx.Module):
     """Stem, 17 blocks, 1x1 convolution, mean over the image: features in [0, 6]."""
 
     def __init__(self, channels: int, draws: Draws):
-        layers = [conv_norm(channels, 32, 3, relu6, draws, stride=2)]
+        stem = conv_norm(channels, 32, 3, relu6, draws, stride=2)
+        layers: list[nnx.Module] = [stem]
         inputs = 32
         for expand, outputs, blocks, stride in STAGES:
             for i in range(blocks):

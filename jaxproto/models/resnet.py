@@ -38,9 +38,8 @@ class BasicBlock(nnx.Module):
         norm: Norm = BatchNorm,
     ):
         self.norms = norms
-        options = {"padding": 1}
-        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, **options)
-        self.conv2 = Conv(outputs, outputs, 3, draws, **options)
+        self.conv1 = Conv(inputs, outputs, 3, draws, stride=stride, padding=1)
+        self.conv2 = Conv(outputs, outputs, 3, draws, padding=1)
         for name in norms:
             setattr(self, name, norm(outputs))
         if stride != 1 or inputs != outputs:

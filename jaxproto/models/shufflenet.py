@@ -54,14 +54,23 @@ class ShuffleUnit(nnx.Module):
 
 def pointwise(inputs: int, outputs: int, draws: Draws) -> tuple:
     """1x1 convolution, norm, ReLU, for a Chain."""
-    options = {"init": kaiming_uniform}
-    return Conv(inputs, outputs, 1, draws, **options), BatchNorm(outputs), relu
+    conv = Conv(inputs, outputs, 1, draws, init=kaiming_uniform)
+    return conv, BatchNorm(outputs), relu
 
 
 def depthwise(width: int, stride: int, draws: Draws) -> tuple:
     """Depthwise 3x3 convolution and norm, for a Chain."""
-    options = {"stride": stride, "padding": 1, "groups": width, "init": kaiming_uniform}
-    return Conv(width, width, 3, draws, **options), BatchNorm(width)
+    conv = Conv(
+        width,
+        width,
+        3,
+        draws,
+        stride=stride,
+        padding=1,
+        groups=width,
+        init=kaiming_uniform,
+    )
+    return conv, BatchNorm(width)
 
 
 def shuffle(a: Array, b: Array) -> Array:
@@ -86,8 +95,8 @@ class ShuffleNetV2(nnx.Module):
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, channels] to [B, 1024]."""
         x = call.ops.max_pool(self.conv1(x, call), 3, 2, 1)
-        for stage in (self.stage2, self.stage3, self.stage4):
-            x = stage(x, call)
+        for n in range(2, 2 + len(STAGES)):
+            x = getattr(self, f"stage{n}")(x, call)
         return nn.global_mean(self.conv5(x, call))
 
 

@@ -121,8 +121,8 @@ class TextCNN(nnx.Module):
         def best(x):
             return strongest(vectors(table, x, self.dtype), length_B, filters)
 
-        best = call.ops.cut(best, x, jnp.max(length_B))
-        x = dropout(jax.nn.relu(best), RATE, call)
+        best_BF = call.ops.cut(best, x, jnp.max(length_B))
+        x = dropout(jax.nn.relu(best_BF), RATE, call)
         return self.reading.features(self.fc1(x, call))
 
 
@@ -138,13 +138,13 @@ def strongest(x_BLD: Array, length_B: Array, filters: list[Windows]) -> Array:
     kernels = [f.kernel[...].astype(x_BLD.dtype) for f in filters]
     each = [kernel[j] for kernel in kernels for j in range(len(kernel))]
     answers = x_BLD.reshape(-1, width) @ jnp.concatenate(each, 1)
-    answers = iter(jnp.split(answers, len(each), 1))
+    by_word = iter(jnp.split(answers, len(each), 1))
     best = []
     for f, kernel in zip(filters, kernels, strict=True):
         size = len(kernel)
         start_W = jnp.arange(positions - size + 1)
         shifted = [
-            next(answers).reshape(batch, positions, -1)[:, j : j + len(start_W)]
+            next(by_word).reshape(batch, positions, -1)[:, j : j + len(start_W)]
             for j in range(size)
         ]
         there_BW = start_W <= jnp.maximum(length_B - size, 0)[:, None]

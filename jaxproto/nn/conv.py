@@ -84,7 +84,8 @@ def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
     x = window.pad(x, rows, cols)
     wide = jnp.concatenate([window.shift(x, j, 2, cols) for j in cols.live], -1)
     live = kernel[:, cols.live.start : cols.live.stop]
-    return sum(times(window.shift(wide, i, 1, rows), live[i]) for i in rows.live)
+    parts = (times(window.shift(wide, i, 1, rows), live[i]) for i in rows.live)
+    return reduce.total(parts)
 
 
 def times(x: Array, kernel: Array) -> Array:

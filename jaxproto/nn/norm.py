@@ -76,8 +76,9 @@ def with_batch(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, sums: Callable
 ) -> tuple[Array, Array, Array]:
     """x [..., C] normalised by itself, and the running statistics after it."""
-    out, *batch = batch_norm(x, scale, bias, sums)
-    return out, *update_stats(mean, var, *batch, x.size // x.shape[-1])
+    out, own_mean, own_var = batch_norm(x, scale, bias, sums)
+    elements = x.size // x.shape[-1]
+    return out, *update_stats(mean, var, own_mean, own_var, elements)
 
 
 @jax.jit

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto.nn import window
+from jaxproto.nn import reduce, window
 from jaxproto.types import Array
 
 
@@ -133,9 +133,9 @@ def weighted_gathers(x: Array, matrix: np.ndarray) -> Array:
         return x
     used = matrix > 0
     first, count = used.argmax(0), used.sum(0)
-    out = 0.0
+    parts = []
     for step in range(count.max()):
         row = np.minimum(first + step, len(matrix) - 1)
         weight = np.take_along_axis(matrix, row[None], 0)[0] * (step < count)
-        out = out + x[:, row] * weight.astype(x.dtype)
-    return out
+        parts.append(x[:, row] * weight.astype(x.dtype))
+    return reduce.total(parts)

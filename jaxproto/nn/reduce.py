@@ -5,7 +5,9 @@ axis before the last one is summed at full speed, several arrays in one pass; wh
 remains is small.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax.numpy as jnp
 from jax import lax
@@ -19,6 +21,11 @@ TOGETHER = 10  # arrays summed in one pass
 def at_least_single(x: Array) -> Array:
     """x in float32, unless it is more precise already."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def total(arrays: Iterable[Array]) -> Array:
+    """The sum of one array or more of one shape, one after the other."""
+    return functools.reduce(operator.add, arrays)
 
 
 def column_sums(arrays: Sequence[Array], axis: int) -> Sequence[Array]:

@@ -40,7 +40,9 @@ class Axis(NamedTuple):
         return self.padding - self.live.start, max(last - self.size + 1, 0)
 
 
-def axes(x: Array, window: tuple[int, int], stride: int, padding: int):
+def axes(
+    x: Array, window: tuple[int, ...], stride: int, padding: int
+) -> tuple[Axis, ...]:
     """The windows along height and width of x [B, H, W, C]."""
     return tuple(
         Axis(n, k, stride, padding) for n, k in zip(x.shape[1:3], window, strict=True)

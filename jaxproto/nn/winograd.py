@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxproto.nn import reduce
 from jaxproto.types import Array
 
 POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
@@ -87,9 +88,8 @@ def transforms(p: Plan) -> tuple[np.ndarray, np.ndarray]:
     for t in range(p.tiles):
         whole_in[:, t, t * p.m : t * p.m + p.n] = rows
         whole_out[t, :, :, t] = out
-    whole_in = whole_in[:, :, p.padding : p.padding + p.height]  # the rest reads zeros
-    whole_in = whole_in.reshape(-1, p.height)
-    return whole_in, whole_out.reshape(-1, p.n * p.tiles)[: p.rows]
+    read = whole_in[:, :, p.padding : p.padding + p.height]  # the rest reads zeros
+    return read.reshape(-1, p.height), whole_out.reshape(-1, p.n * p.tiles)[: p.rows]
 
 
 def fits(x: Array, kernel: Array, stride: int) -> bool:
@@ -140,7 +140,7 @@ conv_winograd.defvjp(forward, backward)
 
 def over_rows(matrix: np.ndarray, x: Array) -> Array:
     """A constant [N', N] times x [N, ...]: [N', ...]."""
-    return (matrix @ x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
+    return jnp.matmul(matrix, x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
 
 
 def by_column(matrix: np.ndarray, x: Array) -> Array:
@@ -173,6 +173,6 @@ def grad_input(x: Array, grad_wide: Array, p: Plan) -> Array:
         jnp.pad(part, ((0, 0), (0, 0), (j, p.k - 1 - j), (0, 0)))
         for j, part in enumerate(jnp.split(wide, p.k, 3))
     )
-    rows = sum(shifted).transpose(1, 2, 0, 3)
+    rows = reduce.total(shifted).transpose(1, 2, 0, 3)
     whole = by_column(transforms(p)[0].T, rows).swapaxes(1, 2)
     return whole[:, :, p.padding : p.padding + x.shape[2]]

@@ -51,8 +51,9 @@ def blank(path: str | Path, size: tuple[float, float]) -> Iterator:
     import matplotlib
     from matplotlib.figure import Figure
 
-    style = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 200}
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(
+        {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 200}
+    ):
         figure = Figure(size, layout="compressed")
         yield figure
         figure.savefig(path)

@@ -73,7 +73,7 @@ def prototype_angles(
             image, label="angle (degrees)", ticks=range(0, 181, 30), pad=0.02
         )
         if pair_CC.any():
-            i, j = np.unravel_index(shown.argmin(), shown.shape)
+            i, j = map(int, np.unravel_index(shown.argmin(), shown.shape))
             which = f"classes {names[i]} and {names[j]}"
             axes.set_title(f"smallest angle {shown.min():.1f}°, {which}")
         dark = np.abs(angle_CC - 90) > 55
@@ -105,7 +105,7 @@ def cosine_similarity(
         figure.colorbar(image, label="cosine similarity", pad=0.02)
         title = ""
         if pair_CC.any():
-            i, j = np.unravel_index(shown.argmax(), shown.shape)
+            i, j = map(int, np.unravel_index(shown.argmax(), shown.shape))
             most = f"largest {shown.max():.2f}, classes {names[i]} and {names[j]}"
             title = f"mean {shown.mean():.2f}, {most}"
         axes.set_title("\n".join(filter(None, [title, note])))

@@ -10,7 +10,7 @@ so there the numbers are upper bounds. How many singular values FedKD sends depe
 its auxiliary network: here a fresh one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -176,8 +176,8 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
 
     Methods other than the configured one have the defaults of their fields.
     """
-    found, dtype = {}, config.model.compute_dtype
-    network = build.networks(exp.dataset, exp.spec, dtype)
+    found: dict[str, Cost | str] = {}
+    network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in METHODS:
         one = ml_collections.ConfigDict({"method": config_.method_fields(name)})
         one = config if name == config.method.name else one
@@ -191,7 +191,7 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
     return found
 
 
-def table(costs: dict[str, Cost | str], exp: Experiment) -> rich.table.Table:
+def table(costs: Mapping[str, Cost | str], exp: Experiment) -> rich.table.Table:
     """One line per method."""
     train_KC, test_KC = exp.counts
     held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()

@@ -111,8 +111,9 @@ def table(found: list[Field], title: str) -> rich.table.Table:
         caption = "Nothing crosses the network."
     view = rich.table.Table(title=f"What crosses the network: {title}", caption=caption)
     for name in Field._fields:
-        justify = "right" if name == "bytes" else "left"
-        view.add_column(name, justify=justify, overflow="fold")
+        view.add_column(
+            name, justify="right" if name == "bytes" else "left", overflow="fold"
+        )
     for f in found:
         shape = "x".join(map(str, f.shape)) or "1"
         view.add_row(f.way, f.name, shape, f.type, f"{f.bytes:,}", f.reveals)

@@ -61,8 +61,8 @@ def show(
     run = folder.default(config)
     out = Path(out or run.with_name(f"{run.name}-inspect"))
     drawn = write(exp, out, console)
-    names = ", ".join(["partition.csv", "indices.csv", *drawn])
-    console.print(f"written to {out}: {names}", highlight=False, soft_wrap=True)
+    files = ", ".join(["partition.csv", "indices.csv", *drawn])
+    console.print(f"written to {out}: {files}", highlight=False, soft_wrap=True)
     return out
 
 

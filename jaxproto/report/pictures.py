@@ -1,10 +1,12 @@
 """Every picture of a finished run, into `plots/`."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
@@ -71,29 +73,43 @@ def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
         _planes(trained, learnt.mean * upscale, local, folder)
 
 
+@dataclasses.dataclass(frozen=True)
+class HostProtos:
+    """Prototypes on the host; as `types.Protos`."""
+
+    mean: np.ndarray  # [..., C, D]
+    count: np.ndarray  # [..., C]
+
+
 class Learnt(NamedTuple):
-    """Prototypes after a round, as numpy arrays; None where there are none."""
+    """Prototypes after a round; None where there are none."""
 
     mask_CD: np.ndarray | None  # of CPS
-    protos: Protos | None  # global ones, in the places of the masks
-    local: Protos | None  # [K, C, D] by client id
+    protos: HostProtos | None  # global ones, in the places of the masks
+    local: HostProtos | None  # [K, C, D] by client id
 
 
 def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learnt:
     """What the server broadcasts and what clients remember."""
     mask_CD = masks(exp.method, exp.spec.feat_dim)
-    learnt = protos_in(exp.method.broadcast(server))
+    learnt = on_host(protos_in(exp.method.broadcast(server)))
     memory = [protos_in(c.memory) for c in clients]
-    local = protos_in(federation.by_id(exp.cohorts, memory))
+    local = on_host(federation.by_id(exp.cohorts, memory))
     learnt = learnt if learnt is None else spread(learnt, mask_CD)
     return Learnt(mask_CD, learnt, local)
 
 
 def protos_in(tree: Tree) -> Protos | None:
-    """The first prototypes in a tree, as numpy arrays; None if there are none."""
+    """The first prototypes in a tree; None if there are none."""
     leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
-    found = next((node for node in leaves if isinstance(node, Protos)), None)
-    return None if found is None else jax.tree.map(np.asarray, found)
+    return next((node for node in leaves if isinstance(node, Protos)), None)
+
+
+def on_host(protos: Protos | None) -> HostProtos | None:
+    """Prototypes as numpy arrays; None if there are none."""
+    if protos is None:
+        return None
+    return HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
 
 
 def masks(method: Method, feat_dim: int) -> np.ndarray | None:
@@ -109,7 +125,7 @@ def _is_masks(node):
     return isinstance(node, masks_.SentMasks)
 
 
-def spread(protos: Protos, mask_CD: np.ndarray | None) -> Protos:
+def spread(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
     """Compressed prototypes [C, s] with their values in the places of the masks.
 
     TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
@@ -119,7 +135,7 @@ def spread(protos: Protos, mask_CD: np.ndarray | None) -> Protos:
         return protos
     mean_CD = np.zeros(mask_CD.shape, protos.mean.dtype)
     mean_CD[mask_CD] = protos.mean.ravel()
-    return protos.replace(mean=mean_CD)
+    return HostProtos(mean_CD, protos.count)
 
 
 def head_norms(cohorts, clients) -> np.ndarray | None:
@@ -131,10 +147,10 @@ def head_norms(cohorts, clients) -> np.ndarray | None:
     for stacked in clients:
         leaves = jax.tree_util.tree_leaves_with_path(stacked.params)
         by_path = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-        kernel_KDC = next((by_path[name] for name in HEADS if name in by_path), None)
-        if np.ndim(kernel_KDC) != 3:
+        found = [by_path[name] for name in HEADS if name in by_path]
+        if not found or np.ndim(found[0]) != 3:
             return None
-        parts.append(np.linalg.norm(kernel_KDC, axis=1))
+        parts.append(np.linalg.norm(found[0], axis=1))
     return np.asarray(federation.by_id(cohorts, parts))
 
 
@@ -142,13 +158,14 @@ def _iterations(path: Path, name: str, records):
     """Iterations of the alignment in every round that was watched."""
     at, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
-        shown = {"": [plots.band(name, at, [values])]}
+        shown = {"": [plots.band(name, at, np.array([values]))]}
         plots.bands(path, shown, "round", "iterations of the alignment", whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:
     """Rounds, and what was seen in each; those without are left out."""
-    at, values = [], []
+    at: list[int] = []
+    values: list[float] = []
     for record in records:
         seen = record.get("every_round", {}).get(name, [])
         at += range(record["round"] - len(seen) + 1, record["round"] + 1)
@@ -156,19 +173,19 @@ def every_round(records, name: str) -> tuple[list[int], list[float]]:
     return at, values
 
 
-def note_of(learnt: Protos, feat_dim: int) -> str:
+def note_of(learnt: HostProtos, feat_dim: int) -> str:
     """What has to be said of prototypes that are not in the space of features."""
     sent = learnt.mean.shape[-1]
     other = f"as sent: {sent} values each, features have {feat_dim}"
     return other if sent != feat_dim else ""
 
 
-def rows_of(protos: Protos) -> np.ndarray:
+def rows_of(protos: HostProtos) -> np.ndarray:
     """Prototypes [..., C, D]; zeros where there is none."""
     return np.where(protos.count[..., None] > 0, protos.mean, 0)
 
 
-def _global(learnt: Protos, feat_dim: int, folder: Path):
+def _global(learnt: HostProtos, feat_dim: int, folder: Path):
     """Angles, cosine similarity and values of global prototypes."""
     note = note_of(learnt, feat_dim)
     plots.prototype_angles(folder / "angles.png", learnt.mean, learnt.count)
@@ -178,7 +195,7 @@ def _global(learnt: Protos, feat_dim: int, folder: Path):
     plots.prototype_heatmap(path, rows_of(learnt), title, None, None, "class")
 
 
-def _local(local: Protos, mask_CD, folder: Path):
+def _local(local: HostProtos, mask_CD, folder: Path):
     """The local prototypes of the class that most clients hold."""
     c = int((local.count > 0).sum(0).argmax())
     plots.prototype_heatmap(
@@ -189,7 +206,7 @@ def _local(local: Protos, mask_CD, folder: Path):
     )
 
 
-def held(local: Protos, c: int) -> str:
+def held(local: HostProtos, c: int) -> str:
     """The title of the local prototypes of a class."""
     holders = int((local.count[:, c] > 0).sum())
     clients = len(local.count)
@@ -198,11 +215,12 @@ def held(local: Protos, c: int) -> str:
 
 def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
     """The mask of a class, if prototypes of `dim` values have one."""
-    fits = mask_CD is not None and mask_CD.shape[1] == dim
-    return mask_CD[c] if fits else None
+    if mask_CD is None or mask_CD.shape[1] != dim:
+        return None
+    return mask_CD[c]
 
 
-def _planes(trained: Trained, global_CD, local: Protos, folder: Path):
+def _planes(trained: Trained, global_CD, local: HostProtos, folder: Path):
     """`global_CD` as clients are pulled to it: scaled."""
     plots.prototypes_2d(folder / "prototypes.png", global_CD, local.mean, local.count)
     for i in SPIRAL_CLIENTS:
@@ -211,7 +229,7 @@ def _planes(trained: Trained, global_CD, local: Protos, folder: Path):
             plots.features_2d(folder / f"features_client{i}.png", *one[1:], one.title)
 
 
-def plane(trained: Trained, local: Protos, i: int) -> plots.Plane:
+def plane(trained: Trained, local: HostProtos, i: int) -> plots.Plane:
     """The test features and the prototypes of a client."""
     title = f"client {i}, test samples and local prototypes"
     feat_MD, y_M = features(*one_client(trained, i))
@@ -240,8 +258,8 @@ def features(net, client, data: Data, at_M: np.ndarray | None = None):
 
     Where clients have RefProtoFL's adapter they are its z, which prototypes are of.
     """
-    at_M = np.arange(int(data.shard.size)) if at_M is None else at_M
-    batch = batches.take(data, at_M, np.ones(len(at_M)))
+    chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
+    batch = batches.take(data, chosen_M, jnp.ones(len(chosen_M)))
     out = net.apply(client.params["net"], client.norm["net"], batch.x, False)
     adapter = client.params.get("adapter")
     feat = out.feat if adapter is None else refprotofl.embed(adapter, out.feat)

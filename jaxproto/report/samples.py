@@ -84,8 +84,10 @@ def plane(x: np.ndarray) -> tuple[Callable, tuple[str, str]]:
 
     pca = PCA(2, random_state=0).fit(flat_ND)
     shares = pca.explained_variance_ratio_
-    names = [f"principal component {i + 1} ({s:.0%})" for i, s in enumerate(shares)]
-    return lambda x: pca.transform(x.reshape(len(x), -1)), tuple(names)
+    first, second = (
+        f"principal component {i + 1} ({s:.0%})" for i, s in enumerate(shares)
+    )
+    return lambda x: pca.transform(x.reshape(len(x), -1)), (first, second)
 
 
 def _spread(x):

@@ -81,7 +81,7 @@ def wasted(exp: Experiment) -> float:
     """Share of this run's local steps that only pad, in the forms it has chosen."""
     work = [padding(exp).steps[list(c.ids)] for c in exp.cohorts]
     done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
-    return 1 - float(sum(s.sum() for s in work)) / done if done else 0.0
+    return 1 - float(np.concatenate(work).sum()) / done if done else 0.0
 
 
 def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:

@@ -120,7 +120,7 @@ def peak_memory_bytes() -> dict[str, int | None]:
 
 def versions() -> dict[str, str | None]:
     """Versions of Python and of the packages that results depend on."""
-    found = {"python": platform.python_version()}
+    found: dict[str, str | None] = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

@@ -20,7 +20,7 @@ def keep_compiled() -> Path | None:
     Returns:
       The folder in use, or None.
     """
-    chosen = jax.config.jax_compilation_cache_dir
+    chosen = jax.config.values["jax_compilation_cache_dir"]
     if chosen is not None:
         return Path(chosen)
     if os.environ.get("JAXPROTO_CACHE") == "off":

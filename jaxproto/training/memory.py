@@ -16,6 +16,8 @@ def needed(compiled: Iterable[jax.stages.Compiled]) -> int:
 
 def _of(program: jax.stages.Compiled) -> int:
     m = program.memory_analysis()
+    if m is None:  # of a platform that keeps no such account
+        return 0
     held = m.argument_size_in_bytes + m.output_size_in_bytes - m.alias_size_in_bytes
     return held + m.temp_size_in_bytes
 

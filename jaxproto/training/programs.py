@@ -81,11 +81,11 @@ def init(exp: Experiment, seed: int, wrap: Wrap = program_cache.uncached) -> Sta
             name = f"first {cohort.name}"
             return start(name, partial(one, cohort), client_key, count)
 
-        clients = [cohort_start(cohort) for cohort in exp.cohorts]
+        started = [cohort_start(cohort) for cohort in exp.cohorts]
         net = exp.cohorts[0].net
         first = partial(exp.method.init_server, net)
         server = start("first server", first, server_key).result()
-        clients = tuple(c.result() for c in clients)
+        clients = tuple(c.result() for c in started)
     return State(server, clients, np.zeros(2, np.int64))
 
 

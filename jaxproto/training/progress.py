@@ -24,8 +24,8 @@ class Progress:
         """Knows `start` of `total` rounds as done; see `progress`."""
         self._total, self._done, self._rule = total, start, rule
         self._console, self._live = console, None
-        self._seconds = deque(maxlen=_RECENT)
-        self._record = {}
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._record: Mapping = {}
 
     def round(self, r: int, seconds: float):
         """Round `r` is done (the first is 1) and took `seconds`."""

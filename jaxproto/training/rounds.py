@@ -66,8 +66,8 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     both = ([p._replace(up=()) for p in part] for part in (reports, pre_uploads))
     reports, pre_uploads = jax.device_get(tuple(both))  # sizes, losses; never uploads
     check_finite(work.exp, r, reports)
-    told = jax.device_get((participants, sent.scalars, sent.bytes))
-    summary = summarize_round(work.exp, *told, reports, pre_uploads)
+    who, scalars, size = jax.device_get((participants, sent.scalars, sent.bytes))
+    summary = summarize_round(work.exp, who, scalars, size, reports, pre_uploads)
     jax.block_until_ready(server)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
     watched = watch(work, r, server, state.watched)
@@ -119,7 +119,7 @@ def first_exchange(work: Work, context, participants, state: State):
             run.pre_upload, state.clients, work.exp.train, strict=bool(run.pre_upload)
         )
     )
-    if not ups:
+    if run.pre_aggregate is None:
         return state.server, sent, []
     server = run.pre_aggregate(context, state.server, tuple(p.up for p in ups))
     sent = run.broadcast(server)

@@ -47,8 +47,7 @@ class Wire(NamedTuple):
 EXACT = Wire()
 
 
-@flax.struct.dataclass
-class Scaled:
+class Scaled(flax.struct.PyTreeNode):
     """Rows of int8, each with its scale."""
 
     value: Array  # [..., N] int8

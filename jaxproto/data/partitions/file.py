@@ -12,8 +12,8 @@ in any order; other columns are ignored. What no line names is nobody's.
 """
 
 import csv
+import dataclasses
 import os
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,8 @@ NEEDED = ("client", "index")
 PART = {"train": True, "test": False}  # as the column `part` says it
 
 
-class Listed(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Listed:
     """The lines of a file, in its order."""
 
     number: np.ndarray  # [R] of the line in the file, from 1
@@ -95,7 +96,7 @@ def load(
     else:
         masks = listed.train, ~listed.train
         train, test = (_hands(listed, clients, mask) for mask in masks)
-    test = test if pooled else [tested] * clients
+    test = test if tested is None else [tested] * clients
     _check_everyone_has_both(path, train, test)
     return public.withdraw(dataset, schemes.made(train, test))
 
@@ -132,8 +133,8 @@ def read(path: str | os.PathLike) -> Listed:
             f"file:{path}: cannot be read ({error}). Give a CSV file with the columns "
             "client, index and, if wanted, part."
         ) from error
-    array_4R = np.array(found, np.int64).reshape(-1, 4).T
-    return Listed(*array_4R[:3], array_4R[3] > 0 if "part" in place else None)
+    number, client, index, train = np.array(found, np.int64).reshape(-1, 4).T
+    return Listed(number, client, index, train > 0 if "part" in place else None)
 
 
 def _places(path, names):

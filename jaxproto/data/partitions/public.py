@@ -6,6 +6,7 @@ public examples so has the clients of one without, but for these examples.
 """
 
 import os
+from functools import partial
 
 import numpy as np
 
@@ -47,13 +48,12 @@ def load(
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
-    options = {"data_dir": data_dir, "seed": seed, "pixels": pixels}
-    dataset = datasets.load(name, **options)
+    read = partial(datasets.load, data_dir=data_dir, seed=seed, pixels=pixels)
+    dataset = read(name)
     if other:
-        return append(dataset, datasets.load(other, **options))
+        return append(dataset, read(other))
     if share:
-        fixed = {"share": share, "classes": classes, "seed": seed}
-        return choose(dataset, pooled=pooled, **fixed)
+        return choose(dataset, share=share, classes=classes, pooled=pooled, seed=seed)
     return dataset
 
 

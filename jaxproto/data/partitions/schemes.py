@@ -113,7 +113,7 @@ def official_test(dataset: Dataset) -> np.ndarray:
       UserError: there is none.
     """
     size, examples = dataset.train_size, len(dataset.y)
-    public = [] if dataset.public is None else dataset.public
+    public = () if dataset.public is None else dataset.public
     rows = np.setdiff1d(np.arange(size, examples, dtype=np.int32), public)
     if len(rows) == 0:
         raise errors.UserError(

@@ -54,7 +54,8 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
         (np.array(part.text, texts), np.array(part.label, int if whole else texts))
         for part in parts
     ]
-    return dataset.assemble(name, *arrays)
+    test = arrays[1] if len(arrays) > 1 else None
+    return dataset.assemble(name, arrays[0], test)
 
 
 def _files(path, name):

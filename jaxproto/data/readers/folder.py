@@ -53,7 +53,7 @@ def load(path: str | os.PathLike, size: int = 0) -> Dataset:
     root = Path(os.path.expanduser(path)).absolute()
     found = _list(name, root)
     every = [file for part in found.files.values() for some in part for file in some]
-    what = {
+    what: dict[str, str | int] = {
         "kind": "folder",
         "path": str(root),
         "classes": "/".join(found.classes),

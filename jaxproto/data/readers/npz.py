@@ -36,7 +36,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
     if _size(file) < LARGE:
         return _load(name, file, pixels, cache.in_memory)
     files = cache.fingerprint([file])
-    what = {"kind": "npz", "files": files, "pixels": pixels}
+    what: dict[str, str | int] = {"kind": "npz", "files": files, "pixels": pixels}
     return cache.through(name, what, lambda begin: _load(name, file, pixels, begin))
 
 

@@ -47,7 +47,11 @@ def load(
     """
     path = find(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
-    what = {"kind": "tfds", "files": cache.fingerprint(files), "pixels": pixels}
+    what: dict[str, str | int] = {
+        "kind": "tfds",
+        "files": cache.fingerprint(files),
+        "pixels": pixels,
+    }
     name = f"tfds:{name}"
     return cache.through(name, what, lambda begin: _read(name, path, pixels, begin))
 

@@ -187,9 +187,10 @@ def annotations(path: pathlib.Path) -> list[tuple[str, str]]:
         try:
             return [(row["Filename"], row["ClassId"]) for row in rows]
         except KeyError as error:
+            names = ", ".join(rows.fieldnames or ())
             raise UserError(
                 f"{files.where}: {TRUTH} has no column {error}, only "
-                f"{', '.join(rows.fieldnames)}. It needs Filename and ClassId, joined "
+                f"{names}. It needs Filename and ClassId, joined "
                 "by ; (the file of the online test has no classes)."
             ) from error
 
