@@ -259,7 +259,7 @@ def test_a_half_written_or_half_deleted_checkpoint_is_never_read(two):
 SAVER = """
 import sys
 import jax.numpy as jnp
-from jaxproto import checkpoint
+from jaxproto.storage import checkpoint
 
 like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
 found = checkpoint.latest(sys.argv[1], like)

@@ -10,7 +10,7 @@ from jaxproto.training.compilation import garbage_later
 
 SCRIPT = """
 import jax, jax.numpy as jnp
-from jaxproto.compilation import keep_compiled
+from jaxproto.training.compilation import keep_compiled
 jax.jit(lambda x: x + 1)(1.0)  # something was compiled before
 print(keep_compiled())
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -100,7 +100,7 @@ KILLED = """
 import json, os, signal, sys
 import ml_collections
 import jaxproto
-from jaxproto import checkpoint
+from jaxproto.storage import checkpoint
 
 file, path, moment = sys.argv[1:]
 
