@@ -230,8 +230,9 @@ def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
       x: one batch of inputs as a ShapeDtypeStruct.
 
     Raises:
-      UserError: names the cohort, the array and both shapes.
+      UserError: names the cohorts, or the array and both shapes.
     """
+    _check_architectures(method, cohorts)
     method.check_input(x)
     for cohort in cohorts:
         _check_features(cohort, spec, x)
@@ -241,6 +242,16 @@ def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
+
+
+def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
+    if method.homogeneous and len(cohorts) > 1:
+        first, *others = (cohort.name for cohort in cohorts)
+        raise UserError(
+            f"{method.name} averages networks, so all clients need one architecture, "
+            f"but there are {len(cohorts)}: {', '.join([first, *others])}. Choose one, "
+            f"such as model.group={first}, or a method for several architectures."
+        )
 
 
 def _check_features(cohort: Cohort, spec: Spec, x):

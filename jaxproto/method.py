@@ -1,7 +1,7 @@
 """The interface of a method: a federated algorithm as a value of pure functions."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxproto.types import Array, Client, Net, Tree
 
@@ -23,6 +23,10 @@ def no_pre_upload(net: Net, client: Client, data, down: Tree):
     """Most methods have one exchange a round."""
     del net, client, data, down
     return ()
+
+
+Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes of
+# a client's networks by name -> scalars of a round, all clients, both directions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,3 +57,6 @@ class Method:
     setup: Tree = ()  # sent once to every client, before the first round
     adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
     check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used
+    name: str = "this method"  # for messages; a configuration fills it in
+    homogeneous: bool = False  # all clients must have one architecture
+    nominal: Nominal | None = None  # by the paper's formula (`methods/nominal.py`)

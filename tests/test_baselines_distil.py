@@ -16,8 +16,11 @@ from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
+from jaxproto.methods.fedkd import fedkd
+from jaxproto.methods.fml import fml
 from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.local import local
+from jaxproto.methods.nominal import FEDKD_RATIO
 from jaxproto.participation import Participation
 from jaxproto.report import cost, nominal
 from jaxproto.types import Protos, Spec
@@ -242,9 +245,9 @@ def test_the_printed_costs_of_fml_and_fedkd(name):
     d exactly, the three shared with S a body rounded to 0.853M and no bias of the head.
     """
     *printed, size = PRINTED[name]
-    fields = {"parameters": {"aux": size}}
-    for method, want in zip(("fml", "fedkd"), printed, strict=True):
-        found = nominal.NOMINAL[method]([1] * 20, Spec(0, 500), fields)
+    for method, want in zip((fml, fedkd), printed, strict=True):
+        made = method(Spec(0, 500), aux=toys.net(8))
+        found = made.nominal([1] * 20, {"aux": size})
         assert f"{found / 1e6:.2f}" == want
 
 
@@ -263,10 +266,10 @@ def test_a_configuration_brings_networks_targets_and_costs():
     c = config.load("configs/fedkd.py:spiral,code")
     exp = build.experiment(c, "cpu")
     build.check(exp)
-    found, net = cost.cost_of(c, exp), exp.cohorts[0].net
+    found, net = cost.cost_of(exp), exp.cohorts[0].net
     sizes = nominal.parameters(exp.method, net)
-    assert sizes == {"net": 242, "aux": 242, "project": 4}
-    assert found.nominal == round(nominal.FEDKD_RATIO * 2 * 10 * 242)
+    assert sizes == {"net": 242, "body": 230, "head": 12, "aux": 242, "project": 4}
+    assert found.nominal == round(FEDKD_RATIO * 2 * 10 * 242)
     assert 0 < found.scalars_up <= 10 * 242 and c.method.target == "attached"
     for wrong, words in (("cnn4_d", "cnn4.* image"), ("cnn5", "method.aux.*cnn4")):
         c.method.aux = wrong

@@ -15,8 +15,7 @@ from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
-from jaxproto.report import cost, disclosure
-from jaxproto.report import nominal as comm
+from jaxproto.report import cost, disclosure, nominal
 from jaxproto.types import Batch, Client
 from jaxproto.wire import codec
 
@@ -41,7 +40,6 @@ TOYS = {  # what fits 60 examples of 5 classes, where a default fits the papers'
     "fednh": {"scale": 10.0},
     "fast": {"q": 0.0},  # whoever the law of a test brings
 }
-WHOLE = {"fedavg", "fedprox", "fednova", "fednh", "feduv", "vhl", "fast"}
 WIDE = ((16, (0, 1, 2, 3, 4, 5)),)
 SIZED = {  # for which sizes do not depend on values
     "fedkd": {"energy_start": 1.0, "energy_end": 1.0},
@@ -50,22 +48,17 @@ SEEN = {  # where classes are those seen in whole batches: long enough to see al
     "feddistill": dataclasses.replace(toys.LOCAL, epochs=6),
 }
 FORMULA = {"fedkd": "fml"}  # of the sized one, where the own has a made-up factor
-BEYOND = {  # scalars per client that are sent but not in the formula
-    "lg_fedavg": 2 * toys.SPEC.num_classes + 1,  # the bias in both directions, n_i
-    "fedkd": 1,  # the round
-    "fedavg": 1,  # n_i
-    "fedprox": 1,
-    "fednova": 2,  # and a_i
-    "feduv": 1,
-    "vhl": 1,
-    "fast": 1,  # that the client is there
-    "fednh": 2 + 3 * 8 + 5 * 8 - 2 * (8 * 5 + 5),  # scales, prototypes; not the head
+BEYOND = {  # numbers per client that are sent but not in the formula, besides those
+    # that stand alone, as n_i does
+    "lg_fedavg": 2 * toys.SPEC.num_classes,  # the bias in both directions
+    "refprotofl": -1,  # its formula has n_i
+    "fednh": 3 * 8 + 5 * 8 - 2 * (8 * 5 + 5),  # prototypes; not the head
 }
 
 
 def layout(name):
-    """Two architectures, or one where the method averages whole networks."""
-    return WIDE if name in WHOLE else toys.HET
+    """Two architectures, or one where the method needs that."""
+    return WIDE if make(name).homogeneous else toys.HET
 
 
 @functools.cache
@@ -75,6 +68,7 @@ def make(name) -> Method:
 
 @functools.cache
 def sized(name) -> Method:
+    """As `make`, but of messages whose sizes do not depend on values."""
     more = SIZED.get(name)
     both = TOYS.get(name, {}) | (more or {})
     return METHODS[name](toys.SPEC, **both) if more else make(name)
@@ -216,10 +210,11 @@ def test_measured_cost_is_the_nominal_formula(name):
     assert everything == toys.SPEC.num_classes
     up = int(np.sum(r.report.sent) + np.sum(r.pre_upload.sent))
     measured = up + 6 * down
-    fields = config.method_fields(name) | TOYS.get(name, {})
-    fields["parameters"] = comm.parameters(method, toys.net(8))
-    nominal = comm.NOMINAL[FORMULA.get(name, name)](classes_K, toys.SPEC, fields)
-    assert measured == nominal + 6 * BEYOND.get(name, 0)
+    paper = sized(FORMULA.get(name, name))
+    formula = nominal.nominal(paper, toys.net(8), classes_K)
+    sent = (method.broadcast(r.server), jax.tree.map(lambda a: a[0], r.report.up))
+    alone = sum(np.ndim(a) == 0 for a in jax.tree.leaves(sent))
+    assert measured == formula + 6 * (alone + BEYOND.get(name, 0))
 
 
 @every_method
@@ -276,7 +271,8 @@ def test_counts_are_disclosed_only_where_the_server_needs_them(name):
     needed = {"refprotofl": ("up first", "own.count"), "fednh": ("up", "protos.count")}
     assert counts == [needed.get(name)] * (name in needed)
     assert not any(f.shape == (16,) for f in fields)  # of statistics
-    assert name in WHOLE or not any(16 in f.shape for f in fields)  # of backbones
+    shared = make(name).homogeneous
+    assert shared or not any(16 in f.shape for f in fields)  # of backbones
 
 
 @every_method
@@ -285,7 +281,8 @@ def test_norm_statistics_never_leave(name):
     r = toys.run(method, layout(name))
     sent = [np.shape(a)[1:] for a in jax.tree.leaves(r.report.up)]
     assert (width,) not in sent
-    assert name in WHOLE or not any(width in shape for shape in sent)  # nor backbones
+    shared = method.homogeneous
+    assert shared or not any(width in shape for shape in sent)  # nor backbones
 
 
 @every_method

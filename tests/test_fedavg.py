@@ -12,6 +12,7 @@ from support import toys
 from support.averaging import (
     ALIKE,
     BASE,
+    FRAME,
     SPEC,
     begun,
     by_size,
@@ -29,9 +30,6 @@ from jaxproto.methods import fednova
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.methods.local import local
 from jaxproto.types import Batch, Client, Data, Shard
-
-WHOLE = ("fedavg", "fedprox", "fednova", "fednh", "feduv", "vhl", "fast")
-
 
 # FedAvg
 
@@ -70,19 +68,26 @@ def test_fedavg_of_one_client_is_local_training_from_the_same_start():
     assert toys.gap(one.server, one.params[4]) < 1e-6
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", FRAME)
 def test_one_architecture_is_asked_for_before_training(name):
-    """The message names the cohort, the leaf and both shapes."""
-    method = dataclasses.replace(make(name), check_input=lambda x: None)
+    """The message names method, cohorts and what to do.
+
+    One of a method that does not say so names the cohort, the leaf and both shapes.
+    """
+    method = dataclasses.replace(make(name), check_input=lambda x: None, name=name)
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
-    with pytest.raises(UserError) as e:
+    words = f"{name} averages networks, .* 2: toy8, toy16. .*model.group=toy8, or"
+    with pytest.raises(UserError, match=words):
         federation.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
+    silent = dataclasses.replace(method, homogeneous=False)
+    with pytest.raises(UserError) as e:
+        federation.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
     for word in ("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
         assert word in str(e.value)
     federation.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", FRAME)
 def test_both_networks_are_evaluated(name):
     method, net, key = make(name), toys.net(8), jax.random.key(0)
 
@@ -254,7 +259,7 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
 # Configurations
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", FRAME)
 def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
     for dataset in DATASETS:
         group = config.load(f"configs/{name}.py:{dataset}").model.group

@@ -1,5 +1,6 @@
 """What methods move: the papers' printed costs, and costs from labels alone."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -15,10 +16,12 @@ from support import toys
 
 from jaxproto import cli, config, masks
 from jaxproto.data.partitions import pfllib
+from jaxproto.methods.feddistill import feddistill
 from jaxproto.methods.fedproto import fedproto
+from jaxproto.methods.fedtgp import fedtgp
+from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.tinyproto import tinyproto
-from jaxproto.report import cost
-from jaxproto.report import nominal as comm
+from jaxproto.report import cost, nominal
 from jaxproto.types import Spec
 from jaxproto.wire import Wire
 
@@ -72,18 +75,14 @@ def test_the_printed_costs_are_those_of_our_partition(name):
     classes_K, num_classes = classes_held(name)
     spec = Spec(num_classes, 500)
     for what, printed in PRINTED[name].items():
-        formulas = {
-            "lg": comm.nominal_lg,
-            "feddistill": comm.nominal_feddistill,
-            "proto": comm.NOMINAL["fedtgp"],
-        }
-        fields = {} if what in formulas else {"s": int(what[2:]), "masks": "free"}
-        nominal = formulas.get(what, comm.NOMINAL["tinyproto"])
+        whole = {"lg": lg_fedavg, "feddistill": feddistill, "proto": fedtgp}
+        tiny = partial(tinyproto, s=int(what.partition("=")[2] or 0), mu=1.0)
+        method = whole.get(what, tiny)(spec)
         digits = len(printed.partition(".")[2])
-        millions = nominal(classes_K, spec, fields) / 1e6
+        millions = method.nominal(classes_K, {}) / 1e6
         assert f"{millions:.{digits}f}" == printed, what
     if name == "cifar10":
-        assert comm.nominal_feddistill(classes_K, spec, {}) < 0.01e6  # "<0.01"
+        assert feddistill(spec).nominal(classes_K, {}) < 0.01e6  # "<0.01"
 
 
 def test_the_sums_of_classes_held_are_those_of_the_specification():
@@ -106,17 +105,30 @@ def test_the_sums_of_classes_held_are_those_of_the_specification():
 )  # fmt: skip
 def test_block_masks_cost_what_they_keep(num_classes, dim, kept):
     """What the released blocks keep at a ratio of 10 %."""
-    spec, fields = Spec(num_classes, dim), {"s": dim // 10, "masks": "block"}
-    assert comm.nominal_sparse([0], spec, fields) == num_classes * kept
+    spec, sparse = Spec(num_classes, dim), {"s": dim // 10, "masks": masks.block}
+    method = tinyproto(spec, mu=1.0, **sparse)
+    assert method.nominal([0], {}) == num_classes * kept
 
 
 @pytest.mark.parametrize("name", masks.MASKS)
 def test_the_nominal_length_is_that_of_the_masks(name):
     for spec, s in ((Spec(4, 31), 9), (Spec(10, 70), 0), (Spec(3, 10), 5)):
         made = masks.table(masks.MASKS[name], spec, s, 0)
-        fields = {"s": s, "masks": name}
-        rows = comm.nominal_sparse([2], spec, fields) / (2 + spec.num_classes)
+        method = tinyproto(spec, s=s, masks=masks.MASKS[name], mu=1.0)
+        rows = method.nominal([2], {}) / (2 + spec.num_classes)
         assert rows == made.shape[1]
+
+
+def test_the_parts_of_a_network_are_counted_beside_it():
+    """A toy of 6 inputs, 8 hidden units, 8 features and 5 classes."""
+    sizes = nominal.parameters(fedproto(toys.SPEC), toys.net(8))
+    assert sizes == {"net": 157, "body": 112, "head": 45}
+
+
+def test_a_method_without_a_formula_has_no_nominal_cost():
+    method = dataclasses.replace(fedproto(toys.SPEC), nominal=None)
+    assert nominal.nominal(method, toys.net(8), [3]) is None
+    assert nominal.nominal(fedproto(toys.SPEC), toys.net(8), [3]) == (3 + 5) * 8
 
 
 HELD = np.array([[3, 0, 1, 0, 0], [0, 9, 9, 9, 9], [0, 0, 0, 0, 1]])
@@ -191,12 +203,12 @@ def test_the_calculator_prints_what_a_run_would_count(command):
     """The partition of digits; nominal by hand from what the caption says."""
     rows, text = command("cost", "--config=configs/protonorm.py:digits")
     ((name, *numbers),) = rows
-    nominal, up, down, bytes_up, bytes_down, once = (
+    formula, up, down, bytes_up, bytes_down, once = (
         int(n.replace(",", "")) for n in numbers
     )
     found = re.search(r"20 clients hold (\d+) client-class pairs \((\d+) in", text)
     held, trained = map(int, found.groups())
-    assert name == "protonorm" and nominal == (held + 20 * 10) * 64
+    assert name == "protonorm" and formula == (held + 20 * 10) * 64
     assert (up, down, once) == (trained * 64, 20 * 10 * 64, 0)
     assert (bytes_up, bytes_down) == (4 * up + 20 * 14, 4 * down + 20 * 14)
 

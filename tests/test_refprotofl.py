@@ -14,7 +14,6 @@ from support import toys
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
 from jaxproto.methods import refprotofl as ref
-from jaxproto.report import nominal
 from jaxproto.types import Batch, Protos, Spec, Top
 
 WIDTH = 6
@@ -263,9 +262,11 @@ def test_the_sum_is_the_mean_times_the_examples_of_the_batch():
 
 def test_the_nominal_cost_of_the_stated_adapter():
     """An adapter of 512 * 128 + 128 + 128 * 10 + 10 entries."""
-    fields = {"adapter_dim": 128, "budget": 0.1, "anchors": "external"}
-    one = nominal.nominal_refprotofl([3], Spec(10, 512), fields)
-    assert one == 66_954 + 10 * 128 + 3 * 128 + 6_695 + 1
+    method = ref.refprotofl(Spec(10, 512), adapter_dim=128, budget=0.1)
+    without = 66_954 + 6_695 + 1
+    assert method.nominal([3], {}) == without + 10 * 128 + 3 * 128
+    alone = ref.refprotofl(Spec(10, 512), anchors=ref.NONE)
+    assert alone.nominal([3], {}) == without
 
 
 @pytest.mark.parametrize(

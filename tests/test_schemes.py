@@ -13,7 +13,7 @@ from jaxproto.data.dataset import Dataset, assemble
 from jaxproto.data.partitions import public, schemes
 from jaxproto.data.readers import npz
 from jaxproto.errors import UserError
-from jaxproto.report import nominal
+from jaxproto.methods.fedproto import fedproto
 from jaxproto.types import Spec
 
 fast = settings(max_examples=40, deadline=None, derandomize=True)
@@ -275,5 +275,5 @@ def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
     client_rows = hands_of(schemes.pfllib_dirichlet(0.1), dataset, 20)
     held_K = (count(dataset.y, client_rows) > 0).sum(axis=1)
     assert len(dataset.y) == 8_189 and held_K.sum() == 691
-    cost = nominal.NOMINAL["fedproto"](held_K, Spec(102, 500), {})
+    cost = fedproto(Spec(102, 500)).nominal(held_K, {})
     assert f"{cost / 1e6:.2f}" == "1.37"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
-from support.averaging import BASE, COUNTS, SIZES_K, begun, drawn, make, run
+from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, run
 
 from jaxproto import client as clients
 from jaxproto import participation, wire
@@ -18,9 +18,7 @@ from jaxproto.wire import codec
 
 EQUAL = {"fednh", "fast"}  # one weight for every client; the others n_i
 TOYS = {"fast": {"q": 0.0}, "fednh": {"scale": 10.0}}
-every_method = pytest.mark.parametrize(
-    "name", ["fedavg", "fedprox", "fednova", "fednh", "feduv", "vhl", "fast"]
-)
+every_method = pytest.mark.parametrize("name", FRAME)
 
 
 @functools.cache

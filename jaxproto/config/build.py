@@ -1,5 +1,6 @@
 """From a configuration to the functions, networks and data of a run."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -145,7 +146,7 @@ def build_method(
     arguments |= {
         k: f(run, arguments) for k, f in registries.FROM_RUN.items() if k in asked
     }
-    return METHODS[name](spec, **arguments)
+    return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
 
 
 def build_sampler(config) -> participation.Sampler:

@@ -5,21 +5,22 @@ import ml_collections
 from jaxproto import config as config_
 from jaxproto import models, plots
 from jaxproto.config.build import build_method
-from jaxproto.errors import pick
+from jaxproto.errors import UserError, pick
+from jaxproto.methods import METHODS
 from jaxproto.report import nominal
 from jaxproto.types import Net, Spec
 
 CLASSES = [10, 20, 50, 100, 200, 500, 1000]
 DIMENSIONS = [32, 64, 128, 256, 512, 1024, 2048]
-METHODS = "fedavg,fedproto,tinyproto"
+SHOWN = "fedavg,fedproto,tinyproto"
 
 
 def communication_cost(args):
     """Scalars of a client's round against K and against d (TinyProto Figure 1).
 
-    The formulas of `comm.NOMINAL`: one client that holds every class, both ways.
+    The formulas of `Method.nominal`: one client that holds every class, both ways.
     """
-    names = [pick("method", name, nominal.NOMINAL) for name in args.methods.split(",")]
+    names = [pick("method", name, METHODS) for name in args.methods.split(",")]
     classes, dims = args.num_classes, args.feat_dims
     fixed_K, fixed_d = args.at_classes, args.at_dim
     by_K = [Spec(k, fixed_d) for k in classes]
@@ -42,28 +43,24 @@ def _bands(names, args, at, specs):
 
 
 def cost(name: str, spec: Spec, args) -> int:
-    """Nominal scalars of a round of one client that holds every class."""
-    return nominal.NOMINAL[name]([spec.num_classes], spec, Fields(name, spec, args))
+    """Nominal scalars of a round of one client that holds every class.
 
+    Raises:
+      UserError: the method has no formula.
+    """
+    run = config_.default()
+    run.method = ml_collections.ConfigDict(config_.method_fields(name))
+    if "masks" in run.method:
+        run.method.masks = "block_exact"  # as long as free ones, and made much faster
 
-class Fields(dict):
-    """The fields of a method; counts parameters only if a formula asks for them."""
-
-    def __init__(self, name: str, spec: Spec, args):
-        super().__init__(config_.method_fields(name))
-        self.spec, self.args = spec, args
-
-    def __missing__(self, key):
-        """The numbers in each network, by its name (`comm.parameters`)."""
-        if key != "parameters":
-            raise KeyError(key)
-        run = config_.default()
-        run.method = ml_collections.ConfigDict(dict(self))
-        method = build_method(run.method, self.spec, 1, run, self.network)
-        return nominal.parameters(method, self.network(self.args.network))
-
-    def network(self, name: str) -> Net:
+    def network(name: str) -> Net:
         """A network for the images and the dimensions of this point."""
-        classes, dim = self.spec
-        shape = tuple(self.args.image)
+        classes, dim = spec
+        shape = tuple(args.image)
         return models.build(name, input_shape=shape, num_classes=classes, feat_dim=dim)
+
+    method = build_method(run.method, spec, 1, run, network)
+    found = nominal.nominal(method, network(args.network), [spec.num_classes])
+    if found is None:
+        raise UserError(f"{name} has no formula of its cost; leave it out.")
+    return found

@@ -19,7 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
     "binary": {"action": "store_true", "help": "also what is above 0"},
     "samples": {"type": int, "default": 10, "help": "of each class and client"},
     "perplexity": {"type": float, "default": 30.0, "help": "of t-SNE"},
-    "methods": {"default": from_formulas.METHODS, "help": "joined by commas"},
+    "methods": {"default": from_formulas.SHOWN, "help": "joined by commas"},
     "network": {"default": "shufflenet_v2_x1_0", "help": "of FedAvg and the like"},
     "image": {"type": numbers, "default": [32, 32, 3], "help": "height,width,channels"},
     "num_classes": {"type": numbers, "default": from_formulas.CLASSES},

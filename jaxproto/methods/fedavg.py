@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto.method import Method, own_network
+from jaxproto.methods import nominal
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Statistics, Tree
 
@@ -156,5 +157,7 @@ def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
         upload=upload,
         update=update,
         predict=both,
+        homogeneous=True,
+        nominal=nominal.networks("net"),
     )
     return statistics(method)

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from jaxproto import kernels, losses
 from jaxproto.method import Method
+from jaxproto.methods import nominal
 from jaxproto.transforms import apply, hide_count
 from jaxproto.types import Array, Aux, Protos, Spec
 
@@ -84,4 +85,5 @@ def feddistill(
         update=lambda net, server, up, key: FedDistillState(
             kernels.mean_over_clients(up)
         ),
+        nominal=nominal.class_rows(spec, classes),
     )

@@ -25,6 +25,7 @@ import optax
 
 from jaxproto import kernels, losses
 from jaxproto.method import Method
+from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import second_pass
 from jaxproto.methods.fedtgp import Training, orders, pairs, train
 from jaxproto.methods.lg_fedavg import by_both_heads, with_head
@@ -73,4 +74,5 @@ def fedgh(
         upload=upload,
         update=update,
         predict=by_both_heads,
+        nominal=nominal.prototypes_and_headers(spec),
     )

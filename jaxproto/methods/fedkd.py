@@ -29,7 +29,7 @@ Deviations (paper / released code / here; code: HtFLlib, which the papers ran):
 - first mentee: not stated / not compressed / compressed as every later one.
 - the round number goes down with the mentee: not stated / the energy does / it.
 - cost: r times the dense one, r = 0.8932 in every table / - / what is sent; that figure
-  is `comm.nominal_fedkd`.
+  is `nominal.factorized`.
 """
 
 import math
@@ -41,6 +41,7 @@ import jax.numpy as jnp
 
 from jaxproto import kernels, losses
 from jaxproto.method import Method
+from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.methods.fml import (
     both_networks,
@@ -227,4 +228,5 @@ def fedkd(
         upload=upload,
         update=update,
         predict=lambda net, client, x, down: by_both(aux, net, client, x),
+        nominal=nominal.factorized("aux"),
     )

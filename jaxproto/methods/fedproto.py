@@ -35,6 +35,7 @@ import jax
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.method import Method, own_network
+from jaxproto.methods import nominal
 from jaxproto.transforms import (
     IDENTITY,
     Transform,
@@ -192,4 +193,5 @@ def fedproto(
         update=update,
         broadcast=lambda server: server.protos,
         predict=predict,
+        nominal=nominal.prototypes(spec),
     )

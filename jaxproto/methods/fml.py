@@ -31,6 +31,7 @@ import optax
 
 from jaxproto import kernels, losses
 from jaxproto.method import Method, own_network
+from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.types import Array, Aux, Batch, Client, Net, Out, Spec, Tree
 
@@ -117,4 +118,5 @@ def fml(
             up, kernels.arrived(up), server
         ),
         predict=lambda net, client, x, down: by_both(aux, net, client, x),
+        nominal=nominal.networks("aux"),
     )

@@ -22,6 +22,7 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxproto.method import Method
+from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Client, Net, Spec, Tree
@@ -65,4 +66,5 @@ def lg_fedavg(spec: Spec) -> Method:
         upload=upload,
         update=update,
         predict=by_both_heads,
+        nominal=nominal.heads(spec),
     )

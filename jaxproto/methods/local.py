@@ -5,6 +5,7 @@ The lower bound of every comparison.
 
 from jaxproto import losses
 from jaxproto.method import Method
+from jaxproto.methods import nominal
 from jaxproto.types import Aux, Spec
 
 
@@ -23,4 +24,5 @@ def local(spec: Spec) -> Method:
         loss=loss,
         upload=lambda net, before, after, data, down, sums: ((), ()),
         update=lambda net, server, up, key: server,
+        nominal=nominal.none,
     )

@@ -45,6 +45,7 @@ from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.errors import UserError
 from jaxproto.method import Method, no_pre_upload, own_network
+from jaxproto.methods import nominal
 from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree
 
 
@@ -253,4 +254,5 @@ def refprotofl(
         upload=upload,
         update=update,
         predict=predict,
+        nominal=nominal.adapters(spec, adapter_dim, budget, anchors is not NONE),
     )

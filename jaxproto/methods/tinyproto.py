@@ -38,7 +38,7 @@ from jaxproto import kernels, losses
 from jaxproto import masks as masks_
 from jaxproto.errors import UserError
 from jaxproto.method import Method
-from jaxproto.methods import fedproto, fedtgp
+from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Collect, after_training, uniform
 from jaxproto.transforms import (
     IDENTITY,
@@ -210,4 +210,5 @@ def tinyproto(
         return {**method.predict(net, client, x, down), **more}
 
     sent = masks_.message(index_CS, spec.feat_dim)
-    return dataclasses.replace(method, predict=predict, setup=sent)
+    cost = nominal.class_rows(spec, index_CS.shape[1])
+    return dataclasses.replace(method, predict=predict, setup=sent, nominal=cost)

@@ -47,6 +47,7 @@ from jax import lax
 from jaxproto import kernels, losses
 from jaxproto.errors import UserError
 from jaxproto.method import Method, own_network
+from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.methods.fednh import direction
 from jaxproto.methods.refprotofl import linear
@@ -206,5 +207,6 @@ def vhl(
         predict=predict,
         setup=VirtualSeed(np.array(virtual_seed, np.uint32)),
         check_input=only_images,
+        nominal=nominal.networks("net", "virtual"),
     )
     return statistics(method)

@@ -11,7 +11,6 @@ its auxiliary network: here a fresh one.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -32,7 +31,7 @@ from jaxproto.federation import Cohort, Exchange
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
-from jaxproto.report import nominal as comm
+from jaxproto.report import nominal
 from jaxproto.types import Examples, Net, Out, Shard, Spec, Tree
 from jaxproto.wire import EXACT, HEADER, Wire
 
@@ -147,7 +146,7 @@ def measure(method: Method, net: Net, spec: Spec, count_KC, *rest) -> Traffic:
     return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
 
 
-def cost_of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
+def cost_of(exp: Experiment) -> Cost:
     """The cost of a configured method."""
     train_KC, test_KC = exp.counts
     classes_K = (train_KC + test_KC > 0).sum(1)
@@ -156,7 +155,7 @@ def cost_of(config: ml_collections.ConfigDict, exp: Experiment) -> Cost:
     found = measure(exp.method, net, exp.spec, train_KC, exp.formats, *seen)
     setup = wire.pack(exp.method.setup, exp.formats.down)
     return Cost(
-        nominal=comm.nominal(exp.method, net, classes_K, exp.spec, config.method),
+        nominal=nominal.nominal(exp.method, net, classes_K),
         scalars_up=int(found.scalars[0].sum()),
         scalars_down=int(found.scalars[1]) * clients,
         bytes_up=int(found.bytes[0].sum()),
@@ -179,13 +178,14 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
     found: dict[str, Cost | str] = {}
     network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in METHODS:
-        one = ml_collections.ConfigDict({"method": config_.method_fields(name)})
-        one = config if name == config.method.name else one
+        own = name == config.method.name
+        fields = config.method if own else config_.method_fields(name)
+        fields = ml_collections.ConfigDict(fields)
         try:
-            made = build.build_method(one.method, exp.spec, 0, config, network)
+            made = build.build_method(fields, exp.spec, 0, config, network)
             other = exp._replace(method=made)
             build.check(other)
-            found[name] = cost_of(one, other)
+            found[name] = cost_of(other)
         except UserError as e:
             found[name] = str(e)
     return found
@@ -217,8 +217,8 @@ def show(config: ml_collections.ConfigDict, every: bool, console: Console):
     exp = build.experiment(config, jax.default_backend())
     if not every:
         build.check(exp)
-    one = partial(cost_of, config, exp)
-    found = side_by_side(config, exp) if every else {config.method.name: one()}
+    name = config.method.name
+    found = side_by_side(config, exp) if every else {name: cost_of(exp)}
     console.print(table(found, exp))
     for name, why in found.items():
         if not isinstance(why, Cost):

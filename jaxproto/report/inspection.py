@@ -195,7 +195,7 @@ def costs(
         except UserError as e:
             found[name] = str(e)
             continue
-        scalars = nominal.nominal(method, net, classes_K, exp.spec, fields)
+        scalars = nominal.nominal(method, net, classes_K)
         number = "-" if scalars is None else f"{scalars:,}"
         found[name] = number + " (as configured)" * own
     return found

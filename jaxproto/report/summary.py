@@ -128,9 +128,7 @@ def summary(
         "rules": metrics.rule_summary(records),
         **reference.fields(records, describe.share_of_commonest(exp.counts)),
         "scalars_per_round": {
-            "nominal": nominal.nominal(
-                exp.method, net, classes_K, exp.spec, config.method
-            ),
+            "nominal": nominal.nominal(exp.method, net, classes_K),
             "up": _mean(records, "scalars_up"),
             "down": _mean(records, "scalars_down"),
         },

@@ -1,6 +1,7 @@
-"""Runs of the methods that average whole networks, made once."""
+"""Runs of the methods in FedAvg's frame, which average whole networks, made once."""
 
 import functools
+import inspect
 
 import jax
 import numpy as np
@@ -10,6 +11,11 @@ from jaxproto.methods import METHODS
 from support import toys
 
 SPEC = toys.SPEC
+FRAME = tuple(  # the methods in FedAvg's frame
+    name
+    for name, f in METHODS.items()
+    if "statistics" in inspect.signature(f).parameters
+)
 ALIKE = Local(
     toys.LOCAL.opt,
     epochs=3,

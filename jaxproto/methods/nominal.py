@@ -1,0 +1,85 @@
+"""The papers' formulas of what a round costs, for `Method.nominal`.
+
+Scalars of all clients, both directions (docs/decisions.md#cost; N Table 7 and others).
+Each is a function of K_i, the classes in training and test data of every client, and of
+the sizes of a client's networks by name, among them `body` and `head` of `net`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from jaxproto.method import Nominal
+from jaxproto.types import Spec
+
+FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed costs
+
+
+def none(classes_K: Sequence[int], parameters: Mapping[str, int]) -> int:
+    """Nothing is sent."""
+    del classes_K, parameters
+    return 0
+
+
+def class_rows(spec: Spec, length: int) -> Nominal:
+    """sum_i (K_i + K) times the length of what is sent of a class."""
+
+    def scalars(classes_K, parameters):
+        del parameters
+        return sum(int(k) + spec.num_classes for k in classes_K) * length
+
+    return scalars
+
+
+def prototypes(spec: Spec) -> Nominal:
+    """sum_i (K_i + K) d, for every method that exchanges whole prototypes."""
+    return class_rows(spec, spec.feat_dim)
+
+
+def heads(spec: Spec) -> Nominal:
+    """2 sum_i d K; the tables leave the bias of a head out."""
+    size = spec.feat_dim * spec.num_classes
+    return lambda classes_K, parameters: 2 * len(classes_K) * size
+
+
+def networks(*names: str) -> Nominal:
+    """2 sum_i |w_i|, of the networks or parts of one with these names."""
+
+    def scalars(classes_K, parameters):
+        return 2 * len(classes_K) * sum(parameters[name] for name in names)
+
+    return scalars
+
+
+def factorized(name: str) -> Nominal:
+    """2 M |w| r of a network with this name, with the r that FedKD's tables imply.
+
+    No measurement stands behind it: what is sent depends on the parameters.
+    """
+    whole = networks(name)
+    return lambda classes_K, sizes: round(FEDKD_RATIO * whole(classes_K, sizes))
+
+
+def prototypes_and_headers(spec: Spec) -> Nominal:
+    """sum_i K_i d + M (d K + K): prototypes up, FedGH's header down."""
+    classes, dim = spec
+
+    def scalars(classes_K, parameters):
+        del parameters
+        return sum(map(int, classes_K)) * dim + len(classes_K) * (dim + 1) * classes
+
+    return scalars
+
+
+def adapters(spec: Spec, width: int, budget, anchors: bool) -> Nominal:
+    """RefProtoFL's adapter and C anchors down; K_i prototypes, the budget, |D_i| up.
+
+    As if no class had public examples: of one that has, every client sends a
+    prototype, whether it holds the class or not.
+    """
+    adapter = (spec.feat_dim + 1) * width + (width + 1) * spec.num_classes
+    protos = class_rows(spec, width * anchors)
+
+    def scalars(classes_K, parameters):
+        each = adapter + max(1, round(budget * adapter)) + 1
+        return len(classes_K) * each + protos(classes_K, parameters)
+
+    return scalars
