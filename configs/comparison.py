@@ -17,6 +17,7 @@ else its clients are those of the rest.
 from jaxproto import config
 from jaxproto.config import presets
 from jaxproto.errors import pick
+from jaxproto.methods import METHODS
 
 SETTING = {
     "data.clients": 20,
@@ -28,9 +29,8 @@ SERVER = {"method.server_batch": 32}
 CPS = {"method.s": 50, **SERVER}
 BLOCKS = {**CPS, "method.masks": "block"}  # S 4.1
 ON_FEDTGP = {"method.base": "fedtgp"}
-CELLS = {
-    "local": {},
-    "fedproto": {},
+CELLS = {  # any method, and what some need besides
+    **{name: {} for name in METHODS},
     "fedtgp": SERVER,
     "protonorm": {"method.upscale": 100.0},
     "tinyproto": {**CPS, "method.mu": 1.5e-4},  # -FP
@@ -38,17 +38,8 @@ CELLS = {
     "cps_ppa_cpkd": BLOCKS,  # on FedProto
     "cps_ppa_cpkd_ft": {**BLOCKS, **ON_FEDTGP},
     "refprotofl": {"data.public_share": 0.01},
-    "lg_fedavg": {},
-    "fml": {},  # the auxiliary network is the clients' own architecture
-    "fedkd": {},
-    "feddistill": {},
     "fedgh": SERVER,
-    "fedavg": {},
-    "fedprox": {},
-    "fednova": {},
     "fednh": presets.RUN_FIELDS["fednh"],
-    "feduv": {},
-    "vhl": {},
     "fast": presets.RUN_FIELDS["fast"],
 }
 

@@ -40,7 +40,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "method.statistics": "local",
 }
 VARIANTS = {
-    **presets.averaging("fast"),
+    **presets.averaging(presets.RUN_FIELDS["fast"]),
     "adaptive": {"method.pace": "adaptive", "method.q": 0.0},  # with gamma 0.7
     "digits": DIGITS,
 }

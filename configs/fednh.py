@@ -40,7 +40,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "method.statistics": "local",
 }
 VARIANTS = {
-    **presets.averaging("fednh"),
+    **presets.averaging(presets.RUN_FIELDS["fednh"]),
     "resnet": {"model.group": "resnet18_gn", "method.scale": 20.0},
     "digits": DIGITS,
 }

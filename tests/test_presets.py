@@ -123,12 +123,13 @@ def test_the_server_takes_as_many_at_once_as_the_clients_unless_it_is_told():
     c = config.load("configs/fedtgp.py:digits")
     assert c.method.server_batch == 0 and c.local.batch_size == 10
     seen = []
+
+    def fake(spec, *, server_batch=32, **_):
+        seen.append(server_batch)
+        return METHODS["local"](spec)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(
-            build.METHODS,
-            "fedtgp",
-            lambda spec, *, server_batch=32, **_: seen.append(server_batch),
-        )
+        patch.setitem(build.METHODS, "fedtgp", fake)
         build.build_method(c.method, Spec(10, 64), run=c)
         c.method.server_batch = 7
         build.build_method(c.method, Spec(10, 64), run=c)

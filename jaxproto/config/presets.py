@@ -1,5 +1,7 @@
 """What fits a data set, whatever the method: flat fields of a configuration."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 WIDE = {  # of every method, so that their runs are of the same clients
@@ -110,12 +112,12 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl": REFPROTOFL,
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
-RUN_FIELDS: dict[str, dict[str, Any]] = {  # fields outside a method that go with it
+RUN_FIELDS: dict[str, dict[str, Any]] = {  # outside a method of the papers' tables
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
 AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated
-HOMOGENEOUS = {  # group -> one network of it, for methods that average whole networks
+HOMOGENEOUS = {  # group -> one network of it, where clients need one architecture
     "digits": "cnn4_d",
     "light": "cnn4",
     "Ht0": "cnn4",
@@ -123,16 +125,15 @@ HOMOGENEOUS = {  # group -> one network of it, for methods that average whole ne
 }
 
 
-def averaging(method: str = "") -> dict[str, dict]:
-    """Variants of a method that averages whole networks.
+def averaging(more: Mapping = MappingProxyType({})) -> dict[str, dict]:
+    """Variants of a method whose clients have one architecture.
 
     Every data set with one network instead of a group, and `refprotofl` and
     `refprotofl100` for that paper's protocol with alpha 0.5 and 100.
 
     Args:
-      method: a name of `RUN_FIELDS`, whose fields every data set gets.
+      more: fields that every data set gets.
     """
-    more = RUN_FIELDS.get(method, {})
     groups = {name: fields["model.group"] for name, fields in DATASETS.items()}
     each = {
         k: {"model.group": HOMOGENEOUS.get(g, g), **more} for k, g in groups.items()
