@@ -17,7 +17,7 @@ from jaxproto.types import Array, Protos, Tree
 class Transform(NamedTuple):
     """A map of prototypes with a memory, as optax's gradient transformations are."""
 
-    init: Callable[[], Tree]
+    init: Callable[[Protos], Tree]  # by the shapes of what it will be given
     update: Callable[[Protos, Tree], tuple[Protos, Tree]]
 
 
@@ -41,14 +41,19 @@ def watched(tree: Tree) -> dict[str, Array]:
 
 def stateless(f: Callable[[Protos], Protos]) -> Transform:
     """Turns a plain function into a transform without memory."""
-    return Transform(tuple, lambda protos, state: (f(protos), state))
+    return Transform(lambda protos: (), lambda protos, state: (f(protos), state))
 
 
 def chain(*transforms: Transform) -> Transform:
     """Applies transforms from left to right; `chain()` is the identity."""
 
-    def init():
-        return tuple(t.init() for t in transforms)
+    def init(protos):
+        states = []
+        for t in transforms:
+            states.append(t.init(protos))
+            if len(states) < len(transforms):
+                protos, _ = jax.eval_shape(t.update, protos, states[-1])
+        return tuple(states)
 
     def update(protos, state):
         new = []
@@ -65,7 +70,7 @@ IDENTITY = chain()
 
 def apply(transform: Transform, protos: Protos) -> Protos:
     """Applies a transform whose memory is not kept (client side)."""
-    return transform.update(protos, transform.init())[0]
+    return transform.update(protos, transform.init(protos))[0]
 
 
 def scale(factor: float | Array) -> Transform:
@@ -123,19 +128,18 @@ def align(max_steps: int = 500) -> Transform:
         seen = told(steps, before.energy, after.energy, after.force)
         return p.replace(mean=mean_CD), seen
 
-    return Transform(lambda: told(*[jnp.nan] * len(ALIGNMENT)), update)
+    return Transform(lambda protos: told(*[jnp.nan] * len(ALIGNMENT)), update)
 
 
 THOMSON = align()  # the paper's
 
 
-def carry_over(num_classes: int, feat_dim: int) -> Transform:
-    """Keeps the last prototype of a class that nobody uploaded this round."""
+def _carried(p: Protos, kept: Protos) -> tuple[Protos, Protos]:
+    here_C = p.count > 0
+    mean_CD = jnp.where(here_C[:, None], p.mean, kept.mean)
+    kept = Protos(mean_CD, jnp.where(here_C, p.count, kept.count))
+    return kept, kept
 
-    def update(p, kept):
-        here_C = p.count > 0
-        mean_CD = jnp.where(here_C[:, None], p.mean, kept.mean)
-        kept = Protos(mean_CD, jnp.where(here_C, p.count, kept.count))
-        return kept, kept
 
-    return Transform(lambda: kernels.empty(num_classes, feat_dim), update)
+# Keeps the last prototype of a class that nobody uploaded this round
+CARRY_OVER = Transform(lambda protos: kernels.empty(*protos.mean.shape), _carried)

@@ -23,7 +23,7 @@ from support.averaging import (
 
 from jaxproto import config, federation, models, participation
 from jaxproto.config import build
-from jaxproto.config.optimizers import build_optimizer
+from jaxproto.config.optimizers import build_local, build_optimizer
 from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
 from jaxproto.methods import fednova
@@ -265,7 +265,7 @@ def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
         group = config.load(f"configs/{name}.py:{dataset}").model.group
         assert len(models.members(group)) == 1
     c = config.load(f"configs/{name}.py:cifar10,refprotofl")
-    assert (c.data.clients, c.data.alpha, c.data.examples) == (10, 0.5, False)
+    assert (c.data.clients, c.data.alpha, c.data.pool) == (10, 0.5, False)
     assert (c.model.group, c.local.batch_size, c.rounds) == ("resnet18", 64, 50)
     assert (c.optimizer.momentum, c.optimizer.weight_decay) == (0.9, 1e-4)
     other = config.load(f"configs/{name}.py:cifar10,refprotofl100")
@@ -287,8 +287,8 @@ RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in roun
 def test_the_released_training_is_a_variant(name):
     c = config.load(f"configs/{name}.py:cifar10,code")
     config.check(c)
-    build.build_law(c.participation)
-    options = build.build_local(c)
+    build.build_sampler(c.participation)
+    options = build_local(c)
     rate = c.optimizer.learning_rate * options.at_round(3).factor
     local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
     got = (c.data.clients, c.rounds, *local, float(rate))

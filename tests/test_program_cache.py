@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxproto import config, federation
-from jaxproto.config import build
+from jaxproto import config, federation, transforms
+from jaxproto.config import build, registries
 from jaxproto.methods import METHODS
 from jaxproto.storage import records
 from jaxproto.training import program_cache, programs, runner
@@ -59,10 +59,10 @@ def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
 
 @pytest.mark.parametrize(
     "other",
-    [{"recipe": "s"}, {"name": "m"}, {"args": (jnp.arange(4.0), jnp.ones(4))}],
+    [{"cache_key": "s"}, {"name": "m"}, {"args": (jnp.arange(4.0), jnp.ones(4))}],
     ids=lambda other: next(iter(other)),
 )
-def test_another_recipe_name_or_shape_is_traced(tmp_path, other):
+def test_another_key_name_or_shape_is_traced(tmp_path, other):
     cache(tmp_path)
     assert cache(tmp_path, **other)[1] == 1
     assert cache(tmp_path)[1] == 0
@@ -132,11 +132,16 @@ def test_the_source_is_every_file_of_the_package(tmp_path, monkeypatch):
     assert len(seen) == 3
 
 
-def test_a_method_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
+def test_a_method_or_option_of_ones_own_is_traced_each_time(tmp_path, monkeypatch):
     made = small()
     exp = build.experiment(made, "cpu")
     assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
-    monkeypatch.setitem(METHODS, "mine", partial(double, 1))
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "mine", partial(double, 1))
+        assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
+    assert program_cache.disk_cache(tmp_path, made, exp) is not program_cache.uncached
+    mine = transforms.stateless(lambda protos: protos)
+    monkeypatch.setitem(registries.OPTIONS["alignment"], "mine", mine)
     assert program_cache.disk_cache(tmp_path, made, exp) is program_cache.uncached
 
 

@@ -31,7 +31,7 @@ PUBLIC = tuple(int(i) for c in COVERED for i in SPARE[Y[SPARE] == c][:4])
 @functools.cache
 def run(**options):
     rounds, layout = options.pop("rounds", 1), options.pop("layout", toys.HOM)
-    sampler, rows = options.pop("law", toys.EVERYONE), np.array(PUBLIC, np.int32)
+    sampler, rows = options.pop("sampler", toys.EVERYONE), np.array(PUBLIC, np.int32)
     return toys.run(make(**options), layout, rounds, sampler=sampler, public=rows)
 
 

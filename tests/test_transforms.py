@@ -34,8 +34,8 @@ def test_alignment_leaves_absent_classes_absent():
 
 
 def test_carry_over_keeps_the_last_prototype_of_a_class_nobody_sent():
-    keep = transforms.carry_over(3, 2)
-    first, state = keep.update(P, keep.init())
+    keep = transforms.CARRY_OVER
+    first, state = keep.update(P, keep.init(P))
     gone = Protos(jnp.zeros((3, 2)), jnp.asarray([0.0, 0.0, 1.0]))
     second, _ = keep.update(gone, state)
     np.testing.assert_array_equal(first.count, P.count)
@@ -45,14 +45,23 @@ def test_carry_over_keeps_the_last_prototype_of_a_class_nobody_sent():
 
 def test_an_alignment_says_how_many_iterations_it_took_and_what_it_gained():
     both = transforms.chain(transforms.IDENTITY, transforms.align(max_steps=7))
-    _, state = both.update(P, both.init())
+    _, state = both.update(P, both.init(P))
     seen = transforms.watched({"else": jnp.zeros(3), "state": state})
     assert seen["alignment_iterations"] == 7
     assert seen["alignment_energy_before"] > seen["alignment_energy_after"]
     assert 0.49 < seen["alignment_force"] < 0.53  # two points face to face: 1 / 2
-    before = transforms.watched(both.init())
+    before = transforms.watched(both.init(P))
     assert list(before) == list(seen) and np.isnan(list(before.values())).all()
 
 
 def test_nothing_is_seen_of_other_transforms():
-    assert transforms.watched(transforms.carry_over(3, 2).init()) == {}
+    assert transforms.watched(transforms.CARRY_OVER.init(P)) == {}
+
+
+def test_each_memory_of_a_chain_has_the_shape_of_what_reaches_it():
+    """Of two coordinates one is left before the last prototypes are kept."""
+    index_CS = jnp.asarray([[0], [1], [0]])
+    both = transforms.chain(transforms.compress(index_CS), transforms.CARRY_OVER)
+    start = both.init(P)
+    sent, state = both.update(P, start)
+    assert start[1].mean.shape == sent.mean.shape == state[1].mean.shape == (3, 1)

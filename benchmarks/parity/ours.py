@@ -56,7 +56,7 @@ class Ours:
         self.work, self.state, _ = synthetic.start(self.exp, config.seed)
         self.shares = "aggregate" in config.method
         name = config.method.get("aggregate", "mean_over_clients")
-        self.mean = jax.jit(registries.OPTIONS["aggregate"][name](self.exp.spec))
+        self.mean = jax.jit(registries.OPTIONS["aggregate"][name])
         self.aligns = config.method.get("alignment") == "thomson"
         self.diagnostics = self.for_each(partial(diagnostics, self.exp))
         self.score = self.for_each(partial(scores, self.exp))

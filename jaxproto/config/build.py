@@ -128,7 +128,7 @@ def build_method(
     for key, value in config.items():
         if key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
-            arguments[key] = choices[pick(f"method.{key}", value, choices)](spec)
+            arguments[key] = choices[pick(f"method.{key}", value, choices)]
         elif key in registries.NETWORKS:
             if network is None:
                 raise ValueError(f"method {name!r} has a network: give `network`")

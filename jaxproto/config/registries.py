@@ -17,76 +17,76 @@ from jaxproto.methods import (
     tinyproto,
 )
 from jaxproto.methods.fedproto import after_training, before_training, train_pass
-from jaxproto.types import Spec
 
-OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> spec -> value
+OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     "reg": {
-        "l2_of_means": lambda spec: losses.l2_of_means,
-        "mse_mean": lambda spec: losses.mse_mean,
-        "sq_l2_mean": lambda spec: losses.sq_l2_mean,
+        "l2_of_means": losses.l2_of_means,
+        "mse_mean": losses.mse_mean,
+        "sq_l2_mean": losses.sq_l2_mean,
     },
     "collect": {
-        "after_training": lambda spec: after_training,
-        "before_training": lambda spec: before_training,
-        "train_pass": lambda spec: train_pass,
+        "after_training": after_training,
+        "before_training": before_training,
+        "train_pass": train_pass,
     },
     "aggregate": {
-        "mean_over_clients": lambda spec: kernels.mean_over_clients,
-        "mean_over_examples": lambda spec: kernels.mean_over_examples,
+        "mean_over_clients": kernels.mean_over_clients,
+        "mean_over_examples": kernels.mean_over_examples,
     },
     "alignment": {
-        "thomson": lambda spec: transforms.THOMSON,
-        "none": lambda spec: transforms.IDENTITY,
+        "thomson": transforms.THOMSON,
+        "none": transforms.IDENTITY,
     },
     "on_server": {
-        "none": lambda spec: transforms.IDENTITY,
-        "carry_over": lambda spec: transforms.carry_over(*spec),
+        "none": transforms.IDENTITY,
+        "carry_over": transforms.CARRY_OVER,
     },
     "base": {
-        "fedproto": lambda spec: tinyproto.on_fedproto,
-        "fedtgp": lambda spec: tinyproto.on_fedtgp,
+        "fedproto": tinyproto.on_fedproto,
+        "fedtgp": tinyproto.on_fedtgp,
     },
-    "masks": {name: lambda spec, m=m: m for name, m in masks.MASKS.items()},
+    "masks": dict(masks.MASKS),
     "scaling": {
-        "sum": lambda spec: tinyproto.SUM,
-        "mean": lambda spec: tinyproto.MEAN,
-        "none": lambda spec: tinyproto.UNSCALED,
+        "sum": tinyproto.SUM,
+        "mean": tinyproto.MEAN,
+        "none": tinyproto.UNSCALED,
     },
     "compare": {
-        "dense": lambda spec: tinyproto.DENSE,
-        "sparse": lambda spec: tinyproto.SPARSE,
+        "dense": tinyproto.DENSE,
+        "sparse": tinyproto.SPARSE,
     },
     "distill": {
-        "cpkd": lambda spec: cps_ppa_cpkd.cpkd,
-        "none": lambda spec: fedproto.uniform,
+        "cpkd": cps_ppa_cpkd.cpkd,
+        "none": fedproto.uniform,
     },
     "pull": {  # of RefProtoFL
-        "sq_l2_mean": lambda spec: losses.sq_l2_mean,
-        "sq_l2_sum": lambda spec: refprotofl.sq_l2_sum,
-        "mse_mean": lambda spec: losses.mse_mean,
+        "sq_l2_mean": losses.sq_l2_mean,
+        "sq_l2_sum": refprotofl.sq_l2_sum,
+        "mse_mean": losses.mse_mean,
     },
     "target": {  # of distillation between two networks
-        "detached": lambda spec: fml.detached,
-        "attached": lambda spec: fml.attached,
+        "detached": fml.detached,
+        "attached": fml.attached,
     },
     "distance": {  # of FedDistill: docs/decisions.md#feddistill
-        "softmax_ce": lambda spec: feddistill.softmax_ce,
-        "mse": lambda spec: feddistill.mse,
-        "raw_ce": lambda spec: feddistill.raw_ce,
+        "softmax_ce": feddistill.softmax_ce,
+        "mse": feddistill.mse,
+        "raw_ce": feddistill.raw_ce,
     },
     "statistics": {  # of BatchNorm, in the methods that average whole networks
-        "local": lambda spec: fedavg.own_statistics,
-        "averaged": lambda spec: fedavg.averaged_statistics,
+        "local": fedavg.own_statistics,
+        "averaged": fedavg.averaged_statistics,
     },
     "pace": {  # of FAST's probability of a snapshot
-        "fixed": lambda spec: fast.FIXED,
-        "adaptive": lambda spec: fast.ADAPTIVE,
+        "fixed": fast.FIXED,
+        "adaptive": fast.ADAPTIVE,
     },
     "anchors": {
-        "external": lambda spec: refprotofl.EXTERNAL,
-        "none": lambda spec: refprotofl.NONE,
+        "external": refprotofl.EXTERNAL,
+        "none": refprotofl.NONE,
     },
 }
+SHIPPED = {key: dict(values) for key, values in OPTIONS.items()}
 FOLLOWING = {  # argument that is 0 in a configuration -> whole configuration -> value
     "server_batch": lambda run: run.local.batch_size,  # the clients'
 }
@@ -105,8 +105,12 @@ OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}
 
 def default_name(key: str, value) -> str:
     """The name of the value that an argument has by default."""
-    anything = Spec(1, 1)
-    return next(n for n, make in OPTIONS[key].items() if make(anything) is value)
+    return next(name for name, there in OPTIONS[key].items() if there is value)
+
+
+def options_changed() -> bool:
+    """Whether an option has a value that did not come with the package."""
+    return OPTIONS != SHIPPED
 
 
 def needs_rounds(config) -> bool:

@@ -158,8 +158,9 @@ def fedproto(
 
     def init_server(net, key):
         del net, key
-        nothing = apply(on_upload, kernels.empty(*spec))
-        return FedProtoState(nothing.replace(disclosed=False), on_server.init())
+        whole = kernels.empty(*spec)  # as the server sees them
+        nothing = apply(on_upload, whole).replace(disclosed=False)
+        return FedProtoState(nothing, on_server.init(whole))
 
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)

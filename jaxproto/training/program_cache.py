@@ -43,7 +43,6 @@ REGISTRIES: tuple[Mapping[str, Callable], ...] = (
     METHODS,
     models.NETS,
     participation.SAMPLERS,
-    *options.OPTIONS.values(),
     options.FROM_RUN,
     options.ORDERS,
     options.SHORT,
@@ -76,7 +75,9 @@ def disk_cache(
       name, function, arguments -> a function that gives the same and is not traced
       again. What cannot be kept is traced in this process.
     """
-    if compiled is None or ":/" in str(compiled) or has_user_code(REGISTRIES):
+    if compiled is None or ":/" in str(compiled):
+        return uncached
+    if options.options_changed() or has_user_code(REGISTRIES):
         return uncached
     return partial(wrap, compiled / "traced", cache_key(config, exp))
 
