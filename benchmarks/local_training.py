@@ -30,6 +30,7 @@ from jaxproto import batches, federation, losses, models, participation
 from jaxproto.client import Local
 from jaxproto.config import build
 from jaxproto.federation import Cohort
+from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.nn import ops
 from jaxproto.types import Batch, Examples, Net, Shard, Spec
@@ -81,7 +82,7 @@ def make_task(name: str, s: dict) -> Task:
     spec, shape = Spec(s["classes"], s["dim"]), (s["pixels"], s["pixels"], 3)
     steps = max(s["steps"], s["naive_steps"])
     x, y = synthetic.images(s["clients"] * steps * s["batch"], shape, spec.num_classes)
-    method = protonorm(spec, lam=LAM, upscale=GAMMA, reg=losses.mse_mean)
+    method = protonorm(spec, pull=Pull(LAM, losses.mse_mean), upscale=GAMMA)
     nothing = dataclasses.replace(
         method,
         upload=lambda net, before, after, data, down, sums: ((), after.memory),

@@ -197,7 +197,7 @@ def test_logits_are_collected_per_class_while_training_and_averaged_over_holders
 
 def test_fedgh_trains_the_header_on_prototypes():
     """One batch of all (c_ij, j) that are there is one step of SGD on their mean."""
-    method, net = fedgh(toys.SPEC, server_rate=0.1, server_batch=100), toys.net(8)
+    method, net = toys.method(fedgh, server_rate=0.1, server_batch=100), toys.net(8)
     server, here = method.init_server(net, KEY), RNG.random((3, 5)) < 0.5
     proto = np.float32(RNG.normal(size=(3, 5, 8))) * here[..., None]
     label = np.argwhere(here)[:, 1]
@@ -220,7 +220,7 @@ def test_more_epochs_of_fedgh_fit_the_prototypes():
 
     def wrong(epochs):
         options = {"server_rate": 0.5, "server_epochs": epochs, "server_batch": 4}
-        method = fedgh(toys.SPEC, **options)
+        method = toys.method(fedgh, **options)
         header = method.update(net, method.init_server(net, KEY), up, KEY)
         logits = net.head(header, up.mean.reshape(-1, 8))
         return np.sum(np.argmax(logits, -1) != np.tile(np.arange(5), 2))

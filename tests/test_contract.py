@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import inspect
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pytest
 from support import fast_jit, toys
 
 from jaxproto import config, execution, federation, participation, wire
-from jaxproto.config import build
+from jaxproto.config import build, registries
 from jaxproto.errors import UserError
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
@@ -63,7 +62,7 @@ def layout(name):
 
 @functools.cache
 def make(name) -> Method:
-    return METHODS[name](toys.SPEC, **TOYS.get(name, {}))
+    return toys.method(METHODS[name], **TOYS.get(name, {}))
 
 
 @functools.cache
@@ -71,7 +70,7 @@ def sized(name) -> Method:
     """As `make`, but of messages whose sizes do not depend on values."""
     more = SIZED.get(name)
     both = TOYS.get(name, {}) | (more or {})
-    return METHODS[name](toys.SPEC, **both) if more else make(name)
+    return toys.method(METHODS[name], **both) if more else make(name)
 
 
 @every_method
@@ -296,12 +295,12 @@ def test_unknown_argument_is_named(name):
 
 @every_method
 def test_floats_may_be_traced(name):
-    parameters = inspect.signature(METHODS[name]).parameters
-    floats = {k: p.default for k, p in parameters.items() if type(p.default) is float}
+    defaults = registries.arguments(METHODS[name])
+    floats = {k: value for k, value in defaults.items() if type(value) is float}
 
     @fast_jit.jit
     def loss(values):
-        method = METHODS[name](toys.SPEC, **{**TOYS.get(name, {}), **values})
+        method = toys.method(METHODS[name], **{**TOYS.get(name, {}), **values})
         net = toys.net(8)
         params, norm, memory = method.init_client(net, jax.random.key(0))
         server = method.init_server(net, jax.random.key(1))

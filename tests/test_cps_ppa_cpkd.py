@@ -29,7 +29,7 @@ NONE = {"masks": masks.every, "scaling": UNSCALED, "distill": uniform}
 def method(**arguments):
     fixed = {"s": 3, "num_examples": N, "collect": train_pass, "server_epochs": 2}
     fixed |= {"reg": losses.l2_of_means, "lam": 0.1, "masks": masks.free}
-    return cps_ppa_cpkd(toys.SPEC, **{**fixed, **arguments})
+    return toys.method(cps_ppa_cpkd, **{**fixed, **arguments})
 
 
 def ppa(mean, count, **arguments):
@@ -73,7 +73,7 @@ def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
     """S Eq. 11 and T Eq. 10, 11, here also with masks."""
     kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
-    a = exchange(tinyproto(toys.SPEC, mu=5 / N, **kind))
+    a = exchange(toys.method(tinyproto, mu=5 / N, **kind))
     b = exchange(method(distill=uniform, compare=SPARSE))
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
 
@@ -141,8 +141,8 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
 def test_without_components_it_is_the_base(base):
     plain = {"reg": losses.l2_of_means, "lam": 0.1, "collect": train_pass}
     bases = {
-        "fedproto": fedproto(toys.SPEC, **plain),
-        "fedtgp": fedtgp(toys.SPEC, server_epochs=2, **plain),
+        "fedproto": toys.method(fedproto, **plain),
+        "fedtgp": toys.method(fedtgp, server_epochs=2, **plain),
     }
     a = exchange(method(base=BASES[base], **NONE))
     b = exchange(bases[base])

@@ -5,7 +5,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from support import toys
 
@@ -55,7 +54,7 @@ def test_the_golden_run_is_matched_also_with_absent_rows(extra):
     """../shared/golden tgp_k10_d64: FedTGP's released server step in PyTorch 2.13."""
     data, order_EN = padded(golden_pairs(), GOLDEN["permutations"], extra)
     delta = jax.jit(golden_margin)(golden_pairs())
-    options = fedtgp.Training(optax.sgd(0.01), 32)
+    options = fedtgp.ServerTraining(server_rate=0.01, server_batch=32)
     train = jax.jit(fedtgp.train, static_argnums=0)
     network, last_E = train(options, golden_network(), data, delta, order_EN)
     np.testing.assert_allclose(delta, GOLDEN["margin"], rtol=1e-5)
@@ -116,7 +115,7 @@ def test_the_generator_has_the_papers_number_of_parameters():
     assert sum(a.size for a in jax.tree.leaves(shapes)) == 506_000
 
 
-METHOD = fedtgp.fedtgp(Spec(5, 8), server_epochs=3)
+METHOD = fedtgp.fedtgp(Spec(5, 8), training=fedtgp.ServerTraining(3))
 
 
 @jax.jit

@@ -20,7 +20,7 @@ from jaxproto.methods.feddistill import feddistill
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.methods.fedtgp import fedtgp
 from jaxproto.methods.lg_fedavg import lg_fedavg
-from jaxproto.methods.tinyproto import tinyproto
+from jaxproto.methods.tinyproto import Sparsity, tinyproto
 from jaxproto.report import cost, nominal
 from jaxproto.types import Spec
 from jaxproto.wire import Wire
@@ -76,7 +76,8 @@ def test_the_printed_costs_are_those_of_our_partition(name):
     spec = Spec(num_classes, 500)
     for what, printed in PRINTED[name].items():
         whole = {"lg": lg_fedavg, "feddistill": feddistill, "proto": fedtgp}
-        tiny = partial(tinyproto, s=int(what.partition("=")[2] or 0), mu=1.0)
+        s = int(what.partition("=")[2] or 0)
+        tiny = partial(tinyproto, sparsity=Sparsity(s), mu=1.0)
         method = whole.get(what, tiny)(spec)
         digits = len(printed.partition(".")[2])
         millions = method.nominal(classes_K, {}) / 1e6
@@ -105,8 +106,8 @@ def test_the_sums_of_classes_held_are_those_of_the_specification():
 )  # fmt: skip
 def test_block_masks_cost_what_they_keep(num_classes, dim, kept):
     """What the released blocks keep at a ratio of 10 %."""
-    spec, sparse = Spec(num_classes, dim), {"s": dim // 10, "masks": masks.block}
-    method = tinyproto(spec, mu=1.0, **sparse)
+    sparsity = Sparsity(dim // 10, masks.block)
+    method = tinyproto(Spec(num_classes, dim), sparsity=sparsity, mu=1.0)
     assert method.nominal([0], {}) == num_classes * kept
 
 
@@ -114,7 +115,7 @@ def test_block_masks_cost_what_they_keep(num_classes, dim, kept):
 def test_the_nominal_length_is_that_of_the_masks(name):
     for spec, s in ((Spec(4, 31), 9), (Spec(10, 70), 0), (Spec(3, 10), 5)):
         made = masks.table(masks.MASKS[name], spec, s, 0)
-        method = tinyproto(spec, s=s, masks=masks.MASKS[name], mu=1.0)
+        method = tinyproto(spec, sparsity=Sparsity(s, masks.MASKS[name]), mu=1.0)
         rows = method.nominal([2], {}) / (2 + spec.num_classes)
         assert rows == made.shape[1]
 
@@ -153,7 +154,7 @@ def test_a_class_that_nobody_holds_is_not_sent_down():
 
 
 def test_masks_make_messages_as_short_as_they_are():
-    method = tinyproto(toys.SPEC, s=2, mu=0.1)
+    method = tinyproto(toys.SPEC, sparsity=Sparsity(2), mu=0.1)
     found = cost.measure(method, toys.net(8), toys.SPEC, HELD)
     assert found.scalars[0].tolist() == [4, 8, 2] and found.scalars[1] == 10
 

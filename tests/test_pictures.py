@@ -42,7 +42,7 @@ def calls(monkeypatch):
 
 @functools.cache
 def make(name, **arguments):
-    return METHODS[name](toys.SPEC, **arguments)
+    return toys.method(METHODS[name], **arguments)
 
 
 def finished(tmp_path, method):

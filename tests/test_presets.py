@@ -1,6 +1,5 @@
 """Configurations by name: files, presets, variants, flags."""
 
-import inspect
 import json
 import runpy
 
@@ -8,7 +7,7 @@ import ml_collections
 import pytest
 
 from jaxproto import config, models
-from jaxproto.config import build, shipped
+from jaxproto.config import build, registries, shipped
 from jaxproto.config.presets import DATASETS
 from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import OPTIONS
@@ -178,10 +177,10 @@ def test_a_method_brings_its_own_hyper_parameters_and_options():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_defaults_of_options_are_the_defaults_of_the_method(name):
-    for key, p in inspect.signature(METHODS[name]).parameters.items():
+    for key, default in registries.arguments(METHODS[name]).items():
         if key in OPTIONS:
             name_of = config.method_fields(name)[key]
-            assert OPTIONS[key][name_of] is p.default
+            assert OPTIONS[key][name_of] is default
 
 
 def test_a_saved_configuration_is_equal_to_the_one_in_memory():

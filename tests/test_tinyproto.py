@@ -1,6 +1,7 @@
 """TinyProto against its equations: what is sent, aggregated, and compared."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ exchange = functools.cache(uncached)
 
 def tiny(**arguments):
     fixed = {"s": S, "mu": MU, "collect": train_pass}
-    return tinyproto(toys.SPEC, **{**fixed, **arguments})
+    return toys.method(tinyproto, **{**fixed, **arguments})
 
 
 FP = tiny()
@@ -132,7 +133,7 @@ def test_the_rule_of_the_sparse_pull_is_there_with_that_pull_only():
 @jax.jit
 def whole_step(c_KCD):
     """FedTGP's own first step with uploads of all coordinates."""
-    method = fedtgp.fedtgp(toys.SPEC, server_epochs=2)
+    method = toys.method(fedtgp.fedtgp, server_epochs=2)
     up = Protos(c_KCD, jnp.float32(COUNT > 0))
     return method.update(None, method.init_server(None, KEY), up, KEY)
 
@@ -164,7 +165,7 @@ def test_masks_are_sent_once_and_are_those_that_are_used():
 @pytest.mark.parametrize(("k", "d"), [(4, 500), (43, 500), (102, 500), (102, 64)])
 def test_free_masks_serve_any_number_of_classes(k, d):
     """AG News, GTSRB, Flowers-102; and more classes than coordinates."""
-    method = tinyproto(Spec(k, d), s=50, mu=1e-3)
+    method = toys.method(tinyproto, Spec(k, d), s=50, mu=1e-3)
     assert method.init_server(None, KEY).protos.mean.shape == (k, 50)
 
 
@@ -221,7 +222,7 @@ def test_every_row_of_table_4_is_reached_by_flags(row, base):
     spec = Spec(10, 64)
     chosen = fields(base=base, collect="train_pass", **flags)
     method = build.build_method(chosen, spec, 60)
-    after = config.ml_collections.ConfigDict({"count": jnp.full(10, 6.0)})
+    after = SimpleNamespace(count=jnp.full(10, 6.0))
     sums = jnp.ones((10, 64)) * 6, jnp.full(10, 6.0)
     up, _ = method.upload(None, None, after, None, None, sums)
     np.testing.assert_allclose(up.mean, np.full((10, length), factor))

@@ -146,6 +146,7 @@ def build_method(
     arguments |= {
         k: f(run, arguments) for k, f in registries.FROM_RUN.items() if k in asked
     }
+    arguments = registries.gathered(METHODS[name], arguments)
     return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
 
 

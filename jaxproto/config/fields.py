@@ -5,7 +5,6 @@ overridden from the command line; `build.py` turns it into functions.
 """
 
 import difflib
-import inspect
 import itertools
 import math
 import re
@@ -16,7 +15,7 @@ from typing import Any
 
 import ml_collections
 
-from jaxproto.config import presets, shipped
+from jaxproto.config import presets, registries, shipped
 from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import FOLLOWING, NETWORKS, OPTIONS, default_name
 from jaxproto.errors import UserError, pick
@@ -102,16 +101,23 @@ def default() -> ml_collections.ConfigDict:
 def method_fields(name: str) -> dict:
     """A method's hyper-parameters that a configuration can hold, with defaults."""
     fields: dict[str, Any] = {"name": name}
-    for key, p in inspect.signature(METHODS[name]).parameters.items():
+    for key, default in registries.arguments(METHODS[name]).items():
         if key in OPTIONS:
-            fields[key] = default_name(key, p.default)
+            fields[key] = default_name(key, default)
         elif key in FOLLOWING:
             fields[key] = 0
         elif key in NETWORKS:
             fields[key] = NETWORKS[key]
-        elif isinstance(p.default, bool | int | float | str):
-            fields[key] = p.default
-    return fields
+        elif isinstance(default, bool | int | float | str):
+            fields[key] = default
+    first = {key: fields[key] for key in FIRST_KEYS.get(name, ())}
+    return {**first, **fields}
+
+
+FIRST_KEYS = {  # where configurations that were saved begin otherwise than the factory
+    "protonorm": ("name", "lam", "alignment", "upscale"),
+    "fedgh": ("name", "server_rate"),
+}
 
 
 def experiment(

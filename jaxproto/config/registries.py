@@ -1,6 +1,7 @@
 """The names by which a configuration chooses functions and values."""
 
 import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxproto import batches, client, kernels, losses, masks, transforms
@@ -12,6 +13,7 @@ from jaxproto.methods import (
     feddistill,
     fednova,
     fedproto,
+    fedtgp,
     fml,
     refprotofl,
     tinyproto,
@@ -86,6 +88,11 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "none": refprotofl.NONE,
     },
 }
+VALUES = (  # arguments whose fields are fields of a configuration
+    fedproto.Pull,
+    fedtgp.ServerTraining,
+    tinyproto.Sparsity,
+)
 SHIPPED = {key: dict(values) for key, values in OPTIONS.items()}
 FOLLOWING = {  # argument that is 0 in a configuration -> whole configuration -> value
     "server_batch": lambda run: run.local.batch_size,  # the clients'
@@ -101,6 +108,25 @@ ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
 SHORT = {"wrap": batches.wrap, "skip": batches.skip}
 INITS = {"independent": client.independent, "same": client.same}
 OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}
+
+
+def arguments(factory: Callable) -> dict:
+    """What a factory takes, with defaults; the fields of `VALUES` one by one."""
+    flat = {}
+    for key, p in inspect.signature(factory).parameters.items():
+        together = isinstance(p.default, VALUES)
+        flat |= p.default._asdict() if together else {key: p.default}
+    return flat
+
+
+def gathered(factory: Callable, given: Mapping) -> dict:
+    """Arguments of a factory of which those of `VALUES` were given by their fields."""
+    made = dict(given)
+    for key, p in inspect.signature(factory).parameters.items():
+        if isinstance(p.default, VALUES):
+            own = {k: made.pop(k) for k in p.default._fields if k in made}
+            made[key] = made.get(key, p.default)._replace(**own)
+    return made
 
 
 def default_name(key: str, value) -> str:

@@ -31,15 +31,16 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from jaxproto import losses
-from jaxproto import masks as masks_
+from jaxproto import masks
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import Collect, after_training
+from jaxproto.methods.fedproto import Pull
+from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.methods.tinyproto import (
     DENSE,
     SUM,
     Comparison,
     Scaling,
+    Sparsity,
     on_fedproto,
     tinyproto,
 )
@@ -55,19 +56,13 @@ def cps_ppa_cpkd(
     spec: Spec,
     *,
     base: Callable = on_fedproto,
-    s: int = 0,
-    masks: masks_.Masks = masks_.block_exact,
-    mask_seed: int = 0,
+    sparsity: Sparsity = Sparsity(masks=masks.block_exact),
     scaling: Scaling = SUM,
     num_examples: int = 0,
     distill: Callable = cpkd,
-    lam: float = losses.LAM,
-    reg: Callable = losses.PULL,
-    collect: Collect = after_training,
+    pull: Pull = Pull(),
     tau: float = 100.0,
-    server_epochs: int = 100,
-    server_rate: float = 0.01,
-    server_batch: int = 32,
+    training: ServerTraining = ServerTraining(),
     compare: Comparison = DENSE,
 ) -> Method:
     """CPS + PPA + CPKD.
@@ -75,17 +70,14 @@ def cps_ppa_cpkd(
     Args:
       spec: number of classes and feature dimension.
       base: `on_fedproto` or `on_fedtgp`.
-      s, mask_seed: as in `tinyproto` (S Table 1: s 50 and 250).
-      masks: CPS, `masks.block_exact` (S 4.1) or another of `masks`; `masks.every` is
+      sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.every` is
         without.
       scaling: PPA, `SUM`; `UNSCALED` is without, `MEAN` divides by |N_j| (T Eq. 10).
       num_examples: n, training examples of all clients; 0 leaves sums unscaled. From a
         configuration it is filled in.
-      distill: `cpkd`, or `fedproto.uniform` for none.
-      lam: weight of the pull (S 5.1: 0.1; T's and N's code: 10).
-      reg, collect: as in `fedproto`.
-      tau, server_epochs, server_rate, server_batch: as in `fedtgp` (S 5.1: tau 100, 100
-        epochs), with `on_fedtgp` only.
+      distill: `cpkd`, or `fedproto.uniform` for none, in place of `pull.class_weight`.
+      pull: as in `fedproto` (lam: S 5.1 has 0.1, T's and N's code 10).
+      tau, training: as in `fedtgp` (S 5.1: tau 100, 100 epochs), with `on_fedtgp` only.
       compare: what the pull sees of the features, `DENSE` or `SPARSE` (S 4.3).
 
     Raises:
@@ -94,18 +86,11 @@ def cps_ppa_cpkd(
     return tinyproto(
         spec,
         base=base,
-        s=s,
-        masks=masks,
-        mask_seed=mask_seed,
+        sparsity=sparsity,
         scaling=scaling,
         mu=spec.num_classes / num_examples if num_examples else 1.0,
-        lam=lam,
-        reg=reg,
-        collect=collect,
+        pull=pull._replace(class_weight=distill),
         tau=tau,
-        server_epochs=server_epochs,
-        server_rate=server_rate,
-        server_batch=server_batch,
+        training=training,
         compare=compare,
-        class_weight=distill,
     )

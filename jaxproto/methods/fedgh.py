@@ -21,13 +21,11 @@ Deviations (paper / released code / here; code: the authors' and HtFLlib's):
 
 import dataclasses
 
-import optax
-
 from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import second_pass
-from jaxproto.methods.fedtgp import Training, orders, pairs, train
+from jaxproto.methods.fedtgp import ServerTraining, orders, pairs, train
 from jaxproto.methods.lg_fedavg import by_both_heads, with_head
 from jaxproto.methods.local import local
 from jaxproto.transforms import apply, hide_count
@@ -37,19 +35,15 @@ from jaxproto.types import Spec
 def fedgh(
     spec: Spec,
     *,
-    server_rate: float = 0.01,
-    server_epochs: int = 1,
-    server_batch: int = 32,
+    training: ServerTraining = ServerTraining(server_epochs=1),
 ) -> Method:
     """FedGH.
 
     Args:
       spec: number of classes and feature dimension.
-      server_rate: learning rate of the server's SGD (HtFLlib: 0.01).
-      server_epochs: over the uploads of a round (HtFLlib's script: 1).
-      server_batch: prototypes per step (HtFLlib: the clients' batch size).
+      training: of the header (HtFLlib: rate 0.01, its script 1 epoch, batches as large
+        as the clients').
     """
-    training = Training(optax.sgd(server_rate), server_batch)
 
     def upload(net, before, after, data, down, sums):
         del before, down, sums
@@ -64,7 +58,7 @@ def fedgh(
             logits_BC = net.head(header, data.proto[rows_B])
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 
-        order_EN = orders(data.here, server_epochs, key)
+        order_EN = orders(data.here, training.server_epochs, key)
         return train(training, server, data, (), order_EN, loss)[0]
 
     return dataclasses.replace(

@@ -45,7 +45,7 @@ from jaxproto.transforms import (
     scale,
     show_count,
 )
-from jaxproto.types import Aux, Protos, Spec, Tree
+from jaxproto.types import Array, Aux, Protos, Spec, Tree
 
 
 class Collect(NamedTuple):
@@ -116,28 +116,32 @@ def all_features(feat_BD, y_B):
     return feat_BD
 
 
+class Pull(NamedTuple):
+    """How features are pulled towards global prototypes, and what these are made of."""
+
+    lam: float | Array = losses.LAM  # weight (N 5.1: 1; code: 10)
+    reg: Callable = losses.PULL  # one of `losses`
+    collect: Collect = after_training  # source of local prototypes
+    class_weight: Callable = uniform  # client -> weight of every class [C]; None: 1
+    feature_map: Callable = all_features  # feat_BD, y_B -> what is compared
+
+
 def fedproto(
     spec: Spec,
     *,
-    lam: float = losses.LAM,
-    reg: Callable = losses.PULL,
-    collect: Collect = after_training,
+    pull: Pull = Pull(),
     aggregate: Callable = kernels.mean_over_clients,
     upscale: float = 1.0,
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
     on_arrival: Callable = identity,
-    class_weight: Callable = uniform,
-    feature_map: Callable = all_features,
 ) -> Method:
     """FedProto.
 
     Args:
       spec: number of classes and feature dimension.
-      lam: weight of the pull towards global prototypes (N 5.1: 1; code: 10).
-      reg: the pull, one of `losses`.
-      collect: source of local prototypes.
+      pull: towards global prototypes.
       aggregate: uploads [K, C, D] -> global prototypes. The counts n_ij are sent for
         `mean_over_examples` only, otherwise no more than which classes are there.
       upscale: factor of global prototypes on the client, in the pull and in the rules
@@ -145,8 +149,6 @@ def fedproto(
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
         those of the client's training data.
       on_arrival: uploads [K, C, ...] -> what is aggregated.
-      class_weight: client -> weight of every class [C] in the pull; None is 1 for all.
-      feature_map: feat_BD, y_B -> the features that the pull compares.
     """
     weighted = aggregate is kernels.mean_over_examples
     on_upload = chain(on_upload, show_count() if weighted else hide_count())
@@ -165,14 +167,15 @@ def fedproto(
     def loss(net, params, norm, batch, down, client):
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        target, feat_BD = apply(on_client, down), feature_map(out.feat, batch.y)
-        pull = reg(target, feat_BD, batch.y, batch.mask, class_weight(client))
-        sums = collect.each_step(out.feat, batch, spec.num_classes)
-        return ce + lam * pull, Aux({"net": out.norm}, sums)  # N Eq. 4
+        target, feat_BD = apply(on_client, down), pull.feature_map(out.feat, batch.y)
+        weight_C = pull.class_weight(client)
+        term = pull.reg(target, feat_BD, batch.y, batch.mask, weight_C)
+        sums = pull.collect.each_step(out.feat, batch, spec.num_classes)
+        return ce + pull.lam * term, Aux({"net": out.norm}, sums)  # N Eq. 4
 
     def upload(net, before, after, data, down, sums):
         del down
-        sums = collect.at_end(net, before, after, data, sums, spec.num_classes)
+        sums = pull.collect.at_end(net, before, after, data, sums, spec.num_classes)
         own = kernels.mean_of(sums)  # N Eq. 2
         held_C = after.count * (own.count > 0)
         return apply(on_upload, own.replace(count=held_C)), own

@@ -34,14 +34,7 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import (
-    Collect,
-    after_training,
-    all_features,
-    fedproto,
-    identity,
-    uniform,
-)
+from jaxproto.methods.fedproto import Pull, fedproto, identity
 from jaxproto.transforms import IDENTITY, Transform, apply
 from jaxproto.types import Array, Protos, Spec, Tree
 
@@ -61,11 +54,12 @@ class Pairs(NamedTuple):
     here: Array  # [N] bool, uploaded
 
 
-class Training(NamedTuple):
-    """How the server trains."""
+class ServerTraining(NamedTuple):
+    """How the server trains on the uploads of a round, by SGD."""
 
-    opt: optax.GradientTransformation
-    batch_size: int
+    server_epochs: int = 100  # S 5.1
+    server_rate: float | Array = 0.01  # learning rate (code: the clients')
+    server_batch: int = 32  # uploads per step (code: the clients')
 
 
 def init_network(spec: Spec, key: Array) -> Tree:
@@ -124,7 +118,7 @@ def orders(here_N: Array, epochs: int, key: Array) -> Array:
 
 
 def train(
-    training: Training,
+    training: ServerTraining,
     network: Tree,
     data: Pairs,
     delta: Array,
@@ -141,7 +135,8 @@ def train(
     Returns:
       The network, and the loss of the last batch of every epoch [E].
     """
-    num, size = jnp.sum(data.here), training.batch_size
+    num, size = jnp.sum(data.here), training.server_batch
+    opt = optax.sgd(training.server_rate)
 
     def step(order_N, b, now):
         network, opt_state, _ = now
@@ -150,7 +145,7 @@ def train(
         mask_B = (at_B < num).astype(data.proto.dtype)  # the last batch may be short
         of = jax.value_and_grad(loss)
         value, grads = of(network, data, rows_B, mask_B, delta)
-        updates, opt_state = training.opt.update(grads, opt_state, network)
+        updates, opt_state = opt.update(grads, opt_state, network)
         return optax.apply_updates(network, updates), opt_state, value
 
     def epoch(now, order_N):
@@ -158,7 +153,7 @@ def train(
         now = lax.fori_loop(0, batches, partial(step, order_N), (*now, jnp.zeros(())))
         return now[:2], now[2]
 
-    start = network, training.opt.init(network)
+    start = network, opt.init(network)
     (network, _), last_E = lax.scan(epoch, start, order_EN)
     return network, last_E
 
@@ -166,47 +161,29 @@ def train(
 def fedtgp(
     spec: Spec,
     *,
-    lam: float = losses.LAM,
-    reg: Callable = losses.PULL,
-    collect: Collect = after_training,
+    pull: Pull = Pull(),
     tau: float = 100.0,
-    server_epochs: int = 100,
-    server_rate: float = 0.01,
-    server_batch: int = 32,
+    training: ServerTraining = ServerTraining(),
     upscale: float = 1.0,
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
     on_arrival: Callable = identity,
-    class_weight: Callable = uniform,
-    feature_map: Callable = all_features,
 ) -> Method:
     """FedTGP.
 
     Args:
       spec: number of classes and feature dimension.
-      lam: weight of the pull (T 5.1: 1; S 5.1: 0.1; code: 10).
-      reg, collect, upscale, on_upload, on_client, class_weight, feature_map: as in
-        `fedproto`.
+      pull, upscale, on_upload, on_client: as in `fedproto` (lam: T 5.1 has 1, S 5.1
+        0.1, the code 10).
       tau: largest margin (S 5.1, code: 100).
-      server_epochs: over the uploads of a round (S 5.1: 100).
-      server_rate: learning rate of the server's SGD (code: the clients').
-      server_batch: uploads per step (code: the clients').
+      training: of the generator.
       on_server: transform, without memory, of generated prototypes before they leave.
       on_arrival: uploads -> what the generator learns [K, C, D].
     """
     base = fedproto(
-        spec,
-        lam=lam,
-        reg=reg,
-        collect=collect,
-        upscale=upscale,
-        on_upload=on_upload,
-        on_client=on_client,
-        class_weight=class_weight,
-        feature_map=feature_map,
+        spec, pull=pull, upscale=upscale, on_upload=on_upload, on_client=on_client
     )
-    training = Training(optax.sgd(server_rate), server_batch)
 
     def init_server(net, key):
         del net
@@ -217,7 +194,7 @@ def fedtgp(
         del net
         up = on_arrival(up)
         data, delta = pairs(up), margin(up, tau)
-        order_EN = orders(data.here, server_epochs, key)
+        order_EN = orders(data.here, training.server_epochs, key)
         network, _ = train(training, server.network, data, delta, order_EN)
         every_C = jnp.ones(spec.num_classes)
         protos = apply(on_server, Protos(generate(network), every_C))

@@ -17,9 +17,9 @@ Deviations (paper / released code / here), besides those of FedProto:
 
 from collections.abc import Callable
 
-from jaxproto import kernels, losses
+from jaxproto import kernels
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import Collect, after_training, fedproto
+from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
 from jaxproto.types import Spec
 
@@ -27,11 +27,9 @@ from jaxproto.types import Spec
 def protonorm(
     spec: Spec,
     *,
-    lam: float = losses.LAM,
+    pull: Pull = Pull(),
     alignment: Transform = THOMSON,
     upscale: float = 100.0,
-    reg: Callable = losses.PULL,
-    collect: Collect = after_training,
     aggregate: Callable = kernels.mean_over_clients,
     on_server: Transform = IDENTITY,
 ) -> Method:
@@ -39,18 +37,15 @@ def protonorm(
 
     Args:
       spec: number of classes and feature dimension.
-      lam: weight of the pull (paper: 1; released code: 10).
+      pull, aggregate: as in `fedproto`.
       alignment: server-side transform of the mean prototypes.
       upscale: gamma of Eq. 15 (paper: 100 for CIFAR-10, 200 for CIFAR-100 and
         Flowers-102, 400 for Tiny ImageNet; released code: 80).
-      reg, collect, aggregate: as in `fedproto`.
       on_server: transform of the mean prototypes before the alignment.
     """
     return fedproto(
         spec,
-        lam=lam,
-        reg=reg,
-        collect=collect,
+        pull=pull,
         aggregate=aggregate,
         on_server=chain(on_server, alignment),
         upscale=upscale,

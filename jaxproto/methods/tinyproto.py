@@ -34,12 +34,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jaxproto import kernels, losses
+from jaxproto import kernels
 from jaxproto import masks as masks_
 from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp, nominal
-from jaxproto.methods.fedproto import Collect, after_training, uniform
+from jaxproto.methods.fedproto import Pull
+from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.transforms import (
     IDENTITY,
     Transform,
@@ -75,15 +76,25 @@ MEAN = Scaling(by_count(), for_mean)
 UNSCALED = Scaling(IDENTITY, lambda up, mu: up)
 
 
-def on_fedproto(spec: Spec, *, server: dict, **arguments) -> Method:
+def on_fedproto(
+    spec: Spec, *, tau: float, training: ServerTraining, **arguments
+) -> Method:
     """-FP; nothing is trained on the server."""
-    del server
+    del tau, training
     return fedproto.fedproto(spec, **arguments)
 
 
-def on_fedtgp(spec: Spec, *, server: dict, **arguments) -> Method:
-    """-FT; `server` holds the arguments of the server's training."""
-    return fedtgp.fedtgp(spec, **server, **arguments)
+def on_fedtgp(spec: Spec, **arguments) -> Method:
+    """-FT."""
+    return fedtgp.fedtgp(spec, **arguments)
+
+
+class Sparsity(NamedTuple):
+    """Which coordinates of a class's prototype are sent."""
+
+    s: int = 0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
+    masks: masks_.Masks = masks_.free  # T 4.1; `block`: code; `block_exact`: S 4.1
+    mask_seed: int = 0
 
 
 class Comparison(NamedTuple):
@@ -133,46 +144,37 @@ def tinyproto(
     spec: Spec,
     *,
     base: Callable = on_fedproto,
-    s: int = 0,
-    masks: masks_.Masks = masks_.free,
-    mask_seed: int = 0,
+    sparsity: Sparsity = Sparsity(),
     scaling: Scaling = SUM,
     mu: float = 0.0,
     num_examples: int = 0,
-    lam: float = losses.LAM,
-    reg: Callable = losses.PULL,
-    collect: Collect = after_training,
+    pull: Pull = Pull(),
     tau: float = 100.0,
-    server_epochs: int = 100,
-    server_rate: float = 0.01,
-    server_batch: int = 32,
+    training: ServerTraining = ServerTraining(),
     compare: Comparison = DENSE,
-    class_weight: Callable = uniform,
 ) -> Method:
-    """TinyProto; `masks=masks.every, scaling=UNSCALED` is the base.
+    """TinyProto; `sparsity=Sparsity(masks=masks.every), scaling=UNSCALED` is the base.
 
     Args:
       spec: number of classes and feature dimension.
       base: `on_fedproto` (-FP) or `on_fedtgp` (-FT).
-      s: coordinates sent per class (T 5.1: 50 of 500); 0 is a tenth of them.
-      masks: `masks.free` (T 4.1), `masks.block` (code), `masks.block_exact` (S 4.1)
-        or `masks.every`.
-      mask_seed: of the masks.
+      sparsity: CPS; with `masks.every` all coordinates are sent.
       scaling: `SUM` (code), `MEAN` (as printed) or `UNSCALED`, without mu.
       mu: scale of Eq. 11 (T 5.1: 1.5e-4 CIFAR-10, 5e-4 GTSRB, 5e-3 Flowers, 1.5e-3
         CIFAR-100 and Tiny ImageNet); 0 is 0.9 C / `num_examples`, what the published
         ones come to on balanced classes.
       num_examples: training examples of all clients, for `mu` 0. From a configuration
         it is filled in.
-      lam: weight of the pull (T 5.1: 1; code: 10).
-      reg, collect, class_weight: as in `fedproto`.
-      tau, server_epochs, server_rate, server_batch: as in `fedtgp`, for -FT only.
-      compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S).
+      pull: as in `fedproto` (lam: T 5.1 has 1, the code 10).
+      tau, training: as in `fedtgp`, for -FT only.
+      compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S), in place
+        of `pull.feature_map`.
 
     Raises:
       UserError: the masks do not fit the feature dimension; neither mu nor the number
         of examples is known.
     """
+    s, masks, mask_seed = sparsity
     index_CS = masks_.table(masks, spec, s, mask_seed)
     table = jnp.asarray(index_CS)
     mask_CD = jnp.asarray(masks_.bitmap(index_CS, spec.feat_dim), jnp.float32)
@@ -187,21 +189,13 @@ def tinyproto(
 
     method = base(
         spec,
-        server={
-            "tau": tau,
-            "server_epochs": server_epochs,
-            "server_rate": server_rate,
-            "server_batch": server_batch,
-        },
-        lam=lam,
-        reg=reg,
-        collect=collect,
+        tau=tau,
+        training=training,
+        pull=pull._replace(feature_map=compare.feature_map(mask_CD)),
         on_upload=chain(scaling.on_upload, compress(table)),
         on_arrival=on_arrival,
         on_server=compress(table),
         on_client=restore,
-        class_weight=class_weight,
-        feature_map=compare.feature_map(mask_CD),
     )
 
     def predict(net, client, x, down):

@@ -11,6 +11,7 @@ import optax
 
 from jaxproto import execution, federation, participation, wire
 from jaxproto.client import Local
+from jaxproto.config import registries
 from jaxproto.federation import Cohort, Exchange
 from jaxproto.method import no_pre_upload
 from jaxproto.types import Examples, Net, Out, Shard, Spec
@@ -18,6 +19,13 @@ from support import fast_jit
 
 SPEC = Spec(num_classes=5, feat_dim=8)
 INPUT = 6
+
+
+def method(factory, spec=SPEC, **fields):
+    """A method by arguments as a configuration names them: `lam`, not `pull`."""
+    return factory(spec, **registries.gathered(factory, fields))
+
+
 ONE = execution.one_by_one()
 LOCAL = Local(optax.sgd(0.05), epochs=2, batch_size=4)
 STILL = Local(optax.sgd(0.0), epochs=2, batch_size=4)
