@@ -112,7 +112,7 @@ OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}
 
 def arguments(factory: Callable) -> dict:
     """What a factory takes, with defaults; the fields of `VALUES` one by one."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for key, p in inspect.signature(factory).parameters.items():
         together = isinstance(p.default, VALUES)
         flat |= p.default._asdict() if together else {key: p.default}
