@@ -199,6 +199,8 @@ def test_cost_never_exceeds_dense(name):
 @every_method
 def test_measured_cost_is_the_nominal_formula(name):
     method = sized(name)
+    if method.nominal is None:
+        pytest.skip("there is no formula")
     r = toys.run(method, local=SEEN.get(name, toys.LOCAL))
     examples, rows = toys.pool_and_rows()
     classes_K = [len(np.unique(np.asarray(examples.y)[rows[i]])) for i in range(6)]

@@ -6,6 +6,7 @@ import pytest
 
 from jaxproto import config
 from jaxproto.config import registries
+from jaxproto.config.meanings import meaning
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.methods.fedtgp import ServerTraining, fedtgp
@@ -59,6 +60,28 @@ def test_a_factory_takes_few_arguments_and_no_field_twice(name):
     fields = [key for p in together for key in p.default._fields]
     alone = parameters.keys() - {p.name for p in together}
     assert len({*fields, *alone}) == len(fields) + len(alone)
+
+
+def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch):
+    def mine(
+        spec, *, lam: float = 1.0, share: float = 0.5, low: int = 0, high: int = 1
+    ):
+        """A method.
+
+        Args:
+          spec: number of classes and feature dimension.
+          share: of the old prototypes,
+            in every round.
+          low, high: both ends.
+        """
+
+    monkeypatch.setitem(METHODS, "mine", mine)
+    told = {k: meaning(f"method.{k}", "mine") for k in config.method_fields("mine")}
+    assert told["share"] == "of the old prototypes, in every round"
+    assert told["low"] == told["high"] == "both ends"
+    assert told["lam"] == meaning("method.lam", "fedproto") != ""
+    mine.__doc__ = None
+    assert meaning("method.share", "mine") == ""
 
 
 def test_fields_of_one_value_come_together_again():

@@ -41,7 +41,7 @@ def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
         else:
             origin = origin_in(file, name, path)
         allowed = choices.allowed(path, value)
-        yield Line(path, value, origin, allowed, meanings.meaning(path))
+        yield Line(path, value, origin, allowed, meanings.meaning(path, name))
 
 
 def origin_in(file: str, method: str, path: str) -> str:

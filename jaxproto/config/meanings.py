@@ -1,5 +1,11 @@
 """One line of meaning for every field of a configuration."""
 
+import inspect
+import re
+from collections.abc import Callable
+
+from jaxproto.methods import METHODS
+
 FIELDS = {  # dotted path -> meaning
     "name": "first part of the default work directory",
     "seed": "of initial weights, batches and participation",
@@ -110,12 +116,22 @@ METHOD = {  # hyper-parameter, of whichever method has it -> meaning
 }
 
 
-def meaning(path: str) -> str:
-    """What a field of a configuration is.
+def meaning(path: str, method: str) -> str:
+    """What a field of a configuration is; of a method's own as its factory says.
 
     Args:
       path: dotted, such as "method.lam".
+      method: its name.
     """
     section, _, name = path.partition(".")
-    own = section == "method" and name != "name"
-    return METHOD[name] if own else FIELDS[path]
+    if section != "method" or name == "name":
+        return FIELDS[path]
+    return METHOD[name] if name in METHOD else documented(METHODS[method], name)
+
+
+def documented(factory: Callable, name: str) -> str:
+    """The line about an argument under "Args:" of a docstring; empty without one."""
+    text = inspect.cleandoc(factory.__doc__ or "").partition("Args:\n")[2]
+    entry = rf"^  (?:\w+, )*{name}(?:, \w+)*: (.*(?:\n    .*)*)"
+    found = re.search(entry, text, re.MULTILINE)
+    return " ".join(found[1].split()).removesuffix(".") if found else ""
