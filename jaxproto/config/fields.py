@@ -76,7 +76,7 @@ def default() -> ml_collections.ConfigDict:
                 "decay": 1.0,  # factor of the learning rate per round, exponential
             },
             "participation": {
-                "law": "all",  # all, uniform, or another of participation.LAWS
+                "law": "all",  # all, uniform, or another of participation.SAMPLERS
                 "fraction": 1.0,  # uniform, beta, gamma, weibull, cyclic
                 "beta_a": 1.0,  # these are FAST's
                 "beta_b": 10.0,

@@ -176,13 +176,14 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
     Methods other than the configured one have the defaults of their fields.
     """
     found: dict[str, Cost | str] = {}
+    examples = sum(map(len, exp.partition.train))
     network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in METHODS:
         own = name == config.method.name
         fields = config.method if own else config_.method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            made = build.build_method(fields, exp.spec, 0, config, network)
+            made = build.build_method(fields, exp.spec, examples, config, network)
             other = exp._replace(method=made)
             build.check(other)
             found[name] = cost_of(other)

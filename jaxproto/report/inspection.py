@@ -185,13 +185,13 @@ def costs(
     """
     classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
     network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
-    found = {}
+    examples, found = sum(map(len, exp.partition.train)), {}
     for name in sorted(METHODS) if every else [config.method.name]:
         own = name == config.method.name
         fields = config.method if own else config_.method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            method = build.build_method(fields, exp.spec, 0, config, network)
+            method = build.build_method(fields, exp.spec, examples, config, network)
         except UserError as e:
             found[name] = str(e)
             continue
