@@ -40,6 +40,32 @@ class Method:
     An upload has the same shape for every client; an all-zero upload means "not
     there". The server state has its final tree from round 0. Float hyper-parameters
     may be traced, so no factory branches on them in Python.
+
+    A method that averages heads, one client one vote, from definition to run:
+
+    >>> import dataclasses, tempfile, jax, jaxproto
+    >>> from jaxproto import config
+    >>> from jaxproto.methods.local import local
+    >>> def votes(spec):
+    ...     def upload(net, before, after, data, down, sums):
+    ...         return (after.params["net"]["head"], jax.numpy.ones(())), after.memory
+    ...
+    ...     def update(net, server, up, key):
+    ...         heads, there_K = up
+    ...         return jax.tree.map(lambda a: a.sum(0) / there_K.sum(), heads)
+    ...
+    ...     return dataclasses.replace(
+    ...         local(spec),
+    ...         init_server=lambda net, key: net.init(key)[0]["head"],
+    ...         receive=lambda own, head: {"net": {**own["net"], "head": head}},
+    ...         upload=upload,
+    ...         update=update,
+    ...     )
+    >>> jaxproto.METHODS["votes"] = votes
+    >>> c = config.experiment("votes", "digits")
+    >>> c.rounds, c.data.clients, c.model.group = 1, 3, "mlp"
+    >>> jaxproto.run(c, tempfile.mkdtemp(), quiet)["status"]
+    'finished'
     """
 
     init_server: Callable  # net, key -> server

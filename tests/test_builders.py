@@ -5,8 +5,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from fixtures import archives_toy as toy
 from PIL import Image
+from support import archives_toy as toy
 from support.refusal import refused
 
 from jaxproto.data.readers.builders import archives, gtsrb, tiny_imagenet

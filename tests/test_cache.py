@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fixtures.tfds_toy import prepare
 from PIL import Image
 from rich.console import Console
 from support.refusal import refused
+from support.tfds_toy import prepare
 
 from jaxproto.cli import cache as command
 from jaxproto.config import build

@@ -1,5 +1,6 @@
 """The pages: their Python runs from top to bottom, their commands have real flags."""
 
+import doctest
 import re
 import shlex
 import shutil
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import jax
 import pytest
-from fixtures import runs
+from rich.console import Console
+from support import runs
 
-import jaxproto
+import jaxproto.method
 from jaxproto import cli, config, participation, plots
 from jaxproto.methods import METHODS
 from jaxproto.models import NETS
@@ -114,3 +116,10 @@ def test_what_a_page_links_to_in_the_repository_is_there(page):
             assert (ROOT / in_repository[1]).exists(), target
         elif "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_the_docstring_of_a_method_runs(elsewhere):
+    """The example of `Method`; `quiet` is a console that shows nothing."""
+    given = {"quiet": Console(quiet=True)}
+    found = doctest.testmod(jaxproto.method, extraglobs=given)
+    assert found.attempted >= 7 and not found.failed

@@ -6,8 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from fixtures import runs
-from support import drawing
+from support import drawing, runs
 
 from jaxproto import kernels, plots
 from jaxproto.cli import plot

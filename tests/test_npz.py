@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from fixtures.tfds_toy import GREY, LABELS
 from support.refusal import refused
+from support.tfds_toy import GREY, LABELS
 
 from jaxproto.data import dataset, datasets
 

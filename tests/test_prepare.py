@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import requests
 import tensorflow_datasets as tfds
-from fixtures import archives_toy as toy
+from support import archives_toy as toy
 from support.refusal import refused
 from tensorflow_datasets.core.download import download_manager
 

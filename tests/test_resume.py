@@ -11,8 +11,8 @@ import time
 import jax
 import numpy as np
 import pytest
-from fixtures import runs
-from fixtures.runs import (
+from support import runs
+from support.runs import (
     CACHE,
     ROOT,
     ROUNDS,

@@ -10,8 +10,9 @@ import jax
 import ml_collections
 import numpy as np
 import pytest
-from fixtures import runs
-from fixtures.runs import (
+from rich.console import Console
+from support import runs
+from support.runs import (
     ROOT,
     ROUNDS,
     assert_same_end,
@@ -22,7 +23,6 @@ from fixtures.runs import (
     snapshot,
     tiny,
 )
-from rich.console import Console
 
 import jaxproto
 from jaxproto import config

@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from fixtures.tfds_toy import GREY, LABELS, prepare
 from support.refusal import refused
+from support.tfds_toy import GREY, LABELS, prepare
 
 from jaxproto.data import datasets, pixels
 from jaxproto.data.readers import prepared
