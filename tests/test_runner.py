@@ -189,7 +189,7 @@ def test_fields_that_an_older_version_did_not_have_count_at_their_default(
 ):
     path = shutil.copytree(finished.path, tmp_path / "old")
     fields = json.loads((path / "config.json").read_text())
-    del fields["optimizer"]["schedule"], fields["method"]["upscale"]
+    del fields["optimizer"]["schedule"], fields["method"]["alignment"]
     (path / "config.json").write_text(json.dumps(fields))
     assert "is finished: nothing to do." in run(tiny(), path)[1]
     with pytest.raises(UserError, match="schedule: 'constant' there, 'cosine' here"):

@@ -211,7 +211,8 @@ ON_IMAGES = {"vhl": "vhl shares virtual images, but the inputs are int32"}
 def experiment(toy, name, **changes):
     c = configured(toy, name, **changes)
     own = {f"method.{k}": "fasttext" for k in registries.NETWORKS if k in c.method}
-    own |= {"method.q": 0.0} if name == "fast" else {}  # no snapshot: everyone is there
+    everyone = {"participation.law": "all", "participation.fraction": 1.0}
+    own |= {"method.q": 0.0, **everyone} if name == "fast" else {}  # no snapshot
     c.update_from_flattened_dict(own)
     return build.experiment(c, "cpu")
 
