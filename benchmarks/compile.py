@@ -117,7 +117,8 @@ def main(argv):
     given, here = {"settings": settings}, "benchmarks.compile"
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (
-            measure.fresh(here, "together", {**given, "cache": cache}) for _ in range(2)
+            measure.fresh(here, "together", {**given, "folder": cache})
+            for _ in range(2)
         )
     rows = measure.fresh(here, "alone", given) if settings["each"] else []
     tables = [

@@ -21,6 +21,8 @@ from benchmarks import (
     scaling,
 )
 
+pytestmark = pytest.mark.long
+
 SMALL = ("--pixels=8", "--classes=3", "--dim=8")
 FEW = ("--clients=2", "--train=8", "--test=4")
 

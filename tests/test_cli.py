@@ -187,6 +187,7 @@ def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
     assert code == 1 and "the same command resumes" in err and "Traceback" not in err
 
 
+@pytest.mark.long
 def test_a_diverging_run_in_a_process_of_its_own(tmp_path):
     """Exit code 1, no traceback, and the summary says where and why."""
     end = process(

@@ -60,6 +60,7 @@ def tiny(name):
 
 
 # ------------------------------------------------------------------- golden networks
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "case", "form"),
     [

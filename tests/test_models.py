@@ -176,6 +176,7 @@ def test_initial_values_have_pytorchs_spread():
     assert float(jnp.std(kernel)) == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.long
 def test_initial_values_are_torchvisions():
     """He's normal by fan-out (depthwise: k * k * C), ShuffleNetV2 PyTorch's
     default; torchvision's squeeze-excite biases are 0; the head has the default."""
@@ -210,6 +211,7 @@ def test_relu6_has_no_gradient_at_its_ends():
     np.testing.assert_array_equal(grad(jnp.ones(5))[0], [0, 0, 1, 0, 0])
 
 
+@pytest.mark.long
 def test_ops_do_not_change_the_numbers():
     fast, slow = (build("resnet6", (9, 9, 2), ops=o) for o in (ops.CPU, ops.LAX))
     params, norm = fast.init(jax.random.key(0))

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import nbclient
 import nbformat
+import pytest
+
+pytestmark = pytest.mark.long
 
 TOUR = Path(__file__).parent.parent / "colab" / "jaxproto_tour.ipynb"
 

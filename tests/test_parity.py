@@ -47,6 +47,7 @@ def both(method, **changed):
 
 
 # ------------------------------------------------------------------- the comparison
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "round", "quantity"),
     [

@@ -48,6 +48,7 @@ def distance(got, want):
     return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["CPU", "LAX"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_everything_that_leaves_the_body_is_float32(name, form):
@@ -100,6 +101,7 @@ def test_an_unknown_precision_is_named():
         runner.run(c)
 
 
+@pytest.mark.long
 def test_a_run_in_bfloat16_learns(tmp_path):
     c = config.experiment("protonorm", "digits")
     c.model.group, c.model.compute_dtype, c.rounds, c.data.clients = (

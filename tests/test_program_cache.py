@@ -154,6 +154,7 @@ def test_nothing_is_kept_without_a_folder_on_disk(folder):
     )
 
 
+@pytest.mark.long
 def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
     tmp_path, monkeypatch
 ):

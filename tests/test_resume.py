@@ -70,15 +70,15 @@ def stops(patch):
     def saves(r):
         return lambda folder, entries: folder.name == f"{r}.partial"
 
-    yield lambda: once(runner.metrics, "append", record(2), torn)
-    yield lambda: once(runner.metrics, "append", record(2), lambda f, *a: f(*a))
+    yield lambda: once(runner.records, "append", record(2), torn)
+    yield lambda: once(runner.records, "append", record(2), lambda f, *a: f(*a))
     yield lambda: once(checkpoint, "_write_manifest", saves(2), ctrl_c, error=None)
     yield lambda: once(runner, "one_round", at(2), error=KeyboardInterrupt)
     yield lambda: once(checkpoint, "_write_manifest", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
     yield lambda: once(runner.checkpoint, "save", at(5), lambda f, *a: f(*a))
     yield lambda: once(runner.pictures, "draw", lambda *_: True)
-    yield lambda: once(runner.metrics, "write_json", lambda p, _: "summary" in p.name)
+    yield lambda: once(runner.records, "write_json", lambda p, _: "summary" in p.name)
 
 
 def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_path):

@@ -17,6 +17,8 @@ from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
 from jaxproto.models.layers import BatchNorm, Call, Draws, GroupNorm, Keys
 from jaxproto.nn import ops
 
+pytestmark = pytest.mark.long
+
 NEW = ("mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0", "resnet18")
 SMALL = (8, 8, 3)
 
