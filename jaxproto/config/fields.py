@@ -202,11 +202,15 @@ def load(file: str) -> ml_collections.ConfigDict:
     """
     path, _, arg = shipped.find(file).partition(":")
     if not Path(path).is_file():
-        there = sorted(p.name for p in Path(path).parent.glob("*.py"))
-        near = difflib.get_close_matches(Path(path).name, there, n=1)
+        there = sorted(p.name for p in shipped.folder().glob("*.py"))
+        beside = [p.name for p in Path(path).parent.glob("*.py")]
+        name = Path(path).with_suffix(".py").name
+        near = difflib.get_close_matches(name, [*beside, *there], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        beside = f" There are: {', '.join(there)}." if there else ""
-        raise UserError(f"there is no configuration file {path}.{hint}{beside}")
+        raise UserError(
+            f"there is no configuration file {path}.{hint} With the package come: "
+            f"{', '.join(there)}."
+        )
     try:
         get_config = runpy.run_path(path).get("get_config")
     except SyntaxError as e:
