@@ -220,7 +220,8 @@ def test_the_default_folder_is_named_by_config_data_and_seed(name, folder):
 
 
 def test_a_file_that_does_not_exist_is_answered_with_those_that_do():
-    with pytest.raises(UserError, match=r"Did you mean 'protonorm\.py'\? There are: "):
+    said = r"Did you mean 'protonorm\.py'\? With the package come: "
+    with pytest.raises(UserError, match=said):
         config.load("configs/protonrom.py")
 
 
