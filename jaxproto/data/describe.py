@@ -5,6 +5,7 @@ clients' labels are from those of all, and what one class alone is worth.
 """
 
 import csv
+import io
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import rich.table
 from rich.markup import escape
 from scipy.spatial import distance
 
+from jaxproto.data import files
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.errors import UserError
@@ -73,12 +75,13 @@ def counts(dataset: Dataset, partition: Partition) -> Counts:
 
 def write_csv(path: str | os.PathLike, counts: Counts) -> None:
     """Writes one line per client and split: client, split, one column per class."""
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["client", "split", *range(counts.train.shape[1])])
-        for client, pair in enumerate(zip(*counts, strict=True)):
-            for split, count_C in zip(Counts._fields, pair, strict=True):
-                writer.writerow([client, split, *count_C.tolist()])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["client", "split", *range(counts.train.shape[1])])
+    for client, pair in enumerate(zip(*counts, strict=True)):
+        for split, count_C in zip(Counts._fields, pair, strict=True):
+            writer.writerow([client, split, *count_C.tolist()])
+    files.write(path, text.getvalue().encode())
 
 
 def read_csv(path: str | os.PathLike) -> Counts:

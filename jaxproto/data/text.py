@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.data import files
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.types import PADDING, UNKNOWN
@@ -166,10 +167,7 @@ def _told(dataset, partition, found, tokens, token_NL):
 
 def write(path: str | os.PathLike, tokens: Sequence[str]) -> None:
     """Saves a vocabulary, one token per line: line i + 1 is token i."""
-    path = Path(path)
-    new = path.with_name(path.name + ".new")
-    new.write_text("\n".join(tokens) + "\n", encoding="utf-8", newline="\n")
-    os.replace(new, path)
+    files.write(path, ("\n".join(tokens) + "\n").encode())
 
 
 def read(path: str | os.PathLike) -> tuple[str, ...] | None:

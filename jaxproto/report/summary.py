@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.config.build import Experiment
-from jaxproto.data import describe
+from jaxproto.data import describe, files
 from jaxproto.data.partitions import file as partition_file
 from jaxproto.errors import UserError, some
 from jaxproto.report import nominal, reference
@@ -63,7 +63,7 @@ def save_partition(exp: Experiment, path: Path):
         numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
         metrics.write_json(path / "classes.json", numbers)
     listed = partition_file.lines(exp.dataset, exp.partition)
-    (path / "indices.csv").write_text(listed)
+    files.write(path / "indices.csv", listed.encode())
 
 
 def padding(exp: Experiment) -> describe.Work:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxproto.data import files
 from jaxproto.errors import UserError
 
 LAST = 10  # evaluations behind "mean of the last"
@@ -48,12 +49,12 @@ def keep_until(path: str | Path, round: int):
     path = Path(path)
     if path.exists():
         kept = [s for s in _whole_lines(path) if json.loads(s)["round"] <= round]
-        _replace(path, b"".join(s + b"\n" for s in kept))
+        files.write(path, b"".join(s + b"\n" for s in kept))
 
 
 def write_json(path: str | Path, obj: Any):
     """Writes a JSON file; whoever reads it meanwhile sees the old or the new one."""
-    _replace(Path(path), (_dumps(obj, indent=2) + "\n").encode())
+    files.write(path, (_dumps(obj, indent=2) + "\n").encode())
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
@@ -160,12 +161,3 @@ def _whole_lines(path):
                 f"line {i + 1} of {path} is not JSON ({e}); mend or remove that line."
             ) from e
     return lines
-
-
-def _replace(path, data):
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -1,0 +1,49 @@
+"""Files of a run are there whole or not at all, and only what is missing is written."""
+
+import os
+
+import pytest
+
+from jaxproto import config
+from jaxproto.config import build
+from jaxproto.data import files
+from jaxproto.report import summary
+
+
+def test_a_write_that_does_not_end_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "indices.csv"
+    files.write(path, b"old")
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.write(path, b"new and longer")
+    assert path.read_bytes() == b"old"
+    files.write(path, b"new")
+    assert path.read_bytes() == b"new" and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_file_that_has_the_content_is_left_alone(tmp_path):
+    path = tmp_path / "a"
+    files.write(path, b"same")
+    os.utime(path, ns=(1, 1))
+    files.write(path, b"same")
+    assert path.stat().st_mtime_ns == 1
+
+
+def test_a_start_does_not_touch_the_partition_that_is_there(tmp_path):
+    """A kill while it was written again made the run refuse its own folder for good."""
+    c = config.experiment("local", "digits")
+    c.data.clients = 3
+    exp = build.experiment(c, "cpu")
+    summary.save_partition(exp, tmp_path)
+    written = sorted(tmp_path.iterdir())
+    assert [p.name for p in written] == ["indices.csv", "partition.csv"]
+    for path in written:
+        os.utime(path, ns=(1, 1))
+    summary.save_partition(exp, tmp_path)
+    assert [p.stat().st_mtime_ns for p in written] == [1, 1]
+    summary.check_same(exp, tmp_path)
