@@ -304,3 +304,7 @@ def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeyp
     given = ["--config", "fedproto:spiral", "--config.rounds=3"]
     path = f"{shipped.folder() / 'fedproto.py'}:spiral"
     assert config.with_paths(given) == ["--config", path, "--config.rounds=3"]
+    given = ["--config=fedproto:spiral", "--workdir=runs/fedproto:spiral"]
+    assert config.with_paths(given) == [f"--config={path}", given[1]]
+    with pytest.raises(UserError, match=r"no configuration file mine/fedproto\.py"):
+        config.load("mine/fedproto.py")

@@ -10,7 +10,6 @@ from ml_collections import config_flags
 
 from jaxproto import config
 from jaxproto.config import listing
-from jaxproto.errors import UserError
 
 NEUTRAL = (
     "data.name without a data set after the colon of --config: the preset `neutral` "
@@ -32,8 +31,7 @@ def start(
     """Parses the flags, and hands the checked configuration on; does not return.
 
     Args:
-      show: called with the configuration; True is exit code 1. A UserError becomes one
-        line and exit code 1.
+      show: called with the configuration; True is exit code 1.
       prog: what the user typed, for messages.
       about: what --help says first; the flags that the command has defined follow.
       after: what to know when the process is interrupted.
@@ -62,13 +60,12 @@ def start(
             logging.set_verbosity(logging.WARNING)  # JAX and matplotlib chat otherwise
         config.check(chosen.value)
         if printed.value:
-            return sys.stdout.write(listing.text(chosen.value, said[1:])) < 0
+            sys.stdout.write(listing.text(chosen.value, said[1:]))
+            return False
         return show(chosen.value) is True
 
     try:
         app.run(main, argv=command, flags_parser=parse)
-    except UserError as e:
-        sys.exit(f"error: {e}")
     except KeyboardInterrupt:
         sys.exit(f"interrupted: {after}" if after else "interrupted")
 

@@ -1,6 +1,6 @@
 """What a field of a configuration may be: names of the registries, or a range."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from jaxproto import models, participation, wire
 from jaxproto.config import fields, optimizers, registries
@@ -36,16 +36,16 @@ def registered() -> dict[str, Iterable[str]]:
     }
 
 
-def allowed(path: str, value) -> str:
+def allowed(path: str, value, names: Mapping[str, Iterable[str]]) -> str:
     """In words, what a field may hold.
 
     Args:
       path: dotted, such as "optimizer.learning_rate".
       value: one that it holds.
+      names: what `registered` returns.
     """
-    names = registered().get(path)
-    if names is not None:
-        return " | ".join(names)
+    if path in names:
+        return " | ".join(names[path])
     kind = fields.TYPES[type(value)]
     _, words = fields.RANGES.get(path, (None, ""))
     return f"{kind}, {words}" if words else kind

@@ -231,20 +231,27 @@ def with_neutral(arguments: Sequence[str]) -> list[str]:
     """
     files, fields = config_flags(arguments)
     given = files[-1] if files and "data.name" in fields else ""
-    neutral = given and _instead_of_digits(given)
-    if not neutral:
-        return list(arguments)
-    return [neutral.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
+    return _renamed(arguments, given and _instead_of_digits(given))
 
 
 def with_paths(arguments: Sequence[str]) -> list[str]:
     """Flags with the path of a shipped configuration file in place of its name."""
     files, _ = config_flags(arguments)
-    given = files[-1] if files else ""
-    found = shipped.find(given)
-    if found == given:
-        return list(arguments)
-    return [found.join(a.rsplit(given, 1)) if given in a else a for a in arguments]
+    return _renamed(arguments, shipped.find(files[-1]) if files else None)
+
+
+def _renamed(arguments: Sequence[str], file: str | None) -> list[str]:
+    """Flags whose --config is `file`, if that is one; all others as they are."""
+    out = list(arguments)
+    for i, argument in enumerate(arguments):
+        flag, equals, _ = argument.partition("=")
+        if not file or flag.lstrip("-") != "config" or flag == "config":
+            continue
+        if equals:
+            out[i] = f"{flag}={file}"
+        elif i + 1 < len(out):
+            out[i + 1] = file
+    return out
 
 
 def _instead_of_digits(file: str) -> str | None:

@@ -33,6 +33,7 @@ def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
     name = given["method.name"]
     method = fields.flat({"method": fields.method_fields(name)})
     defaults = {**fields.flat(fields.default()), **method}
+    names = choices.registered()
     for path, value in fields.flat(config).items():
         if path in overrides:
             origin = OVERRIDE
@@ -40,7 +41,7 @@ def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
             origin = DEFAULT
         else:
             origin = origin_in(file, name, path)
-        allowed = choices.allowed(path, value)
+        allowed = choices.allowed(path, value, names)
         yield Line(path, value, origin, allowed, meanings.meaning(path, name))
 
 

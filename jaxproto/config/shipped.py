@@ -17,10 +17,12 @@ def folder() -> Path:
 def find(file: str) -> str:
     """The path of "FILE.py:ARG"; a name that is no file may be that of a shipped one.
 
-    `configs/fedproto.py`, `fedproto.py` and `fedproto` all find it from any folder.
+    `configs/fedproto.py`, `fedproto.py` and `fedproto` all find it from any folder; a
+    path into another folder finds what is there alone.
     """
     path, colon, arg = file.partition(":")
-    if Path(path).is_file() or not path:
+    elsewhere = str(Path(path).parent) not in (".", "configs")
+    if not path or elsewhere or Path(path).is_file():
         return file
     shipped = folder() / Path(path).with_suffix(".py").name
     return f"{shipped}{colon}{arg}" if shipped.is_file() else file
