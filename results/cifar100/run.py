@@ -3,7 +3,8 @@
     python -m results.cifar100.run OUT DATA_DIR [WORD...]
 
 20 clients, Dirichlet 0.1 (`pfllib`), d = 512, one seed; DATA_DIR holds cifar100.npz.
-With a larger ROUNDS, and its record deleted, a run goes on. Arguments: results/series.py.
+With a larger ROUNDS, and its record deleted, a run goes on. Arguments:
+results/series.py.
 """
 
 import sys
