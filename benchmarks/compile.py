@@ -34,7 +34,7 @@ flags.DEFINE_bool("keep", True, "what was traced, as main.py does", flag_values=
 
 
 def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
-    """Experiment, pool, first state, what is kept; and the seconds of each part."""
+    """Experiment, pool, what is kept; and the seconds of each part."""
     clock = measure.Clock()
     config, exp = synthetic.equal_clients(
         clients=s["clients"],
@@ -49,9 +49,7 @@ def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
     examples = build.examples(exp.dataset)
     clock.lap("build")
     wrap = cache(folder, config, exp)
-    state = jax.block_until_ready(programs.init(exp, 0, wrap))
-    clock.lap("first state")
-    return exp, examples, state, wrap, clock
+    return exp, examples, wrap, clock
 
 
 def together(settings: dict, folder: str) -> dict:
@@ -60,17 +58,22 @@ def together(settings: dict, folder: str) -> dict:
     jax.config.update("jax_compilation_cache_dir", folder)
     kept = settings["keep"]
     cache = program_cache.disk_cache if kept else program_cache.no_cache
-    exp, examples, state, wrap, clock = prepare(settings, cache, Path(folder))
-    programs.compile_all(exp, state, examples, wrap)
+    exp, examples, wrap, clock = prepare(settings, cache, Path(folder))
+    compiled, _ = programs.compile_all(exp, examples, wrap)
     clock.lap("programs")
+    starting = programs.with_floats(compiled, exp.floats)
+    jax.block_until_ready(programs.init(exp, 0, starting).clients)
+    clock.lap("first state")
     return clock.parts
 
 
 def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
-    exp, examples, state, *_ = prepare(settings)
-    f, at = programs.functions(exp), programs.round_context(0, 0)
+    exp, examples, *_ = prepare(settings)
+    state = programs.shapes(exp, 0)
+    f = programs.with_floats(programs.functions(exp), exp.floats)
+    at = programs.round_context(0, 0)
     participants = jax.eval_shape(f.participate, at, state.server)
     down = jax.eval_shape(f.broadcast, state.server).message
     names, rows, ups = [c.name for c in exp.cohorts], [], []

@@ -79,7 +79,8 @@ def evaluation_of_training(work: Work, state) -> Work:
     """The same, whose evaluation runs over the clients' training parts."""
     exp = work.exp
     down = work.compiled.broadcast(state.server).message
-    jitted = [jax.jit(f) for f in programs.functions(exp).evaluate]
+    run = programs.with_floats(programs.functions(exp), exp.floats)
+    jitted = [jax.jit(f) for f in run.evaluate]
     evaluate = tuple(
         f.lower(down, clients, work.examples, shard).compile()
         for f, clients, shard in zip(jitted, state.clients, exp.train, strict=True)

@@ -79,6 +79,7 @@ class Start(NamedTuple):
 def start(exp: Experiment, seed: int = 0) -> Start:
     """Everything compiled, as the runner does it."""
     examples = build.examples(exp.dataset)
-    state = programs.init(exp, seed)
-    compiled, seconds = programs.compile_all(exp, state, examples)
+    compiled, seconds = programs.compile_all(exp, examples)
+    compiled = programs.with_floats(compiled, exp.floats)
+    state = programs.init(exp, seed, compiled)
     return Start(Work(exp, examples, compiled, seed), state, seconds)

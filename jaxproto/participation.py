@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.scipy import stats
 
 from jaxproto.errors import UserError
-from jaxproto.types import Array
+from jaxproto.types import Array, is_known
 
 
 class Participation(NamedTuple):
@@ -90,7 +90,7 @@ def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
     Raises:
       UserError: a share of 1, which would be everyone.
     """
-    if isinstance(fraction, int | float) and fraction >= 1:
+    if is_known(fraction) and fraction >= 1:
         raise UserError(
             f"participation.fraction is {fraction}: every client would take part, "
             "whatever the law says of their order; set a smaller one (FAST: 0.1)."

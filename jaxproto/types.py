@@ -5,7 +5,7 @@ client, N examples of all clients, S local steps, B batch, C classes, D features
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import flax.struct
 import jax
@@ -14,6 +14,20 @@ import numpy as np
 Array = jax.Array
 ArrayLike = jax.Array | np.ndarray  # on the device or on the host
 Tree = Any
+
+STATIC = "static"  # Annotated[float, STATIC]: a float that programs do not take as
+# an argument, because it decides a shape or a branch
+
+
+def is_known(value: float | ArrayLike) -> TypeGuard[float]:
+    """Whether a number is one of Python, and not an argument of a traced program."""
+    return isinstance(value, int | float)
+
+
+def is_off(value: float | ArrayLike) -> bool:
+    """Whether a number is known to be 0."""
+    return is_known(value) and value == 0
+
 
 PADDING, UNKNOWN = 0, 1  # tokens that are no word; the words of a vocabulary follow
 

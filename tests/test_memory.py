@@ -16,8 +16,9 @@ def whole():
     c = config.experiment("local", "digits")
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
-    state, examples = programs.init(exp, 0), build.examples(exp.dataset)
-    _, compiled, _, need = programs.compile_to_fit(exp, state, examples, None)
+    examples = build.examples(exp.dataset)
+    _, compiled, _, need = programs.compile_to_fit(exp, examples, None)
+    state = programs.init(exp, 0, programs.with_floats(compiled, exp.floats))
     return exp, state, examples, compiled, need
 
 
@@ -29,11 +30,12 @@ def test_the_estimate_covers_what_the_programs_hold(whole):
 
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
     exp, state, examples, compiled, need = whole
-    smaller, fewer, _, less = programs.compile_to_fit(exp, state, examples, need - 1)
+    smaller, fewer, _, less = programs.compile_to_fit(exp, examples, need - 1)
     assert less < need
     assert smaller.cohorts[0].mode != exp.cohorts[0].mode
 
     def train(p):
+        p = programs.with_floats(p, exp.floats)
         mine = jax.tree.map(jnp.copy, state.clients[0])  # the call takes its buffers
         context = programs.round_context(0, 0)
         participants = p.participate(context, state.server)
@@ -46,12 +48,12 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
 
 
 def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
-    exp, state, examples, *_ = whole
+    exp, _, examples, *_ = whole
     asked = []
     monkeypatch.setattr(
         execution, "in_chunks", lambda n: asked.append(n) or execution.one_by_one()
     )
-    programs.compile_to_fit(exp, state, examples, 1)
+    programs.compile_to_fit(exp, examples, 1)
     assert asked == [4, 2, 1]
 
 

@@ -114,7 +114,10 @@ def test_the_recipe_holds_settings_data_and_source_but_no_seed(monkeypatch):
 
     first = cache_key()
     assert cache_key() == first == cache_key(seed=3)
-    other = [{"method.lam": 0.5}, {"data.alpha": 5.0}, {"data.seed": 4}, {"rounds": 9}]
+    floats = {"method.lam": 0.5, "optimizer.learning_rate": 0.5, "rounds": 9}
+    assert cache_key(**floats) == first
+    cosine = {"optimizer.schedule": "cosine"}
+    other = [{"data.alpha": 5.0}, {"data.seed": 4}, cosine, {**cosine, "rounds": 9}]
     assert len({first, *(cache_key(**fields) for fields in other)}) == 1 + len(other)
     with jax.debug_nans(True):
         assert cache_key() != first
@@ -181,12 +184,12 @@ def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
     exp = build.experiment(made, "cpu")
     wrap = program_cache.disk_cache(tmp_path, made, exp)
 
-    def submit(name, f, *args, donate_argnums=()):
+    def submit(name, f, *rest, donate_argnums=()):
+        args = (exp.floats, *rest)
         again = wrap(name, f, args)
         assert again is not f, name
         return programs.Compiling(jax.eval_shape(again, *args), None)
 
-    state = programs.init(exp, 0, wrap)
     functions, examples = programs.functions(exp), build.examples(exp.dataset)
-    made = programs.submit_all(submit, exp, functions, state, examples)
+    made = programs.submit_all(submit, exp, functions, examples)
     assert len(made.train) == len(exp.cohorts)

@@ -15,22 +15,24 @@ def started():
     c = config.experiment("fedproto", "digits")
     c.model.group, c.data.clients = "mlp", 3
     exp = build.experiment(c, "cpu")
-    states = [programs.init(exp, seed) for seed in (0, 5)]
     examples = build.examples(exp.dataset)
-    compiled, _ = programs.compile_all(exp, states[0], examples)
+    compiled, _ = programs.compile_all(exp, examples)
+    starting = programs.with_floats(compiled, exp.floats)
+    states = [programs.init(exp, seed, starting) for seed in (0, 5)]
     return exp, examples, compiled, states
 
 
 def after_a_round(exp, examples, compiled, seed, state, r=0):
     """Parameters of the clients."""
     mine = state._replace(clients=jax.tree.map(jax.numpy.copy, state.clients))
-    end, _ = rounds.one_round(rounds.Work(exp, examples, compiled, seed), r, mine)
+    bound = programs.with_floats(compiled, exp.floats)
+    end, _ = rounds.one_round(rounds.Work(exp, examples, bound, seed), r, mine)
     return jax.tree.leaves([c.params for c in end.clients])
 
 
 def test_programs_made_with_one_seed_are_those_of_another(started):
     exp, examples, compiled, states = started
-    own, _ = programs.compile_all(exp, states[1], examples)
+    own, _ = programs.compile_all(exp, examples)
     borrowed = after_a_round(exp, examples, compiled, 5, states[1])
     for a, b in zip(
         borrowed, after_a_round(exp, examples, own, 5, states[1]), strict=True

@@ -219,7 +219,7 @@ def experiment(toy, name, **changes):
 
 def one_round(exp, traces):
     """All programs of a round and of an evaluation as one."""
-    f = programs.functions(exp)
+    f = programs.with_floats(programs.functions(exp), exp.floats)
 
     def run(examples, at, server, clients):
         traces.append(1)
@@ -249,7 +249,9 @@ def ended(toy, name, group="fasttext"):
     exp, traces = experiment(toy, name, model__group=group), []
     build.check(exp)
     run = one_round(exp, traces)
-    server, clients, *_ = programs.init(exp, 0)
+    jitted = jax.tree.map(fast_jit.jit, programs.functions(exp))
+    starting = programs.with_floats(jitted, exp.floats)
+    server, clients, *_ = programs.init(exp, 0, starting)
     for r in range(2):
         server, clients, seen, hits = run(programs.round_context(0, r), server, clients)
     return *zip(*seen, strict=True), hits, len(traces)

@@ -13,7 +13,8 @@ import numpy as np
 
 from jaxproto import batches, execution, federation, models, participation, wire
 from jaxproto.client import Local
-from jaxproto.config import registries
+from jaxproto.config import floats, registries
+from jaxproto.config.floats import Floats
 from jaxproto.config.optimizers import build_local
 from jaxproto.data import describe, text
 from jaxproto.data.datasets import Dataset
@@ -26,8 +27,17 @@ from jaxproto.execution import ExecutionMode
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Examples, Net, Shard, Spec
+from jaxproto.types import Array, Examples, Net, Shard, Spec, is_known
 from jaxproto.wire import Wire
+
+
+class Parts(NamedTuple):
+    """What the floats of a configuration go into."""
+
+    method: Method
+    local: Local
+    sampler: participation.Sampler
+    dropout: float | Array  # probability that a trained update is lost
 
 
 class Experiment(NamedTuple):
@@ -37,7 +47,9 @@ class Experiment(NamedTuple):
     method: Method
     local: Local
     sampler: participation.Sampler
-    dropout: float  # probability that a trained update is lost
+    dropout: float | Array  # probability that a trained update is lost
+    floats: Floats  # of the configuration: arguments of the compiled programs
+    parts: Callable[[Floats], Parts]  # the first four, with other or traced floats
     cohorts: tuple[Cohort, ...]
     dataset: Dataset
     partition: Partition
@@ -63,7 +75,7 @@ def experiment(
     Raises:
       UserError: whatever is wrong with names, data, partition or shapes.
     """
-    sampler = build_sampler(config.participation)
+    build_sampler(config.participation)  # before data are read
     local = build_local(config)
     names = network_names(config.model.group)
     dataset, partition = build_data(config.data, tokens)
@@ -77,18 +89,14 @@ def experiment(
         )
         for c in cohorts
     )
+    num_examples = sum(map(len, partition.train))
+    network = networks(dataset, spec, config.model.compute_dtype)
+    parts = partial(build_parts, config, spec, num_examples, network)
     return Experiment(
         spec=spec,
-        method=build_method(
-            config.method,
-            spec,
-            sum(map(len, partition.train)),
-            config,
-            networks(dataset, spec, config.model.compute_dtype),
-        ),
-        local=local,
-        sampler=sampler,
-        dropout=config.participation.dropout,
+        **parts({})._asdict(),
+        floats=floats.traced(config),
+        parts=parts,
         cohorts=cohorts,
         dataset=dataset,
         partition=partition,
@@ -98,6 +106,39 @@ def experiment(
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
     )
+
+
+def build_parts(
+    config: ml_collections.ConfigDict,
+    spec: Spec,
+    num_examples: int,
+    network: Callable[[str], Net],
+    values: Floats,
+) -> Parts:
+    """Method, local training and sampler of a configuration with other floats.
+
+    Args:
+      num_examples, network: as in `build_method`.
+      values: dotted path -> float or traced scalar, in place of the configuration's.
+
+    Raises:
+      UserError: the method decides something in Python by a float that is traced.
+    """
+    now = floats.substituted(config, values)
+    try:
+        return Parts(
+            method=build_method(now.method, spec, num_examples, now, network),
+            local=build_local(now),
+            sampler=build_sampler(now.participation),
+            dropout=now.participation.dropout,
+        )
+    except jax.errors.ConcretizationTypeError as e:
+        raise UserError(
+            f"method {config.method.name!r} decides something in Python by the value "
+            "of a float, but floats are arguments of its compiled programs; decide it "
+            "with jax.numpy, or annotate the argument as Annotated[float, STATIC] "
+            "(jaxproto.types)."
+        ) from e
 
 
 def build_wire(config) -> Wire:
@@ -155,7 +196,7 @@ def build_sampler(config) -> participation.Sampler:
     there = participation.SAMPLERS
     make = there[pick("participation.law", config.law, there)]
     known = inspect.signature(make).parameters
-    if "fraction" not in known and config.fraction != 1:
+    if "fraction" not in known and is_known(config.fraction) and config.fraction != 1:
         raise UserError(
             f"participation.fraction is {config.fraction}, but law {config.law!r} does "
             "not take a share of the clients; set participation.law to uniform."

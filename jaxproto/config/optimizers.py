@@ -3,15 +3,17 @@
 import inspect
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import optax
 
 from jaxproto.client import Local, constant
 from jaxproto.config import registries
 from jaxproto.errors import UserError, pick
+from jaxproto.types import is_known, is_off
 
 SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
     "constant": lambda decay, rounds: constant,
-    "exponential": lambda decay, rounds: optax.exponential_decay(1.0, 1, decay),
+    "exponential": lambda decay, rounds: lambda r: jnp.power(decay, jnp.float32(r)),
     "cosine": lambda decay, rounds: optax.cosine_decay_schedule(1.0, rounds),
 }
 
@@ -40,7 +42,7 @@ def build_local(config) -> Local:
 def build_schedule(config, rounds: int) -> Callable:
     """How the learning rate changes from round to round: round -> factor of it."""
     name = pick("optimizer.schedule", config.schedule, SCHEDULES)
-    if config.decay != 1 and name != "exponential":
+    if is_known(config.decay) and config.decay != 1 and name != "exponential":
         raise UserError(
             f"optimizer.decay is {config.decay}, but optimizer.schedule {name!r} does "
             "not use it; set the schedule to exponential, or decay to 1."
@@ -66,15 +68,18 @@ def optimizers() -> dict[str, Callable]:
 def build_optimizer(config) -> optax.GradientTransformation:
     """Gradient clipping, L2 weight decay, then the optimiser, each only if asked."""
     name = pick("optimizer", config.name, optimizers())
-    if config.momentum and name != "sgd":
+    off = {
+        key: is_off(config[key]) for key in ("momentum", "weight_decay", "clip_norm")
+    }
+    if not off["momentum"] and name != "sgd":
         raise UserError(
             f"optimizer.momentum is {config.momentum}, but {name!r} takes none; "
             "set it to 0 or use sgd."
         )
-    momentum = {"momentum": config.momentum} if config.momentum else {}
+    momentum = {} if off["momentum"] else {"momentum": config.momentum}
     steps = [optimizers()[name](config.learning_rate, **momentum)]
-    if config.weight_decay:
+    if not off["weight_decay"]:
         steps.insert(0, optax.add_decayed_weights(config.weight_decay))
-    if config.clip_norm:
+    if not off["clip_norm"]:
         steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
     return optax.chain(*steps) if len(steps) > 1 else steps[0]

@@ -95,7 +95,7 @@ def before_alignment(run: Finished) -> Protos:
     method = build.build_method(other, exp.spec, 0, config)
     bare = server._replace(transform=(server.transform[0], ()))
     context = programs.round_context(config.seed, run.round - 1)
-    reports_K = programs.functions(exp).participate(context, server).reports
+    reports_K = programs.functions(exp).participate(exp.floats, context, server).reports
     up = uploads(run, reports_K)
     return method.update(exp.cohorts[0].net, bare, up, context.key).protos
 

@@ -38,7 +38,7 @@ from jaxproto import losses, participation
 from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
-from jaxproto.types import Array, Aux, Spec, Tree
+from jaxproto.types import Array, Aux, Spec, Tree, is_known
 
 
 class FastState(NamedTuple):
@@ -74,7 +74,7 @@ def follow(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]:
 def check(shares: dict):
     """Raises UserError for a number outside of [0, 1]."""
     for name, value in shares.items():
-        if isinstance(value, int | float) and not 0 <= value <= 1:
+        if is_known(value) and not 0 <= value <= 1:
             raise UserError(f"method.{name} is {value}; it must be from 0 to 1.")
 
 

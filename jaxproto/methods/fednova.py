@@ -40,7 +40,7 @@ from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, shares
 from jaxproto.methods.fedprox import fedprox
-from jaxproto.types import Array, Spec, Tree
+from jaxproto.types import Array, Spec, Tree, is_off
 
 
 class Descent(NamedTuple):
@@ -65,7 +65,7 @@ class FedNovaUpload(NamedTuple):
     size: Array  # [] n_i
 
 
-def descent_of(optimizer, state: str, mu: float) -> Descent:
+def descent_of(optimizer, state: str, mu: float | Array) -> Descent:
     """The steps of a configured optimiser.
 
     Args:
@@ -81,12 +81,12 @@ def descent_of(optimizer, state: str, mu: float) -> Descent:
             "fednova divides an update by what SGD makes of its gradients; "
             f"optimizer.name is {optimizer.name!r}: set it to sgd."
         )
-    if optimizer.momentum and state != "restart":
+    if not is_off(optimizer.momentum) and state != "restart":
         raise UserError(
             f"fednova with optimizer.momentum={optimizer.momentum} counts from a "
             f"momentum of 0, but local.optimizer_state is {state!r}: set it to restart."
         )
-    if mu and optimizer.schedule != "constant":
+    if not is_off(mu) and optimizer.schedule != "constant":
         raise UserError(
             f"fednova with method.mu={mu} counts with one learning rate, but "
             f"optimizer.schedule is {optimizer.schedule!r}: set it to constant."

@@ -46,7 +46,7 @@ from jaxproto.batches import sum_over
 from jaxproto.errors import UserError
 from jaxproto.method import Method, no_pre_upload, own_network
 from jaxproto.methods import nominal
-from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree
+from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree, is_known
 
 
 class RefProtoFLState(NamedTuple):
@@ -164,7 +164,7 @@ def check(adapter_dim: int, budget: float | Array):
     """Raises UserError for a width or a budget that cannot be; a traced one passes."""
     if adapter_dim < 1:
         raise UserError(f"method.adapter_dim is {adapter_dim}; it must be at least 1.")
-    if isinstance(budget, int | float) and not 0 < budget <= 1:
+    if is_known(budget) and not 0 < budget <= 1:
         raise UserError(
             f"method.budget is {budget}; it is the share of the adapter's entries that "
             "a client sends, above 0 and at most 1 (all of them)."

@@ -50,7 +50,7 @@ from jaxproto.transforms import (
     compress,
     expand,
 )
-from jaxproto.types import Array, Protos, Spec
+from jaxproto.types import Array, Protos, Spec, is_off
 
 
 class Scaling(NamedTuple):
@@ -130,7 +130,7 @@ SPARSE = Comparison(within, masked_rule)  # those in the mask (S Section 4.3)
 
 def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
     """`mu`, or what the published ones come to where it is 0 (a traced one is not)."""
-    if not isinstance(mu, int | float) or mu != 0:
+    if not is_off(mu):
         return mu
     if not num_examples:
         raise UserError(

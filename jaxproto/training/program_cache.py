@@ -93,7 +93,9 @@ def has_user_code(registries: Iterable[Mapping[str, Callable]]) -> bool:
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     """Digest of all that the programs of a run follow from, but their arguments."""
     fields = config_.flat(config)
-    settings = {k: v for k, v in fields.items() if k not in NOT_TRACED}
+    free = {*NOT_TRACED, *exp.floats}
+    free |= set() if options.needs_rounds(config) else {"rounds"}
+    settings = {k: v for k, v in fields.items() if k not in free}
     sizes = [[len(rows) for rows in part] for part in exp.partition]
     parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], environment()]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()

@@ -1,12 +1,11 @@
-"""The compiled programs of a run: two per cohort, four for the server.
+"""The compiled programs of a run: three per cohort, five for the server.
 
 A method with two exchanges has one more of each.
 """
 
-import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
@@ -16,8 +15,10 @@ import numpy as np
 
 from jaxproto import execution, federation, kernels, participation, transforms
 from jaxproto.config.build import Experiment
+from jaxproto.config.floats import Floats
+from jaxproto.federation import Cohort
 from jaxproto.method import Method, no_pre_upload
-from jaxproto.training import compilation, memory, program_cache
+from jaxproto.training import compilation, memory, program_cache, threads
 from jaxproto.training.program_cache import Wrap
 from jaxproto.types import Array, Client, Examples, Protos, Spec, Tree
 
@@ -39,12 +40,15 @@ class RoundContext(NamedTuple):
 
 
 class Programs(NamedTuple):
-    """Compiled, once for all rounds and seeds.
+    """Compiled, once for all rounds, seeds and floats of a configuration.
 
-    `Programs.train`, `pre_upload` and `evaluate` have one for each cohort; `pre_upload`
-    and `pre_aggregate` are there for a method with two exchanges.
+    Tuples have a program for each cohort; `pre_upload` and `pre_aggregate` are there
+    for a method with two exchanges. Each takes the floats before the arguments that are
+    listed here, unless it comes from `with_floats`.
     """
 
+    start_clients: tuple[Callable, ...]  # key, counts -> clients before round 1
+    start_server: Callable  # key -> server before round 1
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
     pre_upload: tuple[Callable, ...]  # participants, down, clients, examples, shards
@@ -53,6 +57,12 @@ class Programs(NamedTuple):
     update: Callable  # RoundContext, server, uploads -> server
     evaluate: tuple[Callable, ...]  # down, clients, examples, shards -> {rule: [K]}
     diagnostics: Callable  # server -> {name: scalar}, logged every round
+
+
+def with_floats(programs: Programs, floats: Floats) -> Programs:
+    """Programs that have got the floats of a run."""
+    on_device = {path: jnp.float32(value) for path, value in floats.items()}
+    return jax.tree.map(lambda f: partial(f, on_device), programs)
 
 
 def keys(seed: int):
@@ -65,91 +75,96 @@ def round_context(seed: int, r: int) -> RoundContext:
     return RoundContext(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
 
 
-@compilation.garbage_later()
-def init(exp: Experiment, seed: int, wrap: Wrap = program_cache.uncached) -> State:
-    """The state before the first round; `wrap` as in compile_all."""
+def init(exp: Experiment, seed: int, programs: Programs) -> State:
+    """The state before the first round.
+
+    Args:
+      programs: with the floats of the run.
+    """
     client_key, server_key, _ = keys(seed)
-    one = partial(federation.init_cohort, exp.method, exp.local)
-    with compilers() as workers:
-
-        def start(name, f, *args):
-            lowered = jax.jit(wrap(name, f, args)).lower(*args)
-            return workers.submit(lambda: lowered.compile()(*args))
-
-        def cohort_start(cohort):
-            count = jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
-            name = f"first {cohort.name}"
-            return start(name, partial(one, cohort), client_key, count)
-
-        started = [cohort_start(cohort) for cohort in exp.cohorts]
-        net = exp.cohorts[0].net
-        first = partial(exp.method.init_server, net)
-        server = start("first server", first, server_key).result()
-        clients = tuple(c.result() for c in started)
-    return State(server, clients, np.zeros(2, np.int64))
+    rows = zip(exp.cohorts, programs.start_clients, strict=True)
+    clients = tuple(f(client_key, class_counts(exp, cohort)) for cohort, f in rows)
+    return State(programs.start_server(server_key), clients, np.zeros(2, np.int64))
 
 
 def shapes(exp: Experiment, seed: int) -> State:
     """As `init`, of `jax.ShapeDtypeStruct`; nothing is compiled."""
-    client_key, server_key, _ = keys(seed)
-    one = partial(federation.init_cohort, exp.method, exp.local)
+    starting = with_floats(functions(exp), exp.floats)
+    state = jax.eval_shape(lambda: init(exp, seed, starting))
+    return state._replace(traffic=np.zeros(2, np.int64))
 
-    def cohort(group):
-        count = jnp.asarray(exp.counts.train[list(group.ids)], jnp.float32)
-        return jax.eval_shape(partial(one, group), client_key, count)
 
-    first = partial(exp.method.init_server, exp.cohorts[0].net)
-    clients = tuple(map(cohort, exp.cohorts))
-    server = jax.eval_shape(first, server_key)
-    return State(server, clients, np.zeros(2, np.int64))
+def class_counts(exp: Experiment, cohort: Cohort) -> Array:
+    """Training examples per class of the clients of a cohort [K, C]."""
+    return jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
 
 
 def functions(exp: Experiment) -> Programs:
     """The programs of a run before they are compiled."""
     num = len(exp.partition.train)
-    method, cohorts, formats = exp.method, exp.cohorts, exp.formats
+    parts, cohorts, formats = exp.parts, exp.cohorts, exp.formats
 
     def key(context, stage):
         return jax.random.fold_in(context.key, stage)
 
-    def exchange(participants, down, local=exp.local, key=None):
-        return federation.Exchange(method, local, formats, participants, down, key)
+    def start_clients(cohort, floats, key, count):
+        now = parts(floats)
+        return federation.init_cohort(now.method, now.local, cohort, key, count)
 
-    def participate(context, server):
-        sampler = method.adjust_sampler(exp.sampler, server)
-        sampler = participation.with_dropouts(sampler, exp.dropout)
+    def start_server(floats, key):
+        return parts(floats).method.init_server(cohorts[0].net, key)
+
+    def broadcast(floats, server):
+        return federation.broadcast(parts(floats).method, server, formats)
+
+    def participate(floats, context, server):
+        now = parts(floats)
+        sampler = now.method.adjust_sampler(now.sampler, server)
+        sampler = participation.with_dropouts(sampler, now.dropout)
         return sampler(key(context, 0), num, context.r)
 
-    def train(cohort, context, participants, down, *rest):
-        local = exp.local.at_round(context.r)
-        given = exchange(participants, down, local, key(context, 1))
+    def train(cohort, floats, context, participants, down, *rest):
+        now, stage = parts(floats), key(context, 1)
+        local = now.local.at_round(context.r)
+        given = federation.Exchange(
+            now.method, local, formats, participants, down, stage
+        )
         return federation.train_cohort(given, cohort, *rest)
 
-    def update(context, server, ups):
-        stage = key(context, 2)
+    def update(floats, context, server, ups):
+        method, stage = parts(floats).method, key(context, 2)
         return federation.update_server(method, cohorts, stage, server, ups)
 
-    def pre_upload(cohort, participants, down, *rest):
-        given = exchange(participants, down)
+    def pre_upload(cohort, floats, participants, down, *rest):
+        method, local, *_ = parts(floats)
+        given = federation.Exchange(method, local, formats, participants, down, None)
         return federation.pre_upload_cohort(given, cohort, *rest)
 
-    def pre_aggregate(context, server, ups):
-        stage = key(context, 3)
+    def pre_aggregate(floats, context, server, ups):
+        method, stage = parts(floats).method, key(context, 3)
         return federation.pre_aggregate_server(method, cohorts, stage, server, ups)
+
+    def evaluate(cohort, floats, *rest):
+        return federation.evaluate_cohort(parts(floats).method, cohort, *rest)
+
+    def diagnostics(floats, server):
+        return diagnose(parts(floats).method, exp.spec, server)
 
     def for_each(f):
         return tuple(partial(f, cohort) for cohort in cohorts)
 
-    twice = method.pre_upload is not no_pre_upload
+    twice = exp.method.pre_upload is not no_pre_upload
     return Programs(
-        broadcast=lambda server: federation.broadcast(method, server, formats),
+        start_clients=for_each(start_clients),
+        start_server=start_server,
+        broadcast=broadcast,
         participate=participate,
         pre_upload=for_each(pre_upload) if twice else (),
         pre_aggregate=pre_aggregate if twice else None,
         train=for_each(train),
         update=update,
-        evaluate=for_each(partial(federation.evaluate_cohort, method)),
-        diagnostics=partial(diagnose, method, exp.spec),
+        evaluate=for_each(evaluate),
+        diagnostics=diagnostics,
     )
 
 
@@ -163,38 +178,29 @@ def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
     return {**between, **transforms.watched(server)}
 
 
-def compilers() -> ThreadPoolExecutor:
-    """Two threads compile what is lowered while more is traced; four on eight cores.
-
-    No more: XLA itself uses several, and every program that is being compiled holds a
-    GiB or more if its network is large.
-    """
-    return ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2)))
-
-
 @compilation.garbage_later()
 def compile_all(
     exp: Experiment,
-    state: State,
     examples: Examples,
     wrap: Wrap = program_cache.uncached,
 ):
     """Compiles every program before the first round.
 
     Args:
-      known: name, function, arguments -> what is compiled in the function's place.
+      wrap: name, function, arguments -> what is compiled in the function's place.
 
     Returns:
       The programs, and the seconds it took.
     """
     clock = time.perf_counter()
-    with compilers() as workers:
+    with threads.compilers() as workers:
 
-        def submit(name, f, *args, **options):
+        def submit(name, f, *rest, **options):
+            args = (exp.floats, *rest)
             lowered = jax.jit(wrap(name, f, args), **options).lower(*args)
             return Compiling(lowered.out_info, workers.submit(lowered.compile))
 
-        made = submit_all(submit, exp, functions(exp), state, examples)
+        made = submit_all(submit, exp, functions(exp), examples)
         compiled = jax.tree.map(
             lambda a: a.program.result(), made, is_leaf=lambda a: type(a) is Compiling
         )
@@ -208,9 +214,18 @@ class Compiling(NamedTuple):
     program: Future[jax.stages.Compiled]
 
 
-def submit_all(submit, exp: Experiment, f: Programs, state: State, examples: Examples):
-    """Programs, each as what `submit` makes of a name, a function and its arguments."""
-    context, server, clients = round_context(0, 0), state.server, state.clients
+def submit_all(submit, exp: Experiment, f: Programs, examples: Examples):
+    """Programs, each as what `submit` makes of a name, a function and its arguments.
+
+    These are the arguments after the floats.
+    """
+    context, key = round_context(0, 0), keys(0)[0]
+    start_clients = tuple(
+        submit(f"first {cohort.name}", g, key, class_counts(exp, cohort))
+        for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
+    )
+    start_server = submit("first server", f.start_server, key)
+    server, clients = start_server.out, tuple(s.out for s in start_clients)
     broadcast = submit("broadcast", f.broadcast, server)
     participate = submit("participate", f.participate, context, server)
     down, participants = broadcast.out.message, participate.out
@@ -225,7 +240,7 @@ def submit_all(submit, exp: Experiment, f: Programs, state: State, examples: Exa
         )
 
     train = for_each(
-        "train", f.train, exp.train, context, participants, donate_argnums=3
+        "train", f.train, exp.train, context, participants, donate_argnums=4
     )
     evaluate = for_each("evaluate", f.evaluate, exp.test)
     asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
@@ -234,6 +249,8 @@ def submit_all(submit, exp: Experiment, f: Programs, state: State, examples: Exa
         "pre-aggregate", f.pre_aggregate, context, server, first
     )
     return Programs(
+        start_clients=start_clients,
+        start_server=start_server,
         broadcast=broadcast,
         participate=participate,
         pre_upload=asked,
@@ -247,7 +264,6 @@ def submit_all(submit, exp: Experiment, f: Programs, state: State, examples: Exa
 
 def compile_to_fit(
     exp: Experiment,
-    state: State,
     examples: Examples,
     limit: int | None,
     wrap: Wrap = program_cache.uncached,
@@ -256,13 +272,13 @@ def compile_to_fit(
 
     Args:
       limit: bytes of device memory, None where it is not known.
-      known: as in compile_all.
+      wrap: as in compile_all.
 
     Returns:
       The experiment in the modes that fit, its programs, the seconds it took, and the
       bytes that they need by XLA's account.
     """
-    compiled, seconds = compile_all(exp, state, examples, wrap)
+    compiled, seconds = compile_all(exp, examples, wrap)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
@@ -270,7 +286,7 @@ def compile_to_fit(
         mode = execution.in_chunks(chunk)
         exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
         again = partial(_renamed, wrap, f" by {chunk}")
-        compiled, more = compile_all(exp, state, examples, again)
+        compiled, more = compile_all(exp, examples, again)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
 

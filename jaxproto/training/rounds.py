@@ -1,8 +1,5 @@
 """One round and one evaluation, as the host sees them."""
 
-import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +10,7 @@ from jaxproto.config.build import Experiment
 from jaxproto.report import summary
 from jaxproto.training import programs
 from jaxproto.training.programs import Programs, State
+from jaxproto.training.threads import at_once
 from jaxproto.types import Examples, Tree
 from jaxproto.wire import HEADER, codec
 
@@ -88,26 +86,6 @@ def watch(work: Work, r: int, server: Tree, watched: Tree) -> Tree:
         name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
         for name, old in watched.items()
     }
-
-
-def at_once(calls: Iterable[partial]) -> list:
-    """Results of compiled programs that need nothing of each other.
-
-    On CPU, XLA runs the programs of one Python thread one after the other, and those
-    with small products leave cores idle: one thread per core, and large networks
-    first, made a round of Ht0 a quarter faster (benchmarks/RESULTS.md).
-    """
-    calls = list(calls)
-    threads = min(len(calls), os.cpu_count() or 1)
-    if threads < 2:
-        return [call() for call in calls]
-    size = [sum(a.nbytes for a in jax.tree.leaves(call.args)) for call in calls]
-    results = [None] * len(calls)
-    with ThreadPoolExecutor(threads) as pool:
-        order = np.argsort(size)[::-1]
-        for i, result in zip(order, pool.map(lambda i: calls[i](), order), strict=True):
-            results[i] = result
-    return results
 
 
 def first_exchange(work: Work, context, participants, state: State):

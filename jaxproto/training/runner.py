@@ -99,16 +99,17 @@ def _run(
     summaries.partition(exp, path, console)
     examples = build.examples(exp.dataset)
     wrap = cache(compiled_in, config, exp)
-    state = programs.init(exp, config.seed, wrap)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    fits = programs.compile_to_fit(exp, state, examples, limit, wrap)
+    fits = programs.compile_to_fit(exp, examples, limit, wrap)
     exp, compiled, seconds, need = fits
     folder.save_tokens(path, exp.dataset.tokens)
     folder.save_config(path, config)  # not before all that can be wrong was tried
+    compiled = programs.with_floats(compiled, exp.floats)
     work = Work(exp, examples, compiled, config.seed)
     this = Run(config, path, work, summaries.Compiled(seconds, need), console)
     _say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
+    state = programs.init(exp, config.seed, compiled)
     room = unwatched(compiled, state.server, config.eval_every)
     start, state = resume(this, state._replace(watched=room))
     try:

@@ -1,0 +1,44 @@
+"""The floats of a configuration that are arguments of the compiled programs.
+
+A program is the same for every learning rate, weight of a loss, share of the clients
+and so on: these are scalars that it is called with. What decides a shape or a branch
+stays part of the program: whole numbers, names, and a float at 0 where 0 is its default
+and switches something off or leaves its choice to the run (`optimizer.momentum`,
+`method.mu` of TinyProto).
+"""
+
+from collections.abc import Mapping
+
+import ml_collections
+import numpy as np
+
+from jaxproto.config.fields import default, flat, method_fields
+from jaxproto.types import ArrayLike
+
+Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
+GROUPS = ("method.", "optimizer.", "participation.")
+
+
+def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
+    """Dotted path -> value of every float that programs of the run take as argument."""
+    own = {"method": method_fields(config.method.name)}
+    usual = {**flat(default()), **flat(own)}
+    given = flat(config)
+    return {
+        path: np.float32(given[path])
+        for path, example in usual.items()
+        if path.startswith(GROUPS)
+        and type(example) is float
+        and not given[path] == example == 0
+    }
+
+
+def substituted(
+    config: ml_collections.ConfigDict, values: Floats
+) -> ml_collections.ConfigDict:
+    """The configuration with other values, such as traced ones, for some fields."""
+    made = ml_collections.ConfigDict(config.to_dict(), type_safe=False)
+    for path, value in values.items():
+        group, _, field = path.partition(".")
+        made[group][field] = value
+    return made
