@@ -18,7 +18,7 @@ from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto.config import build
-from jaxproto.training import compilation, program_cache, programs
+from jaxproto.training import compilation, compiler, program_cache, programs
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
@@ -59,7 +59,7 @@ def together(settings: dict, folder: str) -> dict:
     kept = settings["keep"]
     cache = program_cache.disk_cache if kept else program_cache.no_cache
     exp, examples, wrap, clock = prepare(settings, cache, Path(folder))
-    compiled, _ = programs.compile_all(exp, examples, wrap)
+    compiled, _ = compiler.compile_all(exp, examples, wrap)
     clock.lap("programs")
     starting = programs.with_floats(compiled, exp.floats)
     jax.block_until_ready(programs.init(exp, 0, starting).clients)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxproto import config as config_
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.training import programs
+from jaxproto.training import compiler, programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
 
@@ -79,7 +79,7 @@ class Start(NamedTuple):
 def start(exp: Experiment, seed: int = 0) -> Start:
     """Everything compiled, as the runner does it."""
     examples = build.examples(exp.dataset)
-    compiled, seconds = programs.compile_all(exp, examples)
+    compiled, seconds = compiler.compile_all(exp, examples)
     compiled = programs.with_floats(compiled, exp.floats)
     state = programs.init(exp, seed, compiled)
     return Start(Work(exp, examples, compiled, seed), state, seconds)

@@ -7,7 +7,7 @@ import pytest
 
 from jaxproto import config, execution
 from jaxproto.config import build
-from jaxproto.training import memory, programs
+from jaxproto.training import compiler, memory, programs
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def whole():
     c.model.group, c.data.clients, c.clients_at_once = "mlp", 8, "all"
     exp = build.experiment(c, "cpu")
     examples = build.examples(exp.dataset)
-    _, compiled, _, need = programs.compile_to_fit(exp, examples, None)
+    _, compiled, _, need = compiler.compile_to_fit(exp, examples, None)
     state = programs.init(exp, 0, programs.with_floats(compiled, exp.floats))
     return exp, state, examples, compiled, need
 
@@ -30,7 +30,7 @@ def test_the_estimate_covers_what_the_programs_hold(whole):
 
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
     exp, state, examples, compiled, need = whole
-    smaller, fewer, _, less = programs.compile_to_fit(exp, examples, need - 1)
+    smaller, fewer, _, less = compiler.compile_to_fit(exp, examples, need - 1)
     assert less < need
     assert smaller.cohorts[0].mode != exp.cohorts[0].mode
 
@@ -53,7 +53,7 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
     monkeypatch.setattr(
         execution, "in_chunks", lambda n: asked.append(n) or execution.one_by_one()
     )
-    programs.compile_to_fit(exp, examples, 1)
+    compiler.compile_to_fit(exp, examples, 1)
     assert asked == [4, 2, 1]
 
 

@@ -15,7 +15,7 @@ from jaxproto import config, federation, transforms
 from jaxproto.config import build, registries
 from jaxproto.methods import METHODS
 from jaxproto.storage import records
-from jaxproto.training import program_cache, programs, runner
+from jaxproto.training import compiler, program_cache, programs, runner
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
 NAMES = ("init_cohort", "train_cohort", "update_server", "evaluate_cohort")
@@ -188,8 +188,8 @@ def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
         args = (exp.floats, *rest)
         again = wrap(name, f, args)
         assert again is not f, name
-        return programs.Compiling(jax.eval_shape(again, *args), None)
+        return compiler.Compiling(jax.eval_shape(again, *args), None)
 
     functions, examples = programs.functions(exp), build.examples(exp.dataset)
-    made = programs.submit_all(submit, exp, functions, examples)
+    made = compiler.submit_all(submit, exp, functions, examples)
     assert len(made.train) == len(exp.cohorts)

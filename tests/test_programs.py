@@ -6,7 +6,7 @@ import pytest
 
 from jaxproto import config
 from jaxproto.config import build
-from jaxproto.training import programs, rounds
+from jaxproto.training import compiler, programs, rounds
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def started():
     c.model.group, c.data.clients = "mlp", 3
     exp = build.experiment(c, "cpu")
     examples = build.examples(exp.dataset)
-    compiled, _ = programs.compile_all(exp, examples)
+    compiled, _ = compiler.compile_all(exp, examples)
     starting = programs.with_floats(compiled, exp.floats)
     states = [programs.init(exp, seed, starting) for seed in (0, 5)]
     return exp, examples, compiled, states
@@ -32,7 +32,7 @@ def after_a_round(exp, examples, compiled, seed, state, r=0):
 
 def test_programs_made_with_one_seed_are_those_of_another(started):
     exp, examples, compiled, states = started
-    own, _ = programs.compile_all(exp, examples)
+    own, _ = compiler.compile_all(exp, examples)
     borrowed = after_a_round(exp, examples, compiled, 5, states[1])
     for a, b in zip(
         borrowed, after_a_round(exp, examples, own, 5, states[1]), strict=True

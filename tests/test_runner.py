@@ -282,7 +282,7 @@ def test_what_fails_in_compilation_does_not_block_the_corrected_one(
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(runner.programs, "compile_all", fail)
+    monkeypatch.setattr(runner.compiler, "compile_all", fail)
     with pytest.raises(MemoryError):
         run(small(), tmp_path)
     assert not (tmp_path / "config.json").exists()

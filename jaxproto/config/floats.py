@@ -13,9 +13,11 @@ import ml_collections
 import numpy as np
 
 from jaxproto.config.fields import default, flat, method_fields
+from jaxproto.config.registries import needs_rounds
 from jaxproto.types import ArrayLike
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
+NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
 GROUPS = ("method.", "optimizer.", "participation.")
 
 
@@ -31,6 +33,16 @@ def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
         and type(example) is float
         and not given[path] == example == 0
     }
+
+
+def program_settings(config: ml_collections.ConfigDict) -> dict:
+    """What the compiled programs of a run follow from, besides its data: flat fields.
+
+    Runs that agree in them and have the same data share their programs.
+    """
+    free = {*NOT_TRACED, *traced(config)}
+    free |= set() if needs_rounds(config) else {"rounds"}
+    return {k: v for k, v in flat(config).items() if k not in free}
 
 
 def substituted(

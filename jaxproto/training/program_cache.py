@@ -27,8 +27,8 @@ import jax.export
 import ml_collections
 import numpy as np
 
-from jaxproto import config as config_
 from jaxproto import models, participation
+from jaxproto.config import floats
 from jaxproto.config import registries as options
 from jaxproto.config.build import Experiment
 from jaxproto.methods import METHODS
@@ -37,7 +37,6 @@ Wrap = Callable[[str, Callable, tuple], Callable]
 ProgramCache = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Wrap]
 
 UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
-NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
 REGISTRIES: tuple[Mapping[str, Callable], ...] = (
     METHODS,
@@ -92,10 +91,7 @@ def has_user_code(registries: Iterable[Mapping[str, Callable]]) -> bool:
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     """Digest of all that the programs of a run follow from, but their arguments."""
-    fields = config_.flat(config)
-    free = {*NOT_TRACED, *exp.floats}
-    free |= set() if options.needs_rounds(config) else {"rounds"}
-    settings = {k: v for k, v in fields.items() if k not in free}
+    settings = floats.program_settings(config)
     sizes = [[len(rows) for rows in part] for part in exp.partition]
     parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], environment()]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()

@@ -3,9 +3,7 @@
 A method with two exchanges has one more of each.
 """
 
-import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,14 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import execution, federation, kernels, participation, transforms
+from jaxproto import federation, kernels, participation, transforms
 from jaxproto.config.build import Experiment
 from jaxproto.config.floats import Floats
 from jaxproto.federation import Cohort
 from jaxproto.method import Method, no_pre_upload
-from jaxproto.training import compilation, memory, program_cache, threads
-from jaxproto.training.program_cache import Wrap
-from jaxproto.types import Array, Client, Examples, Protos, Spec, Tree
+from jaxproto.types import Array, Client, Protos, Spec, Tree
 
 
 class State(NamedTuple):
@@ -81,10 +77,20 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
     Args:
       programs: with the floats of the run.
     """
-    client_key, server_key, _ = keys(seed)
+    return State(*first_states(exp, keys(seed), programs), np.zeros(2, np.int64))
+
+
+def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]:
+    """Server and clients before the first round, of one federation or of many.
+
+    Args:
+      keys: from `keys`, with a leading axis for many.
+      programs: with floats.
+    """
+    client_key, server_key, _ = keys
     rows = zip(exp.cohorts, programs.start_clients, strict=True)
     clients = tuple(f(client_key, class_counts(exp, cohort)) for cohort, f in rows)
-    return State(programs.start_server(server_key), clients, np.zeros(2, np.int64))
+    return programs.start_server(server_key), clients
 
 
 def shapes(exp: Experiment, seed: int) -> State:
@@ -178,119 +184,27 @@ def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
     return {**between, **transforms.watched(server)}
 
 
-@compilation.garbage_later()
-def compile_all(
-    exp: Experiment,
-    examples: Examples,
-    wrap: Wrap = program_cache.uncached,
-):
-    """Compiles every program before the first round.
-
-    Args:
-      wrap: name, function, arguments -> what is compiled in the function's place.
-
-    Returns:
-      The programs, and the seconds it took.
-    """
-    clock = time.perf_counter()
-    with threads.compilers() as workers:
-
-        def submit(name, f, *rest, **options):
-            args = (exp.floats, *rest)
-            lowered = jax.jit(wrap(name, f, args), **options).lower(*args)
-            return Compiling(lowered.out_info, workers.submit(lowered.compile))
-
-        made = submit_all(submit, exp, functions(exp), examples)
-        compiled = jax.tree.map(
-            lambda a: a.program.result(), made, is_leaf=lambda a: type(a) is Compiling
-        )
-    return compiled, time.perf_counter() - clock
+SHARED = {"start_clients": 1, "pre_upload": 2, "train": 2, "evaluate": 2}  # of the
+# last arguments, what all federations have: counts; examples and shards
 
 
-class Compiling(NamedTuple):
-    """A program that a thread compiles."""
+def of_many(functions: Programs) -> Programs:
+    """The programs of many federations: a leading axis on all but their data."""
 
-    out: Tree  # shapes of its results
-    program: Future[jax.stages.Compiled]
+    def over(shared):
+        def mapped(f, *args):
+            own = len(args) - shared
+            return jax.vmap(f, in_axes=(0,) * own + (None,) * shared)(*args)
 
+        return lambda f: partial(mapped, f)
 
-def submit_all(submit, exp: Experiment, f: Programs, examples: Examples):
-    """Programs, each as what `submit` makes of a name, a function and its arguments.
-
-    These are the arguments after the floats.
-    """
-    context, key = round_context(0, 0), keys(0)[0]
-    start_clients = tuple(
-        submit(f"first {cohort.name}", g, key, class_counts(exp, cohort))
-        for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
-    )
-    start_server = submit("first server", f.start_server, key)
-    server, clients = start_server.out, tuple(s.out for s in start_clients)
-    broadcast = submit("broadcast", f.broadcast, server)
-    participate = submit("participate", f.participate, context, server)
-    down, participants = broadcast.out.message, participate.out
-
-    def for_each(stage, programs, shards, *args, **options):
-        rows = zip(exp.cohorts, programs, clients, shards, strict=bool(programs))
-        return tuple(
-            submit(
-                f"{stage} {cohort.name}", g, *args, down, c, examples, shard, **options
-            )
-            for cohort, g, c, shard in rows
-        )
-
-    train = for_each(
-        "train", f.train, exp.train, context, participants, donate_argnums=4
-    )
-    evaluate = for_each("evaluate", f.evaluate, exp.test)
-    asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
-    first, ups = (tuple(p.out.up for p in asked), tuple(p.out[1].up for p in train))
-    pre_aggregate = f.pre_aggregate and submit(
-        "pre-aggregate", f.pre_aggregate, context, server, first
-    )
-    return Programs(
-        start_clients=start_clients,
-        start_server=start_server,
-        broadcast=broadcast,
-        participate=participate,
-        pre_upload=asked,
-        pre_aggregate=pre_aggregate,
-        train=train,
-        update=submit("update", f.update, context, server, ups),
-        evaluate=evaluate,
-        diagnostics=submit("diagnostics", f.diagnostics, server),
-    )
+    made = {
+        name: jax.tree.map(over(SHARED.get(name, 0)), part)
+        for name, part in functions._asdict().items()
+    }
+    return Programs(**made)
 
 
-def compile_to_fit(
-    exp: Experiment,
-    examples: Examples,
-    limit: int | None,
-    wrap: Wrap = program_cache.uncached,
-) -> tuple[Experiment, Programs, float, int]:
-    """Compiles; halves the clients that run at a time until the estimate fits.
-
-    Args:
-      limit: bytes of device memory, None where it is not known.
-      wrap: as in compile_all.
-
-    Returns:
-      The experiment in the modes that fit, its programs, the seconds it took, and the
-      bytes that they need by XLA's account.
-    """
-    compiled, seconds = compile_all(exp, examples, wrap)
-    need = memory.needed(jax.tree.leaves(compiled))
-    chunk = max(len(cohort.ids) for cohort in exp.cohorts)
-    while limit is not None and need > limit and chunk > 1:
-        chunk = -(-chunk // 2)
-        mode = execution.in_chunks(chunk)
-        exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
-        again = partial(_renamed, wrap, f" by {chunk}")
-        compiled, more = compile_all(exp, examples, again)
-        seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
-    return exp, compiled, seconds, need
-
-
-def _renamed(wrap: Wrap, suffix: str, name: str, f: Callable, args: tuple):
-    """The same function in another form is another program."""
-    return wrap(name + suffix, f, args)
+def stacked(trees: Sequence[Tree]) -> Tree:
+    """Trees of equal form as one, with a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -1,5 +1,6 @@
 """One round and one evaluation, as the host sees them."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -7,11 +8,13 @@ import jax
 import numpy as np
 
 from jaxproto.config.build import Experiment
+from jaxproto.federation import PreUpload, Report
+from jaxproto.participation import Participation
 from jaxproto.report import summary
 from jaxproto.training import programs
-from jaxproto.training.programs import Programs, State
+from jaxproto.training.programs import Programs, RoundContext, State
 from jaxproto.training.threads import at_once
-from jaxproto.types import Examples, Tree
+from jaxproto.types import Client, Examples, Tree
 from jaxproto.wire import HEADER, codec
 
 
@@ -40,35 +43,76 @@ class Round(NamedTuple):
     bytes_by_client: dict[str, list[int]]  # "up" and "down", by client id
 
 
+class Told(NamedTuple):
+    """What the programs of a round tell the host."""
+
+    participants: Participation
+    scalars_down: np.ndarray  # of the broadcast
+    bytes_down: np.ndarray
+    reports: list[Report]  # per cohort, without uploads
+    pre_uploads: list[PreUpload]  # the same; none for a method with one exchange
+    diagnostics: dict[str, np.ndarray]
+
+
 def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     """Exchanges, training of every cohort and the server's step.
 
     Raises:
       Diverged: names round, cohort and client.
     """
-    run, context = work.compiled, programs.round_context(work.seed, r)
-    participants = run.participate(context, state.server)
-    server, sent, pre_uploads = first_exchange(work, context, participants, state)
+    context = programs.round_context(work.seed, r)
+    server, clients, told = on_device(work, context, state.server, state.clients)
+    return counted(work.exp, r, state, server, clients, told)
+
+
+def on_device(
+    work: Work, context: RoundContext, server: Tree, clients: Sequence[Client]
+) -> tuple[Tree, tuple[Client, ...], Told]:
+    """A round as far as compiled programs do it.
+
+    Where these are of several federations, so is all that goes in and comes out.
+    """
+    run = work.compiled
+    participants = run.participate(context, server)
+    server, sent, pre_uploads = first_exchange(
+        work, context, participants, server, clients
+    )
     each = at_once(
-        partial(
-            train, context, participants, sent.message, clients, work.examples, shard
-        )
-        for train, clients, shard in zip(
-            run.train, state.clients, work.exp.train, strict=True
-        )
+        partial(train, context, participants, sent.message, own, work.examples, shard)
+        for train, own, shard in zip(run.train, clients, work.exp.train, strict=True)
     )
     clients, reports = zip(*each, strict=True)
     if work.exp.check_wire:
         check_wire(work.exp, [*pre_uploads, *reports], server)
     server = run.update(context, server, tuple(p.up for p in reports))
-    both = ([p._replace(up=()) for p in part] for part in (reports, pre_uploads))
-    reports, pre_uploads = jax.device_get(tuple(both))  # sizes, losses; never uploads
-    check_finite(work.exp, r, reports)
-    who, scalars, size = jax.device_get((participants, sent.scalars, sent.bytes))
-    summary = summarize_round(work.exp, who, scalars, size, reports, pre_uploads)
-    jax.block_until_ready(server)
+    told = Told(
+        participants=participants,
+        scalars_down=sent.scalars,
+        bytes_down=sent.bytes,
+        reports=[p._replace(up=()) for p in reports],
+        pre_uploads=[p._replace(up=()) for p in pre_uploads],
+        diagnostics=run.diagnostics(server),
+    )
+    told = jax.device_get(told)  # sizes, losses; never uploads
+    return jax.block_until_ready(server), clients, told
+
+
+def counted(
+    exp: Experiment, r: int, state: State, server: Tree, clients, told: Told
+) -> tuple[State, Round]:
+    """The state after a round with what was moved in it.
+
+    Args:
+      state: before the round.
+      server, clients: after it.
+
+    Raises:
+      Diverged: names round, cohort and client.
+    """
+    check_finite(exp, r, told.reports)
+    summary = summarize_round(exp, told)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
-    watched = watch(work, r, server, state.watched)
+    watched = watch(r, told.diagnostics, state.watched)
     return State(server, clients, state.traffic + moved, watched), summary
 
 
@@ -77,29 +121,26 @@ def unwatched(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarr
     return {name: np.full(most, np.nan) for name in compiled.diagnostics(server)}
 
 
-def watch(work: Work, r: int, server: Tree, watched: Tree) -> Tree:
-    """`watched` with this round in its place; nothing is asked where it is empty."""
-    if not watched:
-        return watched
-    now = jax.device_get(work.compiled.diagnostics(server))
+def watch(r: int, now: Mapping, watched: Tree) -> Tree:
+    """`watched` with what `diagnostics` says of this round in its place."""
     return {
         name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
-        for name, old in watched.items()
+        for name, old in dict(watched).items()
     }
 
 
-def first_exchange(work: Work, context, participants, state: State):
+def first_exchange(work: Work, context, participants, server: Tree, clients):
     """Server, its broadcast to whoever trains, and the exchange before that, if any."""
-    run, sent = work.compiled, work.compiled.broadcast(state.server)
+    run, sent = work.compiled, work.compiled.broadcast(server)
     ups = at_once(
-        partial(pre_upload, participants, sent.message, clients, work.examples, shard)
-        for pre_upload, clients, shard in zip(
-            run.pre_upload, state.clients, work.exp.train, strict=bool(run.pre_upload)
+        partial(pre_upload, participants, sent.message, own, work.examples, shard)
+        for pre_upload, own, shard in zip(
+            run.pre_upload, clients, work.exp.train, strict=bool(run.pre_upload)
         )
     )
     if run.pre_aggregate is None:
-        return state.server, sent, []
-    server = run.pre_aggregate(context, state.server, tuple(p.up for p in ups))
+        return server, sent, []
+    server = run.pre_aggregate(context, server, tuple(p.up for p in ups))
     sent = run.broadcast(server)
     # The broadcast's two halves are a message each
     return server, sent._replace(bytes=sent.bytes + HEADER), ups
@@ -126,25 +167,33 @@ def check_wire(exp: Experiment, parts, server: Tree):
     codec.check_broadcast(exp.method.broadcast(server), exp.formats.down)
 
 
-def summarize_round(
-    exp: Experiment, participants, scalars_down, bytes_down, reports, pre_uploads
-) -> Round:
+def summarize_round(exp: Experiment, told: Told) -> Round:
     """Sums over clients of what a round moved and lost."""
+    reports, pre_uploads = told.reports, told.pre_uploads
     stepped = sum(int((p.steps > 0).sum()) for p in reports)
     ids = [i for cohort in exp.cohorts for i in cohort.ids]
-    up, trains = np.zeros(len(ids), np.int64), np.asarray(participants.trains)
-    for parts in filter(None, (reports, pre_uploads)):
-        up[ids] += np.concatenate([p.bytes for p in parts])
-    down = trains * int(bytes_down)
+    up, trains = np.zeros(len(ids), np.int64), np.asarray(told.participants.trains)
+    for parts in (reports, pre_uploads):
+        up[ids] += np.concatenate([p.bytes for p in parts]) if parts else 0
+    down = trains * int(told.bytes_down)
     return Round(
         loss=sum(float(p.loss.sum()) for p in reports) / max(stepped, 1),
         participants=int(trains.sum()),
-        scalars_up=sum(int(p.sent.sum()) for p in [*reports, *pre_uploads]),
-        scalars_down=int(scalars_down) * int(trains.sum()),
+        scalars_up=sum(
+            int(p.sent.sum()) for part in (reports, pre_uploads) for p in part
+        ),
+        scalars_down=int(told.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),
         bytes_by_client={"up": up.tolist(), "down": down.tolist()},
     )
+
+
+class Outcome(NamedTuple):
+    """What the programs of an evaluation tell the host."""
+
+    correct: list[dict[str, np.ndarray]]  # per cohort: {rule: [K]}
+    diagnostics: dict[str, np.ndarray]
 
 
 def evaluate(work: Work, r: int, state: State, last: Round, seconds) -> dict:
@@ -153,27 +202,36 @@ def evaluate(work: Work, r: int, state: State, last: Round, seconds) -> dict:
     What `diagnostics` says stands there for round `r`, and under `every_round` for each
     round since the record before, if the state holds it.
     """
-    exp, rows = work.exp, zip(work.compiled.evaluate, state.clients, strict=True)
-    down = work.compiled.broadcast(state.server).message
-    parts = jax.device_get(
-        at_once(
-            partial(f, down, clients, work.examples, shard)
-            for (f, clients), shard in zip(rows, exp.test, strict=True)
-        )
+    told = outcome(work, state.server, state.clients)
+    return record(work.exp, r, state, last, seconds, told)
+
+
+def outcome(work: Work, server: Tree, clients: Sequence[Client]) -> Outcome:
+    """An evaluation as far as compiled programs do it; see `on_device`."""
+    down = work.compiled.broadcast(server).message
+    rows = zip(work.compiled.evaluate, clients, work.exp.test, strict=True)
+    correct = at_once(
+        partial(f, down, own, work.examples, shard) for f, own, shard in rows
     )
+    return jax.device_get(Outcome(correct, work.compiled.diagnostics(server)))
+
+
+def record(
+    exp: Experiment, r: int, state: State, last: Round, seconds, told: Outcome
+) -> dict:
+    """One record of `metrics.jsonl`."""
     sizes = np.concatenate([np.asarray(s.size) for s in exp.test])
     rules = {
-        rule: summary.accuracy(np.concatenate([p[rule] for p in parts]), sizes)
-        for rule in parts[0]
+        rule: summary.accuracy(np.concatenate([p[rule] for p in told.correct]), sizes)
+        for rule in told.correct[0]
     }
-    diagnostics = jax.device_get(work.compiled.diagnostics(state.server))
     total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
     return {
         "round": r,
         "rules": rules,
         **last._asdict(),
         "bytes_total": total,
-        **{name: float(value) for name, value in diagnostics.items()},
+        **{name: float(value) for name, value in told.diagnostics.items()},
         "every_round": {
             name: value[: (r - 1) % len(value) + 1].tolist()
             for name, value in dict(state.watched).items()

@@ -19,7 +19,7 @@ from jaxproto.report import pictures, reference
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage import workdir as folder
-from jaxproto.training import compilation, memory, program_cache, programs
+from jaxproto.training import compilation, compiler, memory, program_cache, programs
 from jaxproto.training.programs import State
 from jaxproto.training.progress import progress, result_table
 from jaxproto.training.rounds import Diverged, Work, evaluate, one_round, unwatched
@@ -101,7 +101,7 @@ def _run(
     wrap = cache(compiled_in, config, exp)
     auto = config.clients_at_once == "auto"
     limit = memory.available(jax.devices()[0]) if auto else None
-    fits = programs.compile_to_fit(exp, examples, limit, wrap)
+    fits = compiler.compile_to_fit(exp, examples, limit, wrap)
     exp, compiled, seconds, need = fits
     folder.save_tokens(path, exp.dataset.tokens)
     folder.save_config(path, config)  # not before all that can be wrong was tried

@@ -1,0 +1,161 @@
+"""The cells of a sweep before any of them trains: folders, programs, what is there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+
+from jaxproto import config as config_
+from jaxproto.config import build, floats
+from jaxproto.config.build import Experiment
+from jaxproto.errors import UserError
+from jaxproto.storage import checkpoint, workdir
+from jaxproto.sweeps.axes import Axis, product
+
+
+class Cell(NamedTuple):
+    """One configuration of a sweep, and the work directory of its run."""
+
+    changes: dict[str, Any]  # field -> value, of every axis
+    config: ml_collections.ConfigDict
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Its changes, as one writes them."""
+        return ", ".join(f"{k}={_short(v)}" for k, v in self.changes.items())
+
+
+class Group(NamedTuple):
+    """Cells that share data and compiled programs."""
+
+    cells: tuple[Cell, ...]
+    exp: Experiment  # of the first cell
+
+
+class Plan(NamedTuple):
+    """A sweep whose cells can all train."""
+
+    axes: tuple[Axis, ...]
+    groups: tuple[Group, ...]
+    cells: tuple[Cell, ...]  # the same cells, in the order of the axes
+    folder: Path  # of what is made of all cells
+
+
+def _short(value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def plan(
+    config: ml_collections.ConfigDict,
+    axes: Sequence[Axis],
+    outdir: str | Path = "",
+    plain: ml_collections.ConfigDict | None = None,
+) -> Plan:
+    """The cells of a sweep, each of which was checked as a run of its own would be.
+
+    Args:
+      config: what all cells have but the fields of the axes.
+      axes: from `axes.axes`.
+      outdir: holds a folder per cell; "" leaves every cell where a run of its
+        configuration alone has its work directory.
+      plain: the configuration before overrides, by which `workdir.default` names
+        folders.
+
+    Raises:
+      UserError: names the cell that cannot train; none has begun.
+    """
+    cells = tuple(
+        cell(config, changes, outdir, plain or config) for changes in product(axes)
+    )
+    _check_folders(cells)
+    groups = tuple(_group(part) for part in _together(cells).values())
+    names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
+    data = workdir.default(config).name.removesuffix(f"-seed{config.seed}")
+    folder = Path(outdir) if outdir else Path("sweeps") / f"{data}-{names}"
+    return Plan(tuple(axes), groups, cells, folder)
+
+
+def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
+    """A cell of its changes; its configuration is checked.
+
+    Raises:
+      UserError: names the cell.
+    """
+    own = ml_collections.ConfigDict(config.to_dict())
+    own.update_from_flattened_dict(dict(changes))
+    made = Cell(dict(changes), own, Path())
+    with _named(made):
+        config_.check(own)
+        path = workdir.chosen(own, plain)
+    return made._replace(path=Path(outdir) / path.name if outdir else path)
+
+
+class _named:
+    """Says in errors which cell they are of."""
+
+    def __init__(self, cell: Cell):
+        self.cell = cell
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if isinstance(error, UserError):
+            raise UserError(
+                f"the cell {self.cell.name} cannot run, so none of the sweep was "
+                f"started: {error}"
+            ) from error
+
+
+def _check_folders(cells: Sequence[Cell]):
+    """Raises UserError where two cells have one folder, or one holds another run."""
+    owner: dict[Path, Cell] = {}
+    for one in cells:
+        with _named(one):
+            other = owner.setdefault(one.path, one)
+            if other is not one:
+                raise UserError(f"it has the folder {one.path} of {other.name}.")
+            workdir.check_path(one.path)
+            workdir.check_config(one.path, one.config)
+
+
+def _together(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Cells by what their programs and data follow from."""
+    found: dict[str, list[Cell]] = {}
+    for one in cells:
+        settings = floats.program_settings(one.config)
+        data = (settings, one.config.data.data_dir, sorted(floats.traced(one.config)))
+        found.setdefault(repr(data), []).append(one)
+    return found
+
+
+def _group(cells: Sequence[Cell]) -> Group:
+    """A group, of which every cell was built."""
+    first = cells[0]
+    with _named(first):
+        tokens = workdir.tokens(first.path)
+        exp = build.experiment(first.config, jax.default_backend(), tokens)
+        build.check(exp)
+    for one in cells:
+        with _named(one):
+            experiment(exp, one)
+    return Group(tuple(cells), exp)
+
+
+def experiment(exp: Experiment, cell: Cell) -> Experiment:
+    """The experiment of a cell from that of another cell of its group."""
+    values = floats.traced(cell.config)
+    known = {path: config_.flat(cell.config)[path] for path in values}
+    return exp._replace(floats=values, **exp.parts(known)._asdict())
+
+
+def standing(cell: Cell) -> str:
+    """What there is of a cell: finished, begun, or nothing."""
+    summary = workdir.summary(cell.path)
+    if summary is not None and summary["rounds"] >= cell.config.rounds:
+        return summary["status"]
+    begun = checkpoint.rounds(cell.path / "checkpoints")
+    return f"round {begun[-1]}" if begun else "new"

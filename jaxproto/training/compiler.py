@@ -1,0 +1,151 @@
+"""Compiles all programs of a run before its first round, in threads."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
+
+import jax
+
+from jaxproto import execution
+from jaxproto.config.build import Experiment
+from jaxproto.training import compilation, memory, program_cache, programs, threads
+from jaxproto.training.program_cache import Wrap
+from jaxproto.training.programs import Programs
+from jaxproto.types import Examples, Tree
+
+
+@compilation.garbage_later()
+def compile_all(
+    exp: Experiment,
+    examples: Examples,
+    wrap: Wrap = program_cache.uncached,
+    many: int = 0,
+):
+    """Compiles every program before the first round.
+
+    Args:
+      many: federations that the programs are of (`programs.of_many`); 0 is one, without
+        a leading axis.
+      wrap: name, function, arguments -> what is compiled in the function's place.
+
+    Returns:
+      The programs, and the seconds it took.
+    """
+    clock, f, suffix = time.perf_counter(), programs.functions(exp), ""
+    if many:
+        f, suffix = programs.of_many(f), f" of {many}"
+
+    def lead(tree):
+        return programs.stacked([tree] * many) if many else tree
+
+    with threads.compilers() as workers:
+
+        def submit(name, f, *rest, **options):
+            args = (lead(exp.floats), *rest)
+            whole = wrap(name + suffix, f, args)
+            lowered = jax.jit(whole, **options).lower(*args)
+            return Compiling(lowered.out_info, workers.submit(lowered.compile))
+
+        made = submit_all(submit, exp, f, examples, lead)
+        compiled = jax.tree.map(
+            lambda a: a.program.result(), made, is_leaf=lambda a: type(a) is Compiling
+        )
+    return compiled, time.perf_counter() - clock
+
+
+class Compiling(NamedTuple):
+    """A program that a thread compiles."""
+
+    out: Tree  # shapes of its results
+    program: Future[jax.stages.Compiled]
+
+
+def submit_all(
+    submit,
+    exp: Experiment,
+    f: Programs,
+    examples: Examples,
+    lead: Callable[[Tree], Tree] = lambda tree: tree,
+):
+    """Programs, each as what `submit` makes of a name, a function and its arguments.
+
+    These are the arguments after the floats. `lead` gives what every federation has of
+    its own a leading axis, where there are many.
+    """
+    context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
+    start_clients = tuple(
+        submit(f"first {cohort.name}", g, key, programs.class_counts(exp, cohort))
+        for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
+    )
+    start_server = submit("first server", f.start_server, key)
+    server, clients = start_server.out, tuple(s.out for s in start_clients)
+    broadcast = submit("broadcast", f.broadcast, server)
+    participate = submit("participate", f.participate, context, server)
+    down, participants = broadcast.out.message, participate.out
+
+    def for_each(stage, parts, shards, *args, **options):
+        rows = zip(exp.cohorts, parts, clients, shards, strict=bool(parts))
+        return tuple(
+            submit(
+                f"{stage} {cohort.name}", g, *args, down, c, examples, shard, **options
+            )
+            for cohort, g, c, shard in rows
+        )
+
+    train = for_each(
+        "train", f.train, exp.train, context, participants, donate_argnums=4
+    )
+    evaluate = for_each("evaluate", f.evaluate, exp.test)
+    asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
+    first, ups = (tuple(p.out.up for p in asked), tuple(p.out[1].up for p in train))
+    pre_aggregate = f.pre_aggregate and submit(
+        "pre-aggregate", f.pre_aggregate, context, server, first
+    )
+    return Programs(
+        start_clients=start_clients,
+        start_server=start_server,
+        broadcast=broadcast,
+        participate=participate,
+        pre_upload=asked,
+        pre_aggregate=pre_aggregate,
+        train=train,
+        update=submit("update", f.update, context, server, ups),
+        evaluate=evaluate,
+        diagnostics=submit("diagnostics", f.diagnostics, server),
+    )
+
+
+def compile_to_fit(
+    exp: Experiment,
+    examples: Examples,
+    limit: int | None,
+    wrap: Wrap = program_cache.uncached,
+) -> tuple[Experiment, Programs, float, int]:
+    """Compiles; halves the clients that run at a time until the estimate fits.
+
+    Args:
+      limit: bytes of device memory, None where it is not known.
+      wrap: as in compile_all.
+
+    Returns:
+      The experiment in the modes that fit, its programs, the seconds it took, and the
+      bytes that they need by XLA's account.
+    """
+    compiled, seconds = compile_all(exp, examples, wrap)
+    need = memory.needed(jax.tree.leaves(compiled))
+    chunk = max(len(cohort.ids) for cohort in exp.cohorts)
+    while limit is not None and need > limit and chunk > 1:
+        chunk = -(-chunk // 2)
+        mode = execution.in_chunks(chunk)
+        exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
+        again = partial(_renamed, wrap, f" by {chunk}")
+        compiled, more = compile_all(exp, examples, again)
+        seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
+    return exp, compiled, seconds, need
+
+
+def _renamed(wrap: Wrap, suffix: str, name: str, f: Callable, args: tuple):
+    """The same function in another form is another program."""
+    return wrap(name + suffix, f, args)
