@@ -25,6 +25,7 @@ LINES = (  # of the root's modules: the mechanism
     "training",
     "compare",
     "figures",
+    "sweeps",
     "cli",
 )
 HEIGHT = {name: i for i, line in enumerate(LINES) for name in line.split()}

@@ -8,6 +8,7 @@ from jaxproto.plots.canvas import HINT, available
 from jaxproto.plots.classes import cosine_by_class, margins
 from jaxproto.plots.curves import accuracy_against_bytes, accuracy_over_rounds
 from jaxproto.plots.embedding import Embedded, embedding
+from jaxproto.plots.grid import grid_heatmap
 from jaxproto.plots.heatmaps import (
     cosine_similarity,
     cosines,
@@ -42,6 +43,7 @@ __all__ = [
     "features_2d",
     "features_grid",
     "frobenius",
+    "grid_heatmap",
     "head_norm_difference",
     "head_norms",
     "image_grid",

@@ -25,7 +25,7 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """Its changes, as one writes them."""
-        return ", ".join(f"{k}={_short(v)}" for k, v in self.changes.items())
+        return ", ".join(f"{k}={short(v)}" for k, v in self.changes.items())
 
 
 class Group(NamedTuple):
@@ -43,8 +43,18 @@ class Plan(NamedTuple):
     cells: tuple[Cell, ...]  # the same cells, in the order of the axes
     folder: Path  # of what is made of all cells
 
+    def fields(self) -> dict[str, list]:
+        """Every field of the axes with its values, as often as they differ."""
+        made: dict[str, list] = {}
+        for cell in self.cells:
+            for field, value in cell.changes.items():
+                seen = made.setdefault(field, [])
+                seen += [value] * (value not in seen)
+        return made
 
-def _short(value) -> str:
+
+def short(value) -> str:
+    """A value as one writes it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -1,0 +1,7 @@
+"""Sweeps: many federations that differ in fields of one configuration."""
+
+from jaxproto.sweeps.axes import Axis, axes
+from jaxproto.sweeps.plan import Cell, Plan, plan
+from jaxproto.sweeps.sweep import Result, sweep
+
+__all__ = ["Axis", "Cell", "Plan", "Result", "axes", "plan", "sweep"]

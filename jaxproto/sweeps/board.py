@@ -1,0 +1,150 @@
+"""What a person sees of a sweep: the plan, a live table of cells, a line per end."""
+
+import contextlib
+import datetime
+import io
+import statistics
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from jaxproto.sweeps.plan import Cell, Plan, standing
+from jaxproto.training.progress import accuracy_text
+
+MOST = 20  # cells that the live table shows; of more, those that are running
+
+
+class Row(NamedTuple):
+    """What is known of a cell."""
+
+    state: str  # new, round 3, running, finished, diverged, busy
+    round: int = 0
+    accuracy: str = ""
+    seconds: tuple[float, ...] = ()  # of the last rounds
+
+
+def plan_lines(plan: Plan, bytes_each: int) -> list[str]:
+    """The plan: how many cells, programs and finished ones, and their memory."""
+    states = [standing(cell) for cell in plan.cells]
+    begun = sum(state.startswith("round") for state in states)
+    done = sum(state in ("finished", "diverged") for state in states)
+    axes = " x ".join(f"{len(a.values)} {'+'.join(a.fields)}" for a in plan.axes)
+    sizes = ", ".join(str(len(group.cells)) for group in plan.groups)
+    return [
+        f"sweep: {len(plan.cells)} cells = {axes}",
+        f"{len(plan.groups)} set(s) of programs, of {sizes} cells",
+        f"{done} ended before, {begun} begun, {len(states) - done - begun} new",
+        f"about {bytes_each / 2**20:,.0f} MiB for the data and state of one cell",
+        f"table and pictures: {plan.folder}",
+    ]
+
+
+class Board:
+    """The cells of a sweep as they train. Made by `shown`."""
+
+    def __init__(self, plan: Plan, console: Console):
+        """Knows what is there already."""
+        self._plan, self._console, self._live = plan, console, None
+        self._lock = threading.Lock()
+        self._rows = {cell.name: Row(standing(cell)) for cell in plan.cells}
+
+    def console(self, cell: Cell) -> Console:
+        """Where the run of a cell prints: nowhere; notes go to `note`."""
+        return Console(file=io.StringIO(), quiet=True)
+
+    @contextlib.contextmanager
+    def progress(
+        self, cell: Cell, total: int, start: int, console: Console
+    ) -> Iterator["CellProgress"]:
+        """The rounds of a cell; as `training.progress.progress`."""
+        self.set(cell, state="running", round=start)
+        yield CellProgress(self, cell)
+
+    def set(self, cell: Cell, **what):
+        """Changes what is known of a cell."""
+        with self._lock:
+            self._rows[cell.name] = self._rows[cell.name]._replace(**what)
+            if self._live is not None:
+                self._live.update(self.table(), refresh=True)
+
+    def row(self, cell: Cell) -> Row:
+        """What is known of a cell."""
+        return self._rows[cell.name]
+
+    def busy(self, cell: Cell):
+        """Another process trains it."""
+        self.set(cell, state="busy elsewhere")
+
+    def ended(self, cell: Cell, summary: Mapping, seconds: float):
+        """A cell has ended, now or before."""
+        rules = summary["rules"]
+        best = {r: {"pooled": of["pooled"]["best"]} for r, of in rules.items()}
+        text = accuracy_text({"rules": best})
+        self.set(cell, state=summary["status"], round=summary["rounds"], accuracy=text)
+        self.note(f"{cell.name}: {summary['status']}, best {text}, {seconds:.1f} s")
+
+    def note(self, text: str):
+        """One line that stays, above the table."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator["Board"]:
+        """Live on a terminal; elsewhere only notes."""
+        console = self._console
+        if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
+            yield self
+            return
+        with Live(self.table(), console=console, auto_refresh=False) as self._live:
+            yield self
+        self._live = None
+
+    def table(self) -> Table:
+        """A row per cell: round, accuracy so far, time left."""
+        table = Table(show_edge=False)
+        for name in ("cell", "state", "round", "accuracy so far", "left"):
+            table.add_column(name, no_wrap=True)
+        for cell in self._seen():
+            row = self._rows[cell.name]
+            rounds = f"{row.round}/{cell.config.rounds}"
+            table.add_row(cell.name, row.state, rounds, row.accuracy, left(cell, row))
+        return table
+
+    def _seen(self) -> Sequence[Cell]:
+        cells = self._plan.cells
+        if len(cells) <= MOST:
+            return cells
+        running = [c for c in cells if self._rows[c.name].state == "running"]
+        return running[:MOST]
+
+
+def left(cell: Cell, row: Row) -> str:
+    """Time that a running cell still takes."""
+    if row.state != "running" or not row.seconds:
+        return ""
+    seconds = statistics.median(row.seconds) * (cell.config.rounds - row.round)
+    return str(datetime.timedelta(seconds=round(seconds)))
+
+
+class CellProgress:
+    """The rounds of one cell, as `training.progress.Progress` is told of them."""
+
+    def __init__(self, board: Board, cell: Cell):
+        """Tells the board."""
+        self._board, self._cell = board, cell
+
+    def round(self, r: int, seconds: float):
+        """Round `r` is done (the first is 1) and took `seconds`."""
+        recent = (*self._board.row(self._cell).seconds, seconds)[-10:]
+        self._board.set(self._cell, round=r, seconds=recent)
+
+    def evaluated(self, record: Mapping):
+        """A record of `metrics.jsonl` was measured."""
+        self._board.set(self._cell, accuracy=accuracy_text(record))
+
+    def note(self, text: str):
+        """One line that stays."""
+        self._board.note(f"{self._cell.name}: {text}")

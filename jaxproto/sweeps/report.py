@@ -1,0 +1,166 @@
+"""What is made of all cells: a tidy table, the comparison, pictures, the best cell."""
+
+import csv
+import io
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from jaxproto import compare, plots
+from jaxproto.data import files
+from jaxproto.errors import some
+from jaxproto.figures import from_records
+from jaxproto.storage import records
+from jaxproto.sweeps.plan import Cell, Plan, short
+
+AVERAGES = ("pooled", "client_mean")
+STATISTICS = ("best", "final", "mean_last")
+
+
+def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
+    """One row per cell, rule, average over clients and statistic; shares from 0 to 1."""
+    made = []
+    for cell in plan.cells:
+        summary = summaries[cell.name]
+        for rule, kinds in summary["rules"].items():
+            for average in AVERAGES:
+                for name in STATISTICS:
+                    made.append(
+                        {
+                            **cell.changes,
+                            "status": summary["status"],
+                            "rounds": summary["rounds"],
+                            "rule": rule,
+                            "average": average,
+                            "statistic": name,
+                            "accuracy": _statistic(kinds[average], name),
+                            "workdir": str(cell.path),
+                        }
+                    )
+    return made
+
+
+def _statistic(digest: Mapping, name: str) -> float | None:
+    return records.mean_last(digest)[0] if name == "mean_last" else digest[name]
+
+
+def to_csv(made: Sequence[Mapping]) -> str:
+    """Rows as CSV (RFC 4180), an empty field where there is no number."""
+    out = io.StringIO()
+    fields = list(dict.fromkeys(key for row in made for key in row))
+    writer = csv.DictWriter(out, fields, lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(made)
+    return out.getvalue()
+
+
+def write(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
+    """Writes `sweep.csv`, `compare.md` and the pictures; returns their paths."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    made = [plan.folder / "sweep.csv"]
+    files.write(made[0], to_csv(rows(plan, summaries)).encode())
+    table = comparison(plan, summaries)
+    if table:
+        made.append(plan.folder / "compare.md")
+        files.write(made[-1], table.encode())
+    return made + pictures(plan, summaries)
+
+
+def comparison(plan: Plan, summaries: Mapping[str, Mapping]) -> str:
+    """The table of `jaxproto compare`, with mean and std over seeds."""
+    done = [c.path for c in plan.cells if summaries[c.name]["status"] == "finished"]
+    if not done:
+        return ""
+    groups = compare.groups(map(compare.load, done))
+    return compare.render(compare.table(groups), "markdown")
+
+
+def main_rule(summaries: Mapping[str, Mapping]) -> str:
+    """The rule of the pictures: the first that every finished cell has; "" if none."""
+    done = [s["rules"] for s in summaries.values() if s["status"] == "finished"]
+    common = [rule for rule in done[0] if all(rule in r for r in done)] if done else []
+    return common[0] if common else ""
+
+
+def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | None:
+    """Of a finished cell in %, pooled over samples; None if there is none."""
+    kinds = summary["rules"].get(rule)
+    if summary["status"] != "finished" or kinds is None:
+        return None
+    found = _statistic(kinds["pooled"], statistic)
+    return None if found is None else 100 * found
+
+
+def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None:
+    """The finished cell of the highest accuracy by a rule."""
+    known = [(accuracy(summaries[c.name], rule), c) for c in plan.cells]
+    known = [row for row in known if row[0] is not None]
+    return max(known, key=lambda row: row[0])[1] if known else None
+
+
+def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
+    """Accuracy against every field with several values; a heatmap of two fields."""
+    fields = plan.fields()
+    fields.pop("seed", None)
+    done = [c for c in plan.cells if summaries[c.name]["status"] == "finished"]
+    if not plots.available() or not done or not fields:
+        return []
+    made = []
+    for field in fields:
+        made.append(plan.folder / f"accuracy_against_{field}.png")
+        from_records.accuracy_against_field(_arguments(done, field, made[-1]))
+    if len(fields) == 2 and main_rule(summaries):
+        made.append(plan.folder / "heatmap.png")
+        _heatmap(made[-1], done, summaries, fields)
+    return made
+
+
+def _arguments(cells: Sequence[Cell], field: str, out: Path) -> SimpleNamespace:
+    """As of the command line of `jaxproto plot`."""
+    given = {"rule": None, "average": "pooled", "statistic": "best", "field": field}
+    return SimpleNamespace(workdirs=[c.path for c in cells], out=out, **given)
+
+
+def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
+    """Mean over seeds of the best accuracy, a row and a column per value."""
+    (across, columns), (down, rows) = fields.items()
+    rule, table = main_rule(summaries), np.full((len(rows), len(columns)), np.nan)
+    for r, c in np.ndindex(table.shape):
+        want = {across: columns[c], down: rows[r]}
+        found = [
+            accuracy(summaries[cell.name], rule)
+            for cell in cells
+            if want.items() <= cell.changes.items()
+        ]
+        known = [value for value in found if value is not None]
+        table[r, c] = statistics.fmean(known) if known else np.nan
+    title = f"best test accuracy (%) of rule {rule}, mean over seeds"
+    names = [[short(v) for v in values] for values in (rows, columns)]
+    plots.grid_heatmap(path, table, *names, (across, down), title)
+
+
+def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[str]:
+    """The last lines: the best cell with its command, and what has diverged.
+
+    Args:
+      command: that runs the configuration of the sweep alone, such as
+        "python main.py --config=configs/protonorm.py:digits".
+    """
+    told, rule = [], main_rule(summaries)
+    top = best(plan, summaries, rule)
+    if top is not None:
+        value = accuracy(summaries[top.name], rule)
+        changes = [
+            f"--config.{k}={shlex.quote(str(v))}" for k, v in top.changes.items()
+        ]
+        told.append(f"best by rule {rule}: {value:.2f} % with {top.name}:")
+        where = f"--workdir={shlex.quote(str(top.path))}"
+        told.append("  " + " ".join([command, *changes, where]))
+    lost = [c.name for c in plan.cells if summaries[c.name]["status"] == "diverged"]
+    if lost:
+        told.append(f"{len(lost)} diverged: {some(lost)}")
+    return told
