@@ -58,7 +58,7 @@ def pack(name: str, stored: Stored) -> bytes:
       TypeError: the results have a node that cannot be named.
     """
     plain = described(stored.out)
-    if not jax.tree.structure(rebuilt(plain)) == jax.tree.structure(stored.out):
+    if described(rebuilt(plain)) != plain:
         raise TypeError("the tree of the results is not what its description says")
     tree = json.dumps(plain).encode()
     rest = b"\n".join([tree, bytes(stored.program.serialize())])
