@@ -1,7 +1,12 @@
 """How the clients of a cohort run: one by one, in chunks, or all in step.
 
-The numbers are the same in every form; only speed and memory differ. Rows must be
-sorted by local steps, most first, for the padded forms to waste little.
+Every form computes the same formula: each client takes its own steps on its own
+batches, and padding changes nothing. In exact arithmetic the results are equal; in
+floating point they are equal up to rounding, because XLA adds the products of several
+clients in another order than those of one. Training amplifies rounding from step to
+step (benchmarks/RESULTS.md), so runs to be compared to the bit need the same form and
+the same device. Rows must be sorted by local steps, most first, for the padded forms
+to waste little.
 """
 
 from collections.abc import Callable, Sequence

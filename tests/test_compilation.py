@@ -3,9 +3,12 @@
 import gc
 import subprocess
 import sys
+import types
 
+import jax
 import pytest
 
+from jaxproto.training import compilation
 from jaxproto.training.compilation import garbage_later
 
 SCRIPT = """
@@ -18,30 +21,79 @@ jax.jit(lambda x: jnp.sin(x) * 3)(2.0)
 """
 
 
-def run(tmp_path, **settings):
-    """Last line of the script's output in a process with its own cache folder."""
+def run(tmp_path, script, **settings):
+    """A script in a process with its own cache folder."""
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     env = {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", **home, **settings}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+    return subprocess.run(
+        [sys.executable, "-c", script],
         env=env,
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.split()[-1]
+
+
+def chosen(tmp_path, **settings):
+    """The folder that a process uses, as it says."""
+    return run(tmp_path, SCRIPT, **settings).stdout.split()[-1]
 
 
 def test_programs_are_kept_in_the_users_cache_folder(tmp_path):
     folder = tmp_path / "cache" / "jaxproto" / "compiled"
-    assert run(tmp_path) == str(folder)
+    assert chosen(tmp_path) == str(folder)
     assert any(folder.iterdir())
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+DAMAGE = """
+import sys, zlib, jax, jax.numpy as jnp
+from jax.experimental.compilation_cache import compilation_cache
+from jaxproto.training import compilation
+told = []
+compilation.say = told.append
+folder = compilation.keep_compiled()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+def start():
+    jax.clear_caches()
+    compilation_cache.reset_cache()
+    assert jax.jit(lambda x: jnp.sin(x) * 3)(2.0) > 2
+start()
+(file,) = [f for f in folder.glob("*-cache") if "_lambda" in f.name]
+whole = file.read_bytes()
+for damaged in (whole[: len(whole) // 2], whole[:99] + b"?" + whole[100:], b""):
+    file.write_bytes(damaged)
+    start()
+    assert told.pop() == f"1 damaged in {folder}: removed, and compiled anew."
+    zlib.decompress(file.read_bytes())
+    start()
+    assert not told
+"""
+
+
+def test_a_damaged_file_of_jax_is_removed_and_compiled_anew_at_once(tmp_path):
+    """JAX never writes a file that is there: it would warn at every start."""
+    done = run(tmp_path, DAMAGE)
+    assert not done.stderr
+
+
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(compilation, "say", said.append)
+    monkeypatch.setattr(compilation.platformdirs, "user_cache_dir", lambda _: tmp_path)
+    values = {**jax.config.values, "jax_compilation_cache_dir": None}
+    monkeypatch.setattr(compilation.jax, "config", types.SimpleNamespace(values=values))
+    monkeypatch.delenv("JAXPROTO_CACHE", raising=False)
+    (tmp_path / "compiled").mkdir()
+    (tmp_path / "compiled").chmod(0o775)
+    assert compilation.keep_compiled() is None
+    assert "can be written by others (mode 775)" in said[0] and "chmod 700" in said[0]
 
 
 def test_a_chosen_folder_stays_and_off_is_off(tmp_path):
     mine = str(tmp_path / "mine")
-    assert run(tmp_path, JAX_COMPILATION_CACHE_DIR=mine) == mine
-    assert run(tmp_path, JAXPROTO_CACHE="off") == "None"
+    assert chosen(tmp_path, JAX_COMPILATION_CACHE_DIR=mine) == mine
+    assert chosen(tmp_path, JAXPROTO_CACHE="off") == "None"
     assert not (tmp_path / "cache").exists()
 
 

@@ -2,12 +2,16 @@
 
 import itertools
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import toys
 
 from jaxproto import execution
+from jaxproto.methods import METHODS
 
 
 def waste(steps_K, segments):
@@ -74,3 +78,51 @@ def test_every_form_says_how_many_steps_it_runs():
     assert execution.in_chunks(2).steps(steps_K) == 21
     assert execution.all_at_once().steps(steps_K) == 30
     assert execution.in_segments(execution.plan(steps_K, 2), 1).steps(steps_K) == 20
+
+
+OWN = [6, 6, 4, 4, 2, 2]  # steps of clients 5 to 0, whose sizes all differ
+LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
+FORMS = {
+    "all": execution.all_at_once(),
+    "two": execution.in_chunks(2),
+    "segments": execution.in_segments(execution.plan(OWN, most=3), chunk=2),
+}
+MADE = {name: METHODS[name](toys.SPEC) for name in ("fedproto", "fedavg")}
+
+
+def after_a_round(name, mode, layout=LARGEST_FIRST):
+    """In float64; what crosses the wire is float32, as always."""
+    return toys.run(MADE[name], layout, rounds=1, mode=mode)
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("form", FORMS)
+def test_in_float64_a_round_is_the_same_in_every_form(name, form):
+    """Rounding is 1e-16 there, so that whatever is more is another formula."""
+    with jax.enable_x64(True):
+        one = after_a_round(name, toys.ONE, toys.HOM)
+        other = after_a_round(name, FORMS[form])
+    assert one.report.loss.dtype == np.float64
+    assert toys.gap(one.report.loss, other.report.loss) < 1e-12
+    assert toys.gap(one.params, other.params) < 1e-12
+
+
+def padded_mean(steps):
+    """A mistake: a sum of losses is divided by the steps of the longest client."""
+
+    def train(stages):
+        def end(session, *client):
+            (after, up, loss, *rest) = stages.end(session, *client)
+            own = jnp.maximum(session.before.steps, 1)
+            return after, up, loss * own / steps, *rest
+
+        return execution.in_chunks(2).train(stages._replace(end=end))
+
+    return execution.in_chunks(2)._replace(train=train)
+
+
+def test_a_mistake_in_the_weights_would_be_found():
+    with jax.enable_x64(True):
+        one = after_a_round("fedproto", toys.ONE, toys.HOM)
+        wrong = after_a_round("fedproto", padded_mean(steps=6))
+    assert toys.gap(one.report.loss, wrong.report.loss) > 1e-3

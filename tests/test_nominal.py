@@ -1,6 +1,9 @@
 """What methods move: the papers' printed costs, and costs from labels alone."""
 
+import csv
 import dataclasses
+import io
+import json
 import os
 import re
 import subprocess
@@ -16,12 +19,13 @@ from support import toys
 
 from jaxproto import cli, config, masks
 from jaxproto.data.partitions import pfllib
+from jaxproto.errors import UserError
 from jaxproto.methods.feddistill import feddistill
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.methods.fedtgp import fedtgp
 from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.tinyproto import Sparsity, tinyproto
-from jaxproto.report import cost, nominal
+from jaxproto.report import cost, nominal, rendering
 from jaxproto.types import Spec
 from jaxproto.wire import Wire
 
@@ -195,7 +199,7 @@ def command(monkeypatch, capsys):
 
 def cells(text):
     """The rows of a printed table."""
-    rows = [line for line in text.splitlines() if line.startswith("│")]
+    _, *rows = [line for line in text.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in rows]
 
 
@@ -217,9 +221,36 @@ def test_the_calculator_prints_what_a_run_would_count(command):
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_list_of_fields_is_printed(command):
     rows, _ = command("fields", "--config=configs/protonorm.py:spiral")
-    fields = [("presence", "class presence"), ("mean", "nothing")]
+    fields = [("presence", "class presence"), ("mean", "class means")]
     expected = [(way, *field) for way in ("up", "down") for field in fields]
     assert [(row[0], row[1], row[-1]) for row in rows] == expected
+
+
+WIDE = rendering.View("T", ("name", "n"), (("x" * 300, 2_767_760), ("a,b", None)))
+
+
+def test_a_table_is_whole_and_numbers_are_plain_for_programs():
+    """However narrow the terminal is, or without one."""
+    text = rendering.render(WIDE)
+    assert "2,767,760" in text and "x" * 300 in text and "…" not in text
+    assert rendering.render(WIDE, "csv") == (
+        f'name,n\r\n{"x" * 300},2767760\r\n"a,b",\r\n'
+    )
+    rows = json.loads(rendering.render(WIDE, "json"))["rows"]
+    assert rows == [{"name": "x" * 300, "n": 2_767_760}, {"name": "a,b", "n": None}]
+    assert "| a,b " in rendering.render(WIDE, "markdown")
+    with pytest.raises(UserError, match="unknown format 'html'"):
+        rendering.render(WIDE, "html")
+
+
+@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
+@pytest.mark.parametrize("name", ["cost", "fields"])
+def test_a_command_prints_csv_that_holds_rows_alone(command, name):
+    _, text = command(name, "--config=configs/protonorm.py:digits", "--format=csv")
+    head, *rows = csv.reader(io.StringIO(text, newline=""))
+    assert rows and {len(row) for row in rows} == {len(head)}
+    k = head.index("bytes up" if name == "cost" else "bytes")
+    assert all(row[k].isdigit() for row in rows)
 
 
 def test_a_mistake_is_one_line_of_error_in_a_process_of_its_own():
@@ -256,7 +287,9 @@ def test_methods_side_by_side_say_why_one_does_not_fit(monkeypatch):
     found = cost.side_by_side(c, exp)
     assert found["local"] == (0, 0, 0, 0, 0, 0)
     assert "block masks of s = 1" in found["tinyproto"]
-    assert cost.table(found, exp).row_count == 2
+    view = cost.table(found, exp)
+    assert view.rows == (("local", *[0] * 6), ("tinyproto", *[None] * 6))
+    assert any("block masks of s = 1" in note for note in view.notes)
 
 
 def test_a_method_that_counts_examples_stands_in_the_table_of_all(monkeypatch):

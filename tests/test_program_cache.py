@@ -1,21 +1,32 @@
 """What was traced is kept, found again, and never taken for something else."""
 
 import importlib.resources
+import json
 import os
 import pickle
+from collections import OrderedDict
 from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from jaxproto import config, federation, transforms
 from jaxproto.config import build, registries
 from jaxproto.methods import METHODS
 from jaxproto.storage import records
-from jaxproto.training import compiler, program_cache, programs, runner
+from jaxproto.training import (
+    compilation,
+    compiler,
+    program_cache,
+    programs,
+    runner,
+    stored,
+)
+from jaxproto.types import Protos, Statistics
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
 NAMES = ("init_cohort", "train_cohort", "update_server", "evaluate_cohort")
@@ -68,15 +79,175 @@ def test_another_key_name_or_shape_is_traced(tmp_path, other):
     assert cache(tmp_path)[1] == 0
 
 
+def flipped(at):
+    """One bit of the byte at this share of the file."""
+
+    def damage(content):
+        k = int(at * (len(content) - 1))
+        return content[:k] + bytes([content[k] ^ 1]) + content[k + 1 :]
+
+    return damage
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What is said, each sentence once."""
+    found = []
+    monkeypatch.setattr(
+        compilation.logging, "warning", lambda _, text: found.append(text)
+    )
+    return found
+
+
 @pytest.mark.parametrize(
-    "damage", [lambda b: b"", lambda b: b[:-50], lambda b: pickle.dumps((0, b"x"))]
+    "damage",
+    [
+        lambda b: b"",
+        lambda b: b[:-50],
+        lambda b: pickle.dumps((0, b"x")),
+        *map(flipped, np.linspace(0, 1, 25)),
+    ],
 )
-def test_a_damaged_file_is_made_anew(tmp_path, damage):
+def test_a_damaged_file_is_made_anew_and_said(tmp_path, said, damage):
     cache(tmp_path)
     (file,) = tmp_path.iterdir()
     file.write_bytes(damage(file.read_bytes()))
-    assert cache(tmp_path)[1] == 1
+    f, traces = cache(tmp_path)
+    assert traces == 1
+    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
     assert cache(tmp_path)[1] == 0
+    (told,) = said
+    assert str(tmp_path) in told and "made anew" in told
+
+
+def test_many_damaged_files_are_said_once(tmp_path, said):
+    for name in "abc":
+        cache(tmp_path, name=name)
+    for file in tmp_path.iterdir():
+        file.write_bytes(flipped(0.5)(file.read_bytes()))
+    assert [cache(tmp_path, name=name)[1] for name in "abc"] == [1, 1, 1]
+    assert len(said) == 1
+
+
+def test_a_file_in_anothers_place_does_not_pass_for_it(tmp_path, said):
+    cache(tmp_path, name="a")
+    (a,) = tmp_path.iterdir()
+    cache(tmp_path, lambda x, y: {"sum": x - y, "twice": (x, None)}, name="b")
+    (b,) = (file for file in tmp_path.iterdir() if file != a)
+    a.write_bytes(b.read_bytes())
+    f, traces = cache(tmp_path, name="a")
+    assert traces == 1 and len(said) == 1
+    np.testing.assert_array_equal(f(*ARGS)["sum"], ARGS[0] + ARGS[1])
+
+
+class Trap:
+    """Unpickled, it writes a file."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return Path.touch, (self.file,)
+
+
+def test_a_file_executes_nothing(tmp_path):
+    """A pickle that would run something, and names of what is no type of results."""
+    cache(tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(pickle.dumps((Trap(tmp_path / "ran"), b"")))
+    cache(tmp_path)
+    assert not (tmp_path / "ran").exists()
+    for name in (
+        "os:system",
+        "builtins:eval",
+        "jaxproto.cli.run:main",
+        "jaxproto.errors:UserError",
+        "jaxproto.nothing:Report",
+        "jaxproto.federation:jax",
+        "optax:adam",
+    ):
+        with pytest.raises(TypeError, match="no named tuple or flax node"):
+            stored.rebuilt({"type": name, "fields": {}, "static": {}})
+
+
+def results():
+    """Every kind of node that results have."""
+    protos = Protos(0, 1, disclosed=True)
+    moments = optax.ScaleByAdamState(count=2, mu={"a": 3}, nu=[4, (5,)])
+    return protos, moments, Statistics({"b": 6}), optax.EmptyState(), None
+
+
+def test_a_tree_of_results_is_rebuilt_from_plain_data():
+    plain = json.loads(json.dumps(stored.described(results())))
+    assert jax.tree.structure(stored.rebuilt(plain)) == jax.tree.structure(results())
+    assert stored.rebuilt(plain) == results()
+
+
+@pytest.mark.parametrize(
+    "node", [OrderedDict(a=0), {1: 0}, Protos(0, 1, disclosed=object())]
+)
+def test_a_tree_that_cannot_be_written_as_plain_data_is_refused(node):
+    with pytest.raises(TypeError):
+        stored.described(node)
+
+
+def test_fields_that_a_type_does_not_have_are_refused():
+    plain = stored.described(Protos(0, 1))
+    for other in ({"fields": {"mean": 0}}, {"static": {"count": 1}}):
+        with pytest.raises(TypeError, match="other fields"):
+            stored.rebuilt({**plain, **other})
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])
+def test_folder_and_files_belong_to_the_user_alone(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        cache(tmp_path / "new" / "traced")
+    finally:
+        os.umask(before)
+    (file,) = (tmp_path / "new" / "traced").iterdir()
+    modes = [p.stat().st_mode & 0o777 for p in (file, file.parent, file.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, said, mode):
+    folder = tmp_path / "shared"
+    cache(folder)
+    folder.chmod(mode)
+    assert [cache(folder)[1], cache(folder)[1]] == [0, 0]  # the function itself
+    (told,) = said
+    assert f"{folder} can be written by others (mode {mode:o})" in told
+    assert "chmod 700" in told
+
+
+def test_a_file_that_others_can_write_is_made_anew(tmp_path, said):
+    cache(tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.chmod(0o620)
+    assert cache(tmp_path)[1] == 1
+    assert "can be written by others" in said[0]
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert cache(tmp_path)[1] == 0
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path, said, monkeypatch):
+    cache(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    f, traces = cache(tmp_path)
+    assert traces == 0 and len(said) == 1 and "belongs to user" in said[0]
+    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, said, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(program_cache.files, "write", full)
+    f, traces = cache(tmp_path)
+    assert traces == 1 and "No space left" in said[0]
+    jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
 
 
 def test_programs_that_nobody_used_for_a_month_are_removed(tmp_path):

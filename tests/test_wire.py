@@ -189,10 +189,10 @@ def test_every_field_of_a_message_is_listed_with_its_bytes():
     """ProtoNorm with 5 classes and 8 dimensions, int8 up."""
     assert fields(protonorm(toys.SPEC), Wire("int8", "float32")) == [
         ("up", "presence", (5,), "bit", 1, "class presence"),
-        ("up", "mean.scale", (5,), "float32", 20, "nothing"),
-        ("up", "mean", (5, 8), "int8", 40, "nothing"),
+        ("up", "mean.scale", (5,), "float32", 20, "class means"),
+        ("up", "mean", (5, 8), "int8", 40, "class means"),
         ("down", "presence", (5,), "bit", 1, "class presence"),
-        ("down", "mean", (5, 8), "float32", 160, "nothing"),
+        ("down", "mean", (5, 8), "float32", 160, "class means"),
     ]
 
 
@@ -203,18 +203,18 @@ def test_top_arrays_bits_and_numbers_are_listed():
         for f in disclosure.fields("up", packed)
     ]
     assert listed == [
-        ("array", (4, 7), "float16", 56, "nothing"),
-        ("bits", (4, 7), "bit", 4, "nothing"),
+        ("array", (4, 7), "float16", 56, "trained values"),
+        ("bits", (4, 7), "bit", 4, "bits"),
         ("hidden.presence", (4,), "bit", 1, "class presence"),
-        ("hidden.mean", (4, 7), "float16", 56, "nothing"),
+        ("hidden.mean", (4, 7), "float16", 56, "class means"),
         ("number", (3,), "int32", 12, "whole numbers"),
-        ("scalar", (), "float16", 2, "nothing"),
+        ("scalar", (), "float16", 2, "trained values"),
         ("shown.presence", (4,), "bit", 1, "class presence"),
         ("shown.count", (4,), "int32", 16, "class counts"),
-        ("shown.mean", (4, 7), "float16", 56, "nothing"),
-        ("top.entries", (), "uint32", 4, "nothing"),
-        ("top.which", (28,), "bits or indices", 4, "nothing"),
-        ("top.value", (28,), "float16", 56, "nothing"),
+        ("shown.mean", (4, 7), "float16", 56, "class means"),
+        ("top.entries", (), "uint32", 4, "chosen entries"),
+        ("top.which", (28,), "bits or indices", 4, "chosen entries"),
+        ("top.value", (28,), "float16", 56, "trained values"),
     ]  # fmt: skip
 
 

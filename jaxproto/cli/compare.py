@@ -1,9 +1,9 @@
 """Finished runs side by side: one table of methods by data set and rule."""
 
-import sys
 from collections.abc import Sequence
 
 from jaxproto import compare
+from jaxproto.cli import formats
 from jaxproto.cli.arguments import Parser, new_file
 from jaxproto.compare import rendering, tables
 from jaxproto.errors import UserError
@@ -17,8 +17,7 @@ def main(prog: str, arguments: Sequence[str]):
     """
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR")
-    formats = [*rendering.FORMATS, rendering.CSV]
-    parser.add_argument("--format", choices=formats, default="text")
+    parser.add_argument("--format", choices=rendering.FORMATS, default="text")
     rounds, clients = [*tables.STATISTICS], [*tables.AVERAGES]
     parser.add_argument(
         "--statistic",
@@ -38,11 +37,12 @@ def main(prog: str, arguments: Sequence[str]):
         rules=args.rule,
     )
     text = compare.render(made, args.format)
+    notes = made.notes if args.format == "csv" else ()
     if args.out is None:
-        sys.stdout.write(text)
+        formats.put(text, notes)
         return
     try:
-        args.out.write_text(text)
+        args.out.write_text(text, newline="")
     except OSError as e:
         raise UserError(f"cannot write {args.out}: {e.strerror}.") from e
-    sys.stdout.write(f"written to {args.out}\n")
+    formats.put(f"written to {args.out}\n", notes)

@@ -6,17 +6,17 @@ Nothing is trained.
 from collections.abc import Sequence
 
 from absl import flags
-from rich.console import Console
 
-from jaxproto.cli import configured
+from jaxproto.cli import configured, formats
 from jaxproto.report import cost
 
 
 def main(prog: str, arguments: Sequence[str]):
     """Prints the cost of one method, or of every method side by side."""
     every = flags.DEFINE_bool("all", False, "every method side by side")
+    form = formats.flag()
 
     def show(config):
-        cost.show(config, every.value, Console())
+        formats.show(cost.view(config, every.value), form.value)
 
     configured.start(show, prog, arguments, __doc__.strip())

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
+from absl import flags
 
-from jaxproto.cli import configured
+from jaxproto.cli import configured, formats
 from jaxproto.report import disclosure
 
 
 def main(prog: str, arguments: Sequence[str]):
     """Prints the fields of the messages."""
-    configured.start(
-        lambda config: disclosure.show(config, Console()), prog, arguments, __doc__
-    )
+    every = flags.DEFINE_bool("all", False, "every method, one after the other")
+    form = formats.flag()
+
+    def show(config):
+        formats.show(disclosure.view(config, every.value), form.value)
+
+    configured.start(show, prog, arguments, __doc__)

@@ -1,57 +1,76 @@
-"""A table as text, Markdown, LaTeX or CSV."""
+"""The comparison as text, Markdown, LaTeX, CSV or JSON.
 
-import csv
-import io
+Readers get "mean ± deviation" in one cell; programs a column for each number, and one
+for the paper of a printed number.
+"""
+
+import re
 from collections.abc import Sequence
 
-import tabulate
-
 from jaxproto.compare.tables import MISSING, SPREAD, Table
-from jaxproto.errors import UserError
+from jaxproto.report import rendering
+from jaxproto.report.rendering import Value, View
 
-FORMATS = {"text": "rounded_outline", "markdown": "github", "latex": "latex_booktabs"}
-CSV = "csv"
+FORMATS = (*rendering.FORMATS, "latex")
+NUMBER = re.compile(
+    rf"(?P<mean>-?[\d,]*\.?\d+)(?:{SPREAD}(?P<std>[\d.]+))?(?: \((?P<source>.*)\))?"
+)
 
 
 def render(made: Table, form: str = "text") -> str:
-    """The table and its notes as text, markdown, latex or csv.
+    """The table and its notes in one of the formats.
 
-    In csv every number has a field of its own, standard deviations in columns named
-    `... std`, what is missing is empty, and notes are lines after the rows that begin
-    with `#`.
+    In csv and json every number has a field of its own, standard deviations in columns
+    named `... std` and papers in `... source`; csv is plain and has no notes.
 
     Raises:
       UserError: no such form.
     """
-    if form == CSV:
-        return _csv(made)
-    if form not in FORMATS:
-        there = ", ".join([*FORMATS, CSV])
-        raise UserError(f"unknown format {form!r}; there are: {there}.")
-    body = tabulate.tabulate(
-        made.rows, made.head, tablefmt=FORMATS[form], disable_numparse=True
-    )
-    mark = {"latex": "% ", "markdown": "\n"}.get(form, "")
-    return "\n".join([body, *(f"{mark}{note}" for note in made.notes)]) + "\n"
+    view = View("", made.head, made.rows, made.notes)
+    return rendering.render(_apart(view) if form in rendering.DATA else view, form)
 
 
-def _csv(made: Table) -> str:
+def _apart(view: View) -> View:
+    """The same with a number at most in each cell."""
     columns = [
-        field
-        for k, title in enumerate(made.head)
-        for field in _fields(title, [row[k] for row in made.rows])
+        column
+        for k, title in enumerate(view.head)
+        for column in _parts(title, [str(row[k]) for row in view.rows])
     ]
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
-    return out.getvalue() + "".join(f"# {note}\n" for note in made.notes)
+    head, *rows = zip(*columns, strict=True)
+    return view._replace(head=tuple(map(str, head)), rows=tuple(rows))
 
 
-def _fields(title: str, cells: Sequence[str]) -> list[list[str]]:
-    """One column, or mean and standard deviation; names and printed numbers as are."""
-    if title == "method" or "published" in title:  # texts
-        return [[title, *("" if c == MISSING else c for c in cells)]]
-    plain = ["" if c == MISSING else c.replace(",", "") for c in cells]
-    if not any(SPREAD in c for c in plain):
-        return [[title, *plain]]
-    means, stds = zip(*(c.partition(SPREAD)[::2] for c in plain), strict=True)
-    return [[title, *means], [f"{title} std", *stds]]
+def _parts(title: str, cells: Sequence[str]) -> list[list[Value]]:
+    """A column as columns, titles first: of mean, deviation, source of each number."""
+    texts = ["" if c == MISSING else c for c in cells]
+    if title == "method" or title.endswith("published by"):
+        return [[title, *(c or None for c in texts)]]
+    found = [[_number(c) for c in text.split("; ") if c] for text in texts]
+    columns: list[list[Value]] = []
+    for n in range(max([1, *map(len, found)])):
+        name = f"{title} {n + 1}" if n else title
+        parts = [row[n] if n < len(row) else {} for row in found]
+        for key, suffix in (("mean", ""), ("std", " std"), ("source", " source")):
+            values = [part.get(key) for part in parts]
+            if key == "mean" or any(v is not None for v in values):
+                columns.append([name + suffix, *values])
+    return columns
+
+
+def _number(cell: str) -> dict[str, Value]:
+    """Mean, deviation and source of one printed number."""
+    found = NUMBER.fullmatch(cell)
+    if found is None:
+        raise AssertionError(f"a cell of numbers holds {cell!r}")
+    mean, std = (found[key] and found[key].replace(",", "") for key in ("mean", "std"))
+    return {
+        "mean": _plain(mean),
+        "std": None if std is None else _plain(std),
+        "source": found["source"],
+    }
+
+
+def _plain(number: str) -> Value:
+    """The number with the digits that are printed, where a float keeps them."""
+    return float(number) if "." in number else int(number)

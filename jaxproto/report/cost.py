@@ -18,8 +18,6 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import optax
-import rich.table
-from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto import execution, federation, wire
@@ -32,6 +30,7 @@ from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
 from jaxproto.report import nominal
+from jaxproto.report.rendering import View
 from jaxproto.types import Examples, Net, Out, Shard, Spec, Tree
 from jaxproto.wire import EXACT, HEADER, Wire
 
@@ -170,12 +169,12 @@ def public_classes(exp: Experiment) -> list[int]:
     return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
 
 
-def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
-    """The cost of every method on this partition, or why it does not fit.
+def each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
+    """The experiment under every method on this partition, or why it does not fit.
 
     Methods other than the configured one have the defaults of their fields.
     """
-    found: dict[str, Cost | str] = {}
+    found: dict[str, Experiment | str] = {}
     examples = sum(map(len, exp.partition.train))
     network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in METHODS:
@@ -184,43 +183,46 @@ def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
         fields = ml_collections.ConfigDict(fields)
         try:
             made = build.build_method(fields, exp.spec, examples, config, network)
-            other = exp._replace(method=made)
+            found[name] = other = exp._replace(method=made)
             build.check(other)
-            found[name] = cost_of(other)
         except UserError as e:
             found[name] = str(e)
     return found
 
 
-def table(costs: Mapping[str, Cost | str], exp: Experiment) -> rich.table.Table:
-    """One line per method."""
+def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
+    """The cost of every method on this partition, or why it does not fit."""
+    found = each_method(config, exp)
+    return {k: v if isinstance(v, str) else cost_of(v) for k, v in found.items()}
+
+
+def table(costs: Mapping[str, Cost | str], exp: Experiment) -> View:
+    """One line per method; why one does not fit is a note."""
     train_KC, test_KC = exp.counts
     held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
-    view = rich.table.Table(
-        title="Cost of a round, all clients",
-        caption=f"{len(train_KC)} clients hold {held} client-class pairs ({trained} in "
+    about = (
+        f"{len(train_KC)} clients hold {held} client-class pairs ({trained} in "
         f"training data) of {exp.spec.num_classes} classes; feat_dim "
         f"{exp.spec.feat_dim}; {exp.formats.up} up, {exp.formats.down} down; every "
-        "client takes part; nominal scalars are the papers' formula.",
+        "client takes part; nominal scalars are the papers' formula."
     )
-    view.add_column("method", no_wrap=True)
-    for name in Cost._fields:
-        view.add_column(name.replace("_", " "), justify="right")
-    for name, cost in costs.items():
-        values = cost if isinstance(cost, Cost) else [None]
-        numbers = ["-" if n is None else f"{n:,}" for n in values]
-        view.add_row(name, *numbers)
-    return view
+    nothing = (None,) * len(Cost._fields)
+    return View(
+        "Cost of a round, all clients",
+        ("method", *(name.replace("_", " ") for name in Cost._fields)),
+        tuple(
+            (name, *(cost if isinstance(cost, Cost) else nothing))
+            for name, cost in costs.items()
+        ),
+        (about, *(f"{k}: {why}" for k, why in costs.items() if isinstance(why, str))),
+    )
 
 
-def show(config: ml_collections.ConfigDict, every: bool, console: Console):
-    """Prints the table of one configuration, or of every method."""
+def view(config: ml_collections.ConfigDict, every: bool) -> View:
+    """The table of one configuration, or of every method."""
     exp = build.experiment(config, jax.default_backend())
     if not every:
         build.check(exp)
     name = config.method.name
     found = side_by_side(config, exp) if every else {name: cost_of(exp)}
-    console.print(table(found, exp))
-    for name, why in found.items():
-        if not isinstance(why, Cost):
-            console.print(f"{name}: {why}", markup=False, highlight=False)
+    return table(found, exp)

@@ -7,16 +7,19 @@ who has how many examples, shapes, this package's source, versions, JAX's config
 Code outside the package cannot be in the digest. So only `main.py` keeps programs, not
 `jaxproto.run` in a process that may have changed functions, and not with a method, a
 network or a sampler of one's own.
+
+Files hold plain data (`stored`) in a folder of the user alone (`data/private.py`). One
+that does not verify is traced anew, and said once; a folder or file that somebody else
+could have written is not read. A checksum is no signature: who may write as this user
+may change what runs, here as in JAX's cache.
 """
 
-import hashlib
+import contextlib
 import importlib.metadata
 import importlib.resources
 import json
 import os
-import pickle
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
@@ -31,11 +34,15 @@ from jaxproto import models, participation
 from jaxproto.config import floats
 from jaxproto.config import registries as options
 from jaxproto.config.build import Experiment
+from jaxproto.data import files, private
 from jaxproto.methods import METHODS
+from jaxproto.training import compilation
+from jaxproto.training.stored import Damaged, Stored, digest, pack, unpack
 
 Wrap = Callable[[str, Callable, tuple], Callable]
 ProgramCache = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Wrap]
 
+KEPT = "programs kept in"
 UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
 REGISTRIES: tuple[Mapping[str, Callable], ...] = (
@@ -118,28 +125,44 @@ def source() -> str:
     return digest(*parts)
 
 
-def digest(*parts: bytes) -> str:
-    """Of parts, of which none can pass for the end of the one before."""
-    total = hashlib.blake2b(digest_size=20)
-    for part in parts:
-        total.update(len(part).to_bytes(8, "little") + part)
-    return total.hexdigest()
-
-
 def wrap(folder: Path, cache_key: str, name: str, f: Callable, args: tuple) -> Callable:
     """The function as it was traced before; traced and kept now if it was not."""
     shapes = jax.tree.map(lambda a: f"{a.dtype}{a.shape}", args)
     file = folder / digest(cache_key.encode(), name.encode(), repr(shapes).encode())
     try:
-        out, program = pickle.loads(file.read_bytes())
+        private.folder(folder)
+    except (private.Refused, OSError) as e:
+        compilation.say(f"{KEPT} {folder} are not used: {e}.")
+        return f
+    try:
+        stored = unpack(file.name, private.read(file), args)
         os.utime(file)
-        return whole(out, jax.export.deserialize(bytearray(program)))
-    except Exception:  # not there, or damaged in one of many ways: made anew
+        return stored.whole()
+    except FileNotFoundError:
         return kept(file, f, args)
+    except (private.Refused, Damaged, OSError) as e:
+        compilation.say(f"{KEPT} {folder}: one is made anew: {e}.")
+    with contextlib.suppress(OSError):
+        file.unlink()
+    return kept(file, f, args)
 
 
 def kept(file: Path, f: Callable, args: tuple) -> Callable:
     """Traces the function; keeps it if it can be written down."""
+    try:
+        stored = traced(f, args)
+        content = pack(file.name, stored)
+    except Exception:  # it cannot be written, or is wrong: then tracing it says how
+        return f
+    try:
+        save(file, content)
+    except OSError as e:
+        compilation.say(f"{KEPT} {file.parent}: none is kept: {e}.")
+    return stored.whole()
+
+
+def traced(f: Callable, args: tuple) -> Stored:
+    """The function as StableHLO."""
     tree, out = jax.tree.structure(args), []
 
     def flat(*leaves):
@@ -148,26 +171,14 @@ def kept(file: Path, f: Callable, args: tuple) -> Callable:
         out.append(jax.tree.unflatten(form, range(len(values))))
         return values
 
-    try:
-        program = jax.export.export(jax.jit(flat))(*jax.tree.leaves(args))
-        save(file, pickle.dumps((out[0], bytes(program.serialize()))))
-    except Exception:  # it cannot be written, or is wrong: then tracing it says how
-        return f
-    return whole(out[0], program)
-
-
-def whole(out, program: jax.export.Exported) -> Callable:
-    """A program on lists of arrays as a function of trees; `out` is such a result."""
-    form = jax.tree.structure(out)
-    return lambda *args: jax.tree.unflatten(form, program.call(*jax.tree.leaves(args)))
+    program = jax.export.export(jax.jit(flat))(*jax.tree.leaves(args))
+    return Stored(out[0], program)
 
 
 def save(file: Path, content: bytes):
     """All or nothing, also beside another process; what nobody used for long goes."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     for other in file.parent.iterdir():
-        if other.stat().st_mtime < time.time() - UNUSED:
-            other.unlink(missing_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
-        part.write(content)
-    os.replace(part.name, file)
+        with contextlib.suppress(FileNotFoundError):  # another process was first
+            if other.stat().st_mtime < time.time() - UNUSED:
+                other.unlink()
+    files.write(file, content, private=True)

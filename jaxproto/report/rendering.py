@@ -1,0 +1,78 @@
+"""A table as text, Markdown, LaTeX, CSV or JSON: whole, whatever the terminal is."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tabulate
+
+from jaxproto.errors import pick
+
+Value = str | int | float | None  # None is what is not there
+MISSING = "-"
+DRAWN = {"text": "rounded_outline", "markdown": "github", "latex": "latex_booktabs"}
+DATA = ("csv", "json")
+FORMATS = ("text", "csv", "markdown", "json")
+
+
+class View(NamedTuple):
+    """A table for readers and for programs."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    notes: tuple[str, ...] = ()  # what a reader must know
+
+
+def render(view: View, form: str = "text") -> str:
+    """The table in a format, notes included where the format has room for them.
+
+    CSV is that of RFC 4180: one header line, then rows; numbers without separators or
+    units, what is not there is empty, and no notes. JSON has them, and null.
+
+    Raises:
+      UserError: no such format.
+    """
+    pick("format", form, [*DRAWN, *DATA])
+    if form == "csv":
+        return _csv(view)
+    if form == "json":
+        return _json(view)
+    numbers = [any(isinstance(v, int | float) for v in c) for c in _columns(view)]
+    body = tabulate.tabulate(
+        [[drawn(value) for value in row] for row in view.rows],
+        view.head,
+        tablefmt=DRAWN[form],
+        disable_numparse=True,
+        colalign=[("left", "right")[n] for n in numbers] if view.rows else None,
+    )
+    mark = {"latex": "% ", "markdown": "\n"}.get(form, "")
+    title = f"{'% ' * (form == 'latex')}{view.title}\n" if view.title else ""
+    gap = "\n" * (form == "markdown" and bool(title))
+    notes = (f"{mark}{note}" for note in view.notes)
+    return "\n".join([title + gap + body, *notes]) + "\n"
+
+
+def drawn(value: Value) -> str:
+    """A value as a reader has it."""
+    if value is None:
+        return MISSING
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _columns(view: View) -> list[Sequence[Value]]:
+    return [[row[k] for row in view.rows] for k in range(len(view.head))]
+
+
+def _csv(view: View) -> str:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows([view.head, *view.rows])  # None is an empty field
+    return out.getvalue()
+
+
+def _json(view: View) -> str:
+    rows = [dict(zip(view.head, row, strict=True)) for row in view.rows]
+    whole = {"title": view.title, "rows": rows, "notes": list(view.notes)}
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
