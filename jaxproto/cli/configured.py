@@ -53,7 +53,9 @@ def start(
         said[:] = [argv[0], *config.with_neutral(argv[1:])]
         if said != argv:
             sys.stdout.write(NEUTRAL)
-        return app.parse_flags_with_usage(said)
+        rest = app.parse_flags_with_usage(config.with_numbers(said))
+        config.check_words(rest[1:])
+        return rest
 
     def main(_):
         if not flags.FLAGS["verbosity"].present:
@@ -68,6 +70,11 @@ def start(
         app.run(main, argv=command, flags_parser=parse)
     except KeyboardInterrupt:
         sys.exit(f"interrupted: {after}" if after else "interrupted")
+
+
+def plain() -> ml_collections.ConfigDict:
+    """What the default folder of the run is named after: see `config.plain`."""
+    return config.plain(config_flags.get_config_filename(flags.FLAGS["config"]))
 
 
 def help_text(prog: str, about: str) -> str:

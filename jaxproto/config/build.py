@@ -13,7 +13,8 @@ import numpy as np
 
 from jaxproto import batches, execution, federation, models, participation, wire
 from jaxproto.client import Local
-from jaxproto.config import registries
+from jaxproto.config import fields, registries
+from jaxproto.config.choices import network_names
 from jaxproto.config.optimizers import build_local
 from jaxproto.data import describe, text
 from jaxproto.data.datasets import Dataset
@@ -66,7 +67,7 @@ def experiment(
     sampler = build_sampler(config.participation)
     local = build_local(config)
     names = network_names(config.model.group)
-    dataset, partition = build_data(config.data, tokens)
+    dataset, partition = build_data(fields.data_fields(config), tokens)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     cohorts = build_cohorts(names, partition, dataset, spec, config.model.compute_dtype)
     cohorts = tuple(
@@ -206,12 +207,6 @@ def build_scheme(config):
     make = PARTITIONS[pick("partition", config.partition, there)]
     known = inspect.signature(make).parameters
     return make(**{k: config[k] for k in known if k in config})
-
-
-def network_names(group: str) -> tuple[str, ...]:
-    """Networks of a group, of one name, or of names joined by commas."""
-    names = tuple(n.strip() for n in group.split(","))
-    return models.members(names if len(names) > 1 else names[0])
 
 
 def networks(
