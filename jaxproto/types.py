@@ -48,7 +48,7 @@ Share = Annotated[Real, Range("from 0 to 1", 0, 1)]
 Part = Annotated[Real, Range("above 0 and at most 1", 0, 1, "(]")]
 Momentum = Annotated[Real, Range("at least 0 and below 1", 0, 1, "[)")]
 Count = Annotated[int, Range("at least 1 and below 2**31", 1, MOST)]
-Epochs = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
+Million = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
 Seed = Annotated[int, Range("from 0 to 2**32 - 1", 0, 2**32 - 1)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxproto import batches, execution, federation, models, participation, wire
 from jaxproto.client import Local
-from jaxproto.config import fields, registries
+from jaxproto.config import fields, registries, room
 from jaxproto.config.choices import network_names
 from jaxproto.config.optimizers import build_local
 from jaxproto.data import describe, text
@@ -70,6 +70,7 @@ def experiment(
     dataset, partition = build_data(fields.data_fields(config), tokens)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     cohorts = build_cohorts(names, partition, dataset, spec, config.model.compute_dtype)
+    room.check_networks(cohorts, spec)
     cohorts = tuple(
         c._replace(
             mode=build_mode(
@@ -292,6 +293,7 @@ def check(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
     x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
     federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    room.check(exp)
     sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
         raise UserError(

@@ -39,7 +39,7 @@ from jaxproto.transforms import IDENTITY, Transform, apply
 from jaxproto.types import (
     Array,
     Count,
-    Epochs,
+    Million,
     NonNegative,
     Positive,
     Protos,
@@ -66,7 +66,7 @@ class Pairs(NamedTuple):
 class ServerTraining(NamedTuple):
     """How the server trains on the uploads of a round, by SGD."""
 
-    server_epochs: Epochs = 100  # S 5.1
+    server_epochs: Million = 100  # S 5.1
     server_rate: Positive = 0.01  # learning rate (code: the clients')
     server_batch: Count = 32  # uploads per step (code: the clients')
 

@@ -49,8 +49,8 @@ from jaxproto.methods import nominal
 from jaxproto.types import (
     Array,
     Aux,
-    Count,
     Data,
+    Million,
     NonNegative,
     Part,
     Protos,
@@ -188,7 +188,7 @@ def refprotofl(
     *,
     lam: NonNegative = losses.LAM,
     budget: Part = 0.1,
-    adapter_dim: Count = 128,
+    adapter_dim: Million = 128,
     pull: Callable = losses.PULL,
     anchors: Anchors = EXTERNAL,
 ) -> Method:

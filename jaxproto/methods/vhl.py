@@ -52,10 +52,11 @@ from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.methods.fednh import direction
 from jaxproto.methods.refprotofl import linear
 from jaxproto.types import (
+    MOST,
     Array,
     ArrayLike,
     Aux,
-    Count,
+    Million,
     NonNegative,
     Seed,
     Spec,
@@ -126,6 +127,12 @@ def check(virtual_classes: int, images: int):
     ]:
         if value < least:
             raise UserError(f"method.{name} is {value}; it must be at least {least}.")
+    if virtual_classes * images > MOST:
+        raise UserError(
+            f"method.virtual_classes={virtual_classes} with method.images={images} "
+            f"make {virtual_classes * images} virtual examples, but they are numbered "
+            f"up to {MOST}; choose fewer."
+        )
 
 
 def only_images(x):
@@ -144,7 +151,7 @@ def vhl(
     align: NonNegative = 1.0,
     contrast: NonNegative = 0.1,
     virtual_classes: Annotated[int, or_zero("as many as the data have")] = 0,
-    images: Count = 200,
+    images: Million = 200,
     virtual_seed: Seed = 0,
     stored: bool = False,
     statistics: Statistical = own_statistics,

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ import ml_collections
 from jaxproto.config import differences, flat, read, registries, saved
 from jaxproto.config.readings import READINGS
 from jaxproto.data import text
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, hidden
 from jaxproto.storage import records
 
 VOCABULARY = "vocabulary.txt"
+UNREADABLE = "\\[]*?"  # what orbax makes something else of in a path
 LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
 
 
@@ -87,13 +89,31 @@ def chosen(config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict) 
     return old if begun is not None and saved(begun) == flat(config) else path
 
 
+def check_path(path: Path):
+    """Raises UserError for a path in which orbax would not find its checkpoints again.
+
+    It takes some characters for those of a pattern, a backslash for a slash, and a part
+    that ends in a colon for the beginning of an address.
+    """
+    full = os.path.abspath(path)
+    odd = [c for c in UNREADABLE if c in full]
+    odd += [part for part in full.split("/") if part.endswith(":")]
+    if odd := [hidden(full)] * bool(hidden(full)) or odd:
+        raise UserError(
+            f"the work directory {full} has {odd[0]} in its path, with which "
+            "checkpoints cannot be read back; choose another with --workdir."
+        )
+
+
 @contextlib.contextmanager
 def claim(path: Path) -> Iterator[None]:
     """Holds the folder for one process.
 
     Raises:
-      UserError: the folder cannot be written, or another process is running in it.
+      UserError: the folder cannot be written or be named so, or another process is
+        running in it.
     """
+    check_path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / ".lock").open("a")  # no change of a finished folder
