@@ -165,9 +165,18 @@ def test_flags_reach_the_runner(command, received):
     assert config.data.pool is False
 
 
-def test_without_a_workdir_the_runner_chooses(command, received):
+def test_without_a_workdir_the_folder_is_named_after_what_differs(command, received):
     command(PROTONORM)
-    assert received[0][1] == ""
+    command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
+    command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
+    command("--config", "protonorm", "--config.data.seed=follow")
+    assert [str(path) for _, path in received] == [
+        "runs/protonorm-digits-seed0",
+        "runs/protonorm-digits-seed3-method.upscale=20",
+        "runs/protonorm-spiral-seed0-paper",
+        "runs/protonorm-digits-seed0-data.seed=-1",
+    ]
+    assert config.data_fields(received[3][0]).seed == 0
 
 
 @pytest.mark.parametrize(("status", "want"), [("finished", 0), ("diverged", 1)])

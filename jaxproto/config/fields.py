@@ -217,7 +217,8 @@ def check(config: ml_collections.ConfigDict):
     for path, value in have.items():
         ranges.check_type(path, value, types[path])
     for path, own in {**ranges.RANGES, **ranges.of_method(name)}.items():
-        ranges.check_range(path, have[path], own)
+        if path in have:  # of a method, one that is left out is at its default
+            ranges.check_range(path, have[path], own)
     choices.check_names(have)
     choices.check_together(config)
 

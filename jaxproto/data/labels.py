@@ -146,12 +146,7 @@ def _check_declared(name, found, num_classes):
 
 
 def _check_number(name, num_classes, found):
-    """Refuses one class, of which there is nothing to learn, and absurdly many."""
-    if num_classes < 2:
-        raise errors.UserError(
-            f"{name}: num_classes is {num_classes}: all examples have one label. Give "
-            "at least two classes."
-        )
+    """Refuses more classes than can be numbered or counted."""
     if num_classes > MOST:
         raise errors.UserError(
             f"{name}: num_classes is {num_classes}, but labels are of {found} classes "
