@@ -10,6 +10,7 @@ from ml_collections import config_flags
 
 from jaxproto import config
 from jaxproto.config import listing
+from jaxproto.errors import UserError
 
 NEUTRAL = (
     "data.name without a data set after the colon of --config: the preset `neutral` "
@@ -53,7 +54,10 @@ def start(
         said[:] = [argv[0], *config.with_neutral(argv[1:])]
         if said != argv:
             sys.stdout.write(NEUTRAL)
-        rest = app.parse_flags_with_usage(config.with_numbers(said))
+        try:
+            rest = flags.FLAGS(config.with_numbers(said))
+        except (flags.Error, TypeError, ValueError) as e:
+            raise UserError(" ".join(f"{e}".split())) from e
         config.check_words(rest[1:])
         return rest
 

@@ -183,6 +183,7 @@ def build_data(
         other=config.public_source,
         pixels=config.pixels,
     )
+    room.check_counts(config.clients, dataset.num_classes)
     partition = build_partition(config, dataset)
     sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
     return text.encode(dataset, partition, **sizes, known=tokens), partition

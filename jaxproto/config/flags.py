@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jaxproto.config import files, ranges, shipped
@@ -86,8 +86,7 @@ def check_words(words: Sequence[str]):
 
 def with_paths(arguments: Sequence[str]) -> list[str]:
     """Flags with the path of a shipped configuration file in place of its name."""
-    given, _ = config_flags(arguments)
-    return _renamed(arguments, shipped.find(given[-1]) if given else None)
+    return _renamed(arguments, shipped.find)
 
 
 def with_neutral(arguments: Sequence[str]) -> list[str]:
@@ -96,9 +95,9 @@ def with_neutral(arguments: Sequence[str]) -> list[str]:
     That is where `data.name` is given and no preset is: without it a data set of one's
     own would silently get the learning rate, batch size and network of the digits.
     """
-    given, fields = config_flags(arguments)
-    file = given[-1] if given and "data.name" in fields else ""
-    return _renamed(arguments, file and _instead_of_digits(file))
+    _, fields = config_flags(arguments)
+    named = "data.name" in fields
+    return _renamed(arguments, _instead_of_digits) if named else list(arguments)
 
 
 def with_numbers(arguments: Sequence[str]) -> list[str]:
@@ -111,11 +110,13 @@ def with_numbers(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def _renamed(arguments: Sequence[str], file: str | None) -> list[str]:
-    """Flags whose --config is `file`, if that is one; all others as they are."""
+def _renamed(
+    arguments: Sequence[str], rename: Callable[[str], str | None]
+) -> list[str]:
+    """Flags whose --config has the name that `rename` gives it, if it gives one."""
     out = list(arguments)
     for flag in found(arguments):
-        if file and not flag.field and flag.value:
+        if not flag.field and flag.value and (file := rename(flag.value)):
             out[flag.at] = out[flag.at].removesuffix(flag.value) + file
     return out
 

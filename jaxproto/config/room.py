@@ -25,6 +25,13 @@ def size(tree: Tree) -> int:
     return sum(math.prod(a.shape) * a.dtype.itemsize for a in leaves)
 
 
+def check_counts(clients: int, classes: int):
+    """Raises UserError if examples cannot be counted by client and class."""
+    what = f"counts of {clients} clients by {classes} classes (num_classes)"
+    way = "choose fewer clients, or save the right num_classes"
+    room.check(what, 2 * 8 * clients * classes, way)  # to train and to test on
+
+
 def check_networks(cohorts: Sequence[Cohort], spec: Spec):
     """Raises UserError if the clients' networks cannot be held.
 
@@ -53,7 +60,8 @@ def check(exp: Any):
       exp: an `Experiment`.
     """
     x, batch = exp.dataset.x, exp.local.batch_size
-    each = 4 * math.prod(x.shape[1:])  # an example is decoded to float32
+    outputs = 2 * (exp.spec.feat_dim + exp.spec.num_classes)  # with their gradients
+    each = 4 * (math.prod(x.shape[1:]) + outputs)  # in float32
     one_batch = batch * each
     room.check(
         f"batches of local.batch_size={batch}", one_batch, "choose a smaller one"

@@ -14,7 +14,7 @@ import ml_collections
 from jaxproto.config import differences, flat, read, registries, saved
 from jaxproto.config.readings import READINGS
 from jaxproto.data import text
-from jaxproto.errors import UserError, hidden
+from jaxproto.errors import UserError, escaped, hidden
 from jaxproto.storage import records
 
 VOCABULARY = "vocabulary.txt"
@@ -62,9 +62,10 @@ def _changes(config, plain) -> list[str]:
 def _changed(config, here: Mapping, there: Mapping) -> dict:
     """Fields that make it another run: not its name, data set and seed, named before.
 
-    More rounds than planned go on with what is there, where `check_config` lets them.
+    Nor where the data lie, and more rounds than planned: these go on with what is
+    there, where `check_config` lets them.
     """
-    named = {"name", "seed", "data.name"}
+    named = {"name", "seed", "data.name", "data.data_dir"}
     if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
         named.add("rounds")
     paths = sorted({*here, *there} - named)
@@ -100,7 +101,7 @@ def check_path(path: Path):
     odd += [part for part in full.split("/") if part.endswith(":")]
     if odd := [hidden(full)] * bool(hidden(full)) or odd:
         raise UserError(
-            f"the work directory {full} has {odd[0]} in its path, with which "
+            f"the work directory {escaped(full)} has {odd[0]} in its path, with which "
             "checkpoints cannot be read back; choose another with --workdir."
         )
 
