@@ -1,11 +1,43 @@
 """Errors in the user's words, raised before training."""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+
+LONGEST = 200  # characters of a value in a message
+HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
+TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}  # of direction
 
 
 class UserError(ValueError):
-    """Something the user gave cannot work; the message says what to change."""
+    """Something the user gave cannot work; the message says what to change.
+
+    What cannot be printed is escaped in it: names of files and labels are the user's.
+    """
+
+    def __init__(self, message: str):
+        super().__init__("\n".join(map(escaped, message.split("\n"))))
+
+
+def hidden(text: str) -> str:
+    """The first character that cannot be printed, escaped, or "" without one.
+
+    Control codes and line ends, what turns the direction of writing, and surrogates,
+    which no encoding can write.
+    """
+    bad = (c for c in text if unicodedata.category(c) in HIDDEN or c in TURNS)
+    return next((ascii(c)[1:-1] for c in bad), "")
+
+
+def escaped(text: str) -> str:
+    """The text with escapes in place of characters that cannot be printed."""
+    return "".join(ascii(c)[1:-1] if hidden(c) else c for c in text)
+
+
+def cut(value) -> str:
+    """How Python writes a value, without the middle if that is long."""
+    text, half = repr(value), LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[:half]}...{text[-half:]}"
 
 
 def some(names: Iterable, most: int = 5) -> str:
@@ -24,6 +56,8 @@ def pick(kind: str, name: str, options: Iterable[str]) -> str:
     options = sorted(options)
     if name in options:
         return name
-    near = difflib.get_close_matches(str(name), options, n=1)
+    near = difflib.get_close_matches(cut(name).strip("'"), options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UserError(f"unknown {kind} {name!r}.{hint} There are: {', '.join(options)}.")
+    raise UserError(
+        f"unknown {kind} {cut(name)}.{hint} There are: {', '.join(options)}."
+    )

@@ -77,11 +77,11 @@ def process(*arguments, **kwargs):
     [
         (
             ["--config=configs/protonrom.py"],
-            "no configuration file configs/protonrom.py. Did you mean 'protonorm.py'?",
+            "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?",
         ),
         (
             ["--config", "configs/protonrom.py"],
-            "no configuration file configs/protonrom.py. Did you mean 'protonorm.py'?",
+            "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?",
         ),
         (
             [f"{PROTONORM}:spirall"],
@@ -108,6 +108,7 @@ def process(*arguments, **kwargs):
             [PROTONORM, "--config.optimizer.learning_rate=nan"],
             "optimizer.learning_rate is nan; it must be finite.",
         ),
+        ([], "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
         ([PROTONORM, "--config.eval_every=0"], "eval_every is 0; it must be at least"),
         (
             [PROTONORM, "--config.data.name=digts"],
@@ -122,7 +123,7 @@ def process(*arguments, **kwargs):
             "cannot write to the work directory README.md/run: ",
         ),
     ],
-    ids=lambda v: v[-1] if isinstance(v, list) else "",
+    ids=lambda v: v[-1] if v and isinstance(v, list) else "",
 )
 def test_a_mistake_is_one_line_of_error(command, tmp_path, arguments, message):
     code, _, err = command(f"--workdir={tmp_path / 'run'}", *arguments)
@@ -141,7 +142,6 @@ def test_a_mistake_is_one_line_of_error(command, tmp_path, arguments, message):
         ([PROTONORM, "--config.data.pool=maybe"], "flag --config.data.pool=maybe: "),
         ([PROTONORM, "--config.data=3"], "flag --config.data=3: "),
         ([PROTONORM, "--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
-        ([], "Flag --config must have a value"),
     ],
     ids=lambda v: v[-1] if v and isinstance(v, list) else "",
 )
@@ -165,9 +165,18 @@ def test_flags_reach_the_runner(command, received):
     assert config.data.pool is False
 
 
-def test_without_a_workdir_the_runner_chooses(command, received):
+def test_without_a_workdir_the_folder_is_named_after_what_differs(command, received):
     command(PROTONORM)
-    assert received[0][1] == ""
+    command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
+    command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
+    command("--config", "protonorm", "--config.data.seed=follow")
+    assert [str(path) for _, path in received] == [
+        "runs/protonorm-digits-seed0",
+        "runs/protonorm-digits-seed3-method.upscale=20",
+        "runs/protonorm-spiral-seed0-paper",
+        "runs/protonorm-digits-seed0-data.seed=-1",
+    ]
+    assert config.data_fields(received[3][0]).seed == 0
 
 
 @pytest.mark.parametrize(("status", "want"), [("finished", 0), ("diverged", 1)])
@@ -292,7 +301,9 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
     lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
     assert code == 0
     told = lines["rounds = 7  (command line)"]
-    assert told == "    communication rounds; a whole number, at least 1"
+    assert (
+        told == "    communication rounds; a whole number, at least 1 and below 2**31"
+    )
     assert "method.lam = 1.0  (reading paper)" in lines
     assert "model.feat_dim = 2  (preset spiral)" in lines
     assert "method.upscale = 10.0  (configs/protonorm.py)" in lines

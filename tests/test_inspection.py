@@ -147,7 +147,7 @@ def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
     for name in set(flags.FLAGS) - before:
         delattr(flags.FLAGS, name)
     assert not end.value.code
-    out = "runs/local-digits-seed0-inspect"  # beside the run's folder
+    out = "runs/local-digits-seed0-data.clients=3-model.group=mlp-inspect"
     assert out in capsys.readouterr().out
     assert (tmp_path / out / "samples.png").is_file()
 

@@ -176,7 +176,7 @@ def test_a_file_that_is_none_is_named(tmp_path):
         (tmp_path / "no.csv", "no.csv: no such file. Looked for "),
         (
             tmp_path,
-            "cannot be read (",
+            "is a folder. Give a regular file.",
         ),
     ):
         with pytest.raises(UserError, match=re.escape(message)):

@@ -10,6 +10,7 @@ from ml_collections import config_flags
 
 from jaxproto import config
 from jaxproto.config import listing
+from jaxproto.errors import UserError
 
 NEUTRAL = (
     "data.name without a data set after the colon of --config: the preset `neutral` "
@@ -53,7 +54,12 @@ def start(
         said[:] = [argv[0], *config.with_neutral(argv[1:])]
         if said != argv:
             sys.stdout.write(NEUTRAL)
-        return app.parse_flags_with_usage(said)
+        try:
+            rest = flags.FLAGS(config.with_numbers(said))
+        except (flags.Error, TypeError, ValueError) as e:
+            raise UserError(" ".join(f"{e}".split())) from e
+        config.check_words(rest[1:])
+        return rest
 
     def main(_):
         if not flags.FLAGS["verbosity"].present:
@@ -68,6 +74,11 @@ def start(
         app.run(main, argv=command, flags_parser=parse)
     except KeyboardInterrupt:
         sys.exit(f"interrupted: {after}" if after else "interrupted")
+
+
+def plain() -> ml_collections.ConfigDict:
+    """What the default folder of the run is named after: see `config.plain`."""
+    return config.plain(config_flags.get_config_filename(flags.FLAGS["config"]))
 
 
 def help_text(prog: str, about: str) -> str:

@@ -6,6 +6,7 @@ from absl import flags
 
 from jaxproto.cli import configured
 from jaxproto.report import inspection
+from jaxproto.storage import workdir
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -14,6 +15,8 @@ def main(prog: str, arguments: Sequence[str]):
     every = flags.DEFINE_bool("all", False, "nominal costs of every method")
 
     def show(config):
-        inspection.show(config, out.value, every.value)
+        run = workdir.default(config, configured.plain())
+        beside = run.with_name(f"{run.name}-inspect")
+        inspection.show(config, out.value or beside, every.value)
 
     configured.start(show, prog, arguments, __doc__)

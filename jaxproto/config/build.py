@@ -13,7 +13,8 @@ import numpy as np
 
 from jaxproto import batches, execution, federation, models, participation, wire
 from jaxproto.client import Local
-from jaxproto.config import floats, registries
+from jaxproto.config import fields, floats, registries, room
+from jaxproto.config.choices import network_names
 from jaxproto.config.floats import Floats
 from jaxproto.config.optimizers import build_local
 from jaxproto.data import describe, text
@@ -78,9 +79,10 @@ def experiment(
     build_sampler(config.participation)  # before data are read
     local = build_local(config)
     names = network_names(config.model.group)
-    dataset, partition = build_data(config.data, tokens)
+    dataset, partition = build_data(fields.data_fields(config), tokens)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     cohorts = build_cohorts(names, partition, dataset, spec, config.model.compute_dtype)
+    room.check_networks(cohorts, spec)
     cohorts = tuple(
         c._replace(
             mode=build_mode(
@@ -222,6 +224,7 @@ def build_data(
         other=config.public_source,
         pixels=config.pixels,
     )
+    room.check_counts(config.clients, dataset.num_classes)
     partition = build_partition(config, dataset)
     sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
     return text.encode(dataset, partition, **sizes, known=tokens), partition
@@ -247,12 +250,6 @@ def build_scheme(config):
     make = PARTITIONS[pick("partition", config.partition, there)]
     known = inspect.signature(make).parameters
     return make(**{k: config[k] for k in known if k in config})
-
-
-def network_names(group: str) -> tuple[str, ...]:
-    """Networks of a group, of one name, or of names joined by commas."""
-    names = tuple(n.strip() for n in group.split(","))
-    return models.members(names if len(names) > 1 else names[0])
 
 
 def networks(
@@ -338,6 +335,7 @@ def check(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
     x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
     federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    room.check(exp)
     sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
         raise UserError(

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Mapping
 
 from jaxproto import models, participation, wire
-from jaxproto.config import fields, optimizers, registries
+from jaxproto.config import optimizers, ranges, registries
 from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
+from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
+from jaxproto.types import Range
 
 FILE = ("file:PATH",)
+KINDS = {"optimizer.name": "optimizer"}  # how messages call a field that is chosen
+OPEN = ("data.name", "data.partition", "clients_at_once")  # other values fit, too
 
 
 def registered() -> dict[str, Iterable[str]]:
@@ -36,16 +40,43 @@ def registered() -> dict[str, Iterable[str]]:
     }
 
 
-def allowed(path: str, value, names: Mapping[str, Iterable[str]]) -> str:
+def network_names(group: str) -> tuple[str, ...]:
+    """Networks of a group, of one name, or of names joined by commas."""
+    names = tuple(n.strip() for n in group.split(","))
+    return models.members(names if len(names) > 1 else names[0])
+
+
+def check_names(config: Mapping):
+    """Raises UserError for a name that no registry has, in a flat configuration."""
+    network_names(config["model.group"])
+    for path, names in registered().items():
+        if path in config and path not in (*OPEN, "model.group", "method.name"):
+            pick(KINDS.get(path, path), config[path], names)
+
+
+def check_together(config):
+    """Raises UserError for fields that do not go together."""
+    needs_public = config.method.get("anchors", "none") != "none"
+    if needs_public and not (config.data.public_share or config.data.public_source):
+        raise UserError(
+            f"{config.method.name} with method.anchors={config.method.anchors} needs "
+            "public examples, but data.public_share is 0.0 and data.public_source is "
+            "empty; set data.public_share such as 0.01, or method.anchors to none."
+        )
+
+
+def allowed(
+    path: str, value, names: Mapping[str, Iterable[str]], own: Mapping[str, Range]
+) -> str:
     """In words, what a field may hold.
 
     Args:
       path: dotted, such as "optimizer.learning_rate".
       value: one that it holds.
       names: what `registered` returns.
+      own: of the method, what `ranges.of_method` returns.
     """
     if path in names:
         return " | ".join(names[path])
-    kind = fields.TYPES[type(value)]
-    _, words = fields.RANGES.get(path, (None, ""))
-    return f"{kind}, {words}" if words else kind
+    kind, there = ranges.TYPES[type(value)], {**ranges.RANGES, **own}
+    return f"{kind}, {there[path].words}" if path in there else kind

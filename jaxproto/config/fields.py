@@ -4,24 +4,19 @@ A configuration holds names and numbers only, so that it can be saved, compared 
 overridden from the command line; `build.py` turns it into functions.
 """
 
-import difflib
-import itertools
-import math
-import re
-import runpy
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import ml_collections
 
-from jaxproto.config import presets, registries, shipped
+from jaxproto.config import choices, presets, ranges, registries, shipped
 from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import FOLLOWING, NETWORKS, OPTIONS, default_name
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
 
 FIRST = "digits"  # the data set where none is named
+DEEPEST = 8  # nested fields of a configuration; its own are two deep
 
 
 def default() -> ml_collections.ConfigDict:
@@ -145,7 +140,9 @@ def experiment(
     names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
     for name in names:
         pick("preset", name, {*presets.DATASETS, *variants})
-    datasets = [n for n in names if n in presets.DATASETS] or [FIRST]
+    datasets = [n for n in dict.fromkeys(names) if n in presets.DATASETS] or [FIRST]
+    _check_one("data sets", arg, datasets)
+    _check_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
     config = default()
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
@@ -155,6 +152,15 @@ def experiment(
             config.method.lam = presets.LAM[name]
         apply(config, variants.get(name, {}))
     return config
+
+
+def _check_one(kind: str, arg: str, names: Sequence[str]):
+    """Raises UserError for presets of which one alone can hold."""
+    if len(names) > 1:
+        raise UserError(
+            f"the presets {arg!r} name {len(names)} {kind}, {' and '.join(names)}; "
+            "leave one."
+        )
 
 
 def read(config: ml_collections.ConfigDict, reading: str):
@@ -193,106 +199,6 @@ def check_keys(config: Mapping, paths: Iterable[str]):
             node, seen = node[key], f"{seen}.{key}"
 
 
-def load(file: str) -> ml_collections.ConfigDict:
-    """The configuration of "FILE.py" or "FILE.py:ARG".
-
-    Raises:
-      UserError: there is no such file, it is no configuration file, or what its
-        `get_config` raises.
-    """
-    path, _, arg = shipped.find(file).partition(":")
-    if not Path(path).is_file():
-        there = sorted(p.name for p in shipped.folder().glob("*.py"))
-        beside = [p.name for p in Path(path).parent.glob("*.py")]
-        name = Path(path).with_suffix(".py").name
-        near = difflib.get_close_matches(name, [*beside, *there], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UserError(
-            f"there is no configuration file {path}.{hint} With the package come: "
-            f"{', '.join(there)}."
-        )
-    try:
-        get_config = runpy.run_path(path).get("get_config")
-    except SyntaxError as e:
-        raise UserError(f"{path} is no configuration file: not Python ({e}).") from e
-    if get_config is None:
-        raise UserError(
-            f"{path} is no configuration file: it defines no get_config, as the files "
-            "in configs/ do."
-        )
-    return get_config(*[arg] * bool(arg))
-
-
-def with_neutral(arguments: Sequence[str]) -> list[str]:
-    """Flags with the preset `neutral` where `data.name` is given and no preset is.
-
-    Without it a data set of one's own would silently get the learning rate, batch size
-    and network of the digits.
-    """
-    files, fields = config_flags(arguments)
-    given = files[-1] if files and "data.name" in fields else ""
-    return _renamed(arguments, given and _instead_of_digits(given))
-
-
-def with_paths(arguments: Sequence[str]) -> list[str]:
-    """Flags with the path of a shipped configuration file in place of its name."""
-    files, _ = config_flags(arguments)
-    return _renamed(arguments, shipped.find(files[-1]) if files else None)
-
-
-def _renamed(arguments: Sequence[str], file: str | None) -> list[str]:
-    """Flags whose --config is `file`, if that is one; all others as they are."""
-    out = list(arguments)
-    for i, argument in enumerate(arguments):
-        flag, equals, _ = argument.partition("=")
-        if not file or flag.lstrip("-") != "config" or flag == "config":
-            continue
-        if equals:
-            out[i] = f"{flag}={file}"
-        elif i + 1 < len(out):
-            out[i + 1] = file
-    return out
-
-
-def _instead_of_digits(file: str) -> str | None:
-    """`file` with the preset `neutral`, if it has none and falls back on the digits."""
-    path, _, arg = file.partition(":")
-
-    def named(*presets):
-        return f"{path}:{','.join([*filter(None, [arg]), *presets])}"
-
-    if FIRST in arg.split(","):
-        return None
-    try:
-        implied, said = load(file), load(named(FIRST))
-        load(named("neutral"))
-    except Exception:  # a file of one's own that knows no presets may raise anything
-        return None
-    return named("neutral") if flat(implied) == flat(said) else None
-
-
-def check_flags(arguments: Sequence[str]):
-    """Raises UserError for a wrong file, preset or field among command-line flags."""
-    files, fields = config_flags(arguments)
-    if files and files[-1]:
-        check_keys(load(files[-1]), fields)
-
-
-def config_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What --config and --config.FIELD name on a command line."""
-    files, fields = [], []
-    for argument, following in itertools.pairwise([*arguments, ""]):
-        flag, equals, value = argument.partition("=")
-        name = flag.lstrip("-")
-        if name == flag:  # no dash: not a flag
-            continue
-        if name == "config":
-            files.append(value if equals else following)
-        elif re.match(r"(no)?config\.", name):
-            fields.append(name.partition(".")[2])
-    return files, fields
-
-
 def check(config: ml_collections.ConfigDict):
     """Raises UserError for missing, unknown or impossible fields."""
     want, have = default().to_dict(), flat(config)
@@ -309,65 +215,44 @@ def check(config: ml_collections.ConfigDict):
         pick(f"field of method {name!r}:", key, method_fields(name))
     types = flat({**want, "method": method_fields(name)})
     for path, value in have.items():
-        _check_type(path, value, types[path])
-    for path, (fits, words) in RANGES.items():
-        if not fits(have[path]):
-            raise UserError(f"{path} is {have[path]}; it must be {words}.")
+        ranges.check_type(path, value, types[path])
+    for path, own in {**ranges.RANGES, **ranges.of_method(name)}.items():
+        if path in have:  # of a method, one that is left out is at its default
+            ranges.check_range(path, have[path], own)
+    choices.check_names(have)
+    choices.check_together(config)
 
 
-_LAW_FLOATS = (
-    "beta_a",
-    "beta_b",
-    "gamma_shape",
-    "gamma_scale",
-    "weibull_shape",
-    "weibull_scale",
-)
-_ABOVE = (lambda v: v > 0, "above 0")
-_ONE = (lambda v: v >= 1, "at least 1")
-_NONE = (lambda v: v >= 0, "0 (off) or more")
-_SHARE = (lambda v: 0 <= v < 1, "at least 0 and below 1")
-RANGES = {  # path -> fits, in words; data.* is checked where the data are divided
-    "seed": (lambda v: 0 <= v < 2**32, "from 0 to 2**32 - 1"),
-    "rounds": _ONE,
-    "eval_every": _ONE,
-    "checkpoint_every": _ONE,
-    "data.clients": _ONE,
-    "model.feat_dim": _ONE,
-    "local.epochs": _ONE,
-    "local.batch_size": _ONE,
-    "optimizer.learning_rate": _ABOVE,
-    "optimizer.momentum": _SHARE,
-    "optimizer.weight_decay": _NONE,
-    "optimizer.clip_norm": _NONE,
-    "optimizer.decay": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
-    "participation.fraction": (lambda v: 0 < v <= 1, "above 0 and at most 1"),
-    "participation.dropout": _SHARE,
-    **{f"participation.{name}": _ABOVE for name in _LAW_FLOATS},
-    "participation.cyclic_groups": _ONE,
-    "participation.circular_groups": _ONE,
-}
-TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
-
-
-def _check_type(path, value, example):
-    """Raises UserError unless `value` is what `example` is; a float may be whole."""
-    want = type(example)
-    kinds = (int, float) if want is float else want
-    if not isinstance(value, kinds) or isinstance(value, bool) != (want is bool):
-        raise UserError(f"{path} is {value!r}; it must be {TYPES[want]}.")
-    if want is float and not math.isfinite(value):
-        raise UserError(f"{path} is {value}; it must be finite.")
+def data_fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """The fields `data` of a run, with `data.seed` resolved where it follows `seed`."""
+    data = ml_collections.ConfigDict(config.data.to_dict())
+    if data.seed == ranges.FOLLOW:
+        data.seed = config.seed
+    return data
 
 
 def flat(config) -> dict:
-    """Dotted path -> value; tuples become lists as they do in JSON."""
+    """Dotted path -> value; tuples become lists as they do in JSON.
+
+    Raises:
+      UserError: it is nested deeper than any configuration.
+    """
+    return _flat(config, ())
+
+
+def _flat(config, above: tuple[str, ...]) -> dict:
+    if len(above) > DEEPEST:
+        raise UserError(
+            f"the configuration is nested more than {DEEPEST} deep at "
+            f"{'.'.join(above)[:80]}; its fields are such as method.lam."
+        )
     out: dict[str, Any] = {}
     for key, value in config.items():
+        path = *above, str(key)
         if isinstance(value, Mapping | ml_collections.ConfigDict):
-            out |= {f"{key}.{k}": v for k, v in flat(value).items()}
+            out |= _flat(value, path)
         else:
-            out[key] = list(value) if isinstance(value, tuple) else value
+            out[".".join(path)] = list(value) if isinstance(value, tuple) else value
     return out
 
 
@@ -379,7 +264,9 @@ def saved(given: Mapping) -> dict:
     """
     found = flat(given)
     name = found.get("method.name", "")
-    fields = flat({"method": method_fields(name)}) if name in METHODS else {}
+    known = isinstance(name, str) and name in METHODS
+    fields = flat({"method": method_fields(name)}) if known else {}
+    name = name if known else ""
     return {**flat(default()), **fields, **BEFORE.get(name, {}), **found}
 
 

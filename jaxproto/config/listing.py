@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from jaxproto.config import choices, fields, meanings, presets
+from jaxproto.config import choices, fields, files, flags, meanings, presets, ranges
 from jaxproto.config.readings import READINGS
 
 DEFAULT = "default"
@@ -27,13 +27,12 @@ def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
       config: the configuration.
       arguments: --config and its overrides, as they were typed.
     """
-    files, overridden = fields.config_flags(arguments)
-    file = files[-1]
-    given, overrides = fields.flat(fields.load(file)), {*overridden}
+    (*_, file), overridden = flags.config_flags(arguments)
+    given, overrides = fields.flat(files.load(file)), {*overridden}
     name = given["method.name"]
     method = fields.flat({"method": fields.method_fields(name)})
     defaults = {**fields.flat(fields.default()), **method}
-    names = choices.registered()
+    names, own = choices.registered(), ranges.of_method(name)
     for path, value in fields.flat(config).items():
         if path in overrides:
             origin = OVERRIDE
@@ -41,8 +40,10 @@ def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
             origin = DEFAULT
         else:
             origin = origin_in(file, name, path)
-        allowed = choices.allowed(path, value, names)
-        yield Line(path, value, origin, allowed, meanings.meaning(path, name))
+        allowed = choices.allowed(path, value, names, own)
+        follows = path in flags.FOLLOWS and value == flags.FOLLOWS[path]
+        said = "follow" if follows else value
+        yield Line(path, said, origin, allowed, meanings.meaning(path, name))
 
 
 def origin_in(file: str, method: str, path: str) -> str:

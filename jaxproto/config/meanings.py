@@ -25,7 +25,7 @@ FIELDS = {  # dotted path -> meaning
     "data.least_samples": "the same: pfllib, pfllib_pathological",
     "data.pool": "pool official training and test parts, then split each client's",
     "data.train_share": "share of a client's examples that it trains on, pooled",
-    "data.seed": "of the partition",
+    "data.seed": "of the partition, one for every `seed` unless it is follow (-1)",
     "data.public_share": "share of the examples that are known to all",
     "data.public_classes": "share of the classes that public examples cover",
     "data.public_source": "a data set whose examples are public instead",

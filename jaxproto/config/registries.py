@@ -1,6 +1,9 @@
 """The names by which a configuration chooses functions and values."""
 
 import inspect
+import operator
+import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -94,8 +97,9 @@ VALUES = (  # arguments whose fields are fields of a configuration
     tinyproto.Sparsity,
 )
 SHIPPED = {key: dict(values) for key, values in OPTIONS.items()}
+FOLLOWED = {"server_batch": "local.batch_size"}  # argument -> whose value 0 takes
 FOLLOWING = {  # argument that is 0 in a configuration -> whole configuration -> value
-    "server_batch": lambda run: run.local.batch_size,  # the clients'
+    key: operator.attrgetter(path) for key, path in FOLLOWED.items()
 }
 FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
@@ -117,6 +121,35 @@ def arguments(factory: Callable) -> dict:
         together = isinstance(p.default, VALUES)
         flat |= p.default._asdict() if together else {key: p.default}
     return flat
+
+
+def annotations(factory: Callable) -> dict[str, tuple]:
+    """What `Annotated` says of each argument; the fields of `VALUES` one by one.
+
+    A factory whose annotations cannot be resolved has none.
+    """
+    try:
+        parameters = inspect.signature(factory, eval_str=True).parameters
+    except Exception:  # whatever a name in a text of one's own raises
+        parameters = inspect.signature(factory).parameters
+    flat: dict[str, tuple] = {}
+    for key, p in parameters.items():
+        if isinstance(p.default, VALUES):
+            hints = typing.get_type_hints(type(p.default), include_extras=True)
+            flat |= {name: _metadata(hint) for name, hint in hints.items()}
+        else:
+            flat[key] = _metadata(p.annotation)
+    return flat
+
+
+def _metadata(hint) -> tuple:
+    """The metadata of an `Annotated`, or of those that a union is made of."""
+    own = getattr(hint, "__metadata__", None)
+    if own is not None:
+        return own
+    unions = (typing.Union, types.UnionType)
+    parts = typing.get_args(hint) if typing.get_origin(hint) in unions else ()
+    return tuple(found for part in parts for found in _metadata(part))
 
 
 def gathered(factory: Callable, given: Mapping) -> dict:

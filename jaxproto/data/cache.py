@@ -10,6 +10,7 @@ writers at once the first one counts. `JAXPROTO_CACHE=off` switches all of it of
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import platformdirs
 
+from jaxproto.data import room
 from jaxproto.data.dataset import Dataset
 
 FORMAT = 1  # of an entry and of the decoding: a new one makes old entries unused
@@ -44,7 +46,12 @@ OpenSink = Callable[[tuple[int, ...], np.dtype], Sink]  # shape, type -> sink
 
 
 def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
-    """A sink in memory, for when the cache is off."""
+    """A sink in memory, for when the cache is off.
+
+    Raises:
+      UserError: there is not so much memory.
+    """
+    _check_room(shape, dtype)
     x, filled = np.empty(shape, dtype), [0]
 
     def append(rows):
@@ -54,10 +61,17 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
     return Sink(append, lambda: x)
 
 
+def _check_room(shape, dtype):
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    way = "choose a smaller data.pixels, or fewer examples"
+    room.check(f"{shape[0]} examples of shape {shape[1:]}", size, way)
+
+
 def in_file(path: Path) -> OpenSink:
     """A sink in an npy file: no more than the appended rows is ever in memory."""
 
     def begin(shape, dtype):
+        _check_room(shape, dtype)
         descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
         header = {"descr": descr, "fortran_order": False, "shape": shape}
         with _writing(), path.open("wb") as file:

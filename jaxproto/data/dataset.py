@@ -109,6 +109,11 @@ def _inputs(name, array, x):
             f"{name}: {array} has shape {x.shape}, which looks like channels first. "
             "Save np.moveaxis(x, 1, -1), that is [N, height, width, channels]."
         )
+    if 0 in x.shape[1:]:
+        raise errors.UserError(
+            f"{name}: {array} has shape {x.shape}: an example of it holds no number. "
+            "Save at least one per example."
+        )
     return x[..., None] if x.ndim == 3 else x
 
 

@@ -1,8 +1,56 @@
-"""The one way in which files are written: whole, or not at all."""
+"""The one way in which files are written, and which files are read: regular ones."""
 
 import os
+import stat
 import tempfile
 from pathlib import Path
+
+from jaxproto.errors import UserError
+
+KINDS = {  # of what is no regular file; reading some of them never ends
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def kind(path: str | os.PathLike) -> str:
+    """What a path is if it is no regular file, such as "a pipe"; "" for a file.
+
+    Raises:
+      FileNotFoundError: there is nothing, or a link to nothing.
+      OSError: as `os.stat`.
+    """
+    return KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "")
+
+
+def check_regular(name: str, path: str | os.PathLike):
+    """Raises UserError unless a path is that of a regular file, or of a link to one.
+
+    Args:
+      name: of what is read, with which the message begins.
+    """
+    try:
+        found = kind(path)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{name}: no such file. Looked for {os.path.abspath(path)}."
+        ) from error
+    if found:
+        raise UserError(f"{name}: {path} is {found}. Give a regular file.")
+
+
+def read(path: str | os.PathLike) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+      OSError: it is none, or cannot be read.
+    """
+    if found := kind(path):
+        raise OSError(f"it is {found}, no regular file")
+    return Path(path).read_bytes()
 
 
 def write(path: str | os.PathLike, content: bytes, *, private: bool = False):

@@ -10,13 +10,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from jaxproto import errors
+from jaxproto.data import files as files_
 from jaxproto.data import pixels
 
 ENDINGS = (  # those of torchvision's ImageFolder and gif, jfif
@@ -62,7 +62,7 @@ def decoded(
     """
 
     def one(path):
-        return decode(Path(path).read_bytes(), grey, size)
+        return decode(files_.read(path), grey, size)
 
     for some in _each(name, files, one):
         if some:
@@ -113,7 +113,7 @@ def check_one_size(name: str, files: Sequence[str], heads: Sequence[Head]) -> No
 
 
 def _head(path):
-    content = Path(path).read_bytes()
+    content = files_.read(path)
     with Image.open(io.BytesIO(content)) as image:
         if image.mode not in GREY + COLOUR:
             raise ValueError(f"values of mode {image.mode}, not of 8 bits")

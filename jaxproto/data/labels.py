@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
+from jaxproto.data import room
+from jaxproto.types import MOST
 
 
 class Numbered(NamedTuple):
@@ -46,6 +48,7 @@ def check(name: str, array: str, y: np.ndarray) -> np.ndarray:
             "or strings. Convert them, for example by "
             "np.unique(y, return_inverse=True)[1]."
         )
+    _check_printable(name, array, y)
     empty_N = np.strings.str_len(np.strings.strip(y)) == 0
     if empty_N.any():
         raise errors.UserError(
@@ -53,6 +56,16 @@ def check(name: str, array: str, y: np.ndarray) -> np.ndarray:
             f"({empty_N.sum()} of {len(y)} are empty). Give each example a label."
         )
     return y
+
+
+def _check_printable(name, array, y):
+    """Refuses labels that would move a cursor, or that no file can hold."""
+    for label in np.unique(y).tolist():
+        if bad := errors.hidden(str(label)):
+            raise errors.UserError(
+                f"{name}: {array} has the label {errors.cut(str(label))}, with the "
+                f"character {bad}, which cannot be printed. Rename the class."
+            )
 
 
 def number(
@@ -101,6 +114,7 @@ def number(
     num_classes = num_classes or max(int(found_C[-1]), 0) + 1
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
+    _check_number(name, num_classes, len(found_C))
     names = _names(classes)
     return Numbered(y, num_classes, names, notes + _unseen(name, y, names))
 
@@ -129,6 +143,17 @@ def _check_declared(name, found, num_classes):
             f"{name}: num_classes is {num_classes}, but the labels are {found} "
             "different strings. Leave num_classes out, or save integers."
         )
+
+
+def _check_number(name, num_classes, found):
+    """Refuses more classes than can be numbered or counted."""
+    if num_classes > MOST:
+        raise errors.UserError(
+            f"{name}: num_classes is {num_classes}, but labels are of {found} classes "
+            f"and numbers of classes go to {MOST}. Save the right num_classes."
+        )
+    counts = 8 * num_classes  # of examples by class, in int64
+    room.check(f"{name}: counts of num_classes={num_classes}", counts, "save fewer")
 
 
 def _check_range(name, array, y_N, num_classes):

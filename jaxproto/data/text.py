@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import files
+from jaxproto.data import files, room
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.types import PADDING, UNKNOWN
@@ -127,6 +127,9 @@ def encode(
     if dataset.x.dtype.kind not in "UT":
         return dataset
     _check(vocab_size, max_len)
+    size = len(dataset.x) * max_len * 5  # tokens, and which there are
+    way = "choose a smaller data.max_len"
+    room.check(f"{len(dataset.x)} texts of data.max_len={max_len} words", size, way)
     found = find(dataset.x.tolist())
     rows = [*partition.train, *([] if dataset.public is None else [dataset.public])]
     tokens = known

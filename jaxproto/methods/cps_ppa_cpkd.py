@@ -28,6 +28,7 @@ Deviations (paper / released code / here), the code not being public:
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax.numpy as jnp
 
@@ -44,7 +45,7 @@ from jaxproto.methods.tinyproto import (
     on_fedproto,
     tinyproto,
 )
-from jaxproto.types import Array, Client, Spec
+from jaxproto.types import Array, Client, NonNegative, Spec, or_zero
 
 
 def cpkd(client: Client) -> Array:
@@ -58,10 +59,10 @@ def cps_ppa_cpkd(
     base: Callable = on_fedproto,
     sparsity: Sparsity = Sparsity(masks=masks.block_exact),
     scaling: Scaling = SUM,
-    num_examples: int = 0,
+    num_examples: Annotated[int, or_zero("as divided")] = 0,
     distill: Callable = cpkd,
     pull: Pull = Pull(),
-    tau: float = 100.0,
+    tau: NonNegative = 100.0,
     training: ServerTraining = ServerTraining(),
     compare: Comparison = DENSE,
 ) -> Method:

@@ -38,7 +38,7 @@ from jaxproto import losses, participation
 from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
-from jaxproto.types import Array, Aux, Spec, Tree, is_known
+from jaxproto.types import Array, Aux, NonNegative, Part, Share, Spec, Tree, is_known
 
 
 class FastState(NamedTuple):
@@ -85,10 +85,10 @@ ADAPTIVE = Pace(lambda sums: sums, follow)
 def fast(
     spec: Spec,
     *,
-    q: float = 0.5,
-    fraction: float = 0.1,
+    q: Share = 0.5,
+    fraction: Part = 0.1,
     pace: Pace = FIXED,
-    gamma: float = 0.7,
+    gamma: NonNegative = 0.7,
     statistics: Statistical = own_statistics,
 ) -> Method:
     """FAST.

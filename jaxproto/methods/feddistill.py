@@ -27,7 +27,7 @@ from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Array, Aux, Protos, Spec
+from jaxproto.types import Array, Aux, NonNegative, Protos, Spec
 
 
 class FedDistillState(NamedTuple):
@@ -52,7 +52,7 @@ def raw_ce(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
 
 
 def feddistill(
-    spec: Spec, *, lam: float = 1.0, distance: Callable = softmax_ce
+    spec: Spec, *, lam: NonNegative = 1.0, distance: Callable = softmax_ce
 ) -> Method:
     """FedDistill.
 

@@ -50,7 +50,7 @@ from jaxproto.methods.fml import (
     clip_each,
     detached,
 )
-from jaxproto.types import Array, Aux, Net, Spec, Top, Tree
+from jaxproto.types import Array, Aux, Net, Part, Positive, Spec, Top, Tree
 
 SMALLEST = 1e-12  # of what is divided by
 
@@ -159,10 +159,10 @@ def fedkd(
     spec: Spec,
     *,
     aux: Net,
-    energy_start: float = 0.95,
-    energy_end: float = 0.98,
+    energy_start: Part = 0.95,
+    energy_end: Part = 0.98,
     rounds: int | None = None,
-    clip: float = 10.0,
+    clip: Positive = 10.0,
     target: Callable[[Tree], Tree] = detached,
 ) -> Method:
     """FedKD.

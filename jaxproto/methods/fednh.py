@@ -38,7 +38,7 @@ from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.method import Method, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
-from jaxproto.types import Array, Aux, Protos, Spec, Tree
+from jaxproto.types import Array, Aux, Positive, Protos, Share, Spec, Tree
 
 
 class FedNHState(NamedTuple):
@@ -95,9 +95,9 @@ def present(up: FedNHUpload) -> Array:
 def fednh(
     spec: Spec,
     *,
-    rho: float = 0.9,
-    scale: float = 1.0,
-    server_rate: float = 1.0,
+    rho: Share = 0.9,
+    scale: Positive = 1.0,
+    server_rate: Positive = 1.0,
     statistics: Statistical = own_statistics,
 ) -> Method:
     """FedNH.

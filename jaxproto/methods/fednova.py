@@ -40,7 +40,7 @@ from jaxproto.errors import UserError
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, shares
 from jaxproto.methods.fedprox import fedprox
-from jaxproto.types import Array, Spec, Tree, is_off
+from jaxproto.types import Array, Momentum, NonNegative, Spec, Tree, is_off
 
 
 class Descent(NamedTuple):
@@ -113,8 +113,8 @@ def amount(steps: Array, descent: Descent, mu: float | Array = 0.0) -> Array:
 def fednova(
     spec: Spec,
     *,
-    mu: float = 0.0,
-    server_momentum: float = 0.0,
+    mu: NonNegative = 0.0,
+    server_momentum: Momentum = 0.0,
     descent: Descent = PLAIN,
     statistics: Statistical = own_statistics,
 ) -> Method:

@@ -45,7 +45,7 @@ from jaxproto.transforms import (
     scale,
     show_count,
 )
-from jaxproto.types import Array, Aux, Protos, Spec, Tree
+from jaxproto.types import Aux, NonNegative, Positive, Protos, Spec, Tree
 
 
 class Collect(NamedTuple):
@@ -119,7 +119,7 @@ def all_features(feat_BD, y_B):
 class Pull(NamedTuple):
     """How features are pulled towards global prototypes, and what these are made of."""
 
-    lam: float | Array = losses.LAM  # weight (N 5.1: 1; code: 10)
+    lam: NonNegative = losses.LAM  # weight (N 5.1: 1; code: 10)
     reg: Callable = losses.PULL  # one of `losses`
     collect: Collect = after_training  # source of local prototypes
     class_weight: Callable = uniform  # client -> weight of every class [C]; None: 1
@@ -131,7 +131,7 @@ def fedproto(
     *,
     pull: Pull = Pull(),
     aggregate: Callable = kernels.mean_over_clients,
-    upscale: float = 1.0,
+    upscale: Positive = 1.0,
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,

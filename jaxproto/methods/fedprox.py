@@ -21,11 +21,11 @@ import optax
 
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
-from jaxproto.types import Spec
+from jaxproto.types import NonNegative, Spec
 
 
 def fedprox(
-    spec: Spec, *, mu: float = 0.01, statistics: Statistical = own_statistics
+    spec: Spec, *, mu: NonNegative = 0.01, statistics: Statistical = own_statistics
 ) -> Method:
     """FedProx; `mu=0.0` is FedAvg.
 

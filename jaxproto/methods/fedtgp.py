@@ -36,7 +36,16 @@ from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto, identity
 from jaxproto.transforms import IDENTITY, Transform, apply
-from jaxproto.types import Array, Protos, Spec, Tree
+from jaxproto.types import (
+    Array,
+    Count,
+    Million,
+    NonNegative,
+    Positive,
+    Protos,
+    Spec,
+    Tree,
+)
 
 
 class FedTGPState(NamedTuple):
@@ -57,9 +66,9 @@ class Pairs(NamedTuple):
 class ServerTraining(NamedTuple):
     """How the server trains on the uploads of a round, by SGD."""
 
-    server_epochs: int = 100  # S 5.1
-    server_rate: float | Array = 0.01  # learning rate (code: the clients')
-    server_batch: int = 32  # uploads per step (code: the clients')
+    server_epochs: Million = 100  # S 5.1
+    server_rate: Positive = 0.01  # learning rate (code: the clients')
+    server_batch: Count = 32  # uploads per step (code: the clients')
 
 
 def init_network(spec: Spec, key: Array) -> Tree:
@@ -162,9 +171,9 @@ def fedtgp(
     spec: Spec,
     *,
     pull: Pull = Pull(),
-    tau: float = 100.0,
+    tau: NonNegative = 100.0,
     training: ServerTraining = ServerTraining(),
-    upscale: float = 1.0,
+    upscale: Positive = 1.0,
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,

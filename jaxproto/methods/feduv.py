@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
-from jaxproto.types import Array, Aux, Spec
+from jaxproto.types import Array, Aux, NonNegative, Spec
 
 
 @kernels.exact
@@ -58,8 +58,8 @@ def crowding(feat_BD: Array, mask_B: Array) -> Array:
 def feduv(
     spec: Spec,
     *,
-    variance: float = 2.5,
-    uniformity: float = 0.5,
+    variance: NonNegative = 2.5,
+    uniformity: NonNegative = 0.5,
     statistics: Statistical = own_statistics,
 ) -> Method:
     """FedUV; with both weights 0 it is FedAvg.

@@ -33,7 +33,18 @@ from jaxproto import kernels, losses
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
-from jaxproto.types import Array, Aux, Batch, Client, Net, Out, Spec, Tree
+from jaxproto.types import (
+    Array,
+    Aux,
+    Batch,
+    Client,
+    Net,
+    Out,
+    Positive,
+    Share,
+    Spec,
+    Tree,
+)
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
 
@@ -77,9 +88,9 @@ def fml(
     spec: Spec,
     *,
     aux: Net,
-    alpha: float = 0.5,
-    beta: float = 0.5,
-    clip: float = 10.0,
+    alpha: Share = 0.5,
+    beta: Share = 0.5,
+    clip: Positive = 10.0,
     target: Callable[[Tree], Tree] = detached,
 ) -> Method:
     """FML; `alpha=1, beta=1` trains both networks alone.

@@ -21,7 +21,7 @@ from jaxproto import kernels
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
-from jaxproto.types import Spec
+from jaxproto.types import Positive, Spec
 
 
 def protonorm(
@@ -29,7 +29,7 @@ def protonorm(
     *,
     pull: Pull = Pull(),
     alignment: Transform = THOMSON,
-    upscale: float = 100.0,
+    upscale: Positive = 100.0,
     aggregate: Callable = kernels.mean_over_clients,
     on_server: Transform = IDENTITY,
 ) -> Method:

@@ -46,7 +46,20 @@ from jaxproto.batches import sum_over
 from jaxproto.errors import UserError
 from jaxproto.method import Method, no_pre_upload, own_network
 from jaxproto.methods import nominal
-from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree, is_known
+from jaxproto.types import (
+    Array,
+    Aux,
+    Data,
+    Million,
+    NonNegative,
+    Part,
+    Protos,
+    Shard,
+    Spec,
+    Top,
+    Tree,
+    is_known,
+)
 
 
 class RefProtoFLState(NamedTuple):
@@ -174,9 +187,9 @@ def check(adapter_dim: int, budget: float | Array):
 def refprotofl(
     spec: Spec,
     *,
-    lam: float = losses.LAM,
-    budget: float = 0.1,
-    adapter_dim: int = 128,
+    lam: NonNegative = losses.LAM,
+    budget: Part = 0.1,
+    adapter_dim: Million = 128,
     pull: Callable = losses.PULL,
     anchors: Anchors = EXTERNAL,
 ) -> Method:

@@ -30,7 +30,7 @@ Deviations (paper / released code / here):
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax.numpy as jnp
 
@@ -50,7 +50,7 @@ from jaxproto.transforms import (
     compress,
     expand,
 )
-from jaxproto.types import Array, Protos, Spec, is_off
+from jaxproto.types import Array, NonNegative, Protos, Seed, Spec, is_off, or_zero
 
 
 class Scaling(NamedTuple):
@@ -92,9 +92,11 @@ def on_fedtgp(spec: Spec, **arguments) -> Method:
 class Sparsity(NamedTuple):
     """Which coordinates of a class's prototype are sent."""
 
-    s: int = 0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
+    s: Annotated[int, or_zero("a tenth of model.feat_dim")] = (
+        0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
+    )
     masks: masks_.Masks = masks_.free  # T 4.1; `block`: code; `block_exact`: S 4.1
-    mask_seed: int = 0
+    mask_seed: Seed = 0
 
 
 class Comparison(NamedTuple):
@@ -146,10 +148,10 @@ def tinyproto(
     base: Callable = on_fedproto,
     sparsity: Sparsity = Sparsity(),
     scaling: Scaling = SUM,
-    mu: float = 0.0,
-    num_examples: int = 0,
+    mu: NonNegative = 0.0,
+    num_examples: Annotated[int, or_zero("as divided")] = 0,
     pull: Pull = Pull(),
-    tau: float = 100.0,
+    tau: NonNegative = 100.0,
     training: ServerTraining = ServerTraining(),
     compare: Comparison = DENSE,
 ) -> Method:

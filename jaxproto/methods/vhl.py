@@ -36,7 +36,7 @@ Deviations (paper / released code / here), besides those of FedAvg:
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import flax.struct
 import jax
@@ -51,7 +51,17 @@ from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.methods.fednh import direction
 from jaxproto.methods.refprotofl import linear
-from jaxproto.types import Array, ArrayLike, Aux, Spec
+from jaxproto.types import (
+    MOST,
+    Array,
+    ArrayLike,
+    Aux,
+    Million,
+    NonNegative,
+    Seed,
+    Spec,
+    or_zero,
+)
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 COLDNESS = 0.07  # temperature of SupCon (released code)
@@ -117,6 +127,12 @@ def check(virtual_classes: int, images: int):
     ]:
         if value < least:
             raise UserError(f"method.{name} is {value}; it must be at least {least}.")
+    if virtual_classes * images > MOST:
+        raise UserError(
+            f"method.virtual_classes={virtual_classes} with method.images={images} "
+            f"make {virtual_classes * images} virtual examples, but they are numbered "
+            f"up to {MOST}; choose fewer."
+        )
 
 
 def only_images(x):
@@ -131,12 +147,12 @@ def only_images(x):
 def vhl(
     spec: Spec,
     *,
-    virtual: float = 1.0,
-    align: float = 1.0,
-    contrast: float = 0.1,
-    virtual_classes: int = 0,
-    images: int = 200,
-    virtual_seed: int = 0,
+    virtual: NonNegative = 1.0,
+    align: NonNegative = 1.0,
+    contrast: NonNegative = 0.1,
+    virtual_classes: Annotated[int, or_zero("as many as the data have")] = 0,
+    images: Million = 200,
+    virtual_seed: Seed = 0,
     stored: bool = False,
     statistics: Statistical = own_statistics,
 ) -> Method:

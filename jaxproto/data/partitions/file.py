@@ -17,6 +17,7 @@ import os
 
 import numpy as np
 
+from jaxproto.data import files
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.partitions import public, schemes
 from jaxproto.data.partitions.scheme import rows_by_class
@@ -114,6 +115,7 @@ def read(path: str | os.PathLike) -> Listed:
       UserError: no such file, no CSV, a column missing, or a line that has no whole
         numbers, or a part other than train and test.
     """
+    files.check_regular(f"file:{path}", os.path.expanduser(path))
     try:
         with open(os.path.expanduser(path), newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
@@ -124,10 +126,6 @@ def read(path: str | os.PathLike) -> Listed:
                 for row in reader
                 if row
             ]
-    except FileNotFoundError as error:
-        raise UserError(
-            f"file:{path}: no such file. Looked for {os.path.abspath(path)}."
-        ) from error
     except (OSError, UnicodeError, csv.Error) as error:
         raise UserError(
             f"file:{path}: cannot be read ({error}). Give a CSV file with the columns "
@@ -146,6 +144,12 @@ def _places(path, names):
             f"has {', '.join(names) or 'nothing'}; it should name the columns client "
             "and index (and part, if wanted)."
         )
+    for name in (*NEEDED, "part"):
+        if names.count(name) > 1:
+            raise UserError(
+                f"file:{path}: its first line has the column {name} "
+                f"{names.count(name)} times. Name each column once."
+            )
     return {name: names.index(name) for name in (*NEEDED, "part") if name in names}
 
 

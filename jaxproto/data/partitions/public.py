@@ -50,6 +50,11 @@ def load(
         )
     read = partial(datasets.load, data_dir=data_dir, seed=seed, pixels=pixels)
     dataset = read(name)
+    if dataset.y.min() == dataset.y.max():
+        raise errors.UserError(
+            f"{name}: all {len(dataset.y)} examples have one label, so that there is "
+            "nothing to learn. Give examples of two classes at least."
+        )
     if other:
         return append(dataset, read(other))
     if share:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import dataset
+from jaxproto.data import files as regular
 
 COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
@@ -70,7 +71,9 @@ def _files(path, name):
     else:
         files = [path]
     for file in files:
-        if not os.path.isfile(file):
+        if os.path.exists(file):
+            regular.check_regular(name, file)
+        else:
             raise errors.UserError(
                 f"{name}: no such file. Looked for {os.path.abspath(file)}. Give a csv "
                 f"file, a folder with {TRAIN} and {TEST}, or two files joined by a "
@@ -123,6 +126,12 @@ def _header(row, at):
             f"{at}: the header {', '.join(row)} has no column {missing!r}. Name the "
             f"columns {' and '.join(COLUMNS)}."
         )
+    for column in COLUMNS:
+        if names.count(column) > 1:
+            raise errors.UserError(
+                f"{at}: the header {', '.join(row)} has the column {column!r} "
+                f"{names.count(column)} times. Name each column once."
+            )
     return tuple(map(names.index, COLUMNS)) if all(there) else None
 
 
@@ -131,6 +140,10 @@ def _check_row(row, columns, width, at):
         raise errors.UserError(
             f"{at}: {len(row)} fields where {width} belong. Quote texts that have "
             "commas; name the columns text and label in a header row if there are more."
+        )
+    if any("\0" in row[column] for column in columns):
+        raise errors.UserError(
+            f"{at}: a NUL byte, which no text has. Save the file as utf-8 text."
         )
     if not row[columns[1]].strip():
         raise errors.UserError(f"{at}: no label. Give it one, or remove the row.")

@@ -81,7 +81,7 @@ def _list(name, root):
     for part, folders in parts.items():
         files[part] = []
         for c in classes:
-            inside = [_inside(f[c]) for f in folders if c in f]
+            inside = [_inside(name, root, f[c]) for f in folders if c in f]
             files[part].append([file for some, _ in inside for file in some])
             other += sum(count for _, count in inside)
     _check_some(name, root, files)
@@ -99,8 +99,8 @@ def _list(name, root):
 
 def _parts(name, root):
     """Returns part -> [class -> folder] and what is not read."""
-    above = _folders(root)
-    split = {part: _folders(above[part]) for part in PARTS if part in above}
+    above = _folders(name, root)
+    split = {part: _folders(name, above[part]) for part in PARTS if part in above}
     if not split.get("train"):
         if any(split.values()):
             raise errors.UserError(
@@ -117,9 +117,20 @@ def _parts(name, root):
     return {"train": parts["train"], **parts}, [note] * bool(left)
 
 
-def _folders(path):
+def _folders(name, path):
     """Name -> path of the folders in a folder, without hidden ones, sorted."""
-    found = (p for p in path.iterdir() if p.is_dir() and not NO_CLASS.match(p.name))
+    try:
+        found = [p for p in path.iterdir() if not NO_CLASS.match(p.name) and p.is_dir()]
+    except OSError as error:
+        raise errors.UserError(
+            f"{name}: {path} cannot be read: {error.strerror}."
+        ) from error
+    for one in found:
+        if bad := errors.hidden(one.name):
+            raise errors.UserError(
+                f"{name}: the folder {one} has the character {bad} in its name, which "
+                "cannot be printed. Rename it."
+            )
     return {p.name: p for p in sorted(found)}
 
 
@@ -135,15 +146,34 @@ def _check_annotations(name, above):
             )
 
 
-def _inside(folder):
+def _inside(name, root, folder):
     """The images in a class folder, at any depth; how many files are none."""
-    files, other = [], 0
+    files, other, seen = [], 0, set()
     for where, inner, names in os.walk(folder, followlinks=True):
+        _check_link(name, root, where, seen)
         inner[:] = sorted(n for n in inner if not NO_CLASS.match(n))
         good = [n for n in names if images.is_image(n)]
         other += len(names) - len(good)
         files += [os.path.join(where, n) for n in sorted(good)]
     return files, other
+
+
+def _check_link(name, root, where, seen):
+    """Refuses a folder behind a link that leaves the data set, or that loops.
+
+    Such a link can lead to all files of a machine, or to the same ones for ever.
+    """
+    real = os.path.realpath(where)
+    way = "Replace the link by the folder, or name the folder that holds all."
+    if not Path(real).is_relative_to(os.path.realpath(root)):
+        raise errors.UserError(
+            f"{name}: {where} is a link out of the folder, to {real}. {way}"
+        )
+    if real in seen:
+        raise errors.UserError(
+            f"{name}: {where} is a link to {real}, which is read already. {way}"
+        )
+    seen.add(real)
 
 
 def _check_some(name, root, files):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import cache, dataset, domains
+from jaxproto.data import cache, dataset, domains, files, room
 from jaxproto.data import pixels as pixels_
 
 TRAIN = ("x_train", "y_train")
@@ -33,10 +33,12 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
         `dataset.assemble`, `domains.attach` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
-    if _size(file) < LARGE:
+    files.check_regular(name, file)
+    room.check(f"{name}: its arrays", size := _size(file), "save smaller ones")
+    if size < LARGE:
         return _load(name, file, pixels, cache.in_memory)
-    files = cache.fingerprint([file])
-    what: dict[str, str | int] = {"kind": "npz", "files": files, "pixels": pixels}
+    digest = cache.fingerprint([file])
+    what: dict[str, str | int] = {"kind": "npz", "files": digest, "pixels": pixels}
     return cache.through(name, what, lambda begin: _load(name, file, pixels, begin))
 
 
@@ -74,8 +76,6 @@ def _load(name, path, pixels, begin):
 
 def _read(path, name):
     """Returns the arrays we know, and the names of all that the file holds."""
-    if not os.path.isfile(path):
-        raise errors.UserError(f"{name}: no such file. Looked for {_absolute(path)}.")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             known = {*TRAIN, *TEST, *OPTIONAL} & {*archive.files}

@@ -1,0 +1,98 @@
+"""Configuration files: what "FILE.py:ARG" holds, and what is plain of it."""
+
+import difflib
+import os
+import runpy
+import traceback
+from pathlib import Path
+
+import ml_collections
+
+from jaxproto.config import presets, shipped
+from jaxproto.errors import UserError
+
+
+def load(file: str) -> ml_collections.ConfigDict:
+    """The configuration of "FILE.py" or "FILE.py:ARG".
+
+    Raises:
+      UserError: there is no such file, it is no configuration file, or what its
+        `get_config` raises, with file and line.
+    """
+    path, _, arg = shipped.find(file).partition(":")
+    if not Path(path).is_file():
+        raise UserError(_missing(path))
+    try:
+        get_config = runpy.run_path(path).get("get_config")
+        if not callable(get_config):
+            raise UserError(
+                f"{path} is no configuration file: it defines no get_config, as the "
+                "files in configs/ do."
+            )
+        made = get_config(*[arg] * bool(arg))
+    except UserError:
+        raise
+    except (SyntaxError, UnicodeDecodeError) as e:
+        raise UserError(f"{path} is no configuration file: not Python ({e}).") from e
+    except (Exception, SystemExit) as e:
+        raise UserError(f"{_where(path, e)}: {type(e).__name__}: {_first(e)}") from e
+    if not isinstance(made, ml_collections.ConfigDict):
+        raise UserError(
+            f"{path}: get_config returns {type(made).__name__}, no ConfigDict; start "
+            "from jaxproto.config.experiment."
+        )
+    return made
+
+
+def _missing(path: str) -> str:
+    """What to say of a file that is not there."""
+    there = [p.name for p in sorted(shipped.folder().glob("*.py"))]
+    folder = Path(path).parent
+    beside = [p.name for p in folder.glob("*.py") if _is_config(p)]
+    name = Path(path).with_suffix(".py").name
+    near = difflib.get_close_matches(name, [*beside, *there], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    kind = "it is no regular file" if os.path.exists(path) else "no such file"
+    return (
+        f"there is no configuration file {path} ({kind}).{hint} With the package come: "
+        f"{', '.join(there)}."
+    )
+
+
+def _is_config(path: Path) -> bool:
+    """Whether a file of Python could be meant: `main.py` is none."""
+    return path.is_file() and "def get_config(" in path.read_text(errors="replace")
+
+
+def _where(path: str, error: BaseException) -> str:
+    """File and line where a configuration file fails, of its own lines the last."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if os.path.abspath(f.filename) == os.path.abspath(path)]
+    return f"{path}, line {own[-1].lineno}" if own else path
+
+
+def _first(error: BaseException) -> str:
+    """The text of an exception in one line."""
+    return " ".join(str(error).split())[:300] or "without a message"
+
+
+def plain(file: str) -> ml_collections.ConfigDict:
+    """What the default folder of a run of "FILE.py:ARG" is named after.
+
+    The configuration of the file without overrides and with no preset but that of the
+    data set; where this is another method or another name, as in files that take
+    something else than presets, the file's with all of `ARG`.
+    """
+    whole = load(file)
+    path, _, arg = file.partition(":")
+    names = [n for n in arg.split(",") if n in presets.DATASETS]
+    try:
+        bare = load(f"{path}:{','.join(names)}" if names else path)
+    except UserError:
+        return whole
+    return bare if _named(bare) == _named(whole) else whole
+
+
+def _named(config) -> tuple:
+    """What a folder's name begins with."""
+    return config.name, config.method.name, config.data.name

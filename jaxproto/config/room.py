@@ -1,0 +1,86 @@
+"""What an experiment needs at the least, by shapes alone, before anything is made.
+
+A lower bound: the clients' and the server's state, the examples and one batch. What
+compiled programs need besides is known when they are compiled (`training/memory.py`).
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import federation
+from jaxproto.data import room
+from jaxproto.federation import Cohort
+from jaxproto.types import Spec, Tree
+
+
+def size(tree: Tree) -> int:
+    """Bytes of the arrays of a tree of shapes; keys count nothing."""
+    leaves = [a for a in jax.tree.leaves(tree) if isinstance(a.dtype, np.dtype)]
+    return sum(math.prod(a.shape) * a.dtype.itemsize for a in leaves)
+
+
+def check_counts(clients: int, classes: int):
+    """Raises UserError if examples cannot be counted by client and class."""
+    what = f"counts of {clients} clients by {classes} classes (num_classes)"
+    way = "choose fewer clients, or save the right num_classes"
+    room.check(what, 2 * 8 * clients * classes, way)  # to train and to test on
+
+
+def check_networks(cohorts: Sequence[Cohort], spec: Spec):
+    """Raises UserError if the clients' networks cannot be held.
+
+    Asked first, because a method may make tables of that width when it is built.
+    """
+    key, needed = jax.eval_shape(jax.random.key, 0), 0
+    for cohort in cohorts:
+        # a head, before libraries are asked that count in 32 bits
+        least = 4 * spec.feat_dim * spec.num_classes
+        _tell(needed + len(cohort.ids) * least, spec)
+        needed += len(cohort.ids) * size(jax.eval_shape(cohort.net.init, key))
+        _tell(needed, spec)
+
+
+def _tell(needed: int, spec: Spec):
+    what = (
+        f"networks with model.feat_dim={spec.feat_dim} for {spec.num_classes} classes"
+    )
+    room.check(what, needed, "choose smaller or fewer ones")
+
+
+def check(exp: Any):
+    """Raises UserError if states, examples and a batch together cannot be held.
+
+    Args:
+      exp: an `Experiment`.
+    """
+    x, batch = exp.dataset.x, exp.local.batch_size
+    outputs = 2 * (exp.spec.feat_dim + exp.spec.num_classes)  # with their gradients
+    each = 4 * (math.prod(x.shape[1:]) + outputs)  # in float32
+    one_batch = batch * each
+    room.check(
+        f"batches of local.batch_size={batch}", one_batch, "choose a smaller one"
+    )
+    states = _states(exp)
+    way = "choose fewer clients, a smaller network or a smaller field of the method"
+    room.check("the states of clients and server", states, way)
+    room.check("states, examples and a batch", states + one_batch + x.nbytes, way)
+
+
+def _states(exp) -> int:
+    """Bytes of the clients' and the server's state."""
+    key = jax.eval_shape(jax.random.key, 0)
+    server = jax.eval_shape(partial(exp.method.init_server, exp.cohorts[0].net), key)
+    total = size(server)
+    for cohort in exp.cohorts:
+        count = jax.ShapeDtypeStruct(
+            (len(cohort.ids), exp.spec.num_classes), jnp.float32
+        )
+        start = partial(federation.init_cohort, exp.method, exp.local, cohort)
+        total += size(jax.eval_shape(start, key, count))
+    return total

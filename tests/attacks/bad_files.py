@@ -1,0 +1,243 @@
+"""Files that no run can use, each with what must be said about it."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+GOOD = {"x_train": np.zeros((30, 4), np.float32), "y_train": np.arange(30) % 3}
+WORDS = np.array(["a", "b", "c"])[np.arange(30) % 3]
+
+
+def labels(strange: str) -> dict:
+    return {"y_train": np.array([strange, *WORDS[1:]], object).astype("U")}
+
+
+NPZ = {  # name -> changed arrays, words of the message
+    "lengths": ({"y_train": np.arange(29) % 3}, "30 examples but y_train has 29"),
+    "nan": ({"x_train": np.full((30, 4), np.nan)}, "NaN or infinite"),
+    "infinite": ({"x_train": np.full((30, 4), np.inf)}, "NaN or infinite"),
+    "overflow": ({"x_train": np.full((30, 4), 1e300)}, "NaN or infinite"),
+    "int64": ({"x_train": np.zeros((30, 4), int)}, "x_train has type int64"),
+    "complex": ({"x_train": np.zeros((30, 4), complex)}, "x_train has type complex"),
+    "flat": ({"x_train": np.zeros(30, np.float32)}, "x_train has shape (30,)"),
+    "lone": ({"x_train": np.float32(1)}, "x_train has shape ()"),
+    "no_width": ({"x_train": np.zeros((30, 0), np.float32)}, "shape (30, 0)"),
+    "no_height": ({"x_train": np.zeros((30, 0, 8), np.uint8)}, "shape (30, 0, 8)"),
+    "channels": ({"x_train": np.zeros((30, 3, 8, 8), np.uint8)}, "channels first"),
+    "empty": ({"x_train": np.zeros((0, 4)), "y_train": np.zeros(0, int)}, "is empty"),
+    "halves": ({"y_train": np.full(30, 0.5)}, "y_train has type float64"),
+    "negative": ({"y_train": np.arange(30) - 1}, "label -1 in row 0"),
+    "one_hot": ({"y_train": np.eye(30)}, "y_train has shape (30, 30)"),
+    "one_class": ({"y_train": np.zeros(30, int)}, "all 30 examples have one label"),
+    "one_word": ({"y_train": np.full(30, "cat")}, "all 30 examples have one label"),
+    "unlabelled": (labels(" "), "empty label in row 0"),
+    "escape": (labels("\x1b[31mred"), r"the character \x1b"),
+    "bell": (labels("ring\x07"), r"the character \x07"),
+    "line": (labels("two\nlines"), r"the character \n"),
+    "turned": (labels("a\u202eb"), r"the character \u202e"),
+    "surrogate": (labels("\udcff"), r"the character \udcff"),
+    "no_classes": ({"num_classes": 0}, "num_classes is 0"),
+    "half_class": ({"num_classes": 2.5}, "num_classes is 2.5"),
+    "two_numbers": ({"num_classes": [3, 4]}, "num_classes is [3, 4]"),
+    "few_classes": ({"num_classes": 2}, "label 2 in row 2"),
+    "many_classes": ({"num_classes": 2**40}, "num_classes is 1099511627776"),
+    "more_classes": (
+        {"num_classes": 2**31 - 1},
+        "2147483647 classes (num_classes) need",
+    ),
+    "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
+    "test_shape": (
+        {"x_test": np.zeros((3, 5)), "y_test": np.arange(3)},
+        "x_test has examples of shape (5,)",
+    ),
+    "test_type": (
+        {"x_test": np.zeros((3, 4), np.uint8), "y_test": np.arange(3)},
+        "x_test has examples of shape (4,) and type uint8",
+    ),
+    "test_words": (
+        {"x_test": np.zeros((3, 4), np.float32), "y_test": WORDS[:3]},
+        "labels are of two kinds",
+    ),
+    "domains": ({"domain_train": np.arange(3)}, "domain_train has shape (3,)"),
+    "parts": ({"domain_train": np.zeros(30)}, "domain_train has type float64"),
+}
+CSV = {  # name -> content, words of the message
+    "empty": (b"", "is empty"),
+    "header": (b"text,label\n", "is empty"),
+    "twice": (b"text,text,label\na,b,c\n", "'text' 2 times"),
+    "label_twice": (b"label,text,label\na,b,c\n", "'label' 2 times"),
+    "half_header": (b"text,class\na,b\n", "no column 'label'"),
+    "wide": (b"a,b\nc,d,e\n", "line 2: 3 fields where 2"),
+    "narrow": (b"a,b\nc\n", "line 2: 1 fields where 2"),
+    "unlabelled": (b"a,b\nc,\n", "line 2: no label"),
+    "nul": (b"a,b\nc\0,d\n", "line 2: a NUL byte"),
+    "nul_label": (b"a,b\nc,\0d\n", "line 2: a NUL byte"),
+    "latin": (b"a,b\n\xe9t\xe9,d\n", "line 2: not utf-8"),
+    "quote": (b'a,b\n"c,d\n', "line 2: "),
+    "inner_quote": (b'a,b\n"c"x,d\n', "line 2: "),
+    "texts": (b"".join(b"%d,text %d\n" % (i, i) for i in range(20)), "20 different"),
+    "one_class": (b"good words,a\nmore words,a\n", "all 2 examples have one label"),
+    "escape": (b"a,\x1b[2J\nb,c\n", r"the character \x1b"),
+    "wordless": (b";,a\n:,b\n" * 100, "no training text has a word"),
+}
+PARTITION = {  # name -> content, words of the message
+    "empty": ("", "no column client"),
+    "headless": ("0,1\n1,2\n", "no column client"),
+    "no_index": ("client,part\n0,train\n", "no column index"),
+    "twice": ("client,index,client\n0,1,0\n", "column client 2 times"),
+    "part_twice": ("client,index,part,part\n0,1,train,test\n", "column part 2 times"),
+    "word": ("client,index\nzero,1\n", "line 2: client is 'zero'"),
+    "negative": ("client,index\n-1,1\n", "line 2: client is '-1'"),
+    "half": ("client,index\n0,1.5\n", "line 2: index is '1.5'"),
+    "huge": ("client,index\n0,9999999999999999999\n", "line 2: index is '999"),
+    "short": ("client,index\n0\n", "line 2: has 1 values"),
+    "third_part": ("client,index,part\n0,1,valid\n", "line 2: part is 'valid'"),
+    "no_line": ("client,index\n", "client 0 has no line"),
+    "client": ("client,index\n0,1\n9,2\n", "line 3: client is 9"),
+    "lacking": ("client,index\n0,1\n0,2\n", "client 1 has no line"),
+    "outside": ("client,index\n0,1\n1,99999\n", "line 3: index is 99999"),
+    "again": ("client,index\n0,1\n1,1\n", "line 3: example 1 is used twice"),
+    "untested": ("client,index\n0,1\n1,2\n", "client 0 has "),
+}
+CONFIGS = {  # name -> content, words of the message
+    "none": ("x = 1\n", "defines no get_config"),
+    "value": ("get_config = 3\n", "defines no get_config"),
+    "syntax": ("def get_config(:\n", "not Python"),
+    "latin": ("x = '\udce9'\n", "not Python"),
+    "nul": ("x = '\0'\n", "not Python"),
+    "raises": (
+        "def get_config():\n    raise ValueError('of\\nmine')\n",
+        "raises.py, line 2: ValueError: of mine",
+    ),
+    "inside": (
+        "from jaxproto import config\ndef get_config():\n"
+        "    c = config.experiment('local')\n    c.rounds = 'five'\n    return c\n",
+        "inside.py, line 4: TypeError: ",
+    ),
+    "imports": ("import nothing_of_this_name\n", "imports.py, line 1: ModuleNotFound"),
+    "exits": ("def get_config():\n    raise SystemExit(3)\n", "line 2: SystemExit: 3"),
+    "loops": (
+        "def get_config():\n    return get_config()\n",
+        "loops.py, line 2: RecursionError: ",
+    ),
+    "number": ("def get_config():\n    return 3\n", "get_config returns int"),
+    "nothing": ("def get_config():\n    pass\n", "get_config returns NoneType"),
+    "empty": (
+        "import ml_collections\ndef get_config():\n"
+        "    return ml_collections.ConfigDict({})\n",
+        "the configuration lacks checkpoint_every, ",
+    ),
+    "list": (
+        "import ml_collections\nfrom jaxproto import config\ndef get_config():\n"
+        "    c = config.default().to_dict()\n    c['method'] = {'name': ['local']}\n"
+        "    return ml_collections.ConfigDict(c)\n",
+        "unknown method ['local']",
+    ),
+    "strange": (
+        "from jaxproto import config\ndef get_config():\n"
+        "    c = config.default()\n    c.unlock()\n    c.mine = 3\n    return c\n",
+        "unknown field of 'config': 'mine'",
+    ),
+    "deep": (
+        "import ml_collections\nfrom jaxproto import config\ndef get_config():\n"
+        "    c = config.default().to_dict()\n    d = c['method']\n"
+        "    for _ in range(20):\n        d['x'] = d = {}\n"
+        "    return ml_collections.ConfigDict(c)\n",
+        "nested more than 8 deep at method.x.x",
+    ),
+    "deepest": (
+        "import ml_collections\nfrom jaxproto import config\ndef get_config():\n"
+        "    c = config.default().to_dict()\n    d = c['method']\n"
+        "    for _ in range(100_000):\n        d['x'] = d = {}\n"
+        "    return ml_collections.ConfigDict(c)\n",
+        "deepest.py, line 8: RecursionError: ",
+    ),
+}
+
+
+def picture(path: Path, size: int = 8, mode: str = "L", grey: int = 0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (size, size), grey).save(path)
+
+
+def two_classes(root: Path):
+    picture(root / "cat" / "1.png", grey=1)
+    picture(root / "dog" / "1.png", grey=2)
+
+
+def folders(root: Path) -> dict[str, str]:
+    """Makes folders of images; name -> words of the message."""
+    for name in ("sizes", "damaged", "deep_colour", "copies", "pipe", "loop", "out"):
+        two_classes(root / name)
+    for name in ("escape", "surrogate"):
+        two_classes(root / name)
+    picture(root / "sizes" / "cat" / "2.png", 9)
+    (root / "damaged" / "cat" / "2.png").write_bytes(b"no image")
+    picture(root / "deep_colour" / "cat" / "2.png", mode="I;16")
+    picture(root / "copies" / "dog" / "2.png", grey=1)
+    os.mkfifo(root / "pipe" / "cat" / "2.png")
+    os.symlink(root / "loop" / "cat", root / "loop" / "cat" / "again")
+    os.symlink("/", root / "out" / "cat" / "all")
+    (root / "escape" / "\x1b[31m").mkdir()
+    os.mkdir(os.fsencode(root / "surrogate") + b"/\xff")
+    (root / "bare").mkdir()
+    (root / "pictureless" / "cat").mkdir(parents=True)
+    picture(root / "one_class" / "cat" / "1.png")
+    picture(root / "untrained" / "test" / "cat" / "1.png")
+    (root / "file").write_text("no folder")
+    return {
+        "sizes": "images of 2 sizes",
+        "damaged": "1 of 3 images cannot be read",
+        "deep_colour": "1 of 3 images cannot be read",
+        "copies": "the same file in two classes",
+        "pipe": "it is a pipe, no regular file",
+        "loop": "which is read already",
+        "out": "is a link out of the folder, to /",
+        "escape": r"the character \x1b in its name",
+        "surrogate": r"the character \udcff in its name",
+        "bare": "no class folders",
+        "pictureless": "no images",
+        "one_class": "all 1 examples have one label",
+        "untrained": "but no train",
+        "file": "no such folder",
+        "absent": "no such folder",
+    }
+
+
+def make(root: Path):
+    """All of them, in folders npz, csv, partition, config and folder."""
+    for kind in ("npz", "csv", "partition", "config", "folder"):
+        (root / kind).mkdir()
+    for name, (arrays, _) in NPZ.items():
+        np.savez(root / "npz" / f"{name}.npz", **{**GOOD, **arrays})
+    for name, (content, _) in CSV.items():
+        (root / "csv" / f"{name}.csv").write_bytes(content)
+    for kind, table in (("partition", PARTITION), ("config", CONFIGS)):
+        end = "csv" if kind == "partition" else "py"
+        for name, (text, _) in table.items():
+            content = text.encode("utf-8", "surrogateescape")
+            (root / kind / f"{name}.{end}").write_bytes(content)
+    more(root)
+    return folders(root / "folder")
+
+
+def more(root: Path):
+    """What is no file, or no file of its kind."""
+    np.savez(root / "npz" / "good.npz", **GOOD)
+    content = (root / "npz" / "good.npz").read_bytes()
+    (root / "npz" / "cut.npz").write_bytes(content[:-100])
+    (root / "npz" / "text.npz").write_text("no archive")
+    objects = np.array([{}, []], object)
+    np.savez(root / "npz" / "objects.npz", x_train=objects, y_train=np.arange(2))
+    np.savez(root / "npz" / "keyless.npz", images=np.zeros(3))
+    np.save(root / "npz" / "array.npz.npy", np.zeros(3))
+    for kind, name in (("npz", "npz"), ("csv", "csv"), ("partition", "csv")):
+        os.mkfifo(root / kind / f"pipe.{name}")
+        (root / kind / f"folder.{name}").mkdir()
+    os.mkfifo(root / "config" / "pipe.py")
+    (root / "config" / "folder.py").mkdir()
+    (root / "csv" / "pipes").mkdir()
+    (root / "csv" / "pipes" / "train.csv").write_text("some words,a\nothers,b\n")
+    os.mkfifo(root / "csv" / "pipes" / "test.csv")
