@@ -11,9 +11,10 @@ _HOMES = {  # public name -> module, name there
     "UserError": ("errors", "UserError"),
     "default_config": ("config", "default"),
     "run": ("training.runner", "run"),
+    "sweep": ("sweeps", "sweep"),
 }
 
-__all__ = ["METHODS", "Method", "UserError", "default_config", "run"]
+__all__ = ["METHODS", "Method", "UserError", "default_config", "run", "sweep"]
 
 
 def __getattr__(name):

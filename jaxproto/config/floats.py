@@ -4,7 +4,7 @@ A program is the same for every learning rate, weight of a loss, share of the cl
 and so on: these are scalars that it is called with. What decides a shape or a branch
 stays part of the program: whole numbers, names, and a float at 0 where 0 is its default
 and switches something off or leaves its choice to the run (`optimizer.momentum`,
-`method.mu` of TinyProto).
+`method.mu` of TinyProto). So does a float that its method annotates with `STATIC`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,10 @@ from collections.abc import Mapping
 import ml_collections
 import numpy as np
 
-from jaxproto.config.fields import default, flat, method_fields
-from jaxproto.config.registries import needs_rounds
-from jaxproto.types import ArrayLike
+from jaxproto.config.fields import data_fields, default, flat, method_fields
+from jaxproto.config.registries import annotations, needs_rounds
+from jaxproto.methods import METHODS
+from jaxproto.types import STATIC, ArrayLike
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
@@ -23,15 +24,16 @@ GROUPS = ("method.", "optimizer.", "participation.")
 
 def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     """Dotted path -> value of every float that programs of the run take as argument."""
-    own = {"method": method_fields(config.method.name)}
-    usual = {**flat(default()), **flat(own)}
-    given = flat(config)
+    name = config.method.name
+    usual = {**flat(default()), **flat({"method": method_fields(name)})}
+    given, told = flat(config), annotations(METHODS[name])
     return {
         path: np.float32(given[path])
         for path, example in usual.items()
         if path.startswith(GROUPS)
         and type(example) is float
         and not given[path] == example == 0
+        and STATIC not in told.get(path.removeprefix("method."), ())
     }
 
 
@@ -42,7 +44,8 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
     """
     free = {*NOT_TRACED, *traced(config)}
     free |= set() if needs_rounds(config) else {"rounds"}
-    return {k: v for k, v in flat(config).items() if k not in free}
+    fields = {**flat(config), "data.seed": data_fields(config).seed}
+    return {k: v for k, v in fields.items() if k not in free}
 
 
 def substituted(

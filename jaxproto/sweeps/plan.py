@@ -162,6 +162,25 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
     return exp._replace(floats=values, **exp.parts(known)._asdict())
 
 
+def part(whole: Plan, k: int, n: int) -> Plan:
+    """The k-th of n parts of the cells, from 0; cells of a group stay together.
+
+    Raises:
+      UserError: there is no such part.
+    """
+    if not 0 <= k < n:
+        raise UserError(f"part {k}/{n} is none: parts of {n} are 0/{n} to {n - 1}/{n}.")
+    order = [cell for group in whole.groups for cell in group.cells]
+    first, last = (len(order) * i // n for i in (k, k + 1))
+    names = {cell.name for cell in order[first:last]}
+    groups = [
+        group._replace(cells=tuple(c for c in group.cells if c.name in names))
+        for group in whole.groups
+    ]
+    cells = tuple(cell for cell in whole.cells if cell.name in names)
+    return whole._replace(groups=tuple(g for g in groups if g.cells), cells=cells)
+
+
 def standing(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
     summary = workdir.summary(cell.path)

@@ -1,0 +1,95 @@
+"""A sweep from its axes to its table."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import ml_collections
+from rich.console import Console
+
+from jaxproto.config import build
+from jaxproto.errors import UserError
+from jaxproto.storage import workdir
+from jaxproto.sweeps import board, execute, report
+from jaxproto.sweeps.axes import Given
+from jaxproto.sweeps.axes import axes as parsed
+from jaxproto.sweeps.execute import How
+from jaxproto.sweeps.plan import Cell, Plan, part, plan, standing
+from jaxproto.training import programs
+
+
+class Result(NamedTuple):
+    """What a sweep, or a part of it, has trained."""
+
+    plan: Plan  # of the whole sweep
+    summaries: dict[str, dict]  # name of a cell -> summary.json, of all that have ended
+    files: list[Path]  # table and pictures; none while cells are missing
+
+
+def sweep(
+    config: ml_collections.ConfigDict,
+    axes: Given,
+    outdir: str | Path = "",
+    console: Console | None = None,
+    how: How = How(),
+    plain: ml_collections.ConfigDict | None = None,
+    share: tuple[int, int] = (0, 1),
+) -> Result:
+    """Trains every cell of a sweep; what is finished already stays as it is.
+
+    >>> import tempfile, jaxproto
+    >>> c = jaxproto.config.experiment("fedproto", "digits")
+    >>> c.rounds, c.data.clients, c.model.group = 1, 3, "mlp"
+    >>> axes = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
+    >>> done = jaxproto.sweep(c, axes, tempfile.mkdtemp(), quiet)
+    >>> len(done.plan.groups), len(done.summaries)
+    (1, 4)
+
+    Args:
+      config: what the cells have in common.
+      axes: {field: values} or texts as of `--sweep`; see `sweeps.axes`.
+      outdir: holds a work directory per cell, the table and the pictures; "" is
+        `runs/` for the cells and `sweeps/<config>-<dataset>-<fields>` for the rest.
+      console: where the plan and the live table go.
+      how: form of execution, program cache, and grace after SIGTERM.
+      plain: the configuration that names folders, see `workdir.default`.
+      share: (k, n) trains the k-th of n parts of the cells, from 0.
+
+    Raises:
+      UserError: before the first cell trains, for anything that cannot work in any of
+        them; later, if a file cannot be written.
+      stopping.Stopped: SIGTERM came, and the rounds that were running are saved.
+    """
+    console = console or Console()
+    execute.mode(how.cells_at_once, jax.default_backend())
+    whole = plan(config, parsed(config, axes), outdir, plain)
+    mine = part(whole, *share)
+    for line in board.plan_lines(mine, bytes_of(whole)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    with board.Board(mine, console).shown() as shown:
+        execute.train(mine, how, shown, console)
+    summaries = ended(whole)
+    missing = len(whole.cells) - len(summaries)
+    if missing:
+        console.print(f"{missing} cells of other parts have not ended yet: no table")
+    return Result(whole, summaries, [] if missing else report.write(whole, summaries))
+
+
+def ended(whole: Plan) -> dict[str, dict]:
+    """The summaries of the cells that have ended."""
+    found: dict[str, dict] = {}
+    for cell in whole.cells:
+        if standing(cell) in ("finished", "diverged"):
+            found[cell.name] = workdir.summary(cell.path) or {}
+    return found
+
+
+def bytes_of(whole: Plan) -> int:
+    """Data and state of one cell of the largest group, by shapes alone."""
+    sizes = []
+    for group in whole.groups:
+        state = programs.shapes(group.exp, 0)
+        held = jax.tree.leaves((state.server, state.clients))
+        data = group.exp.dataset
+        sizes.append(sum(a.size * a.dtype.itemsize for a in held) + data.x.nbytes)
+    return max(sizes)
