@@ -26,7 +26,6 @@ def start(
     prog: str,
     arguments: Sequence[str],
     about: str,
-    after: str = "",
 ):
     """Parses the flags, and hands the checked configuration on; does not return.
 
@@ -34,7 +33,6 @@ def start(
       show: called with the configuration; True is exit code 1.
       prog: what the user typed, for messages.
       about: what --help says first; the flags that the command has defined follow.
-      after: what to know when the process is interrupted.
     """
     if {"-h", "--help"} & {*arguments}:
         sys.stdout.write(help_text(prog, about))
@@ -64,10 +62,7 @@ def start(
             return False
         return show(chosen.value) is True
 
-    try:
-        app.run(main, argv=command, flags_parser=parse)
-    except KeyboardInterrupt:
-        sys.exit(f"interrupted: {after}" if after else "interrupted")
+    app.run(main, argv=command, flags_parser=parse)
 
 
 def help_text(prog: str, about: str) -> str:

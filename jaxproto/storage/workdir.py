@@ -3,55 +3,105 @@
 import contextlib
 import fcntl
 import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import ml_collections
 
+from jaxproto.config import default as fields
 from jaxproto.config import differences, flat, registries, saved
-from jaxproto.data import text
+from jaxproto.data import files, text
 from jaxproto.errors import UserError
-from jaxproto.storage import records
+from jaxproto.storage import jsonfile, records
 
 VOCABULARY = "vocabulary.txt"
+FREE = {"data.data_dir", "rounds"}  # what a run may be continued with
+WRITTEN = ("*.json", "*.jsonl", "*.csv", "*.txt", "plots/*.png")  # files of a run
 
 
 def default(config: ml_collections.ConfigDict) -> Path:
     """`runs/<config>-<dataset>-seed<seed>`."""
     kind, _, rest = config.data.name.partition(":")
-    files = ("csv", "folder", "npz")
-    dataset = Path(rest).stem if kind in files else rest or kind
+    by_path = ("csv", "folder", "npz")
+    dataset = Path(rest).stem if kind in by_path else rest or kind
     dataset = re.sub(r"[^\w.-]+", "_", dataset)
     return Path("runs") / f"{config.name}-{dataset}-seed{config.seed}"
 
 
+class Claim:
+    """A folder held for one process."""
+
+    def __init__(self, path: Path):
+        """Knows what is there, and which folders are not."""
+        self._path = path
+        self._missing = [p for p in (path, *path.parents) if not p.exists()]
+        self._there = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        self._kept = False
+
+    def keep(self):
+        """From here on there is a run, and what it has made stays."""
+        self._kept = True
+
+    def leave_nothing(self):
+        """Takes away what this start has made, unless it came to a run."""
+        if self._kept:
+            return
+        if self._path.is_dir():
+            for made in self._path.iterdir():
+                if made.name not in self._there:
+                    files.remove(made)
+        with contextlib.suppress(OSError):  # another start uses it
+            for folder in self._missing:
+                folder.rmdir()
+
+
 @contextlib.contextmanager
-def claim(path: Path) -> Iterator[None]:
-    """Holds the folder for one process.
+def claim(path: Path) -> Iterator[Claim]:
+    """Holds the folder for one process; a start that is refused leaves it as it was.
 
     Raises:
       UserError: the folder cannot be written, or another process is running in it.
     """
+    made = Claim(path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / ".lock").open("a")  # no change of a finished folder
+        lock = _locked(path)
     except OSError as e:
+        made.leave_nothing()
         raise UserError(
             f"cannot write to the work directory {path}: {e.strerror}. Choose another "
             "with --workdir."
         ) from e
     with lock:
+        files.sweep(path, WRITTEN)
+        try:
+            yield made
+        except Exception:
+            made.leave_nothing()
+            raise
+
+
+def _locked(path):
+    """The open lock of the folder, which no other start has taken away meanwhile."""
+    while True:
+        path.mkdir(parents=True, exist_ok=True)
+        file = path / ".lock"
+        lock = file.open("a")  # no change of a finished folder
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
+            lock.close()
             raise UserError(
                 f"another process is running in {path}; wait for it or choose another "
                 "folder with --workdir."
             ) from e
         except OSError:
-            pass  # a file system without locks, such as Drive on Colab
-        yield
+            return lock  # a file system without locks, such as Drive on Colab
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                return lock
+        lock.close()
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
@@ -60,10 +110,12 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     More rounds than it was started with are no difference: they are trained after the
     ones that are there. That holds unless a round depends on how many there will be.
     """
-    old = _read_json(path / "config.json")
-    if old is None:
+    try:
+        there, here = read_config(path / "config.json"), flat(config)
+    except jsonfile.Damaged as e:
+        raise _damaged(path / "config.json", e) from e
+    if there is None:
         return
-    there, here = saved(old), flat(config)
     if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
         there["rounds"] = here["rounds"]
     lines = differences(there, here)
@@ -73,6 +125,70 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
             + "\n  ".join(lines)
             + "\nNothing was changed. Choose another folder with --workdir, or give "
             "the values it was started with."
+        )
+
+
+def read_config(file: Path) -> dict | None:
+    """A saved configuration, flat; None if there is no such file.
+
+    Raises:
+      Damaged: it is something else.
+    """
+    found = jsonfile.read_json(file)
+    if found is None:
+        return None
+    wrong = _misshapen(found, {**fields().to_dict(), "method": {"name": ""}})
+    if "name" not in (found.get("method") or {}):
+        wrong = "method.name is absent"
+    if wrong:
+        raise jsonfile.Damaged(f"it is no configuration: {wrong}")
+    return saved(found)
+
+
+def _misshapen(given: Mapping, example: Mapping) -> str:
+    """The first field that is not what the example has there: a group, text, number."""
+    for key, value in given.items():
+        like = example.get(key)
+        if isinstance(like, Mapping) and isinstance(value, Mapping):
+            if inside := _misshapen(value, like):
+                return f"{key}.{inside}"
+        elif isinstance(value, Mapping) or _kind(value) != _kind(
+            example.get(key, value)
+        ):
+            return f"{key} is {str(value)[:40]!r}"
+    return ""
+
+
+def _kind(value) -> type:
+    return float if isinstance(value, int | float) else type(value)
+
+
+def settings(config: ml_collections.ConfigDict) -> dict:
+    """Fields that a checkpoint must have in common with the run that goes on from it.
+
+    Where the data lie may change, and the number of rounds unless rounds depend on it.
+    """
+    free = {"data.data_dir"} if registries.needs_rounds(config) else FREE
+    return {k: v for k, v in flat(config).items() if k not in free}
+
+
+def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:
+    """Rounds whose evaluation a run must have, as far as it has come."""
+    ended = summary(path) or {"rounds": 0}
+    every = config.eval_every
+    last = {config.rounds, ended["rounds"]} - {0}
+    return sorted({*range(every, config.rounds + 1, every), *last})
+
+
+def check_whole(path: Path, config: ml_collections.ConfigDict, rounds: int):
+    """Raises UserError if an ended run lacks records of its evaluations."""
+    asked = [r for r in due(path, config) if r <= rounds]
+    found = records.covered(path / "metrics.jsonl", asked)
+    if found.until < rounds:
+        raise UserError(
+            f"{path} has ended after {rounds} rounds, but not all of it is there: it "
+            f"has {found.why}. Put that file back from a copy, or move the folder away "
+            "to run it again."
         )
 
 
@@ -94,21 +210,19 @@ def save_tokens(path: Path, tokens: Sequence[str]):
 
 
 def summary(path: Path) -> dict | None:
-    """The summary of an ended run, or None."""
-    return _read_json(path / "summary.json")
+    """The summary of an ended run, or None.
 
-
-def _read_json(file: Path) -> dict | None:
-    """The object in `file`, or None where there is no such file."""
-    if not file.exists():
-        return None
+    Raises:
+      UserError: the file is damaged.
+    """
     try:
-        content = json.loads(file.read_text())
-    except ValueError as e:
-        content = e
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{file} is damaged ({content}); move {file.parent} away or choose another "
-            "folder with --workdir."
-        )
-    return content
+        return jsonfile.read_summary(path / "summary.json")
+    except jsonfile.Damaged as e:
+        raise _damaged(path / "summary.json", e) from e
+
+
+def _damaged(file, why) -> UserError:
+    return UserError(
+        f"{file} is damaged ({why}); move {file.parent} away or choose another folder "
+        "with --workdir."
+    )

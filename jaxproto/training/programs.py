@@ -66,15 +66,22 @@ def round_context(seed: int, r: int) -> RoundContext:
 
 
 @compilation.garbage_later()
-def init(exp: Experiment, seed: int, wrap: Wrap = program_cache.uncached) -> State:
-    """The state before the first round; `wrap` as in compile_all."""
+def init(
+    exp: Experiment,
+    seed: int,
+    wrap: Wrap = program_cache.uncached,
+    done: Callable[[str], object] = str,
+) -> State:
+    """The state before the first round; `wrap` and `done` as in compile_all."""
     client_key, server_key, _ = keys(seed)
     one = partial(federation.init_cohort, exp.method, exp.local)
     with compilers() as workers:
 
         def start(name, f, *args):
             lowered = jax.jit(wrap(name, f, args)).lower(*args)
-            return workers.submit(lambda: lowered.compile()(*args))
+            started = workers.submit(lambda: lowered.compile()(*args))
+            started.add_done_callback(lambda _: done(name))
+            return started
 
         def cohort_start(cohort):
             count = jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
@@ -178,11 +185,13 @@ def compile_all(
     state: State,
     examples: Examples,
     wrap: Wrap = program_cache.uncached,
+    done: Callable[[str], object] = str,
 ):
     """Compiles every program before the first round.
 
     Args:
-      known: name, function, arguments -> what is compiled in the function's place.
+      wrap: name, function, arguments -> what is compiled in the function's place.
+      done: told the name of each program when it is compiled, by several threads.
 
     Returns:
       The programs, and the seconds it took.
@@ -192,7 +201,9 @@ def compile_all(
 
         def submit(name, f, *args, **options):
             lowered = jax.jit(wrap(name, f, args), **options).lower(*args)
-            return Compiling(lowered.out_info, workers.submit(lowered.compile))
+            program = workers.submit(lowered.compile)
+            program.add_done_callback(lambda _: done(name))
+            return Compiling(lowered.out_info, program)
 
         made = submit_all(submit, exp, functions(exp), state, examples)
         compiled = jax.tree.map(
@@ -251,18 +262,19 @@ def compile_to_fit(
     examples: Examples,
     limit: int | None,
     wrap: Wrap = program_cache.uncached,
+    done: Callable[[str], object] = str,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
       limit: bytes of device memory, None where it is not known.
-      known: as in compile_all.
+      wrap, done: as in compile_all.
 
     Returns:
       The experiment in the modes that fit, its programs, the seconds it took, and the
       bytes that they need by XLA's account.
     """
-    compiled, seconds = compile_all(exp, state, examples, wrap)
+    compiled, seconds = compile_all(exp, state, examples, wrap, done)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
@@ -270,7 +282,7 @@ def compile_to_fit(
         mode = execution.in_chunks(chunk)
         exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
         again = partial(_renamed, wrap, f" by {chunk}")
-        compiled, more = compile_all(exp, state, examples, again)
+        compiled, more = compile_all(exp, state, examples, again, done)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
 
