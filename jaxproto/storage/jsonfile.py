@@ -1,16 +1,18 @@
 """JSON files of a run that are read back: each is what it must be, or says why not."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 SUMMARY: dict[str, type] = {  # entry of summary.json -> what it is
     "status": str,
-    "rounds": int,
     "rules": dict,
+    "rounds": int,
     "scalars_per_round": dict,
     "bytes_per_round": dict,
 }
+DIGEST = ("best", "final")  # what every version says of a rule
 
 
 class Damaged(ValueError):
@@ -39,37 +41,41 @@ def read_json(path: str | Path) -> dict | None:
     return found
 
 
-def read_summary(path: str | Path) -> dict | None:
+def read_summary(
+    path: str | Path, needed: Sequence[str] = ("status", "rules")
+) -> dict | None:
     """The summary of an ended run; None if there is no such file.
+
+    Args:
+      path: of the file.
+      needed: entries that it must have; older versions have not all.
 
     Raises:
       Damaged: it is something else.
     """
     found = read_json(path)
-    if found is not None and (wrong := _missing(found)):
+    if found is not None and (wrong := _wrong(found, needed)):
         raise Damaged(f"it is no summary of a run: {wrong}")
     return found
 
 
-def _missing(found) -> str:
+def _wrong(found, needed) -> str:
     """The first entry of a summary that is not what it must be."""
-    for name, want in SUMMARY.items():
-        if not isinstance(found.get(name), want) or isinstance(found[name], bool):
-            return f"{name} is {str(found.get(name, 'absent'))[:40]!r}"
+    for name in sorted({*needed, *(SUMMARY.keys() & found.keys())}):
+        if name not in found:
+            return f"it lacks {name}"
+        if not isinstance(found[name], SUMMARY[name]) or isinstance(found[name], bool):
+            return f"{name} is {str(found[name])[:40]!r}"
     for rule, kinds in found["rules"].items():
-        for average in ("pooled", "client_mean"):
-            digest = kinds.get(average) if isinstance(kinds, dict) else None
+        for average, digest in kinds.items() if isinstance(kinds, dict) else [("", 0)]:
             if not isinstance(digest, dict) or not _is_digest(digest):
-                return f"{rule} of rules has no {average}"
+                return f"{average or 'all'} of rule {rule} is {str(digest)[:40]!r}"
     return ""
 
 
 def _is_digest(found) -> bool:
-    names = {"best", "best_round", "final"}
-    names |= {"mean_last", "last_n"} if "mean_last" in found else {"mean_last_10"}
-    return names <= found.keys() and all(
-        isinstance(found[name], int | float | None) for name in names
-    )
+    numbers = all(isinstance(value, int | float | None) for value in found.values())
+    return numbers and {*DIGEST} <= found.keys()
 
 
 def kind(found: Any) -> str:

@@ -136,8 +136,8 @@ def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
         which does not say how many; then that is None, 10 at most.
     """
     if "mean_last" in digest:
-        return digest["mean_last"], digest["last_n"]
-    return digest["mean_last_10"], None
+        return digest["mean_last"], digest.get("last_n")
+    return digest.get("mean_last_10"), None
 
 
 def peak_memory_bytes() -> dict[str, int | None]:

@@ -216,7 +216,8 @@ def summary(path: Path) -> dict | None:
       UserError: the file is damaged.
     """
     try:
-        return jsonfile.read_summary(path / "summary.json")
+        needed = ("status", "rounds", "rules")
+        return jsonfile.read_summary(path / "summary.json", needed)
     except jsonfile.Damaged as e:
         raise _damaged(path / "summary.json", e) from e
 

@@ -123,14 +123,16 @@ def result_table(summary: Mapping) -> Table:
         for what in ("best", "final", f"last{last}"):
             table.add_column(f"{kind}\n{what}", justify="right", no_wrap=True)
     for rule, kinds in rules.items():
-        cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds[k])]
+        cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds.get(k))]
         table.add_row(rule, *cells)
     return table
 
 
 def _cells(digest):
+    if digest is None:
+        return ("-",) * 3
     best = _percent(digest["best"])
-    if digest["best_round"] is not None:
+    if digest.get("best_round") is not None:
         best += f" ({digest['best_round']})"
     return best, _percent(digest["final"]), _percent(records.mean_last(digest)[0])
 
