@@ -1,7 +1,7 @@
-"""Checkpoints of a run's whole state; the only file that knows orbax.
+"""Checkpoints of a run's whole state.
 
-A checkpoint is a folder named by its round. It holds `state`, an orbax checkpoint of
-the leaves by their path, and its manifest (`jaxproto/storage/manifest.py`). It gets its
+A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
+(`jaxproto/storage/arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It gets its
 name in one rename when all of it is on disk and loses it in one rename before anything
 is deleted, so a process killed at any moment leaves no half checkpoint under a round's
 name. Other damage shows in the checksums, before orbax reads (it meets damage with a
@@ -12,20 +12,20 @@ from them: where a checkpoint, of an older version, lacks one it is nan, and one
 the state has no place for is passed over.
 """
 
-import contextlib
+import errno
+import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from absl import logging
 
 from jaxproto.data import files
 from jaxproto.errors import UserError
+from jaxproto.storage import arrays as arrays_
 from jaxproto.storage import manifest, records
 from jaxproto.types import Tree
 
@@ -94,24 +94,16 @@ def _write(folder: Path, about: manifest.About, arrays, size: int):
     """All of a checkpoint, on disk before it has its name."""
     final = folder.with_name(str(about.round))
     folder.mkdir()
+    if shutil.disk_usage(folder).free < size:
+        raise files.Unwritable(final, size, os.strerror(errno.ENOSPC))
     if arrays:  # orbax refuses a tree without leaves
         try:
-            with _orbax() as checkpointer:
-                checkpointer.save(folder / "state", args=ocp.args.PyTreeSave(arrays))
-        except Exception as e:  # of many kinds, and from several threads
-            raise files.Unwritable(final, size, _reason(e)) from e
+            arrays_.write(folder / "state", arrays)
+        except arrays_.Failed as e:
+            raise files.Unwritable(final, size, str(e)) from e
     manifest.write(folder, about)
     files.sync_all(folder)
     folder.rename(final)
-
-
-def _reason(error: Exception) -> str:
-    """The system's words, which orbax has inside its own."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    text = str(error) or type(error).__name__
-    said = re.search(r"\[OS error \d+: \w+ ([^\]]*)\]", text)
-    return said[1] if said else text.partition("\n")[0][:200]
 
 
 def sweep(directory: str | Path, newest: int):
@@ -191,20 +183,6 @@ def _discard(folder):
     shutil.rmtree(leaving)
 
 
-@contextlib.contextmanager
-def _orbax() -> Iterator[ocp.Checkpointer]:
-    """An orbax checkpointer that blocks, writes fast and does not chat."""
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)  # whatever fails raises as well
-    try:
-        # Weights do not compress: zstd saves 8% and takes two to three times as long.
-        form = ocp.PyTreeCheckpointHandler(use_zarr3=True, use_compression=False)
-        with ocp.Checkpointer(form) as checkpointer:
-            yield checkpointer
-    finally:
-        logging.set_verbosity(before)
-
-
 def _to_host(state):
     """What each leaf is, and by path the leaves that have elements."""
     entries, leaves = [], []
@@ -224,14 +202,7 @@ def _has_elements(entry):
 
 def _read_arrays(folder, entries):
     paths = [e["path"] for e in entries if _has_elements(e)]
-    if not paths:
-        return {}
-    args = ocp.args.PyTreeRestore(
-        item=dict.fromkeys(paths, 0),
-        restore_args=dict.fromkeys(paths, ocp.RestoreArgs(restore_type=np.ndarray)),
-    )
-    with _orbax() as checkpointer:
-        return checkpointer.restore(folder / "state", args=args)
+    return arrays_.read(folder / "state", paths) if paths else {}
 
 
 def _from_host(entries, arrays, like):

@@ -138,7 +138,7 @@ def read_config(file: Path) -> dict | None:
     if found is None:
         return None
     wrong = _misshapen(found, {**fields().to_dict(), "method": {"name": ""}})
-    if "name" not in (found.get("method") or {}):
+    if not wrong and "name" not in found.get("method", {}):
         wrong = "method.name is absent"
     if wrong:
         raise jsonfile.Damaged(f"it is no configuration: {wrong}")
