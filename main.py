@@ -6,6 +6,8 @@
 import sys
 
 from jaxproto import cli
+from jaxproto.training import stopping
 
 if __name__ == "__main__":
+    stopping.watch()
     cli.call("run", "main.py", sys.argv[1:])

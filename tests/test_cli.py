@@ -16,7 +16,7 @@ from jaxproto.cli import names
 from jaxproto.config import listing
 from jaxproto.data import datasets
 from jaxproto.methods import METHODS
-from jaxproto.training import program_cache, runner
+from jaxproto.training import program_cache, runner, stopping
 
 ROOT = Path(__file__).parents[1]
 PROTONORM = "--config=configs/protonorm.py"
@@ -36,6 +36,7 @@ def command(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["main.py", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             runpy.run_path("main.py", run_name="__main__")
+        stopping.unwatch()
         for name in set(flags.FLAGS) - before:
             delattr(flags.FLAGS, name)
         out, err = capsys.readouterr()
@@ -52,7 +53,7 @@ def received(monkeypatch):
     """What main.py hands to the runner, which does nothing."""
     calls = []
 
-    def record(config, path, cache):
+    def record(config, path, cache, grace):
         calls.append((config, path))
         assert (
             cache is program_cache.disk_cache
@@ -193,7 +194,8 @@ def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
 
     monkeypatch.setattr(runner, "run", interrupted)
     code, _, err = command(PROTONORM)
-    assert code == 1 and "the same command resumes" in err and "Traceback" not in err
+    after = "the same command resumes from the last checkpoint"
+    assert (code, err) == (130, f"interrupted: {after}\n")
 
 
 @pytest.mark.long

@@ -441,7 +441,7 @@ def test_a_damaged_summary_is_named(tmp_path):
 def test_a_file_of_something_else_is_named(tmp_path, name, text):
     run = folder(tmp_path / "a")
     (run / f"{name}.json").write_text(text)
-    with pytest.raises(UserError, match=rf"{name}\.json is no file of a run"):
+    with pytest.raises(UserError, match=rf"{name}\.json cannot be read \(it"):
         compare.load(run)
 
 

@@ -158,7 +158,8 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
 
 def test_prototypes_of_another_dimension_are_compared_as_sent(tmp_path, calls):
     protos = pictures.HostProtos(np.ones((5, 4)), np.ones(5))
-    pictures._global(pictures.spread(protos, None), 8, tmp_path)
+    for name, picture in pictures._global(pictures.spread(protos, None), 8).items():
+        picture(tmp_path / f"{name}.png")
     assert calls["cosine_similarity"][1].shape == (5, 4)
     assert calls["cosine_similarity"][3] == "as sent: 4 values each, features have 8"
 
@@ -208,7 +209,8 @@ def test_the_files_of_a_run_are_written(tmp_path):
 
 def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
     trained, _ = finished(tmp_path, make("fedproto"))
-    pictures._global(trained.server.protos, 8, tmp_path)
+    drawn = pictures._global(trained.server.protos, 8)
+    drawn["global_prototypes"](tmp_path / "global_prototypes.png")
     path, value_CD, title, *_, what = calls["prototype_heatmap"]
     np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
     assert (path.name, title, what) == (
@@ -226,6 +228,8 @@ def test_iterations_are_drawn_of_the_rounds_that_were_watched(tmp_path):
     ]
     rounds, values = pictures.every_round(records, "alignment_iterations")
     assert rounds == [3, 4, 5] and np.isnan(values[0]) and values[1:] == [30, 20]
-    pictures._iterations(tmp_path / "no.png", "a-run", records[:1])
-    pictures._iterations(tmp_path / "yes.png", "a-run", records)
-    assert [p.name for p in tmp_path.iterdir()] == ["yes.png"]
+    exp, _ = finished(tmp_path, make("fedproto"))
+    assert "iterations" not in pictures._of_records(exp.exp, records[:1], "a-run")
+    drawn = pictures._of_records(exp.exp, records, "a-run")
+    drawn["iterations"](tmp_path / "yes.png")
+    assert (tmp_path / "yes.png").stat().st_size > 1000

@@ -13,7 +13,7 @@ from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import OPTIONS
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.storage import workdir
+from jaxproto.storage import naming
 from jaxproto.types import Spec
 
 
@@ -216,7 +216,7 @@ def test_differences_name_fields_on_either_side():
 def test_the_default_folder_is_named_by_config_data_and_seed(name, folder):
     c = config.default()
     c.data.name = name
-    assert str(workdir.default(c)) == f"runs/{folder}"
+    assert str(naming.default(c)) == f"runs/{folder}"
 
 
 def test_a_file_that_does_not_exist_is_answered_with_those_that_do():

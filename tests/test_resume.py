@@ -68,13 +68,13 @@ def stops(patch):
         return lambda path, row: row["round"] == r
 
     def saves(r):
-        return lambda folder, entries: folder.name == f"{r}.partial"
+        return lambda folder, about: folder.name == f"{r}.partial"
 
     yield lambda: once(runner.records, "append", record(2), torn)
     yield lambda: once(runner.records, "append", record(2), lambda f, *a: f(*a))
-    yield lambda: once(checkpoint, "_write_manifest", saves(2), ctrl_c, error=None)
+    yield lambda: once(checkpoint.manifest, "write", saves(2), ctrl_c, error=None)
     yield lambda: once(runner, "one_round", at(2), error=KeyboardInterrupt)
-    yield lambda: once(checkpoint, "_write_manifest", saves(3))
+    yield lambda: once(checkpoint.manifest, "write", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
     yield lambda: once(runner.checkpoint, "save", at(5), lambda f, *a: f(*a))
     yield lambda: once(runner.pictures, "draw", lambda *_: True)
@@ -108,9 +108,9 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if moment == "before the manifest":  # of round 3: half a checkpoint
-    write = checkpoint._write_manifest
-    checkpoint._write_manifest = lambda folder, entries: (
-        die() if folder.name == "3.partial" else write(folder, entries)
+    write = checkpoint.manifest.write
+    checkpoint.manifest.write = lambda folder, about: (
+        die() if folder.name == "3.partial" else write(folder, about)
     )
 with open(file) as f:
     jaxproto.run(ml_collections.ConfigDict(json.load(f)), path)

@@ -4,14 +4,17 @@ Each command is a module of this package with `main(prog, arguments)`; it is imp
 when it is called, so that `--help` of one does not wait for the libraries of another.
 """
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
 
 from jaxproto.errors import UserError, pick
+from jaxproto.training import stopping
 
 COMMANDS = {  # name -> what it does
     "run": "run or resume one experiment: what main.py does",
+    "sweep": "run or resume one experiment for every value of some fields",
     "inspect": "what the data of a configuration look like: who gets what, pictures",
     "cost": "scalars and bytes of a round, without training",
     "fields": "every field that crosses the network, and what it reveals",
@@ -21,6 +24,7 @@ COMMANDS = {  # name -> what it does
     "cache": "what the cache of decoded data sets holds",
     "list": "the names that a configuration can choose from",
 }
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # of a disk
 MODULES = {"list": "names"}  # where it is not named as the command
 
 
@@ -39,8 +43,11 @@ def main(arguments: Sequence[str] | None = None):
     A UserError becomes one line and exit code 1.
 
     Args:
-      arguments: command and its arguments; none takes those of the process.
+      arguments: command and its arguments; none takes those of the process, whose
+        signals are watched from then on.
     """
+    if arguments is None:
+        stopping.watch()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
@@ -61,5 +68,12 @@ def call(name: str, prog: str, arguments: Sequence[str]):
         sys.exit(command.main(prog, list(arguments)))
     except UserError as e:
         sys.exit(f"error: {e}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
+    except OSError as e:  # what no command has expected
+        if e.errno not in FULL:
+            raise
+        what = f"cannot write {e.filename or 'the output'}: {e.strerror}"
+        sys.exit(f"error: {what}. Make room there; the same command then goes on.")
+    except KeyboardInterrupt as e:  # in a process whose signals are not watched
+        after = str(e) or stopping.after()
+        sys.stderr.write(": ".join(filter(None, ["interrupted", after])) + "\n")
+        sys.exit(130)

@@ -27,7 +27,6 @@ def start(
     prog: str,
     arguments: Sequence[str],
     about: str,
-    after: str = "",
 ):
     """Parses the flags, and hands the checked configuration on; does not return.
 
@@ -35,7 +34,6 @@ def start(
       show: called with the configuration; True is exit code 1.
       prog: what the user typed, for messages.
       about: what --help says first; the flags that the command has defined follow.
-      after: what to know when the process is interrupted.
     """
     if {"-h", "--help"} & {*arguments}:
         sys.stdout.write(help_text(prog, about))
@@ -70,15 +68,17 @@ def start(
             return False
         return show(chosen.value) is True
 
-    try:
-        app.run(main, argv=command, flags_parser=parse)
-    except KeyboardInterrupt:
-        sys.exit(f"interrupted: {after}" if after else "interrupted")
+    app.run(main, argv=command, flags_parser=parse)
 
 
 def plain() -> ml_collections.ConfigDict:
     """What the default folder of the run is named after: see `config.plain`."""
-    return config.plain(config_flags.get_config_filename(flags.FLAGS["config"]))
+    return config.plain(file())
+
+
+def file() -> str:
+    """What --config says: "FILE.py:PRESETS"."""
+    return config_flags.get_config_filename(flags.FLAGS["config"])
 
 
 def help_text(prog: str, about: str) -> str:

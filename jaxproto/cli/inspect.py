@@ -6,7 +6,7 @@ from absl import flags
 
 from jaxproto.cli import configured
 from jaxproto.report import inspection
-from jaxproto.storage import workdir
+from jaxproto.storage import naming
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -15,7 +15,7 @@ def main(prog: str, arguments: Sequence[str]):
     every = flags.DEFINE_bool("all", False, "nominal costs of every method")
 
     def show(config):
-        run = workdir.default(config, configured.plain())
+        run = naming.default(config, configured.plain())
         beside = run.with_name(f"{run.name}-inspect")
         inspection.show(config, out.value or beside, every.value)
 

@@ -11,6 +11,7 @@ from jaxproto.cli.arguments import Parser
 from jaxproto.data import prepare
 from jaxproto.data.readers.builders import running
 from jaxproto.errors import UserError
+from jaxproto.training import stopping
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -33,6 +34,7 @@ def main(prog: str, arguments: Sequence[str]):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow chats otherwise
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # threads outlive an error
     running.bars(sys.stderr.isatty())
+    stopping.unwatch()  # TFDS takes away what it has half prepared
     try:
         done = prepare.prepare(
             args.name[0],
@@ -40,8 +42,9 @@ def main(prog: str, arguments: Sequence[str]):
             manual_dir=args.manual_dir,
             tell=_tell,
         )
-    except KeyboardInterrupt:
-        sys.exit("interrupted: nothing is half prepared; the same command starts again")
+    except KeyboardInterrupt as e:
+        again = "nothing is half prepared; the same command starts again"
+        raise KeyboardInterrupt(again) from e
     for line in prepare.report(done, default=not args.data_dir):
         _tell(line)
 

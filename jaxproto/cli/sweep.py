@@ -1,10 +1,9 @@
-"""Runs a sweep: one experiment for every value of some fields; the same command resumes.
+"""Runs a sweep: a run for every value of some fields. The same command resumes.
 
-  jaxproto sweep --config=configs/protonorm.py:digits \\
-    --sweep=seed=0,1,2 --sweep=method.upscale=1,10,50,100
+    jaxproto sweep --config=protonorm:digits --sweep=seed=0,1,2 --sweep=method.lam=1,10
 
-Values: a,b,c; 0:10 for whole numbers; log:1e-3:1e1:5 and lin:0:1:5; fields that go
-together: a=1,2+b=3,4. Without --sweep the axes are those of `get_sweep()` in the file.
+Without --sweep the axes are those of `get_sweep()` in the configuration file. What runs
+of these configurations alone have left in `runs/` is taken up.
 """
 
 from collections.abc import Sequence
@@ -14,4 +13,4 @@ from jaxproto.cli import configured, run
 
 def main(prog: str, arguments: Sequence[str]):
     """Runs or resumes a sweep; exit code 1 unless every cell finishes."""
-    configured.start(run.define(always_sweep=True), prog, arguments, __doc__)
+    configured.start(run.define(always=True), prog, arguments, __doc__)

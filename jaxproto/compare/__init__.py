@@ -2,7 +2,17 @@
 
 from jaxproto.compare.notes import lines
 from jaxproto.compare.rendering import render
-from jaxproto.compare.runs import Group, Run, groups, load
+from jaxproto.compare.runs import Group, Run, groups, is_run, load
 from jaxproto.compare.tables import Table, table
 
-__all__ = ["Group", "Run", "Table", "groups", "lines", "load", "render", "table"]
+__all__ = [
+    "Group",
+    "Run",
+    "Table",
+    "groups",
+    "is_run",
+    "lines",
+    "load",
+    "render",
+    "table",
+]

@@ -1,12 +1,15 @@
 """Runs from their work directories; which differ in nothing but the seed."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxproto import config
 from jaxproto.errors import UserError
+from jaxproto.storage import jsonfile
+from jaxproto.storage.workdir import read_config
+
+LEFT = ("config.json", "summary.json", "metrics.jsonl")  # by which a run is known
 
 # What says nothing of the numbers: names, places, and how clients are laid out
 IGNORED = {
@@ -82,32 +85,26 @@ def load(workdir: str | Path) -> Run:
       UserError: the folder is not that of a run, or a file in it is damaged.
     """
     path = Path(workdir)
-    given = _read(path / "config.json", "method")
+    given = _read(path / "config.json", read_config)
     if given is None:
         raise UserError(
             f"{path} holds no config.json: give work directories of runs, such as "
             "runs/protonorm-digits-seed0."
         )
-    return Run(
-        path, config.saved(given), _read(path / "summary.json", "status", "rules")
-    )
+    return Run(path, given, _read(path / "summary.json", jsonfile.read_summary))
 
 
-def _read(path: Path, *keys: str) -> dict | None:
-    """The object in a file, which must have these keys; None if there is no file."""
+def is_run(workdir: str | Path) -> bool:
+    """Whether a run has left something there."""
+    return any((Path(workdir) / name).exists() for name in LEFT)
+
+
+def _read(path: Path, read: Callable[[Path], dict | None]) -> dict | None:
+    """What is in a file of a run; None if there is no file."""
     try:
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as e:
+        return read(path)
+    except jsonfile.Damaged as e:
         raise UserError(f"{path} cannot be read ({e}). Leave this run out.") from e
-    missing = [k for k in keys if not isinstance(found, dict) or k not in found]
-    if missing:
-        raise UserError(
-            f"{path} is no file of a run: it lacks {', '.join(missing)}. "
-            "Leave this run out."
-        )
-    return found
 
 
 def groups(runs: Iterable[Run]) -> tuple[Group, ...]:

@@ -10,7 +10,7 @@ from jaxproto.compare.baselines import LOCAL
 from jaxproto.compare.cells import PAPERS
 from jaxproto.compare.judged import Judged, judged
 from jaxproto.compare.notes import lines
-from jaxproto.compare.runs import Group, differing
+from jaxproto.compare.runs import Group, Run, differing
 from jaxproto.errors import UserError
 from jaxproto.storage import records as metrics
 
@@ -132,7 +132,8 @@ def _of_rule(rule: str, statistics: Sequence[str], average: str) -> dict:
 def accuracy(group: Group, rule: str, average: str, statistic: str) -> str:
     """Mean and standard deviation (ddof 0) over seeds."""
     digests = [r.results["rules"].get(rule, {}).get(average) for r in group.finished]
-    values = [100 * STATISTICS[statistic](digest) for digest in digests if digest]
+    found = [STATISTICS[statistic](digest) for digest in digests if digest]
+    values = [100 * value for value in found if value is not None]
     if not values:
         return MISSING
     text = f"{stats.fmean(values):.2f}"
@@ -155,9 +156,19 @@ def _seconds(summary) -> float:
 
 
 def _mean(group: Group, of, form: str) -> str:
-    values = [of(r.results) for r in group.finished]
+    values = [_of_run(r, of) for r in group.finished]
     values = [v for v in values if v is not None]
     return format(stats.fmean(values), form) if values else MISSING
+
+
+def _of_run(run: Run, of):
+    try:
+        return of(run.results)
+    except (KeyError, TypeError, AttributeError) as e:
+        raise UserError(
+            f"{run.path / 'summary.json'} lacks a number of the table ({e}). Leave "
+            "this run out."
+        ) from e
 
 
 def _judged(group: Group) -> list[Judged]:

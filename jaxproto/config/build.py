@@ -59,6 +59,7 @@ class Experiment(NamedTuple):
     counts: Counts  # examples per client and class, [K, C] for training and test
     formats: Wire  # of values on the wire, both directions
     check_wire: bool  # encode and decode every message
+    fit: bool  # fewer clients run at a time where all do not fit into memory
 
 
 def experiment(
@@ -107,6 +108,7 @@ def experiment(
         counts=describe.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
+        fit=config.clients_at_once == "auto",
     )
 
 

@@ -44,6 +44,26 @@ def load(file: str) -> ml_collections.ConfigDict:
     return made
 
 
+def axes(file: str):
+    """What `get_sweep` of "FILE.py:ARG" returns: the axes of a sweep.
+
+    Raises:
+      UserError: the file has none, or it fails.
+    """
+    path = shipped.find(file).partition(":")[0]
+    load(file)
+    get_sweep = runpy.run_path(path).get("get_sweep")
+    if not callable(get_sweep):
+        raise UserError(
+            f"{path} defines no get_sweep: give the axes of the sweep, such as "
+            "--sweep=seed=0,1,2."
+        )
+    try:
+        return get_sweep()
+    except Exception as e:
+        raise UserError(f"{_where(path, e)}: {type(e).__name__}: {_first(e)}") from e
+
+
 def _missing(path: str) -> str:
     """What to say of a file that is not there."""
     there = [p.name for p in sorted(shipped.folder().glob("*.py"))]

@@ -9,6 +9,7 @@ writers at once the first one counts. `JAXPROTO_CACHE=off` switches all of it of
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import platformdirs
 
-from jaxproto.data import room
+from jaxproto.data import files, room
 from jaxproto.data.dataset import Dataset
 
 FORMAT = 1  # of an entry and of the decoding: a new one makes old entries unused
@@ -100,6 +101,8 @@ def _writing():
         yield
     except OSError as error:
         raise Unwritable(error.strerror or str(error)) from error
+    except files.Unwritable as error:
+        raise Unwritable(error.reason) from error
 
 
 def folder() -> Path | None:
@@ -109,10 +112,10 @@ def folder() -> Path | None:
     return Path(platformdirs.user_cache_dir("jaxproto")) / "data"
 
 
-def fingerprint(files: Iterable[str | Path]) -> str:
+def fingerprint(paths: Iterable[str | Path]) -> str:
     """A digest of the path, size and time of change of every file, in this order."""
     digest = hashlib.sha256()
-    for path in files:
+    for path in paths:
         size, changed = 0, 0  # of a link to nowhere, which reading refuses by name
         with contextlib.suppress(OSError):
             seen = os.stat(path)
@@ -180,23 +183,30 @@ def _keep(entry, read):
         _sweep(entry.parent)
         work = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
     try:
-        made = read(in_file(work / "x.npy"))
-        if not (work / "x.npy").exists():  # texts are not kept
-            return made
-        with _writing():
-            _complete(work, made)
-            _put(work, entry)
-        prune(entry.parent, LIMIT, entry)
-        return made
+        with files.unfinished(work):
+            return _filled(work, entry, read)
     finally:
         shutil.rmtree(work, ignore_errors=True)  # it is gone if all went well
+
+
+def _filled(work, entry, read):
+    made = read(in_file(work / "x.npy"))
+    if not (work / "x.npy").exists():  # texts are not kept
+        return made
+    with _writing():
+        _complete(work, made)
+        _put(work, entry)
+    prune(entry.parent, LIMIT, entry)
+    return made
 
 
 def _complete(work, made):
     """Writes all but x, makes sure that it is on the disk, and the marker last."""
     for key in ("y", "domain"):
         if getattr(made, key) is not None:
-            np.save(work / f"{key}.npy", getattr(made, key))
+            content = io.BytesIO()
+            np.save(content, getattr(made, key))
+            files.write(work / f"{key}.npy", content.getvalue())
     sizes = {}
     for path in work.iterdir():
         with path.open("rb") as file:
@@ -205,10 +215,7 @@ def _complete(work, made):
     numbers = {"num_classes": made.num_classes, "train_size": made.train_size}
     texts = {"classes": made.classes, "notes": made.notes}
     about = {"name": made.name, "sizes": sizes, "numbers": numbers, "texts": texts}
-    with (work / ABOUT).open("w") as file:
-        json.dump(about, file)
-        file.flush()
-        os.fsync(file.fileno())
+    files.write(work / ABOUT, json.dumps(about).encode())
 
 
 def _put(work, entry):

@@ -95,7 +95,7 @@ def read_csv(path: str | os.PathLike) -> Counts:
             rows = list(csv.reader(file))[1:]
         split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
         found = Counts(*(np.array(part, int) for part in split))
-    except (OSError, IndexError, ValueError) as e:
+    except (OSError, IndexError, ValueError, csv.Error) as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e

@@ -5,9 +5,11 @@ Figures are made without pyplot, so nothing is shown and no state is shared.
 
 import contextlib
 import importlib.util
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jaxproto.data import files
 from jaxproto.errors import UserError
 
 HINT = "pictures need matplotlib: pip install 'jaxproto[plots]'"
@@ -44,7 +46,7 @@ def blank(path: str | Path, size: tuple[float, float]) -> Iterator:
     """A figure of `size` inches, written to `path` at the end.
 
     Raises:
-      UserError: matplotlib is not installed.
+      UserError: matplotlib is not installed, or the file cannot be written.
     """
     if not available():
         raise UserError(HINT)
@@ -56,4 +58,6 @@ def blank(path: str | Path, size: tuple[float, float]) -> Iterator:
     ):
         figure = Figure(size, layout="compressed")
         yield figure
-        figure.savefig(path)
+        content = io.BytesIO()
+        figure.savefig(content, format="png")
+    files.write(path, content.getvalue())

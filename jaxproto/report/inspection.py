@@ -21,7 +21,7 @@ from jaxproto.data.dataset import empty_classes
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.report import nominal, samples, summary
-from jaxproto.storage import workdir as folder
+from jaxproto.storage import naming
 
 SHOWN = 20  # clients in the table; the files have all
 
@@ -58,7 +58,7 @@ def show(
     first = exp.cohorts[0].name
     sent = f"Scalars both ways, all clients; networks as if all were {first}."
     console.print(pairs("Nominal cost of a round", costs(config, exp, every), sent))
-    run = folder.default(config)
+    run = naming.default(config)
     out = Path(out or run.with_name(f"{run.name}-inspect"))
     drawn = write(exp, out, console)
     files = ", ".join(["partition.csv", "indices.csv", *drawn])

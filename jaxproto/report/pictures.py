@@ -1,7 +1,8 @@
 """Every picture of a finished run, into `plots/`."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +14,10 @@ from rich.console import Console
 from jaxproto import batches, federation, plots
 from jaxproto import masks as masks_
 from jaxproto.config.build import Experiment
+from jaxproto.data import files
 from jaxproto.method import Method
 from jaxproto.methods import refprotofl
+from jaxproto.report import stages
 from jaxproto.storage import records as metrics
 from jaxproto.types import Client, Data, Examples, Protos, Tree
 
@@ -23,6 +26,9 @@ HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the ne
     "['adapter']['head']['kernel']",
     "['net']['head']['kernel']",
 )
+
+
+Picture = Callable[[Path], None]  # draws it into a file
 
 
 class Trained(NamedTuple):
@@ -35,42 +41,62 @@ class Trained(NamedTuple):
 
 
 def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
-    """Draws what the run has.
+    """Draws what the run has: partition and accuracies, and what was learnt.
 
-    Partition, and accuracy over rounds and against bytes, always; angles, cosine
-    similarity and a heatmap where the server broadcasts prototypes; the iterations of
-    the alignment where there is one; a class's local prototypes where clients keep
-    theirs; norms of class weights where clients have a linear head; planes for
-    two-dimensional features. Without matplotlib it says how to get it and draws
-    nothing.
+    Without matplotlib it says how to get it and draws nothing.
 
     Args:
       trained: the federation after its last round.
       path: work directory, with the run's records; pictures go into its `plots/`.
-      console: where it says that there is no matplotlib.
+      console: where it says what it draws, or that there is no matplotlib.
       upscale: gamma, the factor of the global prototypes that pull clients.
+
+    Raises:
+      Unwritable: a picture cannot be written.
     """
     if not plots.available():
         console.print(f"no pictures: {plots.HINT}")
         return
-    exp, folder = trained.exp, path / "plots"
-    folder.mkdir(exist_ok=True)
+    folder = path / "plots"
+    with files.writing(folder, 0):
+        folder.mkdir(exist_ok=True)
     records = metrics.read(path / "metrics.jsonl")
-    plots.partition_heatmap(folder / "partition.png", exp.counts.train)
-    if records:
-        plots.accuracy_over_rounds(folder / "accuracy.png", records)
-        runs = {path.name: records}
-        plots.accuracy_against_bytes(folder / "bytes.png", runs)
-        _iterations(folder / "iterations.png", path.name, records)
+    drawn = _of_records(trained.exp, records, path.name)
+    drawn |= _of_learnt(trained, upscale)
+    with stages.counted(console, "drawing", "pictures", len(drawn)) as done:
+        for name, picture in drawn.items():
+            picture(folder / f"{name}.png")
+            done(name)
+
+
+def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
+    """Of the partition and of what was measured."""
+    train_KC = exp.counts.train
+    drawn = {"partition": lambda to: plots.partition_heatmap(to, train_KC)}
+    if not records:
+        return drawn
+    drawn["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records)
+    drawn["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: records})
+    at, values = every_round(records, "alignment_iterations")
+    if np.isfinite(values).any():
+        drawn["iterations"] = lambda to: _iterations(to, name, at, values)
+    return drawn
+
+
+def _of_learnt(trained: Trained, upscale: float) -> dict[str, Picture]:
+    """Of prototypes and heads."""
+    exp, drawn = trained.exp, dict[str, Picture]()
     mask_CD, learnt, local = learnt_by(exp, trained.server, trained.clients)
+    norm_KC = head_norms(exp.cohorts, trained.clients)
     if learnt is not None:
-        _global(learnt, exp.spec.feat_dim, folder)
+        drawn |= _global(learnt, exp.spec.feat_dim)
     if local is not None and np.any(local.count > 0):
-        _local(local, mask_CD, folder)
-    if (norm_KC := head_norms(exp.cohorts, trained.clients)) is not None:
-        plots.head_norms(folder / "heads.png", norm_KC, exp.counts.train)
+        drawn["local_prototypes"] = lambda to: _local(to, local, mask_CD)
+    if norm_KC is not None:
+        drawn["heads"] = lambda to: plots.head_norms(to, norm_KC, exp.counts.train)
     if learnt is not None and local is not None and exp.spec.feat_dim == 2:
-        _planes(trained, learnt.mean * upscale, local, folder)
+        drawn |= _planes(trained, learnt.mean * upscale, local)
+    return drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,12 +180,10 @@ def head_norms(cohorts, clients) -> np.ndarray | None:
     return np.asarray(federation.by_id(cohorts, parts))
 
 
-def _iterations(path: Path, name: str, records):
+def _iterations(path: Path, name: str, at, values):
     """Iterations of the alignment in every round that was watched."""
-    at, values = every_round(records, "alignment_iterations")
-    if np.isfinite(values).any():
-        shown = {"": [plots.band(name, at, np.array([values]))]}
-        plots.bands(path, shown, "round", "iterations of the alignment", whole=True)
+    shown = {"": [plots.band(name, at, np.array([values]))]}
+    plots.bands(path, shown, "round", "iterations of the alignment", whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:
@@ -185,21 +209,25 @@ def rows_of(protos: HostProtos) -> np.ndarray:
     return np.where(protos.count[..., None] > 0, protos.mean, 0)
 
 
-def _global(learnt: HostProtos, feat_dim: int, folder: Path):
+def _global(learnt: HostProtos, feat_dim: int) -> dict[str, Picture]:
     """Angles, cosine similarity and values of global prototypes."""
-    note = note_of(learnt, feat_dim)
-    plots.prototype_angles(folder / "angles.png", learnt.mean, learnt.count)
-    plots.cosine_similarity(folder / "cosine.png", learnt.mean, learnt.count, note)
+    mean_CD, count_C, note = learnt.mean, learnt.count, note_of(learnt, feat_dim)
     title = ", ".join(filter(None, ["global prototypes", note]))
-    path = folder / "global_prototypes.png"
-    plots.prototype_heatmap(path, rows_of(learnt), title, None, None, "class")
+    rows_CD = rows_of(learnt)
+    return {
+        "angles": lambda to: plots.prototype_angles(to, mean_CD, count_C),
+        "cosine": lambda to: plots.cosine_similarity(to, mean_CD, count_C, note),
+        "global_prototypes": lambda to: plots.prototype_heatmap(
+            to, rows_CD, title, None, None, "class"
+        ),
+    }
 
 
-def _local(local: HostProtos, mask_CD, folder: Path):
+def _local(path: Path, local: HostProtos, mask_CD):
     """The local prototypes of the class that most clients hold."""
     c = int((local.count > 0).sum(0).argmax())
     plots.prototype_heatmap(
-        folder / "local_prototypes.png",
+        path,
         rows_of(local)[:, c],
         held(local, c),
         mask_of(mask_CD, c, local.mean.shape[-1]),
@@ -220,13 +248,18 @@ def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
     return mask_CD[c]
 
 
-def _planes(trained: Trained, global_CD, local: HostProtos, folder: Path):
+def _planes(trained: Trained, global_CD, local: HostProtos) -> dict[str, Picture]:
     """`global_CD` as clients are pulled to it: scaled."""
-    plots.prototypes_2d(folder / "prototypes.png", global_CD, local.mean, local.count)
-    for i in SPIRAL_CLIENTS:
-        if i < len(local.mean):
-            one = plane(trained, local, i)
-            plots.features_2d(folder / f"features_client{i}.png", *one[1:], one.title)
+    mean, count = local.mean, local.count
+    drawn = {"prototypes": lambda to: plots.prototypes_2d(to, global_CD, mean, count)}
+    for i in (i for i in SPIRAL_CLIENTS if i < len(mean)):
+        drawn[f"features_client{i}"] = partial(_features, trained, local, i)
+    return drawn
+
+
+def _features(trained, local, i, path):
+    one = plane(trained, local, i)
+    plots.features_2d(path, *one[1:], one.title)
 
 
 def plane(trained: Trained, local: HostProtos, i: int) -> plots.Plane:

@@ -43,12 +43,13 @@ def check_same(exp: Experiment, path: Path):
     old = path / "indices.csv"
     if not (path / "config.json").exists() or not old.exists():
         return
-    if old.read_text() != partition_file.lines(exp.dataset, exp.partition):
+    now = partition_file.lines(exp.dataset, exp.partition).encode()
+    if not old.is_file() or old.read_bytes() != now:
         raise UserError(
             f"{old} has another partition than the one that this configuration gives "
-            "now, so the data set or the file of the partition has changed since. "
-            "Nothing was changed. Bring back the old one, or choose another folder "
-            "with --workdir."
+            "now: the data set, the file of the partition or this file has changed "
+            "since. Nothing was changed. Bring back the old one, or choose another "
+            "folder with --workdir."
         )
 
 

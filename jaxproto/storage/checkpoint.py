@@ -1,35 +1,36 @@
-"""Checkpoints of a run's whole state; the only file that knows orbax.
+"""Checkpoints of a run's whole state.
 
-A checkpoint is a folder named by its round. It holds `state`, an orbax checkpoint of
-the leaves by their path, and `manifest.json`: path, shape and dtype of every leaf,
-CRC-32 of every file. It gets its name in one rename when all of it is written and loses
-it in one rename before anything is deleted, so a process killed at any moment leaves no
-half checkpoint under a round's name. Other damage shows in the checksums, before orbax
-reads (it meets damage with a traceback per leaf on stderr, from its own threads).
+A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
+(`jaxproto/storage/arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It gets its
+name in one rename when all of it is on disk and loses it in one rename before anything
+is deleted, so a process killed at any moment leaves no half checkpoint under a round's
+name. Other damage shows in the checksums, before orbax reads (it meets damage with a
+traceback per leaf on stderr, from its own threads).
 
 Leaves below an attribute `watched` say what was seen of rounds, and nothing follows
 from them: where a checkpoint, of an older version, lacks one it is nan, and one that
 the state has no place for is passed over.
 """
 
-import contextlib
-import json
+import errno
+import os
+import re
 import shutil
-import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from absl import logging
 
+from jaxproto.data import files
 from jaxproto.errors import UserError
+from jaxproto.storage import arrays as arrays_
+from jaxproto.storage import manifest, records
 from jaxproto.types import Tree
 
+KEEP = 3  # checkpoints that stay, the newest ones
 _PARTIAL = ".partial"  # ending of a folder that is on its way in or out
-_CHUNK = 1 << 24  # bytes of a file in memory at a time
 
 
 class Restored(NamedTuple):
@@ -37,152 +38,149 @@ class Restored(NamedTuple):
 
     round: int
     state: Tree
-    notes: list[str]  # one sentence per damaged checkpoint that was passed over
+    notes: list[str]  # one sentence per checkpoint that was passed over
 
 
 def rounds(directory: str | Path) -> list[int]:
-    """The rounds that have a checkpoint, damaged or not, in ascending order."""
-    folders = (p for p in Path(directory).glob("*") if p.is_dir())
-    return sorted(int(p.name) for p in folders if p.name.isdecimal())
+    """The rounds that have a checkpoint, damaged or not, in ascending order.
+
+    Raises:
+      UserError: there is a file in the place of the folder.
+    """
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise UserError(
+            f"{directory} is a file, where a run has the folder of its checkpoints. "
+            "Move it away, or choose another folder with --workdir."
+        )
+    names = (p.name for p in directory.glob("*") if p.is_dir())
+    return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
 
 
-def save(directory: str | Path, round: int, state: Tree, keep: int = 3):
-    """Writes `state` as the checkpoint of `round`; returns when it is written.
+def save(
+    directory: str | Path, round: int, state: Tree, run: Mapping | None = None
+) -> None:
+    """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
     Checkpoints of this and later rounds are dropped first: the run went back behind
-    them, because they were damaged.
+    them, because they could not be used. Of the others the newest stay.
 
     Args:
       directory: holds the checkpoints of one run; made if need be.
       round: rounds behind the state.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
-      keep: checkpoints that stay, the newest ones.
+      run: settings of the run, which `latest` compares; JSON knows their values.
+
+    Raises:
+      Unwritable: the system refuses, such as on a full disk; the older ones stay.
     """
     directory = Path(directory).resolve()
-    directory.mkdir(parents=True, exist_ok=True)
-    for left_by_a_kill in directory.glob(f"*{_PARTIAL}"):
-        shutil.rmtree(left_by_a_kill)
-    for r in reversed(rounds(directory)):
-        if r >= round:
-            _discard(directory / str(r))
-    folder = directory / f"{round}{_PARTIAL}"
-    folder.mkdir()
     entries, arrays = _to_host(state)
+    size = sum(a.nbytes for a in arrays.values())
+    later = [r for r in rounds(directory) if r >= round]
+    with files.writing(directory / str(round), size):
+        directory.mkdir(parents=True, exist_ok=True)
+        _sweep_partial(directory)
+        for r in reversed(later):
+            _discard(directory / str(r))
+        folder = directory / f"{round}{_PARTIAL}"
+        with files.unfinished(folder):
+            _write(folder, manifest.About(round, run, entries), arrays, size)
+        files.sync(directory)
+    sweep(directory, round)
+
+
+def _write(folder: Path, about: manifest.About, arrays, size: int):
+    """All of a checkpoint, on disk before it has its name."""
+    final = folder.with_name(str(about.round))
+    folder.mkdir()
+    if shutil.disk_usage(folder).free < size:
+        raise files.Unwritable(final, size, os.strerror(errno.ENOSPC))
     if arrays:  # orbax refuses a tree without leaves
-        with _orbax() as checkpointer:
-            checkpointer.save(folder / "state", args=ocp.args.PyTreeSave(arrays))
-    _write_manifest(folder, entries)
-    folder.rename(directory / str(round))
-    for r in rounds(directory)[:-keep]:
+        try:
+            arrays_.write(folder / "state", arrays)
+        except arrays_.Failed as e:
+            raise files.Unwritable(final, size, str(e)) from e
+    manifest.write(folder, about)
+    files.sync_all(folder)
+    folder.rename(final)
+
+
+def sweep(directory: str | Path, newest: int):
+    """Removes what a killed process left, and all but the newest checkpoints.
+
+    Those of rounds after `newest` stay: they could not be used, and go when the run
+    saves again.
+    """
+    directory = Path(directory)
+    _sweep_partial(directory)
+    for r in [r for r in rounds(directory) if r <= newest][:-KEEP]:
         _discard(directory / str(r))
 
 
-def latest(directory: str | Path, like: Tree) -> Restored | None:
-    """Reads the newest checkpoint that is whole; None if there is none at all.
+def latest(
+    directory: str | Path,
+    like: Tree,
+    run: Mapping | None = None,
+    covered: records.Covered | None = None,
+) -> Restored | None:
+    """Reads the newest checkpoint that can be used; None if there is none at all.
 
     Args:
       directory: as given to `save`.
       like: the state's tree, of arrays or `jax.ShapeDtypeStruct`. Where it has numpy
         arrays or Python numbers so has the result, elsewhere JAX arrays on the device
         (or with the sharding) of `like`.
+      run: settings that the checkpoint's must agree with.
+      covered: how far the records of the run go; None is not asked.
 
     Raises:
-      UserError: no checkpoint can be read, or the tree is not the one saved.
+      UserError: no checkpoint can be used, or the tree is not the one saved.
     """
-    directory, damaged = Path(directory).resolve(), {}
+    directory = Path(directory).resolve()
+    passed: dict[int, manifest.Unusable] = {}
     for r in reversed(rounds(directory)):
         try:
-            entries = _read_manifest(directory / str(r))
-        except (_Damaged, OSError) as e:
-            damaged[r] = str(e)
+            entries = manifest.read(directory / str(r), run)
+            if covered is not None and r > covered.until:
+                raise manifest.Unusable(f"is ahead of {covered.why}")
+        except manifest.Unusable as e:
+            passed[r] = e
             continue
         _check(entries, like, f"of round {r} in {directory}")
         arrays = _read_arrays(directory / str(r), entries)
         notes = [
-            f"the checkpoint of round {bad} in {directory} is damaged ({why}); going "
-            f"on from the one of round {r}."
-            for bad, why in damaged.items()
+            f"the checkpoint of round {bad} in {directory} {why}; going on from the "
+            f"one of round {r}."
+            for bad, why in passed.items()
         ]
         return Restored(r, _from_host(entries, arrays, like), notes)
-    if damaged:
-        reasons = "; ".join(f"round {r}: {why}" for r, why in damaged.items())
-        raise UserError(
-            f"every checkpoint in {directory} is damaged ({reasons}). Nothing was "
-            "deleted: put back a copy of that folder, or move it away to start from "
-            "round 0."
-        )
+    if passed:
+        raise _none(directory, passed)
     return None
+
+
+def _none(directory, passed) -> UserError:
+    """The error where there are checkpoints and none can be used."""
+    damaged = all(isinstance(e, manifest.Damaged) for e in passed.values())
+    which = "every checkpoint" if damaged else "no checkpoint"
+    is_so = "is damaged" if damaged else "can be used"
+    whys = "; ".join(f"that of round {r} {why}" for r, why in passed.items())
+    return UserError(
+        f"{which} in {directory} {is_so}: {whys}. Nothing was deleted: put what is "
+        "missing back from a copy of the run, or move it away to start from round 0."
+    )
+
+
+def _sweep_partial(directory):
+    for left_by_a_kill in directory.glob(f"*{_PARTIAL}"):
+        files.remove(left_by_a_kill)
 
 
 def _discard(folder):
     leaving = folder.with_name(folder.name + _PARTIAL)
     folder.rename(leaving)
     shutil.rmtree(leaving)
-
-
-@contextlib.contextmanager
-def _orbax() -> Iterator[ocp.Checkpointer]:
-    """An orbax checkpointer that blocks, writes fast and does not chat."""
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)  # whatever fails raises as well
-    try:
-        # Weights do not compress: zstd saves 8% and takes two to three times as long.
-        form = ocp.PyTreeCheckpointHandler(use_zarr3=True, use_compression=False)
-        with ocp.Checkpointer(form) as checkpointer:
-            yield checkpointer
-    finally:
-        logging.set_verbosity(before)
-
-
-class _Damaged(Exception):
-    """What is on disk is not what was written."""
-
-
-def _write_manifest(folder, entries):
-    body = {"leaves": entries, "files": _checksums(folder)}
-    body["crc32"] = zlib.crc32(_canonical(body))
-    (folder / "manifest.json").write_text(json.dumps(body, indent=1))
-
-
-def _read_manifest(folder) -> list[dict]:
-    """The leaves of a checkpoint, after a look at every byte of it."""
-    try:
-        body = json.loads((folder / "manifest.json").read_bytes())
-        crc = body.pop("crc32")
-    except FileNotFoundError as e:
-        raise _Damaged("manifest.json is missing") from e
-    except (ValueError, TypeError, AttributeError, KeyError) as e:
-        raise _Damaged("manifest.json cannot be read") from e
-    if zlib.crc32(_canonical(body)) != crc:
-        raise _Damaged("the checksum of manifest.json differs")
-    found = _checksums(folder)
-    for name, want in body["files"].items():
-        if name not in found:
-            raise _Damaged(f"{name} is missing")
-        if found[name] != want:
-            raise _Damaged(f"the checksum of {name} differs")
-    return body["leaves"]
-
-
-def _canonical(body):
-    return json.dumps(body, sort_keys=True).encode()
-
-
-def _checksums(folder):
-    """CRC-32 by file name, of everything below `folder` but the manifest."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file())
-    names = [p.relative_to(folder).as_posix() for p in files]
-    sums = {n: _crc(p) for n, p in zip(names, files, strict=True)}
-    sums.pop("manifest.json", None)
-    return sums
-
-
-def _crc(path):
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc
 
 
 def _to_host(state):
@@ -204,14 +202,7 @@ def _has_elements(entry):
 
 def _read_arrays(folder, entries):
     paths = [e["path"] for e in entries if _has_elements(e)]
-    if not paths:
-        return {}
-    args = ocp.args.PyTreeRestore(
-        item=dict.fromkeys(paths, 0),
-        restore_args=dict.fromkeys(paths, ocp.RestoreArgs(restore_type=np.ndarray)),
-    )
-    with _orbax() as checkpointer:
-        return checkpointer.restore(folder / "state", args=args)
+    return arrays_.read(folder / "state", paths) if paths else {}
 
 
 def _from_host(entries, arrays, like):

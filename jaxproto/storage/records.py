@@ -1,33 +1,43 @@
 """What a run measures, on disk: JSON lines, JSON files, their summary."""
 
 import importlib.metadata
+import itertools
 import json
 import math
 import os
 import platform
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxproto.data import files
 from jaxproto.errors import UserError
+from jaxproto.storage.jsonfile import Damaged, kind
 
 LAST = 10  # evaluations behind "mean of the last"
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 def append(path: str | Path, record: Mapping):
-    """Adds one line to a JSON-lines file and waits until it is on disk."""
-    line = _dumps(record) + "\n"
-    with Path(path).open("ab") as file:
-        file.write(line.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    """Adds one line to a JSON-lines file and waits until it is on disk.
+
+    Raises:
+      Unwritable: the system refuses, such as on a full disk.
+    """
+    path, line = Path(path), (_dumps(record) + "\n").encode()
+    with files.writing(path, len(line)):
+        first = not path.exists()
+        with path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        if first:
+            files.sync(path.parent)
 
 
 def read(path: str | Path) -> list[dict]:
@@ -36,9 +46,9 @@ def read(path: str | Path) -> list[dict]:
     A last line that a kill cut short is left out.
 
     Raises:
-      UserError: another line is not JSON.
+      UserError: another line is no record, or the file cannot be read.
     """
-    return [json.loads(line) for line in _whole_lines(Path(path))]
+    return [record for _, record in _lines(Path(path))]
 
 
 def keep_until(path: str | Path, round: int):
@@ -48,8 +58,33 @@ def keep_until(path: str | Path, round: int):
     """
     path = Path(path)
     if path.exists():
-        kept = [s for s in _whole_lines(path) if json.loads(s)["round"] <= round]
+        kept = [line for line, record in _lines(path) if record["round"] <= round]
         files.write(path, b"".join(s + b"\n" for s in kept))
+
+
+class Covered(NamedTuple):
+    """How far records go: every evaluation up to a round has its line, and only one."""
+
+    until: float  # inf where none is missing
+    why: str  # what is missing after it, or twice
+
+
+def covered(path: str | Path, due: Iterable[int]) -> Covered:
+    """Looks whether the evaluations that were made have their records.
+
+    Args:
+      path: a JSON-lines file; without it no evaluation is there.
+      due: the rounds that must have one. Others may: a run that was made longer has one
+        where it first ended.
+    """
+    name, found = Path(path).name, [record["round"] for record in read(path)]
+    lost = {r: f"which lacks round {r}" for r in {*due} - {*found}}
+    for i, (before, r) in enumerate(itertools.pairwise([0, *found])):
+        if r <= before:
+            lost[r] = f"which has round {r} in line {i + 1}, after round {before}"
+    if not lost:
+        return Covered(math.inf, "")
+    return Covered(min(lost) - 1, f"{name}, {lost[min(lost)]}")
 
 
 def write_json(path: str | Path, obj: Any):
@@ -101,8 +136,8 @@ def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
         which does not say how many; then that is None, 10 at most.
     """
     if "mean_last" in digest:
-        return digest["mean_last"], digest["last_n"]
-    return digest["mean_last_10"], None
+        return digest["mean_last"], digest.get("last_n")
+    return digest.get("mean_last_10"), None
 
 
 def peak_memory_bytes() -> dict[str, int | None]:
@@ -147,17 +182,52 @@ def plain(obj: Any) -> Any:
     return str(obj) if isinstance(obj, Path) else obj
 
 
-def _whole_lines(path):
-    if not path.exists():
+def _lines(path):
+    """Every line with its record; without a last one that a kill cut short."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
         return []
-    lines = path.read_bytes().splitlines()
+    except OSError as e:
+        raise UserError(
+            f"{path} cannot be read ({e.strerror}): a run has its records there. Put "
+            "it back from a copy, or choose another folder with --workdir."
+        ) from e
+    found = []
     for i, line in enumerate(lines):
         try:
-            json.loads(line)
-        except ValueError as e:
+            found.append((line, _record(line)))
+        except _Torn as e:
             if i + 1 == len(lines):
-                return lines[:i]
-            raise UserError(
-                f"line {i + 1} of {path} is not JSON ({e}); mend or remove that line."
-            ) from e
-    return lines
+                break
+            raise _broken(path, i, e) from e
+        except Damaged as e:
+            raise _broken(path, i, e) from e
+    return found
+
+
+class _Torn(Damaged):
+    """A line is not JSON: whoever wrote it may not have come to its end."""
+
+
+def _broken(path, i, why) -> UserError:
+    return UserError(
+        f"line {i + 1} of {path} is no record of a run: {why}. Mend or remove that "
+        "line, or put the file back from a copy."
+    )
+
+
+def _record(line: bytes) -> dict:
+    """The record in a line, with its round as a whole number."""
+    try:
+        found = json.loads(line)
+    except RecursionError as e:
+        raise Damaged("it is nested too deep") from e
+    except ValueError as e:
+        raise _Torn(f"it is not JSON ({e})") from e
+    if not isinstance(found, dict):
+        raise Damaged(f"it holds {kind(found)}, no object")
+    at = found.get("round", "absent")
+    if not isinstance(at, int) or isinstance(at, bool) or at < 0:
+        raise Damaged(f"its round is {str(at)[:40]!r}, no whole number")
+    return found

@@ -2,138 +2,102 @@
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import differences, flat, read, registries, saved
-from jaxproto.config.readings import READINGS
-from jaxproto.data import text
-from jaxproto.errors import UserError, escaped, hidden
-from jaxproto.storage import records
+from jaxproto.config import default as fields
+from jaxproto.config import differences, flat, registries, saved
+from jaxproto.data import files, text
+from jaxproto.errors import UserError
+from jaxproto.storage import jsonfile, naming, records
 
 VOCABULARY = "vocabulary.txt"
-UNREADABLE = "\\[]*?"  # what orbax makes something else of in a path
-LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
+FREE = {"data.data_dir", "rounds"}  # what a run may be continued with
+WRITTEN = ("*.json", "*.jsonl", "*.csv", "*.txt", "plots/*.png")  # files of a run
 
 
-def default(
-    config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict | None = None
-) -> Path:
-    """`runs/<config>-<dataset>-seed<seed>`, and `-<changes>` where there are some.
-
-    Nothing but the configurations decides it, so that a run is found again by whoever
-    makes them.
-
-    Args:
-      config: of the run.
-      plain: with which it is compared, such as `config.plain("FILE.py:ARG")`; None
-        names no changes.
-    """
-    kind, _, rest = config.data.name.partition(":")
-    files = ("csv", "folder", "npz")
-    dataset = Path(rest).stem if kind in files else rest or kind
-    dataset = re.sub(r"[^\w.-]+", "_", dataset)
-    name = f"{config.name}-{dataset}-seed{config.seed}"
-    return Path("runs") / "-".join([name, *_changes(config, plain or config)])
+class Busy(UserError):
+    """Another process is running in the folder."""
 
 
-def _changes(config, plain) -> list[str]:
-    """A reading's name, and the fields that differ from the plain configuration."""
-    here, readings = flat(config), {"": flat(plain)}
-    for reading in READINGS.get(config.method.name, {}):
-        other = ml_collections.ConfigDict(plain.to_dict())
-        read(other, reading)
-        readings[reading] = flat(other)
-    changed = {r: _changed(config, here, there) for r, there in readings.items()}
-    reading = min(changed, key=lambda r: len(changed[r]) + bool(r))  # the plain first
-    fields = changed[reading]
-    words = "-".join(f"{path}={_word(value)}" for path, value in fields.items())
-    if not re.fullmatch(rf"[\w.,=+-]{{0,{LONGEST}}}", words, re.ASCII):
-        words = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:10]
-    return [part for part in (reading, words) if part]
+class Claim:
+    """A folder held for one process."""
 
+    def __init__(self, path: Path):
+        """Knows what is there, and which folders are not."""
+        self._path = path
+        self._missing = [p for p in (path, *path.parents) if not p.exists()]
+        self._there = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        self._kept = False
 
-def _changed(config, here: Mapping, there: Mapping) -> dict:
-    """Fields that make it another run: not its name, data set and seed, named before.
+    def keep(self):
+        """From here on there is a run, and what it has made stays."""
+        self._kept = True
 
-    Nor where the data lie, and more rounds than planned: these go on with what is
-    there, where `check_config` lets them.
-    """
-    named = {"name", "seed", "data.name", "data.data_dir"}
-    if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
-        named.add("rounds")
-    paths = sorted({*here, *there} - named)
-    return {k: here.get(k) for k in paths if here.get(k) != there.get(k)}
-
-
-def _word(value) -> str:
-    """A value as it was typed, more or less: 20 for 20.0."""
-    return f"{value}".removesuffix(".0")
-
-
-def chosen(config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict) -> Path:
-    """The default folder; the plain one where this run began before names had changes.
-
-    Raises:
-      UserError: a file in the plain folder is damaged.
-    """
-    path, old = default(config, plain), default(config)
-    if path == old or path.exists():
-        return path
-    begun = _read_json(old / "config.json")
-    return old if begun is not None and saved(begun) == flat(config) else path
-
-
-def check_path(path: Path):
-    """Raises UserError for a path in which orbax would not find its checkpoints again.
-
-    It takes some characters for those of a pattern, a backslash for a slash, and a part
-    that ends in a colon for the beginning of an address.
-    """
-    full = os.path.abspath(path)
-    odd = [c for c in UNREADABLE if c in full]
-    odd += [part for part in full.split("/") if part.endswith(":")]
-    if odd := [hidden(full)] * bool(hidden(full)) or odd:
-        raise UserError(
-            f"the work directory {escaped(full)} has {odd[0]} in its path, with which "
-            "checkpoints cannot be read back; choose another with --workdir."
-        )
+    def leave_nothing(self):
+        """Takes away what this start has made, unless it came to a run."""
+        if self._kept:
+            return
+        if self._path.is_dir():
+            for made in self._path.iterdir():
+                if made.name not in self._there:
+                    files.remove(made)
+        with contextlib.suppress(OSError):  # another start uses it
+            for folder in self._missing:
+                folder.rmdir()
 
 
 @contextlib.contextmanager
-def claim(path: Path) -> Iterator[None]:
-    """Holds the folder for one process.
+def claim(path: Path) -> Iterator[Claim]:
+    """Holds the folder for one process; a start that is refused leaves it as it was.
 
     Raises:
-      UserError: the folder cannot be written or be named so, or another process is
-        running in it.
+      UserError: the folder cannot be written or be named so; `Busy` if another process
+        is running in it.
     """
-    check_path(path)
+    naming.check_path(path)
+    made = Claim(path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / ".lock").open("a")  # no change of a finished folder
+        lock = _locked(path)
     except OSError as e:
+        made.leave_nothing()
         raise UserError(
             f"cannot write to the work directory {path}: {e.strerror}. Choose another "
             "with --workdir."
         ) from e
     with lock:
+        files.sweep(path, WRITTEN)
+        try:
+            yield made
+        except Exception:
+            made.leave_nothing()
+            raise
+
+
+def _locked(path):
+    """The open lock of the folder, which no other start has taken away meanwhile."""
+    while True:
+        path.mkdir(parents=True, exist_ok=True)
+        file = path / ".lock"
+        lock = file.open("a")  # no change of a finished folder
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            raise UserError(
+            lock.close()
+            raise Busy(
                 f"another process is running in {path}; wait for it or choose another "
                 "folder with --workdir."
             ) from e
         except OSError:
-            pass  # a file system without locks, such as Drive on Colab
-        yield
+            return lock  # a file system without locks, such as Drive on Colab
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                return lock
+        lock.close()
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
@@ -142,10 +106,12 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     More rounds than it was started with are no difference: they are trained after the
     ones that are there. That holds unless a round depends on how many there will be.
     """
-    old = _read_json(path / "config.json")
-    if old is None:
+    try:
+        there, here = read_config(path / "config.json"), flat(config)
+    except jsonfile.Damaged as e:
+        raise _damaged(path / "config.json", e) from e
+    if there is None:
         return
-    there, here = saved(old), flat(config)
     if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
         there["rounds"] = here["rounds"]
     lines = differences(there, here)
@@ -155,6 +121,70 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
             + "\n  ".join(lines)
             + "\nNothing was changed. Choose another folder with --workdir, or give "
             "the values it was started with."
+        )
+
+
+def read_config(file: Path) -> dict | None:
+    """A saved configuration, flat; None if there is no such file.
+
+    Raises:
+      Damaged: it is something else.
+    """
+    found = jsonfile.read_json(file)
+    if found is None:
+        return None
+    wrong = _misshapen(found, {**fields().to_dict(), "method": {"name": ""}})
+    if not wrong and "name" not in found.get("method", {}):
+        wrong = "method.name is absent"
+    if wrong:
+        raise jsonfile.Damaged(f"it is no configuration: {wrong}")
+    return saved(found)
+
+
+def _misshapen(given: Mapping, example: Mapping) -> str:
+    """The first field that is not what the example has there: a group, text, number."""
+    for key, value in given.items():
+        like = example.get(key)
+        if isinstance(like, Mapping) and isinstance(value, Mapping):
+            if inside := _misshapen(value, like):
+                return f"{key}.{inside}"
+        elif isinstance(value, Mapping) or _kind(value) != _kind(
+            example.get(key, value)
+        ):
+            return f"{key} is {str(value)[:40]!r}"
+    return ""
+
+
+def _kind(value) -> type:
+    return float if isinstance(value, int | float) else type(value)
+
+
+def settings(config: ml_collections.ConfigDict) -> dict:
+    """Fields that a checkpoint must have in common with the run that goes on from it.
+
+    Where the data lie may change, and the number of rounds unless rounds depend on it.
+    """
+    free = {"data.data_dir"} if registries.needs_rounds(config) else FREE
+    return {k: v for k, v in flat(config).items() if k not in free}
+
+
+def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:
+    """Rounds whose evaluation a run must have, as far as it has come."""
+    ended = summary(path) or {"rounds": 0}
+    every = config.eval_every
+    last = {config.rounds, ended["rounds"]} - {0}
+    return sorted({*range(every, config.rounds + 1, every), *last})
+
+
+def check_whole(path: Path, config: ml_collections.ConfigDict, rounds: int):
+    """Raises UserError if an ended run lacks records of its evaluations."""
+    asked = [r for r in due(path, config) if r <= rounds]
+    found = records.covered(path / "metrics.jsonl", asked)
+    if found.until < rounds:
+        raise UserError(
+            f"{path} has ended after {rounds} rounds, but not all of it is there: it "
+            f"has {found.why}. Put that file back from a copy, or move the folder away "
+            "to run it again."
         )
 
 
@@ -176,21 +206,20 @@ def save_tokens(path: Path, tokens: Sequence[str]):
 
 
 def summary(path: Path) -> dict | None:
-    """The summary of an ended run, or None."""
-    return _read_json(path / "summary.json")
+    """The summary of an ended run, or None.
 
-
-def _read_json(file: Path) -> dict | None:
-    """The object in `file`, or None where there is no such file."""
-    if not file.exists():
-        return None
+    Raises:
+      UserError: the file is damaged.
+    """
     try:
-        content = json.loads(file.read_text())
-    except ValueError as e:
-        content = e
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{file} is damaged ({content}); move {file.parent} away or choose another "
-            "folder with --workdir."
-        )
-    return content
+        needed = ("status", "rounds", "rules")
+        return jsonfile.read_summary(path / "summary.json", needed)
+    except jsonfile.Damaged as e:
+        raise _damaged(path / "summary.json", e) from e
+
+
+def _damaged(file, why) -> UserError:
+    return UserError(
+        f"{file} is damaged ({why}); move {file.parent} away or choose another folder "
+        "with --workdir."
+    )

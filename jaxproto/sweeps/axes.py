@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from jaxproto.config.fields import TYPES, check_keys
+from jaxproto.config.fields import check_keys
+from jaxproto.config.ranges import TYPES
 from jaxproto.errors import UserError
 
 Given = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]

@@ -48,7 +48,8 @@ class Board:
 
     def __init__(self, plan: Plan, console: Console):
         """Knows what is there already."""
-        self._plan, self._console, self._live = plan, console, None
+        self._plan, self._console = plan, console
+        self._live: Live | None = None
         self._lock = threading.Lock()
         self._rows = {cell.name: Row(standing(cell)) for cell in plan.cells}
 

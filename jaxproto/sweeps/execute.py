@@ -5,26 +5,28 @@ run one by one or in threads, bit for bit. As one program (`together.py`) they a
 of other forms of execution, to rounding.
 """
 
+import contextlib
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
 import jax
 from rich.console import Console
 
-from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.storage import workdir
 from jaxproto.sweeps import together
 from jaxproto.sweeps.board import Board
-from jaxproto.sweeps.plan import Cell, Group, Plan, experiment
-from jaxproto.training import compilation, program_cache, runner
+from jaxproto.sweeps.plan import Cell, Plan
+from jaxproto.sweeps.shared import Shared
+from jaxproto.training import program_cache, runner
 
+TOGETHER = "together"
 MODES = ("auto", "one", "threads", "all")
 POLL = 2.0  # seconds until a cell that another process trains is looked at again
 
@@ -32,17 +34,18 @@ POLL = 2.0  # seconds until a cell that another process trains is looked at agai
 class How(NamedTuple):
     """How a sweep is run, which changes none of its numbers on CPU."""
 
-    cells_at_once: str = "auto"
+    cells_at_once: str = "auto"  # see `mode`
     cache: program_cache.ProgramCache = program_cache.no_cache
-    grace: float = 0.0
+    grace: float = 0.0  # seconds that running rounds may take after SIGTERM
 
 
 def mode(cells_at_once: str, platform: str) -> tuple[str, int]:
-    """The form of execution, and how many cells are in it at most.
+    """The form of execution, and how many cells are in it at most; 0 is all.
 
     Args:
       cells_at_once: `auto`, `one`, `threads` (a cell per core), `all` (as one program,
         as many as fit into memory), or a number (as one program).
+      platform: of the device.
 
     Raises:
       UserError: it is something else.
@@ -50,105 +53,88 @@ def mode(cells_at_once: str, platform: str) -> tuple[str, int]:
     cores = os.cpu_count() or 1
     if cells_at_once == "auto":
         cells_at_once = "threads" if platform == "cpu" else "all"
-    if cells_at_once == "one":
-        return "threads", 1
-    if cells_at_once == "threads":
-        return "threads", cores
-    if cells_at_once == "all":
-        return "together", 0
+    named = {"one": ("threads", 1), "threads": ("threads", cores), "all": (TOGETHER, 0)}
+    if cells_at_once in named:
+        return named[cells_at_once]
     if not cells_at_once.isdecimal() or int(cells_at_once) < 1:
         raise UserError(
             f"cells_at_once is {cells_at_once!r}; it is {', '.join(MODES)} or a number "
             "of cells such as 4."
         )
-    return "together", int(cells_at_once)
+    return TOGETHER, int(cells_at_once)
 
 
-def train(plan: Plan, how: How, board: Board, console: Console) -> dict[str, dict]:
-    """Trains what is not finished yet.
-
-    Returns:
-      {name of the cell: its summary}, in the order of the plan.
-
-    Raises:
-      UserError: a file cannot be written; the cells that are finished stay.
-      stopping.Stopped: SIGTERM came, and the running rounds are saved.
-    """
+def train(plan: Plan, how: How, board: Board, console: Console):
+    """Trains what has not ended yet; see `sweep.sweep` for errors."""
     kind, most = mode(how.cells_at_once, jax.default_backend())
-    programs = [Shared(group, how.cache, console) for group in plan.groups]
-    if kind == "together":
-        found = {}
-        for shared in programs:
-            found |= together.train(shared, most, how.grace, board)
-    else:
-        found = in_threads(programs, most, how.grace, board)
-    return {cell.name: found[cell.name] for cell in plan.cells}
+    groups = [Shared(group, how.cache, console) for group in plan.groups]
+    ended: set[str] = set()
+    if kind == TOGETHER:
+        for shared in groups:
+            ended |= as_one(shared, most, how.grace, board)
+        most = 1
+    left = [(c, s) for s in groups for c in s.group.cells if c.name not in ended]
+    in_threads(left, most, how.grace, board)
 
 
-class Shared:
-    """Data and compiled programs of a group, made when the first cell needs them."""
+def as_one(shared: Shared, most: int, grace: float, board: Board) -> set[str]:
+    """Cells of a group as one program, `most` at a time; the names of those done.
 
-    def __init__(self, group: Group, cache: program_cache.ProgramCache, console):
-        """Compiles nothing yet."""
-        self.group, self._cache, self._console = group, cache, console
-        self._lock, self._made = threading.Lock(), None
-
-    def __call__(self, start: runner.Start) -> runner.Ready:
-        """What the run of a cell begins with; as `runner.prepare`."""
-        with self._lock:
-            if self._made is None:
-                exp = self.group.exp
-                wrap = self._cache(compilation.keep_compiled(), start.config, exp)
-                examples = build.examples(exp.dataset)
-                self._made = runner.compiled(start, exp, examples, wrap, self._console)
-        own = next(c for c in self.group.cells if c.path == start.path)
-        return self._made._replace(exp=experiment(self._made.exp, own))
+    Cells that another process trains are left out, and groups that check the wire.
+    """
+    if shared.group.exp.check_wire:
+        return set()
+    with contextlib.ExitStack() as stack:
+        begun = partial(together.begun, shared, grace, board, stack)
+        members, ended = begun(shared.group.cells)
+        most = min(most or len(members), len(members))
+        if members:
+            most, programs = shared.of_many(most)
+        for batch in together.batches(members, most):
+            together.train(batch, programs, most, grace, board)
+            ended |= {m.cell.name for m in batch}
+    return ended
 
 
 def in_threads(
-    programs: Sequence[Shared], most: int, grace: float, board: Board
-) -> dict[str, dict]:
-    """Cells in the order of their groups, `most` at a time."""
-    waiting = deque(
-        (cell, shared) for shared in programs for cell in shared.group.cells
-    )
-    found: dict[str, dict] = {}
-    stop = threading.Event()
+    cells: Iterable[tuple[Cell, Shared]], most: int, grace: float, board: Board
+):
+    """Cells one after the other, in `most` threads.
+
+    Raises:
+      The first error of a thread; the others end after their round.
+    """
+    waiting, stop = deque(cells), threading.Event()
 
     def work():
-        while not stop.is_set():
+        while waiting and not stop.is_set():
             try:
                 cell, shared = waiting.popleft()
-            except IndexError:
+            except IndexError:  # another thread was faster
                 return
             try:
-                found[cell.name] = one(cell, shared, grace, board)
-            except workdir.Busy:  # of another process: the others first
+                one(cell, shared, grace, board)
+            except workdir.Busy:  # the others first
                 waiting.append((cell, shared))
                 board.busy(cell)
-                stop.wait(0 if len(waiting) > 1 else POLL)
+                stop.wait(POLL)
             except BaseException:
                 stop.set()
                 raise
 
     with ThreadPoolExecutor(most) as pool:
         tasks = [pool.submit(work) for _ in range(most)]
-        wait(tasks)
     for task in tasks:
         task.result()
-    return found
 
 
-def one(cell: Cell, prepare: Callable, grace: float, board: Board) -> dict:
-    """The summary of one cell, trained now unless it is finished."""
-    clock = time.perf_counter()
-    summary = runner.finished_or(
-        cell.config,
-        cell.path,
-        board.console(cell),
-        prepare,
-        grace,
-        partial(board.progress, cell),
-    )
+def one(cell: Cell, shared: Shared, grace: float, board: Board):
+    """Trains one cell, unless it has ended."""
+    clock, console = time.perf_counter(), board.console(cell)
+    shown = partial(board.progress, cell)
+    with workdir.claim(cell.path) as claimed:
+        start = runner.Start(cell.config, cell.path, console, grace, claimed, shown)
+        summary = runner.existing(start)
+        if summary is None:
+            summary = runner.trained(start, shared(start))
     board.ended(cell, summary, time.perf_counter() - clock)
-    return summary

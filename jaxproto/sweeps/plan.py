@@ -11,7 +11,7 @@ from jaxproto import config as config_
 from jaxproto.config import build, floats
 from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
-from jaxproto.storage import checkpoint, workdir
+from jaxproto.storage import checkpoint, naming, workdir
 from jaxproto.sweeps.axes import Axis, product
 
 
@@ -71,7 +71,7 @@ def plan(
       axes: from `axes.axes`.
       outdir: holds a folder per cell; "" leaves every cell where a run of its
         configuration alone has its work directory.
-      plain: the configuration before overrides, by which `workdir.default` names
+      plain: the configuration before overrides, by which `naming.default` names
         folders.
 
     Raises:
@@ -83,7 +83,7 @@ def plan(
     _check_folders(cells)
     groups = tuple(_group(part) for part in _together(cells).values())
     names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
-    data = workdir.default(config).name.removesuffix(f"-seed{config.seed}")
+    data = naming.default(config).name.removesuffix(f"-seed{config.seed}")
     folder = Path(outdir) if outdir else Path("sweeps") / f"{data}-{names}"
     return Plan(tuple(axes), groups, cells, folder)
 
@@ -99,7 +99,7 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
     made = Cell(dict(changes), own, Path())
     with _named(made):
         config_.check(own)
-        path = workdir.chosen(own, plain)
+        path = naming.chosen(own, plain)
     return made._replace(path=Path(outdir) / path.name if outdir else path)
 
 
@@ -128,7 +128,7 @@ def _check_folders(cells: Sequence[Cell]):
             other = owner.setdefault(one.path, one)
             if other is not one:
                 raise UserError(f"it has the folder {one.path} of {other.name}.")
-            workdir.check_path(one.path)
+            naming.check_path(one.path)
             workdir.check_config(one.path, one.config)
 
 

@@ -22,7 +22,7 @@ STATISTICS = ("best", "final", "mean_last")
 
 
 def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
-    """One row per cell, rule, average over clients and statistic; shares from 0 to 1."""
+    """A row per cell, rule, average over clients and statistic; shares from 0 to 1."""
     made = []
     for cell in plan.cells:
         summary = summaries[cell.name]
@@ -97,9 +97,9 @@ def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | No
 
 def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None:
     """The finished cell of the highest accuracy by a rule."""
-    known = [(accuracy(summaries[c.name], rule), c) for c in plan.cells]
-    known = [row for row in known if row[0] is not None]
-    return max(known, key=lambda row: row[0])[1] if known else None
+    of = {cell.name: accuracy(summaries[cell.name], rule) for cell in plan.cells}
+    known = [cell for cell in plan.cells if of[cell.name] is not None]
+    return max(known, key=lambda cell: of[cell.name] or 0.0, default=None)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
@@ -139,8 +139,9 @@ def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
         known = [value for value in found if value is not None]
         table[r, c] = statistics.fmean(known) if known else np.nan
     title = f"best test accuracy (%) of rule {rule}, mean over seeds"
-    names = [[short(v) for v in values] for values in (rows, columns)]
-    plots.grid_heatmap(path, table, *names, (across, down), title)
+    down_names, across_names = ([short(v) for v in part] for part in (rows, columns))
+    labels = (across, down)
+    plots.grid_heatmap(path, table, down_names, across_names, labels, title)
 
 
 def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[str]:

@@ -7,14 +7,12 @@ import jax
 import ml_collections
 from rich.console import Console
 
-from jaxproto.config import build
-from jaxproto.errors import UserError
 from jaxproto.storage import workdir
 from jaxproto.sweeps import board, execute, report
 from jaxproto.sweeps.axes import Given
 from jaxproto.sweeps.axes import axes as parsed
 from jaxproto.sweeps.execute import How
-from jaxproto.sweeps.plan import Cell, Plan, part, plan, standing
+from jaxproto.sweeps.plan import Plan, part, plan, standing
 from jaxproto.training import programs
 
 
@@ -31,7 +29,7 @@ def sweep(
     axes: Given,
     outdir: str | Path = "",
     console: Console | None = None,
-    how: How = How(),
+    how: How | None = None,
     plain: ml_collections.ConfigDict | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> Result:
@@ -52,7 +50,7 @@ def sweep(
         `runs/` for the cells and `sweeps/<config>-<dataset>-<fields>` for the rest.
       console: where the plan and the live table go.
       how: form of execution, program cache, and grace after SIGTERM.
-      plain: the configuration that names folders, see `workdir.default`.
+      plain: the configuration that names folders, see `naming.default`.
       share: (k, n) trains the k-th of n parts of the cells, from 0.
 
     Raises:
@@ -60,7 +58,7 @@ def sweep(
         them; later, if a file cannot be written.
       stopping.Stopped: SIGTERM came, and the rounds that were running are saved.
     """
-    console = console or Console()
+    console, how = console or Console(), how or How()
     execute.mode(how.cells_at_once, jax.default_backend())
     whole = plan(config, parsed(config, axes), outdir, plain)
     mine = part(whole, *share)

@@ -14,7 +14,9 @@ import jax
 import numpy as np
 
 from jaxproto.storage import records, workdir
+from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell
+from jaxproto.sweeps.shared import Shared
 from jaxproto.training import programs, rounds, runner, stopping
 from jaxproto.training.programs import Programs, State
 from jaxproto.types import Tree
@@ -29,73 +31,59 @@ class Member(NamedTuple):
     state: State
 
 
-class Batch(NamedTuple):
-    """Cells that are one program, from the same round to the same last one."""
-
-    members: tuple[Member, ...]
-    work: rounds.Work  # with programs of that many federations
-    shown: Sequence  # progress of each
-
-
 def begun(
-    cells: Sequence[Cell], prepare: Callable, grace: float, board, stack
-) -> tuple[list[Member], dict[str, dict], list[Cell]]:
-    """Claims the folders of cells until `stack` closes.
+    shared: Shared, grace: float, board: Board, stack: contextlib.ExitStack, cells
+) -> tuple[list[Member], set[str]]:
+    """Claims the folders of cells until `stack` closes, but not those that are busy.
 
     Returns:
-      Members that have rounds to train, the summaries of cells that have not, and cells
-      that another process trains.
+      Members that have rounds to train, and the names of cells that have not.
     """
-    members, found, busy = [], {}, []
+    members, ended = [], set()
     for cell in cells:
         try:
             claimed = stack.enter_context(workdir.claim(cell.path))
         except workdir.Busy:
-            busy.append(cell)
+            board.busy(cell)
             continue
-        summary = runner.existing(cell.config, cell.path)
-        if summary is not None:
+        start = runner.Start(
+            cell.config, cell.path, board.console(cell), grace, claimed
+        )
+        summary = runner.existing(start)
+        if summary is None:
+            members.append(Member(cell, *runner.begin(start, shared(start))))
+        else:
             board.ended(cell, summary, 0.0)
-            found[cell.name] = summary
-            continue
-        console = board.console(cell)
-        start = runner.Start(cell.config, cell.path, console, grace, claimed)
-        members.append(Member(cell, *runner.begin(start, prepare(start))))
-    return members, found, busy
+            ended.add(cell.name)
+    return members, ended
 
 
 def batches(members: Sequence[Member], most: int) -> list[list[Member]]:
-    """Members that agree in their rounds, in parts of equal size, `most` at a time."""
+    """Members that agree in their rounds, `most` at a time at most."""
     alike: dict[tuple, list[Member]] = {}
     for member in members:
         c = member.cell.config
         key = (member.first, c.rounds, c.eval_every, c.checkpoint_every)
         alike.setdefault(key, []).append(member)
-    parts = []
-    for group in alike.values():
-        count = -(-len(group) // (most or len(group)))
-        parts += [list(part) for part in np.array_split(np.arange(len(group)), count)]
-        parts[-count:] = [[group[i] for i in part] for part in parts[-count:]]
-    return parts
+    return [
+        group[i : i + most]
+        for group in alike.values()
+        for i in range(0, len(group), most)
+    ]
 
 
 def train(
-    members: Sequence[Member], compiled: Programs, grace: float, board
-) -> dict[str, dict]:
+    members: Sequence[Member], compiled: Programs, count: int, grace: float, board
+):
     """Trains members as one program; a diverged one stops, the others go on.
 
     Args:
-      compiled: of as many federations.
-
-    Returns:
-      {name of the cell: summary}.
+      compiled: of `count` federations; where there are fewer members, the first one
+        fills the places up.
 
     Raises:
       stopping.Stopped: SIGTERM came, and the round that was running is saved.
     """
-    floats = [member.run.work.exp.floats for member in members]
-    joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
-    work = members[0].run.work._replace(compiled=programs.with_floats(compiled, joined))
     c, first = members[0].cell.config, members[0].first
     with contextlib.ExitStack() as stack:
         shown = [
@@ -103,33 +91,44 @@ def train(
             for m in members
         ]
         asked = stack.enter_context(stopping.rounds(grace))
-        loop = Loop(Batch(tuple(members), work, shown), board)
+        loop = Loop(members, shown, compiled, count, board)
         for r in range(first, c.rounds):
-            stop = loop.round(r, asked)
-            if stop:
+            if loop.round(r, asked):
                 raise stopping.Stopped(
                     f"round {r + 1} is saved, the same command goes on"
                 )
-    return loop.ended(c.rounds)
+    loop.ended()
 
 
 class Loop:
     """The state of a batch between two rounds."""
 
-    def __init__(self, batch: Batch, board):
-        """Before the first of its rounds."""
-        self.batch, self.board = batch, board
-        states = [m.state for m in batch.members]
-        self.server = programs.stacked([s.server for s in states])
-        self.clients = programs.stacked([s.clients for s in states])
-        self.own = [s._replace(server=(), clients=()) for s in states]
+    def __init__(
+        self,
+        members: Sequence[Member],
+        shown: Sequence,
+        compiled: Programs,
+        count: int,
+        board: Board,
+    ):
+        """Before the first of its rounds; see `train`."""
+        self.members, self.shown, self.board = members, shown, board
+        places = [*members, *[members[0]] * (count - len(members))]
+        self.seeds = [m.run.work.seed for m in places]
+        floats = [m.run.work.exp.floats for m in places]
+        joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
+        bound = programs.with_floats(compiled, joined)
+        self.work = members[0].run.work._replace(compiled=bound)
+        self.server = programs.stacked([m.state.server for m in places])
+        self.clients = programs.stacked([m.state.clients for m in places])
+        self.own = [m.state._replace(server=(), clients=()) for m in members]
         self.seconds: list[float] = []
-        self.found: dict[str, dict] = {}  # of cells that have ended
+        self.start = time.perf_counter()
+        self.done: set[int] = set()  # places of members that have ended
 
     def alive(self) -> list[tuple[int, Member]]:
-        """Cells that have not diverged, with their places."""
-        each = enumerate(self.batch.members)
-        return [(i, m) for i, m in each if m.cell.name not in self.found]
+        """Members that have not diverged, with their places."""
+        return [(i, m) for i, m in enumerate(self.members) if i not in self.done]
 
     def state(self, i: int) -> State:
         """The state of one cell."""
@@ -138,16 +137,15 @@ class Loop:
 
     def round(self, r: int, asked: Callable[[], bool]) -> bool:
         """Trains a round, evaluates and saves where it is due; whether to stop."""
-        clock, work = time.perf_counter(), self.batch.work
-        seeds = [m.run.work.seed for m in self.batch.members]
-        context = programs.stacked([programs.round_context(s, r) for s in seeds])
-        after = rounds.on_device(work, context, self.server, self.clients)
+        clock = time.perf_counter()
+        context = programs.stacked([programs.round_context(s, r) for s in self.seeds])
+        after = rounds.on_device(self.work, context, self.server, self.clients)
         self.server, self.clients, told = after
         moved = {i: self._count(r, i, m, row(told, i)) for i, m in self.alive()}
-        self.seconds.append((time.perf_counter() - clock) / len(seeds))
+        self.seconds.append((time.perf_counter() - clock) / len(self.seeds))
         for i, _ in self.alive():
-            self.batch.shown[i].round(r + 1, self.seconds[-1])
-        c = self.batch.members[0].cell.config
+            self.shown[i].round(r + 1, self.seconds[-1])
+        c = self.members[0].cell.config
         last, stop = r + 1 == c.rounds, asked()
         if last or (r + 1) % c.eval_every == 0:
             self._evaluate(r + 1, moved)
@@ -167,24 +165,23 @@ class Loop:
         return moved
 
     def _evaluate(self, r: int, moved):
-        told = rounds.outcome(self.batch.work, self.server, self.clients)
+        told = rounds.outcome(self.work, self.server, self.clients)
         for i, m in self.alive():
             exp, seconds = m.run.work.exp, self.seconds
             made = rounds.record(exp, r, self.own[i], moved[i], seconds, row(told, i))
             records.append(m.run.path / "metrics.jsonl", made)
-            self.batch.shown[i].evaluated(made)
+            self.shown[i].evaluated(made)
         self.seconds = []
 
     def _end(self, i: int, member: Member, status: dict):
+        self.done.add(i)
         summary = runner.ended(member.run, self.state(i), status)
-        self.found[member.cell.name] = summary
-        self.board.ended(member.cell, summary, 0.0)
+        self.board.ended(member.cell, summary, time.perf_counter() - self.start)
 
-    def ended(self) -> dict[str, dict]:
-        """Summaries and pictures of all."""
+    def ended(self):
+        """Summaries and pictures of all that are left."""
         for i, m in self.alive():
             self._end(i, m, runner.FINISHED)
-        return self.found
 
 
 def row(tree: Tree, i: int) -> Tree:

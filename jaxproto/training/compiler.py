@@ -21,14 +21,16 @@ def compile_all(
     exp: Experiment,
     examples: Examples,
     wrap: Wrap = program_cache.uncached,
+    done: Callable[[str], object] = str,
     many: int = 0,
 ):
     """Compiles every program before the first round.
 
     Args:
+      wrap: name, function, arguments -> what is compiled in the function's place.
+      done: told the name of each program when it is compiled, by several threads.
       many: federations that the programs are of (`programs.of_many`); 0 is one, without
         a leading axis.
-      wrap: name, function, arguments -> what is compiled in the function's place.
 
     Returns:
       The programs, and the seconds it took.
@@ -46,7 +48,9 @@ def compile_all(
             args = (lead(exp.floats), *rest)
             whole = wrap(name + suffix, f, args)
             lowered = jax.jit(whole, **options).lower(*args)
-            return Compiling(lowered.out_info, workers.submit(lowered.compile))
+            program = workers.submit(lowered.compile)
+            program.add_done_callback(lambda _: done(name))
+            return Compiling(lowered.out_info, program)
 
         made = submit_all(submit, exp, f, examples, lead)
         compiled = jax.tree.map(
@@ -122,18 +126,19 @@ def compile_to_fit(
     examples: Examples,
     limit: int | None,
     wrap: Wrap = program_cache.uncached,
+    done: Callable[[str], object] = str,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
       limit: bytes of device memory, None where it is not known.
-      wrap: as in compile_all.
+      wrap, done: as in compile_all.
 
     Returns:
       The experiment in the modes that fit, its programs, the seconds it took, and the
       bytes that they need by XLA's account.
     """
-    compiled, seconds = compile_all(exp, examples, wrap)
+    compiled, seconds = compile_all(exp, examples, wrap, done)
     need = memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
@@ -141,7 +146,7 @@ def compile_to_fit(
         mode = execution.in_chunks(chunk)
         exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
         again = partial(_renamed, wrap, f" by {chunk}")
-        compiled, more = compile_all(exp, examples, again)
+        compiled, more = compile_all(exp, examples, again, done)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
 

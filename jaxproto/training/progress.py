@@ -123,14 +123,16 @@ def result_table(summary: Mapping) -> Table:
         for what in ("best", "final", f"last{last}"):
             table.add_column(f"{kind}\n{what}", justify="right", no_wrap=True)
     for rule, kinds in rules.items():
-        cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds[k])]
+        cells = [c for k in ("pooled", "client_mean") for c in _cells(kinds.get(k))]
         table.add_row(rule, *cells)
     return table
 
 
 def _cells(digest):
+    if digest is None:
+        return ("-",) * 3
     best = _percent(digest["best"])
-    if digest["best_round"] is not None:
+    if digest.get("best_round") is not None:
         best += f" ({digest['best_round']})"
     return best, _percent(digest["final"]), _percent(records.mean_last(digest)[0])
 
@@ -148,6 +150,11 @@ def _percent(share):
 def _accuracies(record):
     rules = record.get("rules", {})
     return [f"{rule} {_percent(of['pooled'])}%" for rule, of in rules.items()]
+
+
+def accuracy_text(record: Mapping) -> str:
+    """The accuracy of the first rule of a record."""
+    return next(iter(_accuracies(record)), "")
 
 
 def _loss(record):

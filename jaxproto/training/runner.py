@@ -1,10 +1,7 @@
 """One run: build, compile, rounds with evaluation and checkpoints, summary."""
 
-import contextlib
-import signal
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +11,25 @@ from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto.config import build
+from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
-from jaxproto.report import pictures, reference
+from jaxproto.report import pictures, reference, stages
 from jaxproto.report import summary as summaries
-from jaxproto.storage import checkpoint, records
+from jaxproto.storage import checkpoint, naming, records
 from jaxproto.storage import workdir as folder
-from jaxproto.training import compilation, compiler, memory, program_cache, programs
-from jaxproto.training.programs import State
+from jaxproto.training import (
+    compilation,
+    compiler,
+    memory,
+    program_cache,
+    programs,
+    stopping,
+)
+from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import progress, result_table
 from jaxproto.training.rounds import Diverged, Work, evaluate, one_round, unwatched
+from jaxproto.training.stopping import Stopped
+from jaxproto.types import Examples
 
 
 class Run(NamedTuple):
@@ -33,6 +40,31 @@ class Run(NamedTuple):
     work: Work
     compiled: summaries.Compiled
     console: Console
+    grace: float
+    shown: Callable
+
+
+class Start(NamedTuple):
+    """What a run is begun with."""
+
+    config: ml_collections.ConfigDict
+    path: Path
+    console: Console
+    grace: float
+    claimed: folder.Claim
+    shown: Callable = progress  # rounds, those done, console -> told of each round
+
+
+class Ready(NamedTuple):
+    """What a run needs besides its state; runs of other seeds and floats share it."""
+
+    exp: Experiment
+    examples: Examples
+    programs: Programs  # without floats
+    took: summaries.Compiled
+
+
+FINISHED = {"status": "finished"}
 
 
 def run(
@@ -40,6 +72,7 @@ def run(
     workdir: str | Path = "",
     console: Console | None = None,
     cache: program_cache.ProgramCache = program_cache.no_cache,
+    grace: float = 0.0,
 ) -> dict:
     """Runs or resumes an experiment; a finished one is left as it is.
 
@@ -51,26 +84,45 @@ def run(
       console: where progress and tables go.
       cache: which programs outlive the process without being traced again:
         `program_cache.no_cache`, or `disk_cache` where no function can have changed.
+      grace: seconds that a round may still take after SIGTERM, to be saved; in a
+        process that `stopping.watch`es.
 
     Returns:
       The summary, as in `summary.json`; its `status` is "finished" or "diverged".
 
     Raises:
-      UserError: before training, for anything that cannot work.
+      UserError: before training, for anything that cannot work; a folder that it did
+        not come to use stays as it was. Later, if a file cannot be written.
+      stopping.Stopped: SIGTERM came, and the round that was running is saved.
     """
     console = console or Console()
     config_.check(config)
-    path = Path(workdir or folder.default(config))
-    with folder.claim(path):
-        folder.check_config(path, config)
-        summary = folder.summary(path)
-        if summary is None or _longer(config, summary, path):
-            summary = _run(config, path, console, cache)
+    path = Path(workdir or naming.default(config))
+    with folder.claim(path) as claimed:
+        start = Start(config, path, console, grace, claimed)
+        summary = existing(start)
+        if summary is None:
+            summary = trained(start, prepare(start, cache))
         else:
             _say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     for line in reference.lines(summary):
         _say(console, line)
+    return summary
+
+
+def existing(start: Start) -> dict | None:
+    """The summary of a run that has ended; None if there are rounds to train.
+
+    Raises:
+      UserError: the folder holds another run, or one that is damaged.
+    """
+    config, path = start.config, start.path
+    folder.check_config(path, config)
+    summary = folder.summary(path)
+    if summary is None or _longer(config, summary, path):
+        return None
+    folder.check_whole(path, config, summary["rounds"])
     return summary
 
 
@@ -90,39 +142,81 @@ def _longer(config, summary: dict, path: Path) -> bool:
     return longer
 
 
-def _run(
-    config, path: Path, console: Console, cache: program_cache.ProgramCache
-) -> dict:
+def prepare(start: Start, cache: program_cache.ProgramCache) -> Ready:
+    """Data and compiled programs, once all that can be wrong was tried.
+
+    Raises:
+      UserError: for anything that cannot work.
+    """
     compiled_in = compilation.keep_compiled()
-    exp = build.experiment(config, jax.default_backend(), folder.tokens(path))
+    tokens = folder.tokens(start.path)
+    exp = build.experiment(start.config, jax.default_backend(), tokens)
     build.check(exp)
-    summaries.partition(exp, path, console)
+    summaries.partition(exp, start.path, start.console)
     examples = build.examples(exp.dataset)
-    wrap = cache(compiled_in, config, exp)
-    auto = config.clients_at_once == "auto"
-    limit = memory.available(jax.devices()[0]) if auto else None
-    fits = compiler.compile_to_fit(exp, examples, limit, wrap)
-    exp, compiled, seconds, need = fits
-    folder.save_tokens(path, exp.dataset.tokens)
-    folder.save_config(path, config)  # not before all that can be wrong was tried
-    compiled = programs.with_floats(compiled, exp.floats)
-    work = Work(exp, examples, compiled, config.seed)
-    this = Run(config, path, work, summaries.Compiled(seconds, need), console)
+    return compiled(start.console, exp, examples, cache(compiled_in, start.config, exp))
+
+
+def compiled(console: Console, exp: Experiment, examples: Examples, wrap) -> Ready:
+    """Programs in the form that fits into memory."""
+    limit = memory.available(jax.devices()[0]) if exp.fit else None
+    total = len(jax.tree.leaves(programs.functions(exp)))
+    shown = stages.counted(console, "compiling", "programs", total)
+    with stages.unkept_programs(console), shown as done:
+        fits = compiler.compile_to_fit(exp, examples, limit, wrap, done)
+    exp, made, seconds, need = fits
     _say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
-    state = programs.init(exp, config.seed, compiled)
-    room = unwatched(compiled, state.server, config.eval_every)
-    start, state = resume(this, state._replace(watched=room))
+    return Ready(exp, examples, made, summaries.Compiled(seconds, need))
+
+
+def trained(start: Start, ready: Ready) -> dict:
+    """The summary after all rounds.
+
+    Raises:
+      Stopped: as `run`.
+    """
+    this, first, state = begin(start, ready)
     try:
-        state = all_rounds(this, start, state)
-        status = {"status": "finished"}
+        state = all_rounds(this, first, state)
     except Diverged as e:
-        status = {"status": "diverged", "reason": f"{e} {_way_out(path)}"}
-        _say(console, f"diverged: {status['reason']}")
+        return ended(this, state, diverged(this, e))
+    return ended(this, state, FINISHED)
+
+
+def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
+    """A run before its first round, or after the last one that was saved.
+
+    Raises:
+      UserError: there are checkpoints, and none can be used.
+    """
+    config, path, exp = start.config, start.path, ready.exp
+    folder.save_tokens(path, exp.dataset.tokens)
+    due = folder.due(path, config)  # by the configuration that is there
+    folder.save_config(path, config)  # not before all that can be wrong was tried
+    start.claimed.keep()
+    own = programs.with_floats(ready.programs, exp.floats)
+    work = Work(exp, ready.examples, own, config.seed)
+    this = Run(config, path, work, ready.took, start.console, start.grace, start.shown)
+    state = programs.init(exp, config.seed, own)
+    room = unwatched(own, state.server, config.eval_every)
+    return this, *resume(this, state._replace(watched=room), due)
+
+
+def diverged(run: Run, error: Diverged) -> dict:
+    """How a run ended that has diverged, with the way out."""
+    reason = f"{error} {_way_out(run.path)}"
+    _say(run.console, f"diverged: {reason}")
+    return {"status": "diverged", "reason": reason}
+
+
+def ended(run: Run, state: State, status: Mapping) -> dict:
+    """Writes pictures and `summary.json`; returns the summary."""
+    exp, path, console = run.work.exp, run.path, run.console
     metrics = records.read(path / "metrics.jsonl")
-    summary = summaries.summary(config, exp, metrics, this.compiled, status)
-    if status["status"] == "finished":
-        trained = pictures.Trained(exp, examples, state.server, state.clients)
-        pictures.draw(trained, path, console, config.method.get("upscale", 1.0))
+    summary = summaries.summary(run.config, exp, metrics, run.compiled, status)
+    if status == FINISHED:
+        trained = pictures.Trained(exp, run.work.examples, state.server, state.clients)
+        pictures.draw(trained, path, console, run.config.method.get("upscale", 1.0))
     records.write_json(path / "summary.json", summary)
     return summary
 
@@ -143,16 +237,26 @@ def _way_out(path: Path) -> str:
     )
 
 
-def resume(run: Run, state: State) -> tuple[int, State]:
-    """The newest readable checkpoint, with metrics cut to it; else round 0."""
-    found = checkpoint.latest(run.path / "checkpoints", state)
+def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
+    """The newest checkpoint that can be used, with metrics cut to it; else round 0.
+
+    Args:
+      due: rounds whose record must be in the metrics, as far as the run has come.
+
+    Raises:
+      UserError: there are checkpoints, and none can be used.
+    """
+    directory, metrics = run.path / "checkpoints", run.path / "metrics.jsonl"
+    covered, settings = records.covered(metrics, due), folder.settings(run.config)
+    found = checkpoint.latest(directory, state, settings, covered)
     start = 0
     if found is not None:
         start, state, notes = found
         for note in notes:
             _say(run.console, note)
         _say(run.console, f"resuming {run.path} after round {start}")
-    records.keep_until(run.path / "metrics.jsonl", start)
+        checkpoint.sweep(directory, start)
+    records.keep_until(metrics, start)
     return start, state
 
 
@@ -161,10 +265,11 @@ def all_rounds(run: Run, start: int, state: State) -> State:
 
     Raises:
       Diverged: names round, cohort and client.
+      Stopped: as `run`.
     """
     config, seconds = run.config, []
-    directory = run.path / "checkpoints"
-    with progress(config.rounds, start, run.console) as bar:
+    shown = run.shown(config.rounds, start, run.console)
+    with stopping.rounds(run.grace) as asked, shown as bar:
         for r in range(start, config.rounds):
             clock = time.perf_counter()
             state, told = one_round(run.work, r, state)
@@ -176,23 +281,16 @@ def all_rounds(run: Run, start: int, state: State) -> State:
                 records.append(run.path / "metrics.jsonl", record)
                 bar.evaluated(record)
                 seconds = []
-            if last or (r + 1) % config.checkpoint_every == 0:
-                with finished_first():
-                    checkpoint.save(directory, r + 1, state)
+            stop = asked()
+            if last or stop or (r + 1) % config.checkpoint_every == 0:
+                save(run, r + 1, state)
+            if stop:
+                raise Stopped(f"round {r + 1} is saved, the same command goes on")
     return state
 
 
-@contextlib.contextmanager
-def finished_first() -> Iterator[None]:
-    """Holds Ctrl-C back until the block has ended (only the main thread gets it)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
-    if pressed:
-        raise KeyboardInterrupt
+def save(run: Run, r: int, state: State):
+    """Writes a checkpoint; Ctrl-C waits until it is whole."""
+    directory, settings = run.path / "checkpoints", folder.settings(run.config)
+    with stopping.finished_first():
+        checkpoint.save(directory, r, state, settings)

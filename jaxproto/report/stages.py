@@ -1,0 +1,65 @@
+"""What is said while something takes its time: a line that moves on a terminal."""
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.markup import escape
+
+UNKEPT = "Error writing persistent compilation cache entry"  # as JAX says it
+
+
+@contextlib.contextmanager
+def counted(
+    console: Console, doing: str, what: str, total: int
+) -> Iterator[Callable[[str], None]]:
+    """Shows how many of `total` things are done; elsewhere than on a terminal, a line.
+
+    Args:
+      console: where.
+      doing: such as "compiling".
+      what: such as "programs".
+      total: how many.
+
+    Yields:
+      To be told the name of each thing when it is done, from any thread.
+    """
+    if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
+        line = f"{doing} {total} {what}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        yield lambda name: None
+        return
+    lock, count = threading.Lock(), [0]
+    with console.status(f"{doing}: 0 of {total} {what}") as status:
+
+        def done(name):
+            with lock:
+                count[0] += 1
+                most = max(total, count[0])  # some are compiled again, in other forms
+                text = f"{doing}: {count[0]} of {most} {what} ({escape(name)})"
+                status.update(text)
+
+        yield done
+
+
+@contextlib.contextmanager
+def unkept_programs(console: Console) -> Iterator[None]:
+    """Says once, not of every program, that compiled programs cannot be kept."""
+    shown, said = warnings.showwarning, list[str]()
+
+    def show(message, *args, **kwargs):
+        if not str(message).startswith(UNKEPT):
+            shown(message, *args, **kwargs)
+        elif not said:
+            why = str(message).rpartition(": ")[2]
+            said.append(f"compiled programs cannot be kept for other runs ({why})")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
+        for line in said:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,59 @@
+"""Data and compiled programs that the cells of a group share."""
+
+import threading
+
+import jax
+from rich.console import Console
+
+from jaxproto.config import build
+from jaxproto.report import summary as summaries
+from jaxproto.sweeps.plan import Group, experiment
+from jaxproto.training import compilation, compiler, memory, program_cache, runner
+from jaxproto.training.programs import Programs
+
+
+class Shared:
+    """Made when the first cell of a group needs them."""
+
+    def __init__(
+        self, group: Group, cache: program_cache.ProgramCache, console: Console
+    ):
+        """Compiles nothing yet."""
+        self.group, self._cache, self._console = group, cache, console
+        self._lock = threading.Lock()
+        self._made: runner.Ready | None = None
+
+    def ready(self) -> runner.Ready:
+        """With the experiment of the first cell; several threads may ask."""
+        with self._lock:
+            if self._made is None:
+                exp = self.group.exp
+                examples = build.examples(exp.dataset)
+                made = runner.compiled(self._console, exp, examples, self._wrap())
+                self._made = made
+        return self._made
+
+    def __call__(self, start: runner.Start) -> runner.Ready:
+        """What the run of a cell begins with; in place of `runner.prepare`."""
+        made = self.ready()
+        own = next(c for c in self.group.cells if c.path == start.path)
+        exp = experiment(made.exp, own)
+        summaries.save_partition(exp, start.path)
+        return made._replace(exp=exp)
+
+    def of_many(self, most: int) -> tuple[int, Programs]:
+        """Programs of as many federations as fit into memory; of how many, and they."""
+        made, count = self.ready(), most
+        limit = memory.available(jax.devices()[0]) if made.exp.fit else None
+        while True:
+            programs, _ = compiler.compile_all(
+                made.exp, made.examples, self._wrap(), many=count
+            )
+            need = memory.needed(jax.tree.leaves(programs))
+            if limit is None or need <= limit or count == 1:
+                return count, programs
+            count = -(-count // 2)
+
+    def _wrap(self) -> program_cache.Wrap:
+        compiled_in, cell = compilation.keep_compiled(), self.group.cells[0]
+        return self._cache(compiled_in, cell.config, self.group.exp)

@@ -1,0 +1,112 @@
+"""Tiny runs for attacks: made in moments, with all that a run writes.
+
+What is attacked is the writing: programs can be compiled once per method, and pictures
+left unrendered (`quick`, in a process of its own).
+"""
+
+import functools
+import io
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from jaxproto import config
+from jaxproto.storage import checkpoint, records
+from jaxproto.training import programs, runner
+
+ROUNDS = 3
+METHODS = ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
+
+
+def data(path: Path) -> Path:
+    """An npz file of 60 + 60 examples of five values in three classes."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = (rng.normal(size=(60, 5)) + 3 * np.eye(5)[y]).astype(np.float32)
+    np.savez(path, x_train=x, y_train=y, x_test=x[::-1], y_test=y[::-1])
+    return path
+
+
+def small(method: str, file: Path, **changes):
+    """Two clients of one perceptron on the examples of `data`."""
+    made = config.experiment(method, "neutral")
+    fields = {
+        "data.name": f"npz:{file}",
+        "data.clients": 2,
+        "data.min_size": 10,
+        "model.group": "mlp",
+        "model.feat_dim": 4,
+        "rounds": ROUNDS,
+        "eval_every": 1,
+        "checkpoint_every": 1,
+        "local.batch_size": 10,
+    }
+    if method == "fedtgp":
+        fields["method.server_epochs"] = 2
+    fields |= {k.replace("__", "."): v for k, v in changes.items()}
+    made.update_from_flattened_dict(fields)
+    return made
+
+
+def run(c, path: Path) -> str:
+    """Runs or resumes; what was printed."""
+    now.append(c.method.name)
+    console = Console(file=io.StringIO(), width=80)
+    runner.run(c, path, console)
+    return console.file.getvalue()
+
+
+now: list[str] = []  # methods of the runs so far
+
+
+def quick():
+    """Has each method's programs compiled once, and no picture rendered."""
+    begin, fit = programs.init, programs.compile_to_fit
+
+    @functools.cache
+    def once(f, name, *args):
+        return f(*(a.value for a in args))
+
+    def init(*args):
+        first = once(begin, now[-1], *map(Any_, args))
+        return jax.tree.map(jnp.copy, first)  # a round is given its state for good
+
+    def compile_to_fit(*args):
+        return once(fit, now[-1], *map(Any_, args))
+
+    programs.init, programs.compile_to_fit = init, compile_to_fit
+    unrendered()
+
+
+def unrendered():
+    """Pictures get a few bytes of their own in place of pixels."""
+    Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
+
+
+class Any_:
+    """An argument that does not tell calls apart."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __hash__(self):
+        return 0
+
+    def __eq__(self, other):
+        return True
+
+
+def end(path: Path) -> tuple:
+    """What a run has come to: metrics without the clock, every byte of the weights."""
+    rows = records.read(path / "metrics.jsonl")
+    for row in rows:
+        row.pop("seconds")
+    newest = path / "checkpoints" / str(checkpoint.rounds(path / "checkpoints")[-1])
+    entries = json.loads((newest / "manifest.json").read_text())["leaves"]
+    arrays = checkpoint._read_arrays(newest, entries)
+    return rows, {name: a.tobytes() for name, a in sorted(arrays.items())}

@@ -1,0 +1,148 @@
+"""Kills a run at the n-th system call that writes, as `python killing.py HOW FOLDER`.
+
+HOW is `here`: the call and all later ones raise what nothing catches, so that what is
+on the disk is what a killed process leaves, and the next run is made in this process;
+or `really`: a forked process is killed with SIGKILL at the call. Prints a line of JSON:
+how many were tried, which did not end as a run that was never killed, and where.
+"""
+
+import functools
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+LEAST = 100  # calls of any of the runs, where they are not counted before
+CALLS = ("replace", "rename", "fsync", "unlink", "remove", "rmdir", "mkdir")
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class Shim:
+    """Counts calls that write, and ends the process at one of them."""
+
+    def __init__(self, really: bool):
+        self.really, self.at, self.count, self.on = really, 0, 0, False
+        self.seen: list[str] = []
+        for name in CALLS:
+            setattr(os, name, self.counted(name, getattr(os, name)))
+        opened = io.open
+
+        @functools.wraps(opened)
+        def open_(file, mode="r", *args, **kwargs):
+            if set("wax+") & set(mode):
+                self.hit(f"open {Path(str(file)).name}")
+            return opened(file, mode, *args, **kwargs)
+
+        io.open = open_
+
+    def counted(self, name, call):
+        @functools.wraps(call)
+        def f(*args, **kwargs):
+            self.hit(f"{name} {Path(str(args[0])).name}")
+            return call(*args, **kwargs)
+
+        return f
+
+    def hit(self, what):
+        if not self.on:
+            return
+        self.count += 1
+        self.seen.append(what)
+        if self.at and self.count >= self.at:
+            if self.really:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise Killed(what)
+
+    def arm(self, at: int):
+        self.at, self.count, self.on, self.seen = at, 0, True, []
+
+
+def kill_here(shim, c, path, at) -> str:
+    """Ends a run in this process at a call; which one that was."""
+    shim.arm(at)
+    try:
+        attacked.run(c, path)
+    except Killed:
+        pass
+    finally:
+        shim.on = False
+    return shim.seen[min(at, len(shim.seen)) - 1]
+
+
+def kill_really(shim, c, path, at) -> str:
+    """The same in a forked process, with SIGKILL."""
+    child = os.fork()
+    if not child:
+        shim.arm(at)
+        attacked.run(c, path)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    return str(at)
+
+
+def wrong_after(c, path, want) -> str:
+    """Goes on to the end; what is not as in a run that was never killed."""
+    try:
+        attacked.run(c, path)
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+    left = [p.name for p in path.rglob("*") if p.suffix in (".partial", ".new")]
+    kept = sorted(p.name for p in (path / "checkpoints").iterdir())
+    if left or kept != ["1", "2", "3"]:
+        return f"left: {left} {kept}"
+    return "" if attacked.end(path) == want else "other numbers"
+
+
+def main(how: str, folder: Path, each: int):
+    shim = Shim(how == "really")
+    file, tried, failed = attacked.data(folder / "toy.npz"), 0, {}
+    kill = kill_really if how == "really" else kill_here
+    begun = []
+    attacked.quick() if how == "here" else attacked.unrendered()
+    for i, method in enumerate(attacked.METHODS):
+        c = attacked.small(method, file)
+        total = 0
+        if how == "here":
+            attacked.run(c, folder / f"{method}-warm")
+            shim.arm(0)
+            attacked.run(c, folder / method)
+            shim.on, total = False, shim.count
+            assert total >= LEAST, total
+        for k in range(each):
+            path = folder / f"{method}-{k}"
+            at = 1 + (k * (total or LEAST) + i * (total or LEAST) // 5) // each
+            shutil.rmtree(folder / "cache" / "jaxproto" / "data", ignore_errors=True)
+            where = kill(shim, c, path, at)
+            begun.append((method, c, path, f"{method} at {at} ({where})"))
+            if how == "here":
+                check(folder, begun.pop(), failed)
+            tried += 1
+    if how == "really":
+        attacked.quick()
+        for method in attacked.METHODS:
+            attacked.run(attacked.small(method, file), folder / method)
+        for one in begun:
+            check(folder, one, failed)
+    print(json.dumps({"tried": tried, "failed": failed}))
+
+
+def check(folder, one, failed):
+    method, c, path, where = one
+    wrong = wrong_after(c, path, attacked.end(folder / method))
+    if wrong:
+        failed[where] = wrong
+    else:
+        shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    from support import attacked
+
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
