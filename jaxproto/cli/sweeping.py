@@ -1,6 +1,8 @@
 """The flags of a sweep, of `main.py`, `jaxproto run` and `jaxproto sweep`."""
 
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -49,13 +51,27 @@ def define(always: bool = False) -> Sweep:
         done = sweeps.sweep(config, axes, outdir, None, how, plain, k_of_n)
         for path in done.files:
             sys.stdout.write(f"written to {path}\n")
-        command = f"python main.py --config={configured.file()}"
-        for line in report.closing(done.plan, done.summaries, command):
+        for line in report.closing(done.plan, done.summaries, _alone(config)):
             sys.stdout.write(line + "\n")
         ended = [s["status"] for s in done.summaries.values()]
         return bool(ended) and all(status == "finished" for status in ended)
 
     return Sweep(lambda: always or bool(given.value), run)
+
+
+def _alone(config) -> str:
+    """The command of the configuration without a sweep."""
+    from jaxproto.config import flat, load
+
+    file = configured.file()
+    path, colon, presets = file.partition(":")
+    if path.startswith(os.getcwd() + os.sep):
+        path = os.path.relpath(path)
+    given, usual = flat(config), flat(load(file))
+    changed = [f"--config.{k}={v}" for k, v in given.items() if usual.get(k) != v]
+    return shlex.join(
+        ["python", "main.py", f"--config={path}{colon}{presets}", *changed]
+    )
 
 
 def _part(text: str) -> tuple[int, int]:

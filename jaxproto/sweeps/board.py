@@ -50,7 +50,7 @@ class Board:
         """Knows what is there already."""
         self._plan, self._console = plan, console
         self._live: Live | None = None
-        self._lock = threading.Lock()
+        self._lock, self._told = threading.Lock(), False
         self._rows = {cell.name: Row(standing(cell)) for cell in plan.cells}
 
     def console(self, cell: Cell) -> Console:
@@ -75,6 +75,21 @@ class Board:
     def row(self, cell: Cell) -> Row:
         """What is known of a cell."""
         return self._rows[cell.name]
+
+    def first_round(self, seconds: float):
+        """Says once how long the rounds of all cells take, one after the other."""
+        if self._told:
+            return
+        self._told = True
+        left = [c.config.rounds - self._rows[c.name].round for c in self._unended()]
+        time = datetime.timedelta(seconds=round(seconds * sum(left)))
+        self.note(
+            f"{seconds:.3g} s a round: {time} for {sum(left)} rounds one after the other"
+        )
+
+    def _unended(self) -> list[Cell]:
+        ended = ("finished", "diverged")
+        return [c for c in self._plan.cells if self._rows[c.name].state not in ended]
 
     def busy(self, cell: Cell):
         """Another process trains it."""
@@ -140,6 +155,8 @@ class CellProgress:
     def round(self, r: int, seconds: float):
         """Round `r` is done (the first is 1) and took `seconds`."""
         recent = (*self._board.row(self._cell).seconds, seconds)[-10:]
+        if len(recent) == 2:  # the first one may still compile something
+            self._board.first_round(seconds)
         self._board.set(self._cell, round=r, seconds=recent)
 
     def evaluated(self, record: Mapping):

@@ -148,8 +148,8 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
     """The last lines: the best cell with its command, and what has diverged.
 
     Args:
-      command: that runs the configuration of the sweep alone, such as
-        "python main.py --config=configs/protonorm.py:digits".
+      command: of the configuration without a sweep, such as "python main.py
+        --config=configs/protonorm.py:digits".
     """
     told, rule = [], main_rule(summaries)
     top = best(plan, summaries, rule)
