@@ -80,6 +80,9 @@ LAM = {  # of every method with a pull, where features have few dimensions: a sq
     "digits": 1.28,
     "spiral": 0.04,
 }
+PROTONORM = {  # N 5.1, of the tables of that paper
+    "model.feat_dim": lambda config: _instead_of_500(config.model.feat_dim),
+}
 UPSCALE = {  # ProtoNorm's gamma, N Section 5.1
     "cifar10": 100.0,
     "cifar100": 200.0,
@@ -123,6 +126,17 @@ HOMOGENEOUS = {  # group -> one network of it, where clients need one architectu
     "Ht0": "cnn4",
     "text": "fasttext",
 }
+
+
+def _instead_of_500(width: int) -> int:
+    """512 where data sets of the papers have T's and S's width."""
+    return 512 if width == WIDE["model.feat_dim"] else width
+
+
+def widths(feat_dim: int) -> list[int]:
+    """50, 150, ..., 450 of 500 coordinates (S Table 2), the same shares of others."""
+    shares = (0.1, 0.3, 0.5, 0.7, 0.9)
+    return sorted({max(1, round(share * feat_dim)) for share in shares})
 
 
 def averaging(more: Mapping = MappingProxyType({})) -> dict[str, dict]:

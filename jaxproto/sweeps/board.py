@@ -84,7 +84,8 @@ class Board:
         left = [c.config.rounds - self._rows[c.name].round for c in self._unended()]
         time = datetime.timedelta(seconds=round(seconds * sum(left)))
         self.note(
-            f"{seconds:.3g} s a round: {time} for {sum(left)} rounds one after the other"
+            f"{seconds:.3g} s a round: {time} for {sum(left)} rounds one after the "
+            "other"
         )
 
     def _unended(self) -> list[Cell]:
