@@ -25,8 +25,8 @@ def get_config(arg: str = ""):
     method, given = config.of_sweep(arg, ["protonorm", *METHODS], "cifar100")
     made = config.experiment(method, given)
     made.name = f"{NAME}-{method}"
-    if method != "tinyproto":
-        config.apply(made, presets.PROTONORM)
+    of_its_tables = presets.TINYPROTO if method == "tinyproto" else presets.PROTONORM
+    config.apply(made, of_its_tables)
     return made
 
 

@@ -81,7 +81,10 @@ LAM = {  # of every method with a pull, where features have few dimensions: a sq
     "spiral": 0.04,
 }
 PROTONORM = {  # N 5.1, of the tables of that paper
-    "model.feat_dim": lambda config: _instead_of_500(config.model.feat_dim),
+    "model.feat_dim": lambda config: 512 if _is_wide(config) else config.model.feat_dim,
+}
+TINYPROTO = {  # T Tables 1 to 4; a tenth of other widths
+    "method.s": lambda config: 50 if _is_wide(config) else config.method.s,
 }
 UPSCALE = {  # ProtoNorm's gamma, N Section 5.1
     "cifar10": 100.0,
@@ -128,9 +131,9 @@ HOMOGENEOUS = {  # group -> one network of it, where clients need one architectu
 }
 
 
-def _instead_of_500(width: int) -> int:
-    """512 where data sets of the papers have T's and S's width."""
-    return 512 if width == WIDE["model.feat_dim"] else width
+def _is_wide(config) -> bool:
+    """Whether features have the width that T and S state for all their data sets."""
+    return config.model.feat_dim == WIDE["model.feat_dim"]
 
 
 def widths(feat_dim: int) -> list[int]:

@@ -156,9 +156,9 @@ class CellProgress:
     def round(self, r: int, seconds: float):
         """Round `r` is done (the first is 1) and took `seconds`."""
         recent = (*self._board.row(self._cell).seconds, seconds)[-10:]
+        self._board.set(self._cell, round=r, seconds=recent)
         if len(recent) == 2:  # the first one may still compile something
             self._board.first_round(seconds)
-        self._board.set(self._cell, round=r, seconds=recent)
 
     def evaluated(self, record: Mapping):
         """A record of `metrics.jsonl` was measured."""
