@@ -28,7 +28,7 @@ def short(path: str) -> str:
     """A path below `configs/` without it; of another folder the file's name."""
     path = path if not Path(path).name else str(Path(path).with_suffix(".py"))
     parts = Path(path.removeprefix("configs/")).parts
-    return path if parts[:-1] == (SWEEPS,) else "".join(parts[-1:])
+    return "/".join(parts if parts[:-1] == (SWEEPS,) else parts[-1:])
 
 
 def find(file: str) -> str:
