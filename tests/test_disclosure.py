@@ -1,4 +1,4 @@
-"""The page of what a client gives away says what the messages hold, method by method."""
+"""The page of what a client gives away says what messages hold, method by method."""
 
 from pathlib import Path
 
