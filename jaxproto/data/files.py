@@ -21,11 +21,16 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
     new = path.with_name(path.name + ".new")
     if private:
         new = _own_name(path)
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    try:
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        if private:  # nothing would ever write over it
+            new.unlink(missing_ok=True)
+        raise
     _sync(path.parent)
 
 
