@@ -26,7 +26,7 @@ from jaxproto import execution, federation, wire
 from jaxproto.client import Local
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, told_once
 from jaxproto.federation import Cohort, Exchange
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
@@ -221,6 +221,6 @@ def show(config: ml_collections.ConfigDict, every: bool, console: Console):
     name = config.method.name
     found = side_by_side(config, exp) if every else {name: cost_of(exp)}
     console.print(table(found, exp))
-    for name, why in found.items():
-        if not isinstance(why, Cost):
-            console.print(f"{name}: {why}", markup=False, highlight=False)
+    reasons = {name: why for name, why in found.items() if isinstance(why, str)}
+    for line in told_once(reasons):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
