@@ -16,9 +16,9 @@ from rich.console import Console
 
 import jaxproto
 from jaxproto import config
-from jaxproto.storage import checkpoint, records
 from jaxproto.sweeps import How, sweep, together
 from jaxproto.training import runner
+from support.attacked import end
 
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
 ROUNDS = 3
@@ -35,14 +35,6 @@ def small(name="fedproto", **changes):
 
 def quiet():
     return Console(file=io.StringIO())
-
-
-def end(path):
-    """Metrics without times, and every leaf of the last checkpoint."""
-    seen = [r | {"seconds": 0} for r in records.read(path / "metrics.jsonl")]
-    last = checkpoint.rounds(path / "checkpoints")[-1]
-    state = sorted((path / "checkpoints" / str(last) / "state").rglob("*"))
-    return seen, {p.name: p.read_bytes() for p in state if p.is_file()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,7 +103,8 @@ def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch
         "train",
         lambda m, p, n, *a: counts.append((len(m), n)) or real(m, p, n, *a),
     )
-    done = sweep(small(), {"seed": [0, 1, 2]}, tmp_path, quiet(), How("2"))
+    axes = {"seed": [0, 1, 2], "method.lam": [10.0]}
+    done = sweep(small(), axes, tmp_path, quiet(), How("2"))
     assert counts == [(2, 2), (1, 2)]
     first = swept[0].plan.cells[1].path  # seed 0, lam 10: the same configuration
     got, want = (

@@ -184,7 +184,9 @@ def part(whole: Plan, k: int, n: int) -> Plan:
 def standing(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
     summary = workdir.summary(cell.path)
-    if summary is not None and summary["rounds"] >= cell.config.rounds:
-        return summary["status"]
+    if summary is not None:
+        enough = summary["rounds"] >= cell.config.rounds
+        if enough or summary["status"] != "finished":
+            return summary["status"]
     begun = checkpoint.rounds(cell.path / "checkpoints")
     return f"round {begun[-1]}" if begun else "new"
