@@ -23,7 +23,6 @@ from jaxproto.training import (
     runner,
     stored,
 )
-from jaxproto.types import Protos, Statistics
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
 NAMES = ("init_cohort", "train_cohort", "update_server", "evaluate_cohort")

@@ -13,12 +13,12 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
+from support.attacked import end
 
 import jaxproto
 from jaxproto import config
 from jaxproto.sweeps import How, sweep, together
 from jaxproto.training import runner
-from support.attacked import end
 
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
 ROUNDS = 3

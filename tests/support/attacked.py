@@ -9,8 +9,6 @@ import io
 import json
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console

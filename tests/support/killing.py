@@ -130,7 +130,7 @@ def main(how: str, folder: Path, each: int):
             attacked.run(attacked.small(method, file), folder / method)
         for one in begun:
             check(folder, one, failed)
-    print(json.dumps({"tried": tried, "failed": failed}))
+    sys.stdout.write(json.dumps({"tried": tried, "failed": failed}) + "\n")
 
 
 def check(folder, one, failed):
