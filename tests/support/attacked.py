@@ -74,7 +74,7 @@ def quick():
 
     def init(*args):
         first = once(begin, now[-1], *map(Any_, args))
-        return jax.tree.map(jnp.copy, first)  # a round is given its state for good
+        return jax.tree.map(copy, first)  # a round is given its state for good
 
     def compile_to_fit(*args):
         return once(fit, now[-1], *map(Any_, args))
@@ -86,6 +86,10 @@ def quick():
 def unrendered():
     """Pictures get a few bytes of their own in place of pixels."""
     Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
+
+
+def copy(leaf):
+    return jnp.copy(leaf) if isinstance(leaf, jax.Array) else np.array(leaf)
 
 
 class Any_:

@@ -8,9 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
-from support import attacked
-
 from jaxproto.errors import UserError
+from support import attacked
 
 LIMITS = (0, 100, 400, 1000, 1500, 3000, 6000)  # bytes
 
@@ -30,7 +29,7 @@ def main(folder: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     same = attacked.end(folder / "run") == attacked.end(folder / "free")
     left = [p.name for p in folder.rglob("*") if p.suffix in (".new", ".partial")]
-    print(json.dumps({"said": said, "same": same, "left": left}))
+    sys.stdout.write(json.dumps({"said": said, "same": same, "left": left}) + "\n")
 
 
 if __name__ == "__main__":
