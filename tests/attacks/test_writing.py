@@ -6,10 +6,11 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxproto.data import cache, files
+from jaxproto.data import cache, dataset, files
 from jaxproto.errors import UserError
 from jaxproto.report import stages
 from jaxproto.storage import checkpoint
@@ -70,12 +71,33 @@ def test_a_full_disk_leaves_no_half_file_and_says_what_it_needs(tmp_path, monkey
     assert str(e.value).startswith(text) and list(tmp_path.iterdir()) == []
 
 
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    made = dataset.Dataset("a", np.zeros((4, 2)), np.arange(4), 4, 4)
+
+    def read(begin):
+        sink = begin(made.x.shape, made.x.dtype)
+        sink.append(made.x)
+        return made._replace(x=sink.finish())
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(files.os, "fsync", full)
+    got = cache.through("a", {"kind": "toy"}, read)
+    (note,) = got.notes
+    assert note.endswith(
+        f"could not be kept decoded in {tmp_path / 'cache'}: No space left on device"
+    )
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_checkpoint_larger_than_the_disk_is_not_begun(tmp_path, monkeypatch):
-    checkpoint.save(tmp_path, 1, {"w": cache.np.zeros(10)})
+    checkpoint.save(tmp_path, 1, {"w": np.zeros(10)})
     usage = checkpoint.shutil.disk_usage(tmp_path)._replace(free=79)
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(UserError, match=r"2: No space left .* \(80 bytes .* 79 bytes"):
-        checkpoint.save(tmp_path, 2, {"w": cache.np.zeros(10)})
+        checkpoint.save(tmp_path, 2, {"w": np.zeros(10)})
     assert [p.name for p in tmp_path.iterdir()] == ["1"]
 
 
