@@ -270,7 +270,7 @@ def test_a_checkpoint_of_another_run_is_passed_over_with_both_values(tmp_path):
     got = checkpoint.latest(tmp_path, small(0), {"seed": 1, "new": 0})
     assert got.round == 1
     assert "is of another run (seed: 2 there, 1 here)" in got.notes[0]
-    with pytest.raises(UserError, match="no checkpoint in .* can be used: that of r"):
+    with pytest.raises(UserError, match=r"no checkpoint in .* can be used: that of r"):
         checkpoint.latest(tmp_path, small(0), {"seed": 3})
 
 

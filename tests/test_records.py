@@ -45,6 +45,7 @@ def test_array_scalars_arrays_and_paths_become_json(tmp_path):
     metrics.append(
         tmp_path / "m.jsonl",
         {
+            "round": 1,
             "float": np.float32(0.5),
             "half": jnp.bfloat16(1.5),
             "int": jnp.int32(3),
@@ -57,6 +58,7 @@ def test_array_scalars_arrays_and_paths_become_json(tmp_path):
     )
     assert metrics.read(tmp_path / "m.jsonl") == [
         {
+            "round": 1,
             "float": 0.5,
             "half": 1.5,
             "int": 3,
