@@ -20,6 +20,7 @@ def start(entry, path, *more, rounds=2000):
     flags = ["--config=configs/local.py:spiral", "--config.data.clients=2"]
     flags += [f"--config.rounds={rounds}", "--config.checkpoint_every=1000"]
     command = [sys.executable, *entry, *flags, f"--workdir={path}", *more]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -27,7 +28,6 @@ def start(entry, path, *more, rounds=2000):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
