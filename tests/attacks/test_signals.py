@@ -18,7 +18,11 @@ LATER = "the same command resumes from the last checkpoint"
 def start(entry, path, *more, rounds=2000):
     """A run in a process of its own, whose Ctrl-C is not ignored."""
     flags = ["--config=configs/local.py:spiral", "--config.data.clients=2"]
-    flags += [f"--config.rounds={rounds}", "--config.checkpoint_every=1000"]
+    flags += [
+        "--config.eval_every=1",
+        f"--config.rounds={rounds}",
+        "--config.checkpoint_every=1000",
+    ]
     command = [sys.executable, *entry, *flags, f"--workdir={path}", *more]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
     return subprocess.Popen(
