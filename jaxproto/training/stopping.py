@@ -33,7 +33,7 @@ class Stopped(Exception):
 class _Watch:
     """What the process was told, and what it is in the middle of."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Nothing was told."""
         self.lock = threading.Lock()
         self.after = ""  # what to know when it ends: how to go on
@@ -92,6 +92,7 @@ def watch():
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     _watching.append(tells)
+    os.register_at_fork(after_in_child=unwatch)  # its signals are not this process's
     threading.Thread(target=_listen, args=[hears], daemon=True).start()
     for told in WORDS:
         if signal.getsignal(told) is not signal.SIG_IGN:

@@ -18,6 +18,7 @@ from jaxproto.cli import plot
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint
 
+pytestmark = pytest.mark.long  # a second each
 COUNT: Counter = Counter()
 
 
@@ -123,6 +124,10 @@ GOES_ON = {  # damage of a run that has not ended -> what is said
             copy(run, "2", "1.partial"),
             (run / "summary.json.new").write_text("{"),
         ),
+        "resuming {run} after round 4",
+    ),
+    "a fourth checkpoint, left by a kill": (
+        lambda run, _: copy(run, "2", "1"),
         "resuming {run} after round 4",
     ),
     "names that are no rounds": (

@@ -9,6 +9,8 @@ import io
 import json
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -80,6 +82,10 @@ def quick():
 def unrendered():
     """Pictures get a few bytes of their own in place of pixels."""
     Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
+
+
+def copy(leaf):
+    return jnp.copy(leaf) if isinstance(leaf, jax.Array) else np.array(leaf)
 
 
 class Any_:
