@@ -32,7 +32,7 @@ def test_a_private_write_that_does_not_end_leaves_nothing(tmp_path, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(files.Unwritable, match="No space"):
             files.write(tmp_path / "a", b"new", private=True)
     assert not [*tmp_path.iterdir()]
     files.write(tmp_path / "a", b"new", private=True)
