@@ -95,11 +95,11 @@ def of_sweep(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
 def _missing(path: str) -> str:
     """What to say of a file that is not there."""
     there = [f"{name}.py" for name in shipped.names()]
-    folder = Path(path).parent
-    beside = [p.name for p in folder.glob("*.py") if _is_config(p)]
-    name = shipped.short(path)
-    near = difflib.get_close_matches(name, [*beside, *there], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    beside = [p.name for p in Path(path).parent.glob("*.py") if _is_config(p)]
+    stems = {name.removesuffix(".py"): name for name in (*there, *beside)}
+    stem = shipped.short(path).removesuffix(".py")
+    near = difflib.get_close_matches(stem, stems, n=1)
+    hint = f" Did you mean {stems[near[0]]!r}?" if near else ""
     kind = "it is no regular file" if os.path.exists(path) else "no such file"
     return (
         f"there is no configuration file {path} ({kind}).{hint} With the package come: "

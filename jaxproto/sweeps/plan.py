@@ -192,8 +192,8 @@ def standing(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
     summary = workdir.summary(cell.path)
     if summary is not None:
-        ended = summary["status"] != "finished"  # diverged: before its last round
-        if ended or summary["rounds"] >= cell.config.rounds:
+        enough = summary["rounds"] >= cell.config.rounds
+        if enough or summary["status"] != "finished":
             return summary["status"]
     begun = checkpoint.rounds(cell.path / "checkpoints")
     return f"round {begun[-1]}" if begun else "new"
