@@ -11,7 +11,7 @@ shapes, so every value has programs of its own. The pictures are
 `accuracy_against_method.s.png` and `accuracy_against_model.feat_dim.png` in the folders
 of the sweeps; of the runs of both (below `runs/`) in one, as in the paper:
 
-    jaxproto plot accuracy_against_field OUT.png WORKDIR... --field method.s,model.feat_dim
+    jaxproto plot accuracy_against_field OUT.png RUN... --field method.s,model.feat_dim
 """
 
 from jaxproto import config
