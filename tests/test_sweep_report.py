@@ -11,7 +11,7 @@ from rich.console import Console
 from jaxproto import config, plots
 from jaxproto.storage import records
 from jaxproto.sweeps import axes, board, report
-from jaxproto.sweeps.plan import plan
+from jaxproto.sweeps.plan import part, plan
 
 C = config.experiment("fedproto", "digits")
 C.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp", "rounds": 2})
@@ -230,6 +230,12 @@ def test_the_plan_in_lines(sweep):
     ]
 
 
+def test_the_plan_of_a_part_says_of_how_many(sweep):
+    whole, _ = sweep(["seed=0:3"])
+    assert board.plan_lines(part(whole, 0, 3), 0)[0] == "sweep: 1 of 3 cells = 3 seed"
+    assert board.plan_lines(part(whole, 0, 1), 0)[0] == "sweep: 3 cells = 3 seed"
+
+
 def test_a_cell_is_told_when_it_ends_and_the_time_left_once(sweep):
     whole, summaries = sweep(["method.lam=1,2"], ({"head": 0.5, "local": 0.25},))
     (one, two), (told, text) = whole.cells, shown(whole)
@@ -258,3 +264,12 @@ def test_the_table_of_cells_is_short_and_knows_the_time_left(sweep):
     row = told.row(whole.cells[3])
     assert board.left(whole.cells[3], row) == "0:01:00"
     assert board.left(whole.cells[0], told.row(whole.cells[0])) == ""
+
+
+def test_no_time_is_told_where_no_round_is_left(sweep):
+    whole, _ = sweep(["seed=0"])
+    told, text = shown(whole)
+    with told.progress(whole.cells[0], 2, 0, None) as progress:
+        progress.round(1, 9.0)
+        progress.round(2, 0.5)
+    assert text.getvalue() == ""
