@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from support import drawing
 
 from jaxproto import config, plots
+from jaxproto.figures import from_records
 from jaxproto.sweeps import axes, report
 from jaxproto.sweeps.plan import plan
 
@@ -77,6 +78,9 @@ def test_names_have_no_line_and_stay_apart(drawn, names, angle):
         assert {tick.get_rotation() for tick in ticks} == {angle}
         found = boxes(ticks, panel.figure)
         assert all(a.x1 < b.x0 for a, b in itertools.pairwise(found))
+        assert panel.get_xlim() == (-0.5, len(names) - 0.5)
+    edges = [boxes(panel.get_xticklabels(), panel.figure) for panel in panels]
+    assert edges[0][-1].x1 < edges[1][0].x0  # of neighbours, too
     assert against(drawn, [1.0, 2.0])[0].lines[0].get_linestyle() == "-"
 
 
@@ -119,11 +123,25 @@ def test_a_heatmap_has_every_number_a_dash_for_none_and_names(drawn, columns, an
     )
 
 
-def test_lines_are_named_by_the_other_field_as_ticks_are(tmp_path, monkeypatch):
-    c, seen = config.experiment("fedproto", "digits"), []
+@pytest.fixture
+def bands(tmp_path, monkeypatch):
+    """What pictures of a sweep show of rule head, whose best is i / 10 in cell i."""
+    seen = []
+    monkeypatch.setattr(plots, "bands", lambda *a, **k: seen.append(a[1]["rule head"]))
+    monkeypatch.setattr(plots, "grid_heatmap", lambda *_: None)
+
+    def draw(*given):
+        report.pictures(*finished(tmp_path, given))
+        return seen
+
+    return draw
+
+
+def finished(folder, given):
+    """A sweep whose cells have ended."""
+    c = config.experiment("fedproto", "digits")
     c.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp"})
-    given = ["method.lam=1,2.5", "method.upscale=1,3", "seed=0,1"]
-    whole, summaries = plan(c, axes(c, given), tmp_path), {}
+    whole, summaries = plan(c, axes(c, given), folder), {}
     for i, cell in enumerate(whole.cells):
         cell.path.mkdir()
         (cell.path / "config.json").write_text(cell.config.to_json())
@@ -132,9 +150,16 @@ def test_lines_are_named_by_the_other_field_as_ticks_are(tmp_path, monkeypatch):
         made = {"status": "finished", "rounds": 60, "rules": rules}
         report.records.write_json(cell.path / "summary.json", made)
         summaries[cell.name] = made
-    monkeypatch.setattr(plots, "bands", lambda *a, **k: seen.append(a[1]["rule head"]))
-    report.pictures(whole, summaries)
-    by_lam, by_upscale = seen
+    return whole, summaries
+
+
+def test_true_and_false_are_names():
+    line = from_records._against("vhl", [(False, [50.0]), (True, [60.0])])
+    assert line.x == ["False", "True"]
+
+
+def test_lines_are_named_by_the_other_field_as_ticks_are(bands):
+    by_lam, by_upscale = bands("method.lam=1,2.5", "method.upscale=1,3", "seed=0,1")
     assert [b.label for b in by_lam] == ["fedproto (upscale 1)", "fedproto (upscale 3)"]
     assert [b.label for b in by_upscale] == ["fedproto (lam 1)", "fedproto (lam 2.5)"]
     assert by_lam[1].x == [1.0, 2.5]

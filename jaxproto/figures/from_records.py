@@ -188,7 +188,7 @@ def _against(label: str, rows) -> plots.Band:
         table[: len(row), n] = row
     if places[0] is None:
         return plots.band(label, [], table, "across")
-    there = all(isinstance(x, int | float) for x in places)
+    there = all(type(x) in (int, float) for x in places)  # True and False are names
     at = list(places) if there else [str(x) for x in places]
     return plots.band(label, at, table, "points")
 

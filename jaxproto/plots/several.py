@@ -98,7 +98,9 @@ def _x_axis(drawn, places):
     """Scale and ticks, which all panels share."""
     values, axes = [x for b in places for x in b.x], drawn[0]
     if not all(isinstance(x, int | float) for x in values):
-        if len("".join(dict.fromkeys(values))) > _ABREAST:
+        names = list(dict.fromkeys(values))
+        axes.set_xlim(-0.5, len(names) - 0.5)
+        if len("".join(names)) > _ABREAST:
             for each in drawn:
                 each.tick_params(axis="x", labelrotation=90)
         return
