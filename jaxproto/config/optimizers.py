@@ -69,7 +69,8 @@ def build_optimizer(config) -> optax.GradientTransformation:
     """Gradient clipping, L2 weight decay, then the optimiser, each only if asked."""
     name = pick("optimizer", config.name, optimizers())
     off = {
-        key: is_off(config[key]) for key in ("momentum", "weight_decay", "clip_norm")
+        key: is_off(getattr(config, key))
+        for key in ("momentum", "weight_decay", "clip_norm")
     }
     if not off["momentum"] and name != "sgd":
         raise UserError(

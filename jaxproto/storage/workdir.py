@@ -60,11 +60,13 @@ def claim(path: Path) -> Iterator[Claim]:
         is running in it.
     """
     naming.check_path(path)
-    made = Claim(path)
+    made = None
     try:
+        made = Claim(path)
         lock = _locked(path)
     except OSError as e:
-        made.leave_nothing()
+        if made is not None:
+            made.leave_nothing()
         raise UserError(
             f"cannot write to the work directory {path}: {e.strerror}. Choose another "
             "with --workdir."
