@@ -15,6 +15,18 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 
 import jax  # noqa: E402 (it reads these variables once)
+import pytest  # noqa: E402
+
+from jaxproto.methods import METHODS  # noqa: E402
+
+QUICK = ("fedproto", "fedavg", "refprotofl")  # one of each kind of exchange
+OVER_METHODS = {  # files whose tests run for every method: for the others they are long
+    "test_contract.py",
+    "test_nominal.py",
+    "test_program_cache.py",
+    "test_statistics.py",
+    "test_text.py",
+}
 
 
 def pytest_unconfigure():
@@ -30,11 +42,21 @@ def group(item) -> str:
     return f"{name}-{params.params['name']}" if each else name
 
 
+def is_long(item) -> bool:
+    """Whether a test is of one of many methods, and only `-m long` is to run it."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    method = params.get("name")
+    return item.path.name in OVER_METHODS and method in METHODS and method not in QUICK
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
-    """Tests of one group follow each other.
+    """Tests of one group follow each other; those of most methods are long.
 
     Traces are made of many small objects that stay: garbage is looked for rarely.
     """
+    for item in filter(is_long, items):
+        item.add_marker(pytest.mark.long)
     items.sort(key=group)
     gc.freeze()
     gc.set_threshold(200_000, 50, 1000)

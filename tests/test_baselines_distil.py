@@ -261,6 +261,7 @@ def test_the_default_auxiliary_network_is_that_of_the_exact_columns(classes):
     assert c.method.aux == "cnn4_d" and found["aux"] == 854_196 + 501 * classes
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_a_configuration_brings_networks_targets_and_costs():
     c = config.load("configs/fedkd.py:spiral,code")

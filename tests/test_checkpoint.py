@@ -303,6 +303,7 @@ for r in range(start + 1, start + 1000):
 """
 
 
+@pytest.mark.long
 def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
     like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
     root = str(Path(__file__).parents[1])

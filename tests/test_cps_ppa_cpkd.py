@@ -117,6 +117,7 @@ BASES = {"fedproto": on_fedproto, "fedtgp": on_fedtgp}
 ROWS = list(itertools.product((False, True), repeat=3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("base", BASES)
 def test_every_subset_of_the_components_works_and_is_another_method(base):
     """The rows of Table 1, and those between them."""

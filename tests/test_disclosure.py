@@ -27,6 +27,7 @@ def view():
     return disclosure.view(made, every=True)
 
 
+@pytest.mark.long
 def test_the_page_has_what_every_field_of_every_method_reveals(view):
     found = {name: {way: {} for way in WAYS} for name in METHODS}
     for name, way, *_, reveals in view.rows:

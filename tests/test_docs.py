@@ -73,6 +73,7 @@ def execute(page: Path, namespace: dict):
         exec(compile("\n" * line + code, page, "exec"), namespace)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs(page, elsewhere):
     execute(page, {"__name__": page.stem})

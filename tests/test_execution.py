@@ -95,6 +95,7 @@ def after_a_round(name, mode, layout=LARGEST_FIRST):
     return toys.run(MADE[name], layout, rounds=1, mode=mode)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("form", FORMS)
 def test_in_float64_a_round_is_the_same_in_every_form(name, form):

@@ -129,6 +129,7 @@ def start():
     return jax.jit(METHOD.init_server, static_argnums=0)(None, jax.random.key(0))
 
 
+@pytest.mark.long
 def test_before_the_first_upload_there_is_no_prototype_and_nothing_changes():
     server = start()
     assert np.all(server.protos.count == 0)

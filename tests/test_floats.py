@@ -114,6 +114,7 @@ def test_every_optimizer_takes_a_traced_learning_rate(name):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_traced_rate_is_the_rate_that_a_run_trains_with(tmp_path):
     def losses(rate, path):
         c = small("local", rounds=1, **{"optimizer.learning_rate": rate})

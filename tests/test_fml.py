@@ -35,6 +35,7 @@ def test_kl_mean_is_pytorchs():
     np.testing.assert_allclose(got, golden("kl_mean"), atol=1e-6)
 
 
+@pytest.mark.long
 def test_fml_that_distils_nothing_is_local_training():
     """alpha = beta = 1; a small clip then changes it, so clipping acts on training."""
     of = partial(fml, toys.SPEC, aux=AUX, alpha=1.0, beta=1.0)
@@ -57,6 +58,7 @@ def test_the_loss_of_fml_is_its_formula(target):
     np.testing.assert_allclose(value, want, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_detached_target_gets_no_gradient_from_the_other_loss():
     """With beta = 1 only the private network distils; attached, both learn from it."""
 

@@ -116,6 +116,7 @@ def test_names_and_shapes_are_those_of_the_released_code(name):
 # ------------------------------------------------------------------------------ padding
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TEXT)
 def test_padding_changes_no_feature_and_no_gradient(name):
     params, found = started(name), []

@@ -39,6 +39,7 @@ def test_a_run_of_an_earlier_version_goes_on(old, quiet):
     assert checkpoint.rounds(old / "checkpoints")[-1] == 4
 
 
+@pytest.mark.long
 def test_it_goes_on_to_where_a_run_of_this_version_comes(old, tmp_path, quiet):
     again = finished.configuration(old)
     again.rounds = 3

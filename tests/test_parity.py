@@ -140,6 +140,7 @@ def test_predictions_may_differ_where_two_scores_tie():
         assert found.quantity == "correct, head" and found.out is out
 
 
+@pytest.mark.long
 def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
     made = jaxproto()[1][0]
     quantities = [

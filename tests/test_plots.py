@@ -178,6 +178,7 @@ def test_prototypes_of_both_signs_have_their_zero_in_the_middle(drawn):
     assert low == -high and high == pytest.approx(np.percentile(abs(proto_KD), 99))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_D", [2, 1280])
 def test_every_dimension_of_a_prototype_has_a_pixel(drawn, num_D):
     proto_KD = RNG.random((100, num_D))

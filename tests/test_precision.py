@@ -58,6 +58,7 @@ def test_everything_that_leaves_the_body_is_float32(name, form):
     assert {a.dtype for a in leaves} == {jnp.dtype("float32")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["CPU", "LAX"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_product_of_the_body_is_in_bfloat16(name, form):
@@ -69,6 +70,7 @@ def test_every_product_of_the_body_is_in_bfloat16(name, form):
     assert len(single) <= 3 < len(products)  # the head, forward and twice backward
 
 
+@pytest.mark.long
 def test_numbers_are_those_of_float32_to_its_precision():
     half, params = outputs("resnet4", "bfloat16")
     full, _ = outputs("resnet4", "float32")

@@ -42,6 +42,7 @@ def test_fedproto_upscaled_is_protonorm_without_alignment():
     assert toys.gap(scaled, trained(BASE)) > 1e-4
 
 
+@pytest.mark.long
 def test_fedtgp_upscaled_pulls_to_scaled_prototypes_that_leave_the_server_as_they_are():
     few = {"training": ServerTraining(server_epochs=2)}
     base, scaled = (

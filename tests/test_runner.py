@@ -196,6 +196,7 @@ def test_fields_that_an_older_version_did_not_have_count_at_their_default(
         run(tiny(optimizer__schedule="cosine"), path)
 
 
+@pytest.mark.long
 def test_a_finished_run_goes_on_with_more_rounds_to_the_same_bits(tmp_path):
     straight, longer = tmp_path / "straight", tmp_path / "longer"
     run(small(rounds=3), straight)
@@ -310,6 +311,7 @@ def test_a_notebook_call_on_ones_own_npz_file_with_adam(tmp_path, monkeypatch):
     assert summary["scalars_per_round"] == {"nominal": 0, "up": 0.0, "down": 0.0}
 
 
+@pytest.mark.long
 def test_epochs_momentum_decay_and_clipping_run_together_and_are_finite(tmp_path):
     c = small(
         local__epochs=2,

@@ -204,6 +204,7 @@ def test_costs_are_the_nominal_formulas():
     assert more - from_formulas.cost("fedavg", spec, ARGS) == 2 * 513  # a head's row
 
 
+@pytest.mark.long
 def test_costs_need_no_run(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(plots, "communication_cost", lambda *a: seen.append(a))

@@ -83,6 +83,7 @@ def test_a_cell_has_the_bits_of_the_run_alone(swept, tmp_path):
         assert end(tmp_path / cell.path.name) == end(cell.path), cell.name
 
 
+@pytest.mark.long
 def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
     done, *_ = swept
     again = sweep(small(), AXES, tmp_path, quiet(), How("all"))
@@ -95,6 +96,7 @@ def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
         assert names == {p.name for p in theirs.path.iterdir()}
 
 
+@pytest.mark.long
 def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch):
     counts = []
     real = together.train

@@ -272,6 +272,7 @@ def test_a_method_with_images_of_its_own_refuses_texts(toy, name):
         build.check(experiment(toy, name))
 
 
+@pytest.mark.long
 def test_fasttext_and_textcnn_are_two_cohorts_of_one_federation(toy):
     loss, finite, hits, traces = ended(toy, "protonorm", "text")
     assert len(hits) == 2 and traces == 1

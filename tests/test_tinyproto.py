@@ -138,6 +138,7 @@ def whole_step(c_KCD):
     return method.update(None, method.init_server(None, KEY), up, KEY)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCALINGS)
 def test_ft_trains_on_scaled_uploads_filled_with_zeros_and_masks_what_leaves(name):
     """S Appendix C: (mu |N_j|) n_ij c_ij; the code without `ani`: mu n_ij c_ij."""
