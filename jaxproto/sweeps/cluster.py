@@ -8,6 +8,7 @@ part is taken up again as long as that makes cells go on.
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -88,12 +89,11 @@ def joined(cluster: Cluster) -> Iterator[Any]:
         raise UserError(HINT) from e
     mine = {} if cluster.address else {"include_dashboard": False}
     try:
-        ray.init(
-            cluster.address or "local",
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **mine,
-        )
+        with warnings.catch_warnings():
+            # JAX warns of forks; Ray's children do nothing of JAX before they exec.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            address, level = cluster.address or "local", logging.ERROR
+            ray.init(address, log_to_driver=False, logging_level=level, **mine)
     except (ConnectionError, RuntimeError, ValueError, OSError) as e:
         why = " ".join(f"{e}".split())
         raise UserError(
