@@ -15,7 +15,7 @@ from support.refusal import refused
 from jaxproto import cli, config, sweeps
 from jaxproto.errors import UserError
 from jaxproto.storage import records, workdir
-from jaxproto.sweeps import board, cluster, launch, remote, watch
+from jaxproto.sweeps import board, cluster, launch, remote, report, watch
 from jaxproto.sweeps.plan import errors_named, part, standing
 from jaxproto.training import program_cache
 
@@ -344,6 +344,17 @@ def test_a_cell_that_diverged_has_ended_whatever_its_rounds(whole):
     assert standing(cell) == "diverged"
     ended(cell, "finished", 1)  # of fewer rounds: it is made longer
     assert standing(cell) == "new"
+
+
+def test_what_a_part_says_last_is_of_the_cells_that_have_ended(whole):
+    digest = {"best": 0.5, "final": 0.5}
+    rules = {"head": {"pooled": digest, "client_mean": digest}}
+    one = whole.cells[1]
+    made = {one.name: {"status": "finished", "rules": rules}}
+    first, command = report.closing(whole, made, "python main.py")
+    assert first == f"best so far by rule head: 50.00 % with {one.name}:"
+    assert str(one.path) in command
+    assert report.closing(whole, {}, "python main.py") == []
 
 
 def test_the_newest_record_is_the_last_whole_one(tmp_path):
