@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
@@ -38,6 +38,18 @@ def cut(value) -> str:
     """How Python writes a value, without the middle if that is long."""
     text, half = repr(value), LONGEST // 2
     return text if len(text) <= LONGEST else f"{text[:half]}...{text[-half:]}"
+
+
+def told_once(reasons: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with all that have it; reasons may begin with the name.
+
+    Args:
+      reasons: name -> why it cannot be.
+    """
+    having: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        having.setdefault(why.removeprefix(f"{name} "), []).append(name)
+    return [f"{', '.join(names)}: {why}" for why, names in having.items()]
 
 
 def some(names: Iterable, most: int = 5) -> str:

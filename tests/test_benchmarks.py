@@ -11,6 +11,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchmarks import (
     alignment,
     compile,
+    inversion,
     loading,
     local_training,
     measure,
@@ -112,6 +113,13 @@ def test_the_record_names_machine_versions_date_and_settings(run):
     assert record["settings"]["classes"] == ["3"]
     starts = {r["start"]: r["steps"] for r in record["results"]}
     assert {*starts} == {"random", "nearly equal"} and min(starts.values()) > 0
+
+
+def test_a_prototype_of_one_example_tells_it_apart(run):
+    flags = ("--behind=1", "--seeds=1", "--rounds=2", "--steps=50")
+    (row,) = run(inversion, *flags)["results"]
+    assert row["own, AUC"] > 0.95 and row["own, public"] > row["public mean"]
+    assert abs(row["other, AUC"] - 0.5) < 0.4
 
 
 def test_local_training_compares_ours_with_naive_and_other_forms(run):

@@ -256,6 +256,37 @@ def test_a_half_written_or_half_deleted_checkpoint_is_never_read(two):
     assert sorted(p.name for p in two.iterdir()) == ["10", "30"]
 
 
+def test_a_checkpoint_under_another_name_is_passed_over_and_said_so(two):
+    (two / "20").rename(two / "50")
+    got = checkpoint.latest(two, small(0))
+    assert got.round == 10
+    assert "round 50" in got.notes[0]
+    assert "is that of round 20 under another name; going on from" in got.notes[0]
+
+
+def test_a_checkpoint_of_another_run_is_passed_over_with_both_values(tmp_path):
+    for r in (1, 2):
+        checkpoint.save(tmp_path, r, small(r), {"seed": r, "old": 0})
+    got = checkpoint.latest(tmp_path, small(0), {"seed": 1, "new": 0})
+    assert got.round == 1
+    assert "is of another run (seed: 2 there, 1 here)" in got.notes[0]
+    with pytest.raises(UserError, match=r"no checkpoint in .* can be used: that of r"):
+        checkpoint.latest(tmp_path, small(0), {"seed": 3})
+
+
+def test_a_sweep_leaves_the_newest_and_what_could_not_be_used(tmp_path):
+    for r in range(1, 5):
+        checkpoint.save(tmp_path / str(r), r, small(r))
+        (tmp_path / str(r) / str(r)).rename(tmp_path / f"{r}.kept")
+        (tmp_path / str(r)).rmdir()
+        (tmp_path / f"{r}.kept").rename(tmp_path / str(r))
+    (tmp_path / "7.partial").write_text("")
+    checkpoint.sweep(tmp_path, 4)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["2", "3", "4"]
+    checkpoint.sweep(tmp_path, 3)
+    assert checkpoint.rounds(tmp_path) == [2, 3, 4]
+
+
 SAVER = """
 import sys
 import jax.numpy as jnp

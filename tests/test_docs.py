@@ -104,7 +104,8 @@ def test_the_commands_of_a_page_exist(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     for name, arguments in commands(page):
         assert name in cli.COMMANDS
-        if not any(MADE.search(word) for word in arguments):
+        configured = any(word.startswith("--config") for word in arguments)
+        if configured and not any(MADE.search(word) for word in arguments):
             config.check_flags(arguments)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxproto.errors import UserError, pick, some
+from jaxproto.errors import LONGEST, UserError, cut, pick, some, told_once
 
 
 def test_long_lists_are_cut_and_counted():
@@ -20,3 +20,18 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest_and_with_all():
         pick("method", "lokal", ["local", "fedavg"])
     with pytest.raises(UserError, match=r"unknown method 'x'. There are: fedavg, loca"):
         pick("method", "x", ["local", "fedavg"])
+
+
+def test_what_cannot_be_printed_is_escaped_in_every_message():
+    error = UserError("label '\x1b[31m\udcff\u202e' of\nthe file ü")
+    assert str(error) == "label '\\x1b[31m\\udcff\\u202e' of\nthe file ü"
+
+
+def test_a_long_value_is_cut_in_the_middle():
+    assert cut("a" * 1000).count("a") == LONGEST - 2
+    assert cut(["a"]) == "['a']"
+
+
+def test_a_reason_of_several_is_told_once():
+    told = told_once({"a": "a is one.", "b": "b is one.", "c": "never."})
+    assert told == ["a, b: is one.", "c: never."]

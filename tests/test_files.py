@@ -26,6 +26,20 @@ def test_a_write_that_does_not_end_leaves_the_old_file(tmp_path, monkeypatch):
     assert path.read_bytes() == b"new" and [*tmp_path.iterdir()] == [path]
 
 
+def test_a_private_write_that_does_not_end_leaves_nothing(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(files.Unwritable, match="No space"):
+            files.write(tmp_path / "a", b"new", private=True)
+    assert not [*tmp_path.iterdir()]
+    files.write(tmp_path / "a", b"new", private=True)
+    assert [*tmp_path.iterdir()] == [tmp_path / "a"]
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_that_has_the_content_is_left_alone(tmp_path):
     path = tmp_path / "a"
     files.write(path, b"same")

@@ -199,7 +199,7 @@ def command(monkeypatch, capsys):
 
 def cells(text):
     """The rows of a printed table."""
-    _, *rows = [line for line in text.splitlines() if line.startswith("│")]
+    rows = [line for line in text.splitlines() if line.startswith("│")][1:]
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in rows]
 
 

@@ -1,17 +1,14 @@
 """What was traced is kept, found again, and never taken for something else."""
 
 import importlib.resources
-import json
 import os
 import pickle
-from collections import OrderedDict
 from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from jaxproto import config, federation, transforms
@@ -26,7 +23,6 @@ from jaxproto.training import (
     runner,
     stored,
 )
-from jaxproto.types import Protos, Statistics
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
 NAMES = ("init_cohort", "train_cohort", "update_server", "evaluate_cohort")
@@ -168,34 +164,6 @@ def test_a_file_executes_nothing(tmp_path):
     ):
         with pytest.raises(TypeError, match="no named tuple or flax node"):
             stored.rebuilt({"type": name, "fields": {}, "static": {}})
-
-
-def results():
-    """Every kind of node that results have."""
-    protos = Protos(0, 1, disclosed=True)
-    moments = optax.ScaleByAdamState(count=2, mu={"a": 3}, nu=[4, (5,)])
-    return protos, moments, Statistics({"b": 6}), optax.EmptyState(), None
-
-
-def test_a_tree_of_results_is_rebuilt_from_plain_data():
-    plain = json.loads(json.dumps(stored.described(results())))
-    assert jax.tree.structure(stored.rebuilt(plain)) == jax.tree.structure(results())
-    assert stored.rebuilt(plain) == results()
-
-
-@pytest.mark.parametrize(
-    "node", [OrderedDict(a=0), {1: 0}, Protos(0, 1, disclosed=object())]
-)
-def test_a_tree_that_cannot_be_written_as_plain_data_is_refused(node):
-    with pytest.raises(TypeError):
-        stored.described(node)
-
-
-def test_fields_that_a_type_does_not_have_are_refused():
-    plain = stored.described(Protos(0, 1))
-    for other in ({"fields": {"mean": 0}}, {"static": {"count": 1}}):
-        with pytest.raises(TypeError, match="other fields"):
-            stored.rebuilt({**plain, **other})
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])

@@ -45,6 +45,7 @@ def test_array_scalars_arrays_and_paths_become_json(tmp_path):
     metrics.append(
         tmp_path / "m.jsonl",
         {
+            "round": 1,
             "float": np.float32(0.5),
             "half": jnp.bfloat16(1.5),
             "int": jnp.int32(3),
@@ -57,6 +58,7 @@ def test_array_scalars_arrays_and_paths_become_json(tmp_path):
     )
     assert metrics.read(tmp_path / "m.jsonl") == [
         {
+            "round": 1,
             "float": 0.5,
             "half": 1.5,
             "int": 3,
@@ -168,3 +170,29 @@ def test_versions_name_all_that_results_depend_on():
     assert list(found) == ["python", *metrics.PACKAGES]
     assert {"jaxproto", "jax", "jaxlib", "flax", "optax"} < set(found)
     assert found["jax"] == jax.__version__ and found["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize(
+    ("rounds", "due", "until", "why"),
+    [
+        ([2, 4, 5, 6], [2, 4, 6], float("inf"), ""),  # 5: where it first ended
+        ([], [2, 4], 1, "m.jsonl, which lacks round 2"),
+        ([2], [2, 4, 6], 3, "m.jsonl, which lacks round 4"),
+        ([2, 6], [2, 4, 6], 3, "m.jsonl, which lacks round 4"),
+        ([2, 4, 4], [2, 4], 3, "m.jsonl, which has round 4 in line 3, after round 4"),
+        ([4, 2], [2, 4], 1, "m.jsonl, which has round 2 in line 2, after round 4"),
+    ],
+)
+def test_records_cover_the_rounds_before_the_first_that_is_lost(
+    tmp_path, rounds, due, until, why
+):
+    for r in rounds:
+        metrics.append(tmp_path / "m.jsonl", record(r))
+    assert metrics.covered(tmp_path / "m.jsonl", due) == (until, why)
+
+
+@pytest.mark.parametrize("line", ["3", "[]", '"a"', "{}", '{"round": "1"}', "null"])
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    (tmp_path / "m.jsonl").write_text(f"{line}\n")
+    with pytest.raises(UserError, match=r"line 1 of .*m\.jsonl is no record of a run"):
+        metrics.read(tmp_path / "m.jsonl")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from jaxproto.compare import averages, baselines, cells
 from jaxproto.compare.cells import PAPERS
 from jaxproto.compare.runs import Group, differing
+from jaxproto.config.ranges import FOLLOW
 from jaxproto.storage import records
 
 TOLD = {  # statistic or average -> how it is said
@@ -37,6 +38,7 @@ def lines(
         f"mean ± standard deviation (ddof 0) of {count}.",
         *(_last(rows) if "last10" in statistics else []),
         *_seeds(rows),
+        *_partitions(rows),
         *baselines.lines(rows),
         *_published(rows),
         *averages.lines([g for _, g in rows]),
@@ -50,6 +52,21 @@ def _seeds(rows: Sequence[Row]) -> list[str]:
     """Which, unless they are the same everywhere."""
     seeds = _shared((", ".join(map(str, g.seeds)), name) for name, g in rows)
     return [f"Seeds: {seeds}."] if len({g.seeds for _, g in rows}) > 1 else []
+
+
+def _partitions(rows: Sequence[Row]) -> list[str]:
+    """That the deviation over seeds is not one over partitions, where it is not."""
+    several = [(name, g) for name, g in rows if len(g.seeds) > 1]
+    shared = [(name, g) for name, g in several if g.config["data.seed"] != FOLLOW]
+    if not shared:
+        return []
+    drawn = _shared((g.config["data.seed"], name) for name, g in shared)
+    only = "" if len(shared) == len(several) else f" ({drawn})"
+    return [
+        f"All seeds of a row share one partition, that of data.seed{only}: the "
+        "deviation is that of weights and batches. --config.data.seed=follow draws a "
+        "partition for each seed."
+    ]
 
 
 def _last(rows: Sequence[Row]) -> list[str]:

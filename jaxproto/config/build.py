@@ -13,16 +13,14 @@ import numpy as np
 
 from jaxproto import batches, execution, federation, models, participation, wire
 from jaxproto.client import Local
-from jaxproto.config import fields, floats, registries, room
+from jaxproto.config import dividing, fields, floats, registries, room
 from jaxproto.config.choices import network_names
 from jaxproto.config.floats import Floats
 from jaxproto.config.optimizers import build_local
-from jaxproto.data import describe, text
+from jaxproto.data import describe
 from jaxproto.data.datasets import Dataset
 from jaxproto.data.describe import Counts
-from jaxproto.data.partitions import file as partition_file
-from jaxproto.data.partitions import public
-from jaxproto.data.partitions.schemes import PARTITIONS, Partition
+from jaxproto.data.partitions.schemes import Partition
 from jaxproto.errors import UserError, pick
 from jaxproto.execution import ExecutionMode
 from jaxproto.federation import Cohort
@@ -80,7 +78,7 @@ def experiment(
     build_sampler(config.participation)  # before data are read
     local = build_local(config)
     names = network_names(config.model.group)
-    dataset, partition = build_data(fields.data_fields(config), tokens)
+    dataset, partition = dividing.build_data(fields.data_fields(config), tokens)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     cohorts = build_cohorts(names, partition, dataset, spec, config.model.compute_dtype)
     room.check_networks(cohorts, spec)
@@ -206,52 +204,6 @@ def build_sampler(config) -> participation.Sampler:
             "not take a share of the clients; set participation.law to uniform."
         )
     return make(**{k: config[k] for k in known})
-
-
-def build_data(
-    config, tokens: tuple[str, ...] | None = None
-) -> tuple[Dataset, Partition]:
-    """The data set, and who has which examples; texts as tokens.
-
-    Args:
-      tokens: the vocabulary of a run on texts that goes on; None makes one.
-    """
-    dataset = public.load(
-        config.name,
-        data_dir=config.data_dir or None,
-        seed=config.seed,
-        pooled=config.pool,
-        share=config.public_share,
-        classes=config.public_classes,
-        other=config.public_source,
-        pixels=config.pixels,
-    )
-    room.check_counts(config.clients, dataset.num_classes)
-    partition = build_partition(config, dataset)
-    sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
-    return text.encode(dataset, partition, **sizes, known=tokens), partition
-
-
-def build_partition(config, dataset: Dataset) -> Partition:
-    """Who has which examples; public ones are nobody's."""
-    kind, _, path = config.partition.partition(":")
-    divide = partial(partition_file.load, path, dataset)
-    if kind != "file":
-        divide = partial(public.divide, dataset, build_scheme(config))
-    return divide(
-        clients=config.clients,
-        pooled=config.pool,
-        train_share=config.train_share,
-        seed=config.seed,
-    )
-
-
-def build_scheme(config):
-    """The partition scheme, with those of its arguments that the config has."""
-    there = [*PARTITIONS, "file:PATH"]
-    make = PARTITIONS[pick("partition", config.partition, there)]
-    known = inspect.signature(make).parameters
-    return make(**{k: config[k] for k in known if k in config})
 
 
 def networks(

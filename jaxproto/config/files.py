@@ -67,11 +67,10 @@ def axes(file: str):
 def _missing(path: str) -> str:
     """What to say of a file that is not there."""
     there = [p.name for p in sorted(shipped.folder().glob("*.py"))]
-    folder = Path(path).parent
-    beside = [p.name for p in folder.glob("*.py") if _is_config(p)]
-    name = Path(path).with_suffix(".py").name
-    near = difflib.get_close_matches(name, [*beside, *there], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    beside = [p.name for p in Path(path).parent.glob("*.py") if _is_config(p)]
+    stems = {Path(name).stem: name for name in (*there, *beside)}
+    near = difflib.get_close_matches(Path(path).stem, stems, n=1)
+    hint = f" Did you mean {stems[near[0]]!r}?" if near else ""
     kind = "it is no regular file" if os.path.exists(path) else "no such file"
     return (
         f"there is no configuration file {path} ({kind}).{hint} With the package come: "

@@ -24,7 +24,7 @@ from jaxproto import execution, federation, wire
 from jaxproto.client import Local
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, told_once
 from jaxproto.federation import Cohort, Exchange
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
@@ -207,6 +207,7 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> View:
         "client takes part; nominal scalars are the papers' formula."
     )
     nothing = (None,) * len(Cost._fields)
+    reasons = {name: why for name, why in costs.items() if isinstance(why, str)}
     return View(
         "Cost of a round, all clients",
         ("method", *(name.replace("_", " ") for name in Cost._fields)),
@@ -214,7 +215,7 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> View:
             (name, *(cost if isinstance(cost, Cost) else nothing))
             for name, cost in costs.items()
         ),
-        (about, *(f"{k}: {why}" for k, why in costs.items() if isinstance(why, str))),
+        (about, *told_once(reasons)),
     )
 
 

@@ -28,14 +28,14 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
     Raises:
       Failed: they are not all there.
     """
-    shown = sys.excepthook
-    sys.excepthook = _unless_late(shown)  # it stays after an error: threads are late
+    shown = sys.unraisablehook
+    sys.unraisablehook = _unless_late(shown)  # it stays after an error
     try:
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
     except Exception as e:  # of many kinds, and from several threads
         raise Failed(_reason(e)) from e
-    sys.excepthook = shown
+    sys.unraisablehook = shown
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -63,9 +63,9 @@ def _orbax() -> Iterator[ocp.Checkpointer]:
 
 
 def _unless_late(shown):
-    def show(kind, error, trace):
-        if str(error) != LATE:
-            shown(kind, error, trace)
+    def show(unraisable):
+        if str(unraisable.exc_value) != LATE:
+            shown(unraisable)
 
     return show
 

@@ -1,11 +1,10 @@
 """Checkpoints of a run's whole state.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
-(`jaxproto/storage/arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It gets its
-name in one rename when all of it is on disk and loses it in one rename before anything
-is deleted, so a process killed at any moment leaves no half checkpoint under a round's
-name. Other damage shows in the checksums, before orbax reads (it meets damage with a
-traceback per leaf on stderr, from its own threads).
+(`jaxproto/storage/arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It
+gets its name in one rename when all of it is on disk and loses it in one rename before
+anything is deleted, so a process killed at any moment leaves no half checkpoint under a
+round's name. Other damage shows in the checksums, before orbax reads.
 
 Leaves below an attribute `watched` say what was seen of rounds, and nothing follows
 from them: where a checkpoint, of an older version, lacks one it is nan, and one that

@@ -83,9 +83,8 @@ class Board:
         self._told = True
         left = [c.config.rounds - self._rows[c.name].round for c in self._unended()]
         time = datetime.timedelta(seconds=round(seconds * sum(left)))
-        self.note(
-            f"{seconds:.3g} s a round: {time} for {sum(left)} rounds one after the other"
-        )
+        one_by_one = f"{time} for {sum(left)} rounds one after the other"
+        self.note(f"{seconds:.3g} s a round: {one_by_one}")
 
     def _unended(self) -> list[Cell]:
         ended = ("finished", "diverged")

@@ -203,8 +203,8 @@ def standing(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
     summary = workdir.summary(cell.path)
     if summary is not None:
-        whole = summary["rounds"] >= cell.config.rounds
-        if whole or summary["status"] == "diverged":  # which it stays
+        enough = summary["rounds"] >= cell.config.rounds
+        if enough or summary["status"] != "finished":
             return summary["status"]
     begun = checkpoint.rounds(cell.path / "checkpoints")
     return f"round {begun[-1]}" if begun else "new"

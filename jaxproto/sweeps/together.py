@@ -152,7 +152,7 @@ class Loop:
             self._evaluate(r + 1, moved)
         if last or stop or (r + 1) % c.checkpoint_every == 0:
             for i, m in self.alive():
-                runner.save(m.run, r + 1, self.state(i))
+                runner.keep(m.run, r + 1, self.state(i))
         return stop
 
     def _count(self, r: int, i: int, member: Member, told: rounds.Told):

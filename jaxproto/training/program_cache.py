@@ -177,7 +177,7 @@ def kept(file: Path, f: Callable, args: tuple) -> Callable:
         return f
     try:
         save(file, content)
-    except OSError as e:
+    except (files.Unwritable, OSError) as e:
         compilation.say(f"{KEPT} {file.parent}: none is kept: {e}.")
     return stored.whole()
 

@@ -283,13 +283,13 @@ def all_rounds(run: Run, start: int, state: State) -> State:
                 seconds = []
             stop = asked()
             if last or stop or (r + 1) % config.checkpoint_every == 0:
-                save(run, r + 1, state)
+                keep(run, r + 1, state)
             if stop:
                 raise Stopped(f"round {r + 1} is saved, the same command goes on")
     return state
 
 
-def save(run: Run, r: int, state: State):
+def keep(run: Run, r: int, state: State):
     """Writes a checkpoint; Ctrl-C waits until it is whole."""
     directory, settings = run.path / "checkpoints", folder.settings(run.config)
     with stopping.finished_first():

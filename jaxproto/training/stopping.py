@@ -33,14 +33,15 @@ class Stopped(Exception):
 class _Watch:
     """What the process was told, and what it is in the middle of."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Nothing was told."""
         self.lock = threading.Lock()
         self.after = ""  # what to know when it ends: how to go on
         self.told: int | None = None  # the first signal
         self.waits: int | None = None  # a signal that waits for the end of a save
-        self.saving = False
-        self.grace = 0.0  # seconds that the round that is running may still take
+        self.saves = 0  # checkpoints that are being written, of several runs at once
+        self.runs = 0  # that train rounds
+        self.grace = 0.0  # seconds that the rounds that are running may still take
 
     def hear(self, told: int):
         """Ends the process, or has it end soon."""
@@ -50,7 +51,7 @@ class _Watch:
                 timer = threading.Timer(self.grace, self.end, [told])
                 timer.daemon = True
                 timer.start()
-            elif not again and self.saving:
+            elif not again and self.saves:
                 self.waits = told
             else:
                 self.end(told)
@@ -92,6 +93,7 @@ def watch():
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     _watching.append(tells)
+    os.register_at_fork(after_in_child=unwatch)  # its signals are not this process's
     threading.Thread(target=_listen, args=[hears], daemon=True).start()
     for told in WORDS:
         if signal.getsignal(told) is not signal.SIG_IGN:
@@ -148,12 +150,14 @@ def rounds(grace: float) -> Iterator[Callable[[], bool]]:
       Whether to save and raise Stopped; asked after every round.
     """
     with _process.lock:
+        _process.runs += 1
         _process.grace = grace
     try:
         yield lambda: _process.told is not None
     finally:
         with _process.lock:
-            _process.grace = 0.0
+            _process.runs -= 1
+            _process.grace = grace if _process.runs else 0.0
 
 
 @contextlib.contextmanager
@@ -164,13 +168,13 @@ def finished_first() -> Iterator[None]:
             yield
         return
     with _process.lock:
-        _process.saving = True
+        _process.saves += 1
     try:
         yield
     finally:
         with _process.lock:
-            _process.saving = False
-            if _process.waits is not None:
+            _process.saves -= 1
+            if _process.waits is not None and not _process.saves:
                 _process.end(_process.waits)
 
 

@@ -18,7 +18,9 @@ range, arrives as one that is not finite: a run that diverges is noticed.
 
     python -m jaxproto fields --config=configs/protonorm.py:digits
 
-lists what crosses the network and what it reveals (`disclosure.py`).
+lists what crosses the network and what it reveals (`disclosure.py`). Formats save bytes
+and protect nothing: whoever reads a message has class means and weights as they are,
+and both are functions of the client's data.
 """
 
 from typing import NamedTuple

@@ -45,7 +45,7 @@ NPZ = {  # name -> changed arrays, words of the message
     "many_classes": ({"num_classes": 2**40}, "num_classes is 1099511627776"),
     "more_classes": (
         {"num_classes": 2**31 - 1},
-        "2147483647 classes (num_classes) need",
+        "2147483647 classes (num_cl",
     ),
     "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
     "test_shape": (

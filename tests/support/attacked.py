@@ -17,7 +17,7 @@ from rich.console import Console
 
 from jaxproto import config
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import programs, runner
+from jaxproto.training import compiler, runner
 
 ROUNDS = 3
 METHODS = ("fedproto", "protonorm", "fedtgp", "tinyproto", "fedavg")
@@ -66,26 +66,26 @@ now: list[str] = []  # methods of the runs so far
 
 def quick():
     """Has each method's programs compiled once, and no picture rendered."""
-    begin, fit = programs.init, programs.compile_to_fit
+    fit = compiler.compile_to_fit
 
     @functools.cache
     def once(f, name, *args):
         return f(*(a.value for a in args))
 
-    def init(*args):
-        first = once(begin, now[-1], *map(Any_, args))
-        return jax.tree.map(jnp.copy, first)  # a round is given its state for good
-
     def compile_to_fit(*args):
         return once(fit, now[-1], *map(Any_, args))
 
-    programs.init, programs.compile_to_fit = init, compile_to_fit
+    compiler.compile_to_fit = compile_to_fit
     unrendered()
 
 
 def unrendered():
     """Pictures get a few bytes of their own in place of pixels."""
     Figure.savefig = lambda figure, to, **_: to.write(repr(figure).encode())
+
+
+def copy(leaf):
+    return jnp.copy(leaf) if isinstance(leaf, jax.Array) else np.array(leaf)
 
 
 class Any_:

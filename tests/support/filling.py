@@ -29,7 +29,7 @@ def main(folder: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     same = attacked.end(folder / "run") == attacked.end(folder / "free")
     left = [p.name for p in folder.rglob("*") if p.suffix in (".new", ".partial")]
-    print(json.dumps({"said": said, "same": same, "left": left}))
+    sys.stdout.write(json.dumps({"said": said, "same": same, "left": left}) + "\n")
 
 
 if __name__ == "__main__":

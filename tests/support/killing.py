@@ -130,7 +130,7 @@ def main(how: str, folder: Path, each: int):
             attacked.run(attacked.small(method, file), folder / method)
         for one in begun:
             check(folder, one, failed)
-    print(json.dumps({"tried": tried, "failed": failed}))
+    sys.stdout.write(json.dumps({"tried": tried, "failed": failed}) + "\n")
 
 
 def check(folder, one, failed):
@@ -143,6 +143,8 @@ def check(folder, one, failed):
 
 
 if __name__ == "__main__":
+    from jaxproto.data.readers import npz
     from support import attacked
 
+    npz.LARGE = 0  # the data are kept decoded, however small
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,183 @@
+"""What an uploaded prototype gives away: inversion, and membership of examples.
+
+    python -m benchmarks.inversion
+
+One client of the digits trains with FedProto and uploads the mean feature of each class
+of m examples. The attacker has the upload and a body: the client's own, as the server
+does where bodies are shared, or one that other examples trained from another start.
+
+- Inversion: gradient descent on an image until its feature is the prototype, from grey
+  or from the mean of public images of the class; the correlation over pixels with the
+  mean of the client's images of that class. Beside it, that of the public mean itself,
+  which needs no upload.
+- Membership: an example is said to be the client's if its feature is near the prototype
+  of its class; the area under the ROC curve, members against as many examples of each
+  class that nobody trained on (0.5 is guessing).
+"""
+
+import sys
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from absl import flags
+from jax import lax
+
+from benchmarks import measure
+from jaxproto import batches, config, federation, participation, wire
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.federation import Cohort, Exchange
+from jaxproto.types import Client, Shard
+
+FLAGS = measure.flag_values()
+flags.DEFINE_list("behind", "1,2,5,20", "m, examples of a class", flag_values=FLAGS)
+flags.DEFINE_string("net", "mlp", "network of the client", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 10, "rounds of the client", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 300, "of gradient descent on an image", flag_values=FLAGS)
+flags.DEFINE_integer("seeds", 3, "clients, each its own data", flag_values=FLAGS)
+PUBLIC = 40  # examples of a class that the attacker has; as many train another body
+
+
+class Trained(NamedTuple):
+    """A client after its rounds, and what it uploads."""
+
+    client: Client
+    mean_CD: np.ndarray
+
+
+def experiment(net: str) -> Experiment:
+    """The digits with one network; who holds what is chosen here."""
+    made = config.experiment("fedproto", "digits")
+    made.model.group, made.data.clients = net, 3
+    return build.experiment(made, "cpu")
+
+
+def split(y: np.ndarray, seed: int, m: int):
+    """Rows per class [C, ...]: the client's, held out as many, public, other body's."""
+    rng = np.random.default_rng(seed)
+    by_class = [rng.permutation(np.flatnonzero(y == c)) for c in range(10)]
+    ends = np.cumsum([m, m, PUBLIC, PUBLIC])
+    return np.split(np.stack([rows[: ends[-1]] for rows in by_class]), ends[:-1], 1)
+
+
+def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
+    """FedProto with one client, through the functions that a run uses."""
+    cohort = Cohort("one", exp.cohorts[0].net, (0,))
+    key, examples = jax.random.key(seed), build.examples(exp.dataset)
+    table = jnp.asarray(rows.reshape(1, -1), jnp.int32)
+    shard = Shard(table, jnp.asarray([rows.size], jnp.int32))
+    count = jnp.full((1, 10), rows.shape[1], jnp.float32)
+    everyone = participation.Participation(*[jnp.ones(1, bool)] * 2)
+
+    @jax.jit
+    def one_round(server, clients, key):
+        down = federation.broadcast(exp.method, server, exp.formats).message
+        given = Exchange(exp.method, exp.local, exp.formats, everyone, down, key)
+        clients, report = federation.train_cohort(
+            given, cohort, clients, examples, shard
+        )
+        server = exp.method.update(cohort.net, server, wire.unpack(report.up), key)
+        return server, clients, wire.unpack(report.up).mean[0]
+
+    clients = federation.init_cohort(exp.method, exp.local, cohort, key, count)
+    server, mean_CD = exp.method.init_server(cohort.net, key), None
+    for r in range(rounds):
+        server, clients, mean_CD = one_round(
+            server, clients, jax.random.fold_in(key, r)
+        )
+    return Trained(jax.tree.map(lambda a: a[0], clients), np.asarray(mean_CD))
+
+
+def features(exp: Experiment, trained: Trained, x):
+    """Of images by a client's body, as it is when it tests."""
+    params, norm = trained.client.params["net"], trained.client.norm
+    return exp.cohorts[0].net.apply(params, norm["net"], x, False).feat
+
+
+def invert(exp: Experiment, body: Trained, mean_CD, start, steps: int):
+    """Images [C, ...] whose features are near the prototypes."""
+    opt = optax.adam(0.05)
+
+    def loss(x):
+        return jnp.mean(jnp.sum((features(exp, body, x) - mean_CD) ** 2, -1))
+
+    def step(_, state):
+        x, kept = state
+        updates, kept = opt.update(jax.grad(loss)(x), kept)
+        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), kept
+
+    @jax.jit
+    def descend(start):
+        return lax.fori_loop(0, steps, step, (start, opt.init(start)))[0]
+
+    return np.asarray(descend(jnp.asarray(start)))
+
+
+def correlation(a, b) -> float:
+    """Over pixels, mean over classes."""
+    pairs = zip(a.reshape(10, -1), b.reshape(10, -1), strict=True)
+    return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]))
+
+
+def auc(members: np.ndarray, others: np.ndarray) -> float:
+    """The chance that a member is nearer than another; a tie is half."""
+    nearer = members[:, None] < others
+    return float(np.mean(nearer + 0.5 * (members[:, None] == others)))
+
+
+def distances(exp: Experiment, body: Trained, mean_CD, x) -> np.ndarray:
+    """Of images [C, m, ...] to the prototypes of their classes."""
+    feat = features(exp, body, x.reshape(-1, *x.shape[2:])).reshape(10, -1, 64)
+    return np.asarray(jnp.linalg.norm(feat - mean_CD[:, None], axis=-1)).ravel()
+
+
+def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
+    """One client with m examples of each class."""
+    own, held_out, public, other = split(exp.dataset.y, seed, m)
+    made = partial(train, exp, rounds=settings["rounds"])
+    bodies = {"own": made(own, seed), "other": made(other, 1000 + seed)}
+    mean_CD = bodies["own"].mean_CD
+    image = {
+        k: np.asarray(batches.decode(jnp.asarray(exp.dataset.x[v])))
+        for k, v in (("own", own), ("held", held_out), ("public", public))
+    }
+    target, known = image["own"].mean(1), image["public"].mean(1)
+    starts = {"grey": np.zeros_like(known), "public": known}
+    row = {"m": m, "seed": seed}
+    row["public mean"] = correlation(known, target)
+    for name, body in bodies.items():
+        far = partial(distances, exp, body, mean_CD)
+        for start, x in starts.items():
+            found = invert(exp, body, mean_CD, x, settings["steps"])
+            row[f"{name}, {start}"] = correlation(found, target)
+        row[f"{name}, AUC"] = auc(far(image["own"]), far(image["held"]))
+    return row
+
+
+def main(argv):
+    """Attacks clients with every number of examples."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    exp = experiment(settings["net"])
+    rows = [
+        one(exp, m, seed, settings)
+        for m in measure.whole(settings["behind"])
+        for seed in range(settings["seeds"])
+    ]
+    names = [name for name in rows[0] if name not in ("m", "seed")]
+    cells = []
+    for m in measure.whole(settings["behind"]):
+        mine = [[r[name] for name in names] for r in rows if r["m"] == m]
+        spread = zip(np.mean(mine, 0), np.std(mine, 0), strict=True)
+        cells.append((m, *(f"{a:.3f} ± {s:.3f}" for a, s in spread)))
+    title = f"What a prototype gives away, {settings['seeds']} clients"
+    measure.finish(
+        "inversion", settings, rows, [measure.table(title, ("m", *names), cells)]
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,215 @@
+"""Sweeps: against single runs, and seconds and memory as federations grow.
+
+    python -m benchmarks.sweep --part=runs
+    python -m benchmarks.sweep --part=scaling
+    python -m benchmarks.sweep --part=spiral
+
+`runs` is `main.py --sweep` against one process of `main.py` after the other, with the
+same cells: with the cache emptied before each process (`cold`), with a cache that is
+empty at the beginning and then shared (`shared`), and with one that has every program
+(`warm`). `scaling` trains rounds of federations that differ in seed and gamma in one
+process, in every form of execution. `spiral` is one sweep of sixty cells.
+"""
+
+import itertools
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import flags
+
+from benchmarks import measure
+from jaxproto import config as config_
+from jaxproto.config import build, floats
+from jaxproto.training import compiler, memory, programs, rounds
+
+FLAGS = measure.flag_values()
+PARTS = ("runs", "scaling", "spiral")
+flags.DEFINE_enum("part", "runs", PARTS, "what is measured", flag_values=FLAGS)
+flags.DEFINE_string("config", "protonorm:digits", "of runs", flag_values=FLAGS)
+flags.DEFINE_list("seeds", "0,1,2", "of runs", flag_values=FLAGS)
+flags.DEFINE_list("gammas", "1,10,50,100", "of runs", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 0, "0: those of the configuration", flag_values=FLAGS)
+flags.DEFINE_list("states", "cold,shared,warm", "of runs", flag_values=FLAGS)
+flags.DEFINE_list("sizes", "1,2,4,8,16", "federations, of scaling", flag_values=FLAGS)
+flags.DEFINE_list("forms", "one,threads,all", "of scaling", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "rounds that count, of scaling", flag_values=FLAGS)
+flags.DEFINE_string("clients_at_once", "auto", "of scaling", flag_values=FLAGS)
+
+
+def command(s: dict, workdir: Path, *more: str) -> list[str]:
+    """`main.py` on the configuration."""
+    given = [f"--config={s['config']}", f"--workdir={workdir}", *more]
+    given += [f"--config.rounds={s['rounds']}"] * bool(s["rounds"])
+    return [sys.executable, "main.py", *given]
+
+
+def process(arguments: list[str], cache: Path) -> float:
+    """Seconds of a process whose caches lie in a folder."""
+    clock = time.perf_counter()
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("JAX_COMP")},
+        "XDG_CACHE_HOME": str(cache),
+        "MPLBACKEND": "agg",
+    }
+    quiet = {"stdout": subprocess.DEVNULL, "cwd": measure.ROOT, "env": environment}
+    subprocess.run(arguments, check=True, **quiet)
+    return time.perf_counter() - clock
+
+
+def cells(s: dict) -> list[tuple[str, str]]:
+    """Seed and gamma of every run."""
+    return list(itertools.product(s["seeds"], s["gammas"]))
+
+
+def single(s: dict, folder: Path, cache: Path, empty: bool) -> list[float]:
+    """Seconds of one process after the other, a cell each."""
+    seconds = []
+    for seed, gamma in cells(s):
+        if empty:
+            shutil.rmtree(cache, ignore_errors=True)
+        own = f"--config.seed={seed}", f"--config.method.upscale={gamma}"
+        path = folder / f"{seed}-{gamma}"
+        seconds.append(process(command(s, path, *own), cache))
+    return seconds
+
+
+def swept(s: dict, folder: Path, cache: Path) -> float:
+    """Seconds of one process with all cells."""
+    axes = f"seed={','.join(s['seeds'])}", f"method.upscale={','.join(s['gammas'])}"
+    return process(command(s, folder, *(f"--sweep={a}" for a in axes)), cache)
+
+
+def runs(s: dict):
+    """A sweep against single runs, in one sitting."""
+    rows, results = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for state in s["states"]:
+            alone, whole = root / f"{state}-alone-cache", root / f"{state}-cache"
+            if state == "warm":
+                swept(s, root / "first", whole)
+                shutil.copytree(whole, alone)
+            clock = swept(s, root / f"{state}-sweep", whole)
+            each = single(s, root / f"{state}-alone", alone, state == "cold")
+            results[state] = {"sweep": clock, "alone": each}
+            rows.append([state, len(each), sum(each), clock, sum(each) / clock])
+            print(f"{state}: done", flush=True)
+    columns = ("cache", "cells", "one by one s", "sweep s", "times faster")
+    return results, [measure.table("A sweep and its single runs", columns, rows)]
+
+
+def federations(count: int) -> list[tuple[int, dict]]:
+    """Seed and floats of federations that differ in both."""
+    return [(i, {"method.upscale": np.float32(1 + i)}) for i in range(count)]
+
+
+def one_round(form: str, exp, examples, compiled, own):
+    """A round of every federation, as a function of its number."""
+    if form == "all":
+        return _together(exp, examples, compiled, own)
+    works = []
+    for seed, other in own:
+        bound = programs.with_floats(compiled, {**exp.floats, **other})
+        works.append(rounds.Work(exp, examples, bound, seed))
+    states = [programs.init(exp, w.seed, w.compiled) for w in works]
+    threads = 1 if form == "one" else os.cpu_count()
+    pool = ThreadPoolExecutor(threads)
+
+    def run(r):
+        tasks = [
+            pool.submit(rounds.one_round, w, r, state)
+            for w, state in zip(works, states, strict=True)
+        ]
+        states[:] = [task.result()[0] for task in tasks]
+
+    return run
+
+
+def _together(exp, examples, compiled, own):
+    values = [{**exp.floats, **other} for _, other in own]
+    joined = {k: np.stack([v[k] for v in values]) for k in values[0]}
+    bound = programs.with_floats(compiled, joined)
+    keys = zip(*(programs.keys(seed) for seed, _ in own), strict=True)
+    keys = [jax.numpy.stack(part) for part in keys]
+    state = [*programs.first_states(exp, keys, bound)]
+    work = rounds.Work(exp, examples, bound, 0)
+
+    def run(r):
+        contexts = [programs.round_context(seed, r) for seed, _ in own]
+        context = programs.stacked(contexts)
+        state[:] = rounds.on_device(work, context, *state)[:2]
+
+    return run
+
+
+def scaling(s: dict):
+    """Seconds per round and federation, and bytes that the programs need."""
+    c = config_.load(s["config"])
+    c.clients_at_once = s["clients_at_once"]
+    exp = build.experiment(c, jax.default_backend())
+    assert "method.upscale" in floats.traced(c)
+    examples, results, rows = build.examples(exp.dataset), {}, []
+    one, seconds = compiler.compile_all(exp, examples)
+    for size in measure.whole(s["sizes"]):
+        for form in s["forms"]:
+            compiled, took = one, seconds
+            if form == "all":
+                compiled, took = compiler.compile_all(exp, examples, many=size)
+            run = one_round(form, exp, examples, compiled, federations(size))
+            times = measure.alternate(
+                {form: partial(_next, run, itertools.count())}, s["repeats"]
+            )[form]
+            need = memory.needed(jax.tree.leaves(compiled))
+            need *= 1 if form == "all" else size if form == "threads" else 1
+            each = times.median / size
+            results[f"{form} {size}"] = {
+                **times.record(),
+                "bytes": need,
+                "compile": took,
+            }
+            rows.append([f"{size} {form}", times.median, each, need / 2**20, took])
+            print(f"{size} {form}: done", flush=True)
+    columns = ("federations", "round s", "s per federation", "MiB", "compile s")
+    return results, [measure.table("A round of federations", columns, rows)]
+
+
+def _next(run, numbers):
+    run(next(numbers))
+
+
+def spiral(s: dict):
+    """Sixty cells of the spiral as one sweep: seconds and memory of the process."""
+    seeds = [str(seed) for seed in range(20)]
+    s = {**s, "config": "protonorm:spiral", "seeds": seeds, "gammas": ["1", "10", "50"]}
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = swept(s, Path(folder) / "sweep", Path(folder) / "cache")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    count = len(cells(s))
+    row = [f"{count} cells, empty cache", seconds, seconds / count, peak / 2**20]
+    columns = ("sweep", "seconds", "a cell", "MiB of the process")
+    results = {"cells": count, "seconds": seconds, "peak_bytes": peak}
+    return results, [measure.table("The spiral, 20 seeds x 3 gammas", columns, [row])]
+
+
+def main(argv):
+    """Measures one part."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    part = settings["part"]
+    results, tables = {"runs": runs, "scaling": scaling, "spiral": spiral}[part](
+        settings
+    )
+    measure.finish(f"sweep-{part}", settings, results, tables)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

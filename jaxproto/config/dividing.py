@@ -1,0 +1,58 @@
+"""The data of a configuration: the data set, and who has which examples."""
+
+import inspect
+from functools import partial
+
+from jaxproto.config import room
+from jaxproto.data import text
+from jaxproto.data.datasets import Dataset
+from jaxproto.data.partitions import file as partition_file
+from jaxproto.data.partitions import public
+from jaxproto.data.partitions.schemes import PARTITIONS, Partition
+from jaxproto.errors import pick
+
+
+def build_data(
+    config, tokens: tuple[str, ...] | None = None
+) -> tuple[Dataset, Partition]:
+    """The data set, and who has which examples; texts as tokens.
+
+    Args:
+      tokens: the vocabulary of a run on texts that goes on; None makes one.
+    """
+    dataset = public.load(
+        config.name,
+        data_dir=config.data_dir or None,
+        seed=config.seed,
+        pooled=config.pool,
+        share=config.public_share,
+        classes=config.public_classes,
+        other=config.public_source,
+        pixels=config.pixels,
+    )
+    room.check_counts(config.clients, dataset.num_classes)
+    partition = build_partition(config, dataset)
+    sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
+    return text.encode(dataset, partition, **sizes, known=tokens), partition
+
+
+def build_partition(config, dataset: Dataset) -> Partition:
+    """Who has which examples; public ones are nobody's."""
+    kind, _, path = config.partition.partition(":")
+    divide = partial(partition_file.load, path, dataset)
+    if kind != "file":
+        divide = partial(public.divide, dataset, build_scheme(config))
+    return divide(
+        clients=config.clients,
+        pooled=config.pool,
+        train_share=config.train_share,
+        seed=config.seed,
+    )
+
+
+def build_scheme(config):
+    """The partition scheme, with those of its arguments that the config has."""
+    there = [*PARTITIONS, "file:PATH"]
+    make = PARTITIONS[pick("partition", config.partition, there)]
+    known = inspect.signature(make).parameters
+    return make(**{k: config[k] for k in known if k in config})

@@ -1,0 +1,135 @@
+"""Ctrl-C and SIGTERM: one line, exit code 130 or 143, and the run can go on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.long
+LATER = "the same command resumes from the last checkpoint"
+
+
+def start(entry, path, *more, rounds=2000):
+    """A run in a process of its own, whose Ctrl-C is not ignored."""
+    flags = ["--config=configs/local.py:spiral", "--config.data.clients=2"]
+    flags += [
+        "--config.eval_every=1",
+        f"--config.rounds={rounds}",
+        "--config.checkpoint_every=1000",
+    ]
+    command = [sys.executable, *entry, *flags, f"--workdir={path}", *more]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def ended(process, told, within=15):
+    """Exit code and standard error of a process that was told to end."""
+    process.send_signal(told)
+    _, err = process.communicate(timeout=within)
+    return process.returncode, err
+
+
+def in_rounds(path, process):
+    """Waits until the first evaluation."""
+    deadline = time.time() + 120
+    while not (path / "metrics.jsonl").exists():
+        assert process.poll() is None and time.time() < deadline
+        time.sleep(0.02)
+
+
+MAIN = (["main.py"], ["-m", "jaxproto", "run"])
+
+
+@pytest.mark.parametrize("entry", MAIN, ids=["main.py", "-m"])
+@pytest.mark.parametrize("after", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize(
+    ("told", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_during_imports_is_one_line(tmp_path, entry, after, told, code, word):
+    process = start(entry, tmp_path / "run")
+    time.sleep(after)
+    got, err = ended(process, told)
+    assert got == code and err in (f"{word}\n", f"{word}: {LATER}\n")
+
+
+def test_ctrl_c_in_a_round_ends_at_once(tmp_path):
+    process = start(MAIN[0], tmp_path)
+    in_rounds(tmp_path, process)
+    assert ended(process, signal.SIGINT, 5) == (130, f"interrupted: {LATER}\n")
+
+
+def test_sigterm_saves_the_round_that_is_running(tmp_path):
+    process = start(MAIN[0], tmp_path)
+    in_rounds(tmp_path, process)
+    code, err = ended(process, signal.SIGTERM)
+    (saved,) = [p.name for p in (tmp_path / "checkpoints").iterdir()]
+    assert code == 143
+    assert err == f"terminated: round {saved} is saved, the same command goes on\n"
+    records = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(records[-1])["round"] == int(saved)
+
+
+def test_without_grace_sigterm_saves_nothing(tmp_path):
+    process = start(MAIN[0], tmp_path, "--grace=0")
+    in_rounds(tmp_path, process)
+    assert ended(process, signal.SIGTERM, 5) == (143, f"terminated: {LATER}\n")
+    assert not (tmp_path / "checkpoints").exists()
+
+
+SLOW = """
+import sys, time
+from jaxproto import cli
+from jaxproto.training import runner, stopping
+stopping.watch()
+one, left = runner.one_round, []
+
+def slow(*args):
+    sys.stdout.write("in a round\\n"), sys.stdout.flush()
+    time.sleep(30)
+
+runner.one_round = slow
+cli.call("run", "main.py", sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "grace", "code"),
+    [
+        ([signal.SIGTERM], "1", 143),  # the round is too long for it
+        ([signal.SIGTERM, signal.SIGTERM], "60", 143),
+        ([signal.SIGTERM, signal.SIGINT], "60", 130),
+    ],
+)
+def test_a_long_round_ends_with_the_grace_or_a_second_signal(
+    tmp_path, told, grace, code
+):
+    (tmp_path / "slow.py").write_text(SLOW)
+    process = start([str(tmp_path / "slow.py")], tmp_path / "run", f"--grace={grace}")
+    while process.stdout.readline() != "in a round\n":
+        assert process.poll() is None
+    for one in told[:-1]:
+        process.send_signal(one)
+        time.sleep(0.3)
+    got, err = ended(process, told[-1], 10)
+    assert got == code and err.count("\n") == 1 and LATER in err
+
+
+def test_help_says_what_the_grace_is():
+    command = [sys.executable, "main.py", "--help"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    assert "--grace=GRACE  seconds that the running round may still take" in said
+    assert "default 20, 0 ends at once" in said

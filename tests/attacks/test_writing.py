@@ -1,0 +1,137 @@
+"""Every file that the package writes goes through the one writer that is atomic."""
+
+import ast
+import io
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from jaxproto.data import cache, dataset, files
+from jaxproto.errors import UserError
+from jaxproto.report import stages
+from jaxproto.storage import checkpoint
+
+PACKAGE = Path(__file__).parents[2] / "jaxproto"
+ALLOWED = {  # file, call -> why it needs no rename
+    ("data/files.py", "open"): "the writer itself",
+    ("data/cache.py", "open"): "an array in a folder that is renamed when complete",
+    ("data/cache.py", "save"): "into memory",
+    ("data/readers/builders/archives.py", "save"): "into memory",
+    ("plots/canvas.py", "savefig"): "into memory",
+}
+NAMES = {"write_text", "write_bytes", "savefig", "save", "savez", "savetxt", "imsave"}
+OURS = {"checkpoint", "checkpointer"}  # what saves in its own way, then renames
+
+
+def writes(file: Path) -> set[str]:
+    """Calls in a file that make or cut off another file."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        modes = [*node.args, *[k.value for k in node.keywords if k.arg == "mode"]]
+        texts = {a.value for a in modes if isinstance(a, ast.Constant)}
+        if name in ("open", "fdopen") and texts & {"w", "wb", "x", "xb", "w+", "wb+"}:
+            found.add("open")
+        owner = getattr(getattr(node.func, "value", None), "id", "")
+        if name in NAMES and owner not in OURS and isinstance(node.func, ast.Attribute):
+            found.add(name)
+    return found
+
+
+def test_only_the_writer_makes_files():
+    found = {
+        (file.relative_to(PACKAGE).as_posix(), name)
+        for file in PACKAGE.rglob("*.py")
+        for name in writes(file)
+    }
+    assert found == set(ALLOWED)
+
+
+def test_a_file_that_makes_files_is_found(tmp_path):
+    (tmp_path / "a.py").write_text("p.open('w')\nnp.save(p, x)\nopen(p, mode='wb')\n")
+    assert writes(tmp_path / "a.py") == {"open", "save"}
+
+
+def test_a_full_disk_leaves_no_half_file_and_says_what_it_needs(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(UserError) as e:
+        files.write(tmp_path / "a.json", bytes(3 << 20))
+    text = (
+        f"cannot write {tmp_path / 'a.json'}: No space left on device (3.0 MiB needed"
+    )
+    assert str(e.value).startswith(text) and list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    made = dataset.Dataset("a", np.zeros((4, 2)), np.arange(4), 4, 4)
+
+    def read(begin):
+        sink = begin(made.x.shape, made.x.dtype)
+        sink.append(made.x)
+        return made._replace(x=sink.finish())
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(files.os, "fsync", full)
+    got = cache.through("a", {"kind": "toy"}, read)
+    (note,) = got.notes
+    assert note.endswith(
+        f"could not be kept decoded in {tmp_path / 'cache'}: No space left on device"
+    )
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_checkpoint_larger_than_the_disk_is_not_begun(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, {"w": np.zeros(10)})
+    usage = checkpoint.shutil.disk_usage(tmp_path)._replace(free=79)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UserError, match=r"2: No space left .* \(80 bytes .* 79 bytes"):
+        checkpoint.save(tmp_path, 2, {"w": np.zeros(10)})
+    assert [p.name for p in tmp_path.iterdir()] == ["1"]
+
+
+def test_what_is_unfinished_is_taken_away_when_the_process_ends(tmp_path):
+    with files.unfinished(tmp_path / "a.new"), files.unfinished(tmp_path / "b"):
+        (tmp_path / "a.new").write_text("")
+        (tmp_path / "b" / "c").mkdir(parents=True)
+        files.drop_unfinished()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_takes_time_says_what_it_is(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+    with stages.counted(console, "compiling", "programs", 12) as done:
+        for name in ("train [a]", "update"):
+            done(name)
+        time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
+    text = console.file.getvalue()
+    if terminal:
+        assert "compiling: 2 of 12 programs (update)" in text
+    else:
+        assert text == "compiling 12 programs\n"
+
+
+def test_programs_that_cannot_be_kept_are_said_once():
+    console = Console(file=io.StringIO(), width=80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with stages.unkept_programs(console):
+            for name in ("a", "b"):
+                text = f"{stages.UNKEPT} for '{name}': OSError: No space left on device"
+                warnings.warn(text, stacklevel=1)
+    assert console.file.getvalue() == (
+        "compiled programs cannot be kept for other runs (No space left on device)\n"
+    )

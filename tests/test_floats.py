@@ -1,0 +1,154 @@
+"""Floats of a configuration are arguments of the compiled programs."""
+
+import dataclasses
+from typing import Annotated
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import jaxproto
+from jaxproto import config
+from jaxproto.config import build, floats, optimizers
+from jaxproto.methods import METHODS
+from jaxproto.methods.local import local
+from jaxproto.training import compiler, programs
+from jaxproto.types import STATIC
+
+EVERYTHING = {  # what has floats
+    "participation.law": "uniform",
+    "participation.fraction": 0.5,
+    "participation.dropout": 0.2,
+    "optimizer.schedule": "exponential",
+    "optimizer.decay": 0.9,
+    "optimizer.clip_norm": 3.0,
+    "optimizer.weight_decay": 0.01,
+}
+QUICK = ("fedproto", "fedavg")  # of the others `.ci/run` knows
+
+
+def small(name, **changes):
+    """Three clients with the smallest network."""
+    c = config.experiment(name, "digits")
+    c.model.group, c.data.clients = "mlp", 3
+    for path in ("model.aux", "method.aux"):
+        group, _, field = path.partition(".")
+        if field in c[group]:
+            c[group][field] = "mlp"
+    c.update_from_flattened_dict(changes)
+    return c
+
+
+def traced(c):
+    """The jaxpr of every program, by its name."""
+    exp, texts = build.experiment(c, "cpu"), {}
+
+    def submit(name, f, *rest, **options):
+        made = jax.jit(f, **options).trace(exp.floats, *rest)
+        texts[name] = str(made.jaxpr)
+        return compiler.Compiling(made.out_info, None)
+
+    functions, examples = programs.functions(exp), build.examples(exp.dataset)
+    compiler.submit_all(submit, exp, functions, examples)
+    return texts
+
+
+def changed(c):
+    """Every traced float at another value."""
+    other = {path: 0.75 * float(value) for path, value in floats.traced(c).items()}
+    return small(c.method.name, **{**EVERYTHING, **other})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [m if m in QUICK else pytest.param(m, marks=pytest.mark.long) for m in METHODS],
+)
+def test_other_floats_are_the_same_programs(name):
+    c = small(name, **EVERYTHING)
+    other = changed(c)
+    assert floats.traced(c) != floats.traced(other)
+    assert floats.program_settings(c) == floats.program_settings(other)
+    assert traced(c) == traced(other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_float_of_a_method_is_an_argument_or_off(name):
+    c = small(name)
+    fields = config.flat({"method": c.method.to_dict()})
+    given = {k: v for k, v in fields.items() if type(v) is float}
+    off = {k for k, v in given.items() if v == 0}
+    assert {*given} - off == {k for k in floats.traced(c) if k.startswith("method.")}
+
+
+OFF = ("momentum", "weight_decay", "clip_norm")
+
+
+@pytest.mark.parametrize("field", OFF)
+def test_a_float_that_is_off_at_0_is_another_program(field):
+    path = f"optimizer.{field}"
+    off, on = small("local"), small("local", **{path: 0.5})
+    assert path not in floats.traced(off)
+    assert floats.traced(on)[path] == np.float32(0.5)
+    assert floats.program_settings(off) != floats.program_settings(on)
+
+
+def test_a_float_of_another_default_is_traced_at_0_too():
+    c = small("fedproto", **{"method.lam": 0.0})
+    assert floats.traced(c)["method.lam"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:Specifying a key")
+@pytest.mark.parametrize("name", optimizers.optimizers())
+def test_every_optimizer_takes_a_traced_learning_rate(name):
+    c = small("local", **{"optimizer.name": name})
+    params = {"w": jax.numpy.ones((3, 2))}
+
+    def step(rate):
+        now = floats.substituted(c, {"optimizer.learning_rate": rate})
+        opt = optimizers.build_optimizer(now.optimizer)
+        updates, _ = opt.update(params, opt.init(params), params)
+        return optax.apply_updates(params, updates)["w"]
+
+    got, want = jax.jit(step)(0.5), step(0.5)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_traced_rate_is_the_rate_that_a_run_trains_with(tmp_path):
+    def losses(rate, path):
+        c = small("local", rounds=1, **{"optimizer.learning_rate": rate})
+        jaxproto.run(c, tmp_path / path)
+        return (tmp_path / path / "metrics.jsonl").read_text()
+
+    assert losses(0.1, "a") != losses(0.2, "b")
+
+
+@pytest.fixture
+def branching(monkeypatch):
+    """A method that decides something in Python by a float."""
+
+    def made(kind):
+        def branches(spec, *, strength: kind = 1.0):
+            weight = 2.0 if strength > 0.5 else 1.0
+            base = local(spec)
+            return dataclasses.replace(
+                base, transform_grads=lambda g: jax.tree.map(lambda a: a * weight, g)
+            )
+
+        monkeypatch.setitem(METHODS, "branches", branches)
+        return small("branches")
+
+    return made
+
+
+def test_a_method_that_branches_on_a_float_is_told_how_not_to(branching):
+    exp = build.experiment(branching(float), "cpu")
+    with pytest.raises(jaxproto.UserError, match=r"'branches' decides.*STATIC"):
+        programs.shapes(exp, 0)
+
+
+def test_a_static_float_may_be_branched_on(branching):
+    c = branching(Annotated[float, STATIC])
+    assert "method.strength" not in floats.traced(c)
+    assert programs.shapes(build.experiment(c, "cpu"), 0)
+    assert floats.program_settings(c)["method.strength"] == 1.0

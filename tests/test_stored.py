@@ -1,0 +1,39 @@
+"""Results of programs as plain data, and back."""
+
+import json
+from collections import OrderedDict
+
+import jax
+import optax
+import pytest
+
+from jaxproto.training import stored
+from jaxproto.types import Protos, Statistics
+
+
+def results():
+    """Every kind of node that results have."""
+    protos = Protos(0, 1, disclosed=True)
+    moments = optax.ScaleByAdamState(count=2, mu={"a": 3}, nu=[4, (5,)])
+    return protos, moments, Statistics({"b": 6}), optax.EmptyState(), None
+
+
+def test_a_tree_of_results_is_rebuilt_from_plain_data():
+    plain = json.loads(json.dumps(stored.described(results())))
+    assert jax.tree.structure(stored.rebuilt(plain)) == jax.tree.structure(results())
+    assert stored.rebuilt(plain) == results()
+
+
+@pytest.mark.parametrize(
+    "node", [OrderedDict(a=0), {1: 0}, Protos(0, 1, disclosed=object())]
+)
+def test_a_tree_that_cannot_be_written_as_plain_data_is_refused(node):
+    with pytest.raises(TypeError):
+        stored.described(node)
+
+
+def test_fields_that_a_type_does_not_have_are_refused():
+    plain = stored.described(Protos(0, 1))
+    for other in ({"fields": {"mean": 0}}, {"static": {"count": 1}}):
+        with pytest.raises(TypeError, match="other fields"):
+            stored.rebuilt({**plain, **other})
