@@ -3,6 +3,7 @@
 import io
 import json
 import shlex
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,18 @@ def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
         pass
 
 
+def test_an_address_where_nobody_listens_is_refused_at_once():
+    pytest.importorskip("ray")
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            refused(f"--ray_address={address} cannot be joined: "),
+            cluster.joined(cluster.Cluster(address)),
+        ):
+            pass
+
+
 def test_workers_without_a_gpu_use_none(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setenv("JAXPROTO_CACHE", "off")
@@ -279,17 +292,17 @@ def job(c, folder, probe):
 
 def test_a_machine_without_the_folder_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shared = remote.probe(tmp_path / "s")
-    made = job(tiny(), tmp_path / "s", shared)
-    away = made._replace(folder=str(tmp_path / "away"))
-    assert f"cannot enter {tmp_path / 'away'}" in remote.work(away, 0, 1)
-    shared.unlink()
+    with remote.probe(tmp_path / "s") as shared:
+        made = job(tiny(), tmp_path / "s", shared)
+        away = made._replace(folder=str(tmp_path / "away"))
+        assert f"cannot enter {tmp_path / 'away'}" in remote.work(away, 0, 1)
+    assert list((tmp_path / "s").iterdir()) == []
     assert f"does not see {tmp_path / 's'}" in remote.work(made, 0, 1)
 
 
 def test_errors_of_a_part_name_the_cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = job(tiny(), tmp_path / "s", remote.probe(tmp_path / "s"))
+    made = job(tiny(), tmp_path / "s", tmp_path)
     c = tiny()
     second = sweeps.plan(c, sweeps.axes(c, made.axes), tmp_path / "s").cells[1]
     ended(second)  # without its records

@@ -8,6 +8,7 @@ part is taken up again as long as that makes cells go on.
 import contextlib
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from jaxproto.sweeps.plan import Plan, part, plan, standing
 from jaxproto.sweeps.sweep import Result, bytes_of, result
 
 HINT = "--launcher=ray needs Ray: pip install 'jaxproto[cluster]'"
+ANSWER = 10.0  # seconds for a cluster to take a connection
 POLL = 1.0  # seconds between two looks at the folders
 DEATHS = 3  # of workers of a part, one after the other, without a checkpoint between
 SETTINGS = ("JAX_", "JAXPROTO_", "XLA_")  # environment that workers are given
@@ -61,15 +63,12 @@ def on_ray(
     for line in board.plan_lines(whole, bytes_of(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     how = how._replace(cores=cluster.cpus, grace=0.0)
-    probe = remote.probe(whole.folder)
-    try:
-        job = remote.make(config, plain, given, outdir, how, cluster.flags, probe)
-        with joined(cluster) as ray, board.Board(whole, console).shown() as shown:
-            n = launch.count(whole, cluster.parts, slots(ray, cluster, shown))
-            shown.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
+    with joined(cluster) as ray, board.Board(whole, console).shown() as shown:
+        n = launch.count(whole, cluster.parts, slots(ray, cluster, shown))
+        shown.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
+        with remote.probe(whole.folder) as probe:
+            job = remote.make(config, plain, given, outdir, how, cluster.flags, probe)
             wrong = Tasks(ray, job, whole, n, cluster, shown).run()
-    finally:
-        probe.unlink(missing_ok=True)
     if wrong:
         raise UserError("\n".join(wrong))
     return result(whole, console)
@@ -87,6 +86,7 @@ def joined(cluster: Cluster) -> Iterator[Any]:
         import ray
     except ImportError as e:
         raise UserError(HINT) from e
+    _check_address(cluster.address)
     mine = {} if cluster.address else {"include_dashboard": False}
     try:
         with warnings.catch_warnings():
@@ -103,6 +103,20 @@ def joined(cluster: Cluster) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str):
+    """Raises UserError where nobody listens: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
+    except (OSError, OverflowError) as e:
+        raise UserError(
+            f"--ray_address={address} cannot be joined: {e}. Give the address that "
+            "`ray start --head` says, or auto on a machine of the cluster."
+        ) from e
 
 
 def slots(ray, cluster: Cluster, shown: board.Board) -> int:

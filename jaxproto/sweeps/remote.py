@@ -1,11 +1,12 @@
 """A part of a sweep in a process elsewhere, where the same folders are."""
 
+import contextlib
 import io
 import os
 import platform
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import jax
 import ml_collections
 from rich.console import Console
 
+from jaxproto.data import files
 from jaxproto.errors import UserError
 from jaxproto.sweeps import board, execute
 from jaxproto.sweeps.axes import Given, axes
@@ -44,12 +46,20 @@ def make(config, plain, given: Given, outdir, how: How, flags: Mapping, probe) -
     return Job(*settings, given, str(outdir), how, dict(flags), *where)
 
 
-def probe(folder: Path) -> Path:
-    """A new empty file that other machines see if they share the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".shared-")
-    os.close(handle)
-    return Path(name)
+@contextlib.contextmanager
+def probe(folder: Path) -> Iterator[Path]:
+    """A new empty file that other machines see if they share the folder.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    with files.writing(folder, 0):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".shared-")
+        os.close(handle)
+    with files.unfinished(Path(name)):  # it goes too if this process is killed
+        yield Path(name)
+    files.remove(Path(name))
 
 
 def work(job: Job, k: int, n: int) -> str:
