@@ -8,7 +8,9 @@ part is taken up again as long as that makes cells go on.
 import contextlib
 import logging
 import os
+import signal
 import socket
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -89,7 +91,7 @@ def joined(cluster: Cluster) -> Iterator[Any]:
     _check_address(cluster.address)
     mine = {} if cluster.address else {"include_dashboard": False}
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _own_signals():
             # JAX warns of forks; Ray's children do nothing of JAX before they exec.
             warnings.simplefilter("ignore", RuntimeWarning)
             address, level = cluster.address or "local", logging.ERROR
@@ -97,12 +99,25 @@ def joined(cluster: Cluster) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as e:
         why = " ".join(f"{e}".split())
         raise UserError(
-            f"--ray_address={cluster.address or 'local'} cannot be joined: {why}"
+            f"--ray_address={cluster.address or 'local'} cannot be joined: {why}. A "
+            "cluster that asks for a token needs RAY_AUTH_MODE=token here, too."
         ) from e
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM stay with whom they are; Ray's handlers print a trace."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {told: signal.getsignal(told) for told in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for told, handler in before.items():
+        signal.signal(told, handler or signal.SIG_DFL)
 
 
 def _check_address(address: str):
