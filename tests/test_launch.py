@@ -135,6 +135,12 @@ def test_flags_that_cannot_work_are_refused(given, message, command, tmp_path):
     assert out == "" and not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("flag", ["--launcher=ray", "--parts=2", "--part=0/2"])
+def test_a_run_without_a_sweep_has_no_parts(flag, command):
+    end, _, _ = command("run", "--config=fedproto:digits", flag)
+    assert f"{end}".startswith(f"error: {flag} is for a sweep: add its axes")
+
+
 def test_print_checks_the_plan_and_prints_nothing_but_commands(command, tmp_path):
     given = [*SWEEP, f"--workdir={tmp_path}/s", "--config.rounds=2"]
     end, out, err = command(*given, "--launcher=print", "--parts=2")

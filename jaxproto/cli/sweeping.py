@@ -87,7 +87,17 @@ def define(always: bool = False) -> Sweep:
         ended = [s["status"] for s in done.summaries.values()]
         return bool(ended) and all(status == "finished" for status in ended)
 
-    return Sweep(lambda: always or bool(given.value), run)
+    def asked() -> bool:
+        sweep = always or bool(given.value)
+        for flag in () if sweep else (at_once, *launch):
+            if flag.present:
+                raise UserError(
+                    f"--{flag.name}={flag.value} is for a sweep: add its axes, such as "
+                    "--sweep=seed=0,1,2, or leave it out."
+                )
+        return sweep
+
+    return Sweep(asked, run)
 
 
 def _define_launch() -> Launch:

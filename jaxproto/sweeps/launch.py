@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from jaxproto.errors import UserError
 from jaxproto.sweeps.plan import Plan
 
-LAUNCHERS = ("local", "print", "ray")
 FLAGS = ("launcher", "parts", "task_cpus", "task_gpus", "ray_address")
 
 
