@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from jaxproto import cli, config
+from jaxproto import cli, config, sweeps
 from jaxproto.cli import names
 from jaxproto.config import listing
 from jaxproto.data import datasets
+from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.training import program_cache, runner, stopping
 
@@ -226,6 +227,66 @@ def test_a_mistake_in_a_process_of_its_own_shows_no_traceback(tmp_path):
     assert re.fullmatch(r"error: [^\n]*'lam'\?[^\n]*\n", end.stderr)
 
 
+# ------------------------------------------------------------------ sweeps
+
+FOR_A_SWEEP = "is for a sweep: add its axes, such as --sweep=seed=0,1,2, or leave it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sweep=seed"], "the axis 'seed' has no values: FIELD=VALUES, such as"),
+        (["--sweep=method.lma=1"], "'lma'. Did you mean 'lam'? There are: "),
+        (["--sweep=seed=0,1", "--part=x"], "--part=x is no part; write K/N, such as"),
+        (["--sweep=seed=0,1", "--part=-1/2"], "--part=-1/2 is no part; write K/N"),
+        (["--sweep=seed=0,1", "--part=2/2"], "parts of 2 are 0/2 to 1/2."),
+        (["--sweep=seed=0,1", "--part=0/0"], "part 0/0 is none: write K/N"),
+        (["--sweep=seed=0,1", "--cells_at_once=few"], "cells_at_once is 'few'; it is"),
+        (["--part=0/2"], f"--part=0/2 {FOR_A_SWEEP}"),
+        (["--cells_at_once=one"], f"--cells_at_once=one {FOR_A_SWEEP}"),
+    ],
+    ids=lambda v: v[-1] if isinstance(v, list) else "",
+)
+def test_a_mistake_in_a_sweep_is_one_line_of_error(
+    command, received, tmp_path, arguments, message
+):
+    given = [PROTONORM, "--config.data.clients=3", "--config.model.group=mlp"]
+    code, _, err = command(f"--workdir={tmp_path / 'cells'}", *given, *arguments)
+    assert code == 1 and not received
+    assert re.fullmatch(r"error: [^\n]*\n", err), err
+    assert message in err
+    assert not (tmp_path / "cells").exists()
+
+
+def test_a_sweep_needs_axes_from_flags_or_from_its_file(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    said, _ = door(capsys, "sweep", PROTONORM)
+    assert re.fullmatch(
+        r"error: \S*configs/protonorm\.py defines no get_sweep: give the axes of the "
+        r"sweep, such as --sweep=seed=0,1,2\.",
+        said,
+    )
+
+
+def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch):
+    seen = []
+
+    def stop(c, axes, *_):
+        seen.append((c.name, axes))
+        raise UserError("stopped")
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sweeps, "sweep", stop)
+    file = "--config=sweeps/protonorm_table4:digits"
+    for more in ([], ["--sweep=seed=7"]):
+        assert door(capsys, "sweep", file, *more)[0] == "error: stopped"
+    gammas = [1, 200, 400, 600, 800, 1000]
+    assert seen == [
+        ("protonorm_table4", {"seed": [0, 1, 2], "method.upscale": gammas}),
+        ("protonorm_table4", ["seed=7"]),
+    ]
+
+
 # ------------------------------------------------------------------ one door
 
 
@@ -251,6 +312,7 @@ def test_help_lists_every_command(capsys):
         ("run", "--workdir=WORKDIR"),
         ("run", "--config.FIELD=VALUE"),
         ("run", "--print_config"),
+        ("sweep", "--part=PART"),
         ("inspect", "--out=OUT"),
         ("cost", "--all"),
         ("fields", "--config=FILE.py"),
@@ -258,7 +320,7 @@ def test_help_lists_every_command(capsys):
         ("plot", "accuracy_against_bytes"),
         ("prepare", "--manual_dir"),
         ("cache", "--clear"),
-        ("list", "{methods,networks,datasets,partitions,samplers,optimizers}"),
+        ("list", "{methods,networks,datasets,partitions,samplers,optimizers,sweeps}"),
     ],
 )
 def test_help_of_a_command_lists_its_flags(capsys, name, flag):
@@ -284,6 +346,7 @@ def test_an_unknown_command_is_one_line_of_error(capsys):
         ("partitions", r"pfllib_pathological +\S"),
         ("samplers", r"random_count +\S"),
         ("optimizers", r"adamw +\S"),
+        ("sweeps", r"sweeps/clients +\S"),
     ],
 )
 def test_list_prints_names_with_a_line_about_each(capsys, kind, line):

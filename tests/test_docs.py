@@ -18,7 +18,8 @@ from jaxproto.models import NETS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-SCRIPTS = [*sorted((DOCS / "tutorials").glob("own_*.md")), DOCS / "how_to/notebook.md"]
+TUTORIALS = [p for p in sorted((DOCS / "tutorials").glob("*.md")) if p.stem != "index"]
+SCRIPTS = [*TUTORIALS, DOCS / "how_to/notebook.md"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 URL = re.compile(r"https://github\.com/jaxproto/jaxproto/(?:blob|tree)/main/(.*)")
 MADE = re.compile(r"configs/(mine|\$method)\.py")  # by the reader, or by a loop
@@ -91,9 +92,8 @@ def test_the_method_of_contributing_runs_beside_the_others(elsewhere):
 
 
 def test_every_tutorial_is_on_the_list_of_tutorials():
-    there = {page.name for page in (DOCS / "tutorials").glob("own_*.md")}
     listed = (DOCS / "tutorials" / "index.md").read_text()
-    assert there == set(re.findall(r"\((own_\w+\.md)\)", listed))
+    assert {p.name for p in TUTORIALS} == set(re.findall(r"\((\w+\.md)\)", listed))
 
 
 @pytest.mark.parametrize(

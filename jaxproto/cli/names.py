@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jaxproto import models, participation
 from jaxproto.cli import arguments as arguments_
-from jaxproto.config import optimizers, presets
+from jaxproto.config import optimizers, presets, shipped
 from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.methods import METHODS
@@ -24,6 +24,7 @@ KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "partitions": lambda: PARTITIONS,
     "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optimizers().items())),
+    "sweeps": lambda: {k: shipped.about(k) for k in shipped.names() if "/" in k},
 }
 
 

@@ -15,7 +15,7 @@ from jaxproto.config.fields import (
     resolved,
     saved,
 )
-from jaxproto.config.files import load, plain
+from jaxproto.config.files import load, of_sweep, plain
 from jaxproto.config.flags import (
     check_flags,
     check_words,
@@ -38,6 +38,7 @@ __all__ = [
     "flat",
     "load",
     "method_fields",
+    "of_sweep",
     "plain",
     "read",
     "resolved",

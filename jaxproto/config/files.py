@@ -1,9 +1,11 @@
 """Configuration files: what "FILE.py:ARG" holds, and what is plain of it."""
 
 import difflib
+import inspect
 import os
 import runpy
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import ml_collections
@@ -47,10 +49,12 @@ def load(file: str) -> ml_collections.ConfigDict:
 def axes(file: str):
     """What `get_sweep` of "FILE.py:ARG" returns: the axes of a sweep.
 
+    It gets `ARG`, as `get_config` does, if it takes an argument.
+
     Raises:
       UserError: the file has none, or it fails.
     """
-    path = shipped.find(file).partition(":")[0]
+    path, _, arg = shipped.find(file).partition(":")
     load(file)
     get_sweep = runpy.run_path(path).get("get_sweep")
     if not callable(get_sweep):
@@ -59,17 +63,42 @@ def axes(file: str):
             "--sweep=seed=0,1,2."
         )
     try:
-        return get_sweep()
-    except Exception as e:
+        takes = inspect.signature(get_sweep).parameters
+        return get_sweep(*[arg] * bool(arg and takes))
+    except UserError:
+        raise
+    except (Exception, SystemExit) as e:
         raise UserError(f"{_where(path, e)}: {type(e).__name__}: {_first(e)}") from e
+
+
+def of_sweep(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
+    """The method and the presets that the `ARG` of a sweep's file names.
+
+    Args:
+      arg: names joined by commas: a method, and presets of its configuration.
+      methods: of which one may be named; the first where none is.
+      dataset: the preset where no data set is named.
+
+    Raises:
+      UserError: several methods are named.
+    """
+    names = [name for name in arg.split(",") if name]
+    found = [name for name in dict.fromkeys(names) if name in methods]
+    if len(found) > 1:
+        raise UserError(f"{arg!r} names {len(found)} methods; sweep over each alone.")
+    rest = [name for name in names if name not in methods]
+    if not {*rest} & {*presets.DATASETS}:
+        rest = [dataset, *rest]
+    return [*found, *methods][0], ",".join(rest)
 
 
 def _missing(path: str) -> str:
     """What to say of a file that is not there."""
-    there = [p.name for p in sorted(shipped.folder().glob("*.py"))]
+    there = [f"{name}.py" for name in shipped.names()]
     beside = [p.name for p in Path(path).parent.glob("*.py") if _is_config(p)]
-    stems = {Path(name).stem: name for name in (*there, *beside)}
-    near = difflib.get_close_matches(Path(path).stem, stems, n=1)
+    stems = {name.removesuffix(".py"): name for name in (*there, *beside)}
+    stem = shipped.short(path).removesuffix(".py")
+    near = difflib.get_close_matches(stem, stems, n=1)
     hint = f" Did you mean {stems[near[0]]!r}?" if near else ""
     kind = "it is no regular file" if os.path.exists(path) else "no such file"
     return (

@@ -53,7 +53,7 @@ def check_flags(arguments: Sequence[str]):
             "leave one."
         )
     if not given or not given[0] or given[0].startswith("-"):
-        there = ", ".join(p.stem for p in sorted(shipped.folder().glob("*.py")))
+        there = ", ".join(shipped.names())
         raise UserError(
             f"--config is missing: give one of {there}, such as --config=protonorm or "
             "--config=protonorm:spiral, or a file of your own."

@@ -80,6 +80,12 @@ LAM = {  # of every method with a pull, where features have few dimensions: a sq
     "digits": 1.28,
     "spiral": 0.04,
 }
+PROTONORM = {  # N 5.1, of the tables of that paper
+    "model.feat_dim": lambda config: 512 if _is_wide(config) else config.model.feat_dim,
+}
+TINYPROTO = {  # T Tables 1 to 4; a tenth of other widths
+    "method.s": lambda config: 50 if _is_wide(config) else config.method.s,
+}
 UPSCALE = {  # ProtoNorm's gamma, N Section 5.1
     "cifar10": 100.0,
     "cifar100": 200.0,
@@ -123,6 +129,17 @@ HOMOGENEOUS = {  # group -> one network of it, where clients need one architectu
     "Ht0": "cnn4",
     "text": "fasttext",
 }
+
+
+def _is_wide(config) -> bool:
+    """Whether features have the width that T and S state for all their data sets."""
+    return config.model.feat_dim == WIDE["model.feat_dim"]
+
+
+def widths(feat_dim: int) -> list[int]:
+    """50, 150, ..., 450 of 500 coordinates (S Table 2), the same shares of others."""
+    shares = (0.1, 0.3, 0.5, 0.7, 0.9)
+    return sorted({max(1, round(share * feat_dim)) for share in shares})
 
 
 def averaging(more: Mapping = MappingProxyType({})) -> dict[str, dict]:

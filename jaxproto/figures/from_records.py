@@ -162,10 +162,17 @@ def _labels(series, fields, several: bool) -> list[str]:
     for members in series:
         first, mine = members[0], _field(members[0], fields)
         rest = [_rest(m[0], fields) for m in series if m[0].method == first.method]
-        told = [f"{k.split('.')[-1]} {first.config.get(k)}" for k in differing(rest)]
+        told = [
+            f"{k.split('.')[-1]} {_short(first.config.get(k))}" for k in differing(rest)
+        ]
         told += [mine.split(".")[-1]] if several and mine else []
         names.append(f"{first.method} ({', '.join(told)})" if told else first.method)
     return names
+
+
+def _short(value) -> str:
+    """As ticks have it: 1 for 1.0."""
+    return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
 
 def _rest(group: Group, fields) -> Mapping:
@@ -181,7 +188,7 @@ def _against(label: str, rows) -> plots.Band:
         table[: len(row), n] = row
     if places[0] is None:
         return plots.band(label, [], table, "across")
-    there = all(isinstance(x, int | float) for x in places)
+    there = all(type(x) in (int, float) for x in places)  # True and False are names
     at = list(places) if there else [str(x) for x in places]
     return plots.band(label, at, table, "points")
 

@@ -9,6 +9,8 @@ from jaxproto.plots.canvas import blank
 
 _CELL, _MARGIN = (0.75, 0.45), (2.6, 1.5)  # inches: width, height
 _DARK = 0.6  # share of the scale from which numbers are white
+_ABREAST = 11  # characters of a name that fits below its column
+_MISSING = "\N{EN DASH}"
 
 
 def grid_heatmap(
@@ -19,7 +21,7 @@ def grid_heatmap(
     labels: tuple[str, str],
     title: str,
 ):
-    """A number in each cell, coloured by its size; nan is blank.
+    """A number in each cell, coloured by its size; a dash for nan.
 
     Args:
       path: of the PNG file.
@@ -31,17 +33,21 @@ def grid_heatmap(
     """
     values_RC = np.ma.masked_invalid(np.asarray(values_RC, float))
     wide = _MARGIN[0] + _CELL[0] * len(columns) + 0.06 * max(map(len, rows))
-    high = _MARGIN[1] + _CELL[1] * len(rows)
+    longest = max(map(len, columns))
+    upright = longest > _ABREAST
+    high = _MARGIN[1] + _CELL[1] * len(rows) + 0.06 * upright * longest
     with blank(path, (wide, high)) as figure:
         axes = figure.add_subplot()
         image = axes.imshow(values_RC, cmap="Blues", aspect="auto")
         figure.colorbar(image, pad=0.02)
         axes.set(xlabel=labels[0], ylabel=labels[1], title=title)
-        axes.set_xticks(range(len(columns)), columns, fontsize=8)
+        turned = {"rotation": 90 * upright}
+        axes.set_xticks(range(len(columns)), columns, fontsize=8, **turned)
         axes.set_yticks(range(len(rows)), rows, fontsize=8)
         shade = image.norm(values_RC)
         for r, c in np.ndindex(values_RC.shape):
-            if not np.ma.getmaskarray(values_RC)[r, c]:
-                color = "white" if shade[r, c] > _DARK else "black"
-                style = {"ha": "center", "va": "center", "fontsize": 8}
-                axes.text(c, r, f"{values_RC[r, c]:.2f}", color=color, **style)
+            missing = np.ma.getmaskarray(values_RC)[r, c]
+            color = "white" if not missing and shade[r, c] > _DARK else "black"
+            text = _MISSING if missing else f"{values_RC[r, c]:.2f}"
+            style = {"ha": "center", "va": "center", "fontsize": 8}
+            axes.text(c, r, text, color=color, **style)

@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxproto.plots.canvas import blank, look, panels
 
-_FAR_APART = 10  # times the least: from there on a log scale
+_FAR_APART = 10  # times the least: below that a log scale is not worth it
+_ABREAST = 24  # characters of names that fit side by side below a panel
 
 
 class Band(NamedTuple):
@@ -50,7 +51,7 @@ def bands(
 ):
     """A panel for each title, with the same colour for the same label in all.
 
-    The x axis is logarithmic where the largest place is far from the least.
+    The x axis is logarithmic where the places are apart by factors.
 
     Args:
       path: of the PNG file.
@@ -69,7 +70,7 @@ def bands(
             for b in rows:
                 handles[b.label] = _draw(axes, b, labels.index(b.label))
         places = [b for rows in shown.values() for b in rows if len(b.x)]
-        _x_axis(drawn[0], places)
+        _x_axis(drawn, places)
         drawn[0].set_ylabel(ylabel)
         if whole:
             drawn[0].yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -85,24 +86,52 @@ def _draw(axes, b, index):
         return axes.axhline(b.mean[0], color=style["color"], ls="--", lw=1.4)
     if b.kind == "points":
         bars = np.stack([b.mean - b.low, b.high - b.mean])
+        if any(isinstance(x, str) for x in b.x):  # without an order
+            style["ls"] = "none"
         return axes.errorbar(b.x, b.mean, bars, marker="o", ms=4, capsize=3, **style)
     axes.fill_between(b.x, b.low, b.high, color=style["color"], alpha=0.18, lw=0)
     marker = "o" if len(b.x) == 1 else ""
     return axes.plot(b.x, b.mean, marker=marker, **style)[0]
 
 
-def _x_axis(axes, places):
-    values = [x for b in places for x in b.x]
+def _x_axis(drawn, places):
+    """Scale and ticks, which all panels share."""
+    values, axes = [x for b in places for x in b.x], drawn[0]
     if not all(isinstance(x, int | float) for x in values):
+        names = list(dict.fromkeys(values))
+        axes.set_xlim(-0.5, len(names) - 0.5)
+        if len("".join(names)) > _ABREAST:
+            for each in drawn:
+                each.tick_params(axis="x", labelrotation=90)
         return
     points = sorted({x for b in places if b.kind == "points" for x in b.x})
-    if points and points[0] > 0 and points[-1] >= _FAR_APART * points[0]:
-        axes.set_xscale("log")
+    above = [x for x in points if x > 0]
+    if _by_factors(above) and points[0] >= 0:
+        axes.set_xscale("symlog" if points[0] == 0 else "log", **_scale(points))
     if points and len(points) <= 8:
-        axes.set_xticks(points, [f"{x:g}" for x in points], fontsize=8)
+        axes.set_xticks(points, [f"{x:g}" for x in points])
         axes.minorticks_off()
+        for each in drawn:
+            each.tick_params(axis="x", labelsize=8)
     elif all(float(x).is_integer() for x in values):
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
+def _scale(points) -> dict:
+    """Where 0 is among the places, it lies as far below the next as that is wide."""
+    return {"linthresh": points[1]} if points[0] == 0 else {}
+
+
+def _by_factors(points) -> bool:
+    """Whether places above 0 lie more evenly on a log scale, and far apart."""
+    if len(points) < 2 or points[-1] < _FAR_APART * points[0]:
+        return False
+    return _closest(np.log(points)) > _closest(np.asarray(points, float))
+
+
+def _closest(points) -> float:
+    """The smallest gap, as a share of the whole."""
+    return float(np.diff(points).min() / (points[-1] - points[0]))
 
 
 def communication_cost(

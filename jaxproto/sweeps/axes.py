@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from jaxproto.config.fields import check_keys
+from jaxproto.config.flags import FOLLOWS
 from jaxproto.config.ranges import TYPES
-from jaxproto.errors import UserError
+from jaxproto.errors import UserError, cut
 
 Given = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]
 HOW = "such as --sweep=seed=0,1,2 or --sweep=method.lam=log:1e-3:1e1:5"
+BETWEEN = r'\+(?=[\w.]+=)(?=[^"]*(?:"[^"]*"[^"]*)*$)'  # no + inside of quotes
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -47,6 +49,11 @@ def axes(config: ml_collections.ConfigDict, given: Given) -> list[Axis]:
     """
     if isinstance(given, Mapping):
         made = [_from_values(config, key, values) for key, values in given.items()]
+    elif isinstance(given, str) or not _texts(given):
+        raise UserError(
+            f"the axes {cut(given)} are neither a dictionary {{field: values}} nor a "
+            "list of texts such as ['seed=0,1,2']."
+        )
     else:
         made = [_from_text(config, text) for text in given]
     if not made:
@@ -58,9 +65,13 @@ def axes(config: ml_collections.ConfigDict, given: Given) -> list[Axis]:
     return made
 
 
+def _texts(given) -> bool:
+    return isinstance(given, Iterable) and all(isinstance(t, str) for t in given)
+
+
 def _from_text(config, text: str) -> Axis:
     columns, fields = [], []
-    for part in re.split(r"\+(?=[\w.]+=)", text):
+    for part in re.split(BETWEEN, text):
         field, equals, values = part.partition("=")
         if not equals or not values:
             raise UserError(f"the axis {part!r} has no values: FIELD=VALUES, {HOW}.")
@@ -71,10 +82,19 @@ def _from_text(config, text: str) -> Axis:
 
 
 def _from_values(config, key, values: Iterable) -> Axis:
+    if isinstance(key, str) and isinstance(values, str):
+        return _from_text(config, f"{key}={values}")
     fields = (key,) if isinstance(key, str) else tuple(key)
-    rows = [(v,) if isinstance(key, str) else tuple(v) for v in values]
-    if any(len(row) != len(fields) for row in rows):
-        raise UserError(f"the axis {fields} needs {len(fields)} values in each entry.")
+    name = "+".join(fields)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise UserError(
+            f"the axis {name} is {cut(values)}; it must be a list of values."
+        )
+    rows = [(v,) if isinstance(key, str) else v for v in values]
+    if not all(
+        isinstance(row, tuple | list) and len(row) == len(fields) for row in rows
+    ):
+        raise UserError(f"the axis {name} needs {len(fields)} values in each entry.")
     columns = [
         [_typed(field, _example(config, field), v) for v in column]
         for field, column in zip(fields, zip(*rows, strict=True), strict=False)
@@ -89,10 +109,12 @@ def _axis(fields: Sequence[str], columns: Sequence[list]) -> Axis:
         raise UserError(f"fields that go together need equally many values ({each}).")
     rows = tuple(zip(*columns, strict=True))
     if not rows:
-        raise UserError(f"the axis {name} has no values.")
+        raise UserError(f"the axis {name} has no values, {HOW}.")
     for row in rows:
         if rows.count(row) > 1:
-            raise UserError(f"the axis {name} has {_plain(row)} more than once.")
+            raise UserError(
+                f"the axis {name} has {_plain(row)} more than once; give it once."
+            )
     return Axis(tuple(fields), rows)
 
 
@@ -124,39 +146,53 @@ def _listed(text: str, example) -> list:
         if not step:
             raise UserError(f"the values {text!r} have a step of 0.")
         return list(range(start, stop, step))
-    spaced = re.fullmatch(r"(log|lin):([^:,]+):([^:,]+):(\d+)", text)
-    if spaced and type(example) in (int, float):
-        return _spaced(text, *spaced.groups())
-    return [value.strip() for value in next(csv.reader([text], skipinitialspace=True))]
-
-
-def _spaced(text: str, kind: str, first: str, last: str, count: str) -> list[float]:
+    if re.match("(log|lin):", text) and type(example) in (int, float):
+        return _spaced(text, *text.split(":"))
     try:
+        (row,) = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError) as e:
+        raise UserError(
+            f"the values {cut(text)} cannot be read ({e}): a text that holds a comma "
+            'stands in double quotes, as in "mlp,cnn4",mlp.'
+        ) from e
+    return [value.strip() for value in row]
+
+
+def _spaced(text: str, kind: str, *numbers: str) -> list[float]:
+    try:
+        first, last, count = numbers
         a, b, n = float(first), float(last), int(count)
     except ValueError as e:
         raise UserError(f"the values {text!r} are not {kind}:FIRST:LAST:COUNT.") from e
     if n < 2 or not (math.isfinite(a) and math.isfinite(b)):
         raise UserError(f"the values {text!r} need finite ends and a count above 1.")
-    if kind == "lin":
-        return [a + (b - a) * i / (n - 1) for i in range(n)]
-    if a <= 0 or b <= 0:
+    if kind == "log" and (a <= 0 or b <= 0):
         raise UserError(f"the values {text!r} are by equal factors: ends above 0.")
-    return [float(f"{a * (b / a) ** (i / (n - 1)):.6g}") for i in range(n)]
+    shares = [i / (n - 1) for i in range(1, n - 1)]
+    if kind == "lin":
+        inner = [a * (1 - x) + b * x for x in shares]
+    else:
+        inner = [math.exp(math.log(a) * (1 - x) + math.log(b) * x) for x in shares]
+    return [a, *(float(f"{value:.6g}") for value in inner), b]
 
 
 def _typed(field: str, example, value) -> Any:
     """A value as the field has it; texts are read."""
     kind = type(example)
+    if value == "follow" and field in FOLLOWS:
+        return FOLLOWS[field]
     try:
         if kind is bool:
             return TRUTH[str(value).lower()]
-        if kind is int and isinstance(value, float) and value != int(value):
+        if isinstance(value, bool) or (kind is str and not isinstance(value, str)):
+            raise TypeError(value)
+        if kind is int and not isinstance(value, str) and value != int(value):
             raise ValueError(value)
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError) as e:
         words = TYPES[kind]
         raise UserError(
-            f"{field} is {value!r} in the sweep; it must be {words}."
+            f"{field} is {cut(value)} in the sweep; it must be {words}."
         ) from e
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import io
+import math
 import statistics
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +35,10 @@ def plan_lines(plan: Plan, bytes_each: int) -> list[str]:
     done = sum(state in ("finished", "diverged") for state in states)
     axes = " x ".join(f"{len(a.values)} {'+'.join(a.fields)}" for a in plan.axes)
     sizes = ", ".join(str(len(group.cells)) for group in plan.groups)
+    whole = math.prod(len(axis.values) for axis in plan.axes)
+    part = "" if len(plan.cells) == whole else f"{len(plan.cells)} of "
     return [
-        f"sweep: {len(plan.cells)} cells = {axes}",
+        f"sweep: {part}{whole} cells = {axes}",
         f"{len(plan.groups)} set(s) of programs, of {sizes} cells",
         f"{done} ended before, {begun} begun, {len(states) - done - begun} new",
         f"about {bytes_each / 2**20:,.0f} MiB for the data and state of one cell",
@@ -78,12 +81,12 @@ class Board:
 
     def first_round(self, seconds: float):
         """Says once how long the rounds of all cells take, one after the other."""
-        if self._told:
+        left = sum(c.config.rounds - self._rows[c.name].round for c in self._unended())
+        if self._told or not left:
             return
         self._told = True
-        left = [c.config.rounds - self._rows[c.name].round for c in self._unended()]
-        time = datetime.timedelta(seconds=round(seconds * sum(left)))
-        one_by_one = f"{time} for {sum(left)} rounds one after the other"
+        time = datetime.timedelta(seconds=round(seconds * left))
+        one_by_one = f"{time} for {left} rounds one after the other"
         self.note(f"{seconds:.3g} s a round: {one_by_one}")
 
     def _unended(self) -> list[Cell]:
@@ -154,9 +157,9 @@ class CellProgress:
     def round(self, r: int, seconds: float):
         """Round `r` is done (the first is 1) and took `seconds`."""
         recent = (*self._board.row(self._cell).seconds, seconds)[-10:]
+        self._board.set(self._cell, round=r, seconds=recent)
         if len(recent) == 2:  # the first one may still compile something
             self._board.first_round(seconds)
-        self._board.set(self._cell, round=r, seconds=recent)
 
     def evaluated(self, record: Mapping):
         """A record of `metrics.jsonl` was measured."""

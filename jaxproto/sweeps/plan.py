@@ -55,8 +55,9 @@ class Plan(NamedTuple):
 
 
 def short(value) -> str:
-    """A value as one writes it."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value as one writes it; no two values alike."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if not isinstance(value, float) or float(text) == value else repr(value)
 
 
 def plan(
@@ -142,7 +143,10 @@ def _check_folders(cells: Sequence[Cell]):
         with _named(one):
             other = owner.setdefault(one.path, one)
             if other is not one:
-                raise UserError(f"it has the folder {one.path} of {other.name}.")
+                raise UserError(
+                    f"it has the folder {one.path} of {other.name}; leave one of the "
+                    "two out."
+                )
             naming.check_path(one.path)
             workdir.check_config(one.path, one.config)
 
@@ -186,7 +190,10 @@ def part(whole: Plan, k: int, n: int) -> Plan:
       UserError: there is no such part.
     """
     if not 0 <= k < n:
-        raise UserError(f"part {k}/{n} is none: parts of {n} are 0/{n} to {n - 1}/{n}.")
+        there = (
+            f"parts of {n} are 0/{n} to {n - 1}/{n}" if n else "write K/N, as in 0/4"
+        )
+        raise UserError(f"part {k}/{n} is none: {there}.")
     order = [cell for group in whole.groups for cell in group.cells]
     first, last = (len(order) * i // n for i in (k, k + 1))
     mine = whole.groups[k].cells if n == len(whole.groups) else order[first:last]

@@ -2,46 +2,61 @@
 
 import csv
 import io
+import json
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 from jaxproto import compare, plots
+from jaxproto.compare.runs import IGNORED
+from jaxproto.config import flat
 from jaxproto.data import files
 from jaxproto.errors import some
 from jaxproto.figures import from_records
 from jaxproto.storage import records
 from jaxproto.sweeps.plan import Cell, Plan, short
 
+SILENT = IGNORED - {"seed"}  # fields that change no number
 AVERAGES = ("pooled", "client_mean")
 STATISTICS = ("best", "final", "mean_last")
 
 
 def rows(plan: Plan, summaries: Mapping[str, Mapping]) -> list[dict]:
-    """A row per cell, rule, average over clients and statistic; shares from 0 to 1."""
+    """A row per cell, rule, average over clients and statistic; shares from 0 to 1.
+
+    A cell that has diverged before its first evaluation has one row without a number.
+    """
     made = []
     for cell in plan.cells:
         summary = summaries[cell.name]
-        for rule, kinds in summary["rules"].items():
-            for average in AVERAGES:
-                for name in STATISTICS:
-                    made.append(
-                        {
-                            **cell.changes,
-                            "status": summary["status"],
-                            "rounds": summary["rounds"],
-                            "rule": rule,
-                            "average": average,
-                            "statistic": name,
-                            "accuracy": _statistic(kinds[average], name),
-                            "workdir": str(cell.path),
-                        }
-                    )
+        for rule, average, name, value in _numbers(summary["rules"]):
+            made.append(
+                {
+                    **cell.changes,
+                    "status": summary["status"],
+                    "rounds": summary["rounds"],
+                    "rule": rule,
+                    "average": average,
+                    "statistic": name,
+                    "accuracy": value,
+                    "workdir": str(cell.path),
+                }
+            )
     return made
+
+
+def _numbers(rules: Mapping) -> Iterator[tuple[str, str, str, float | None]]:
+    """Rule, average, statistic and accuracy; one without, if there is no record."""
+    if not rules:
+        yield "", "", "", None
+    for rule, kinds in rules.items():
+        for average in AVERAGES:
+            for name in STATISTICS:
+                yield rule, average, name, _statistic(kinds[average], name)
 
 
 def _statistic(digest: Mapping, name: str) -> float | None:
@@ -72,11 +87,24 @@ def write(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
 
 def comparison(plan: Plan, summaries: Mapping[str, Mapping]) -> str:
     """The table of `jaxproto compare`, with mean and std over seeds."""
-    done = [c.path for c in plan.cells if summaries[c.name]["status"] == "finished"]
+    done = finished(plan, summaries)
     if not done:
         return ""
-    groups = compare.groups(map(compare.load, done))
+    groups = compare.groups(compare.load(cell.path) for cell in done)
     return compare.render(compare.table(groups), "markdown")
+
+
+def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
+    """The finished cells; of those with one seed and the same settings the first.
+
+    Settings as `compare` takes them: without names and places.
+    """
+    found: dict[str, Cell] = {}
+    for cell in plan.cells:
+        fields = {k: v for k, v in flat(cell.config).items() if k not in SILENT}
+        if summaries[cell.name]["status"] == "finished":
+            found.setdefault(json.dumps(fields, sort_keys=True), cell)
+    return list(found.values())
 
 
 def main_rule(summaries: Mapping[str, Mapping]) -> str:
@@ -97,16 +125,17 @@ def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | No
 
 def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None:
     """The finished cell of the highest accuracy by a rule."""
-    of = {cell.name: accuracy(summaries[cell.name], rule) for cell in plan.cells}
-    known = [cell for cell in plan.cells if of[cell.name] is not None]
+    there = [cell for cell in plan.cells if cell.name in summaries]
+    of = {cell.name: accuracy(summaries[cell.name], rule) for cell in there}
+    known = [cell for cell in there if of[cell.name] is not None]
     return max(known, key=lambda cell: of[cell.name] or 0.0, default=None)
 
 
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Accuracy against every field with several values; a heatmap of two fields."""
-    fields = plan.fields()
-    fields.pop("seed", None)
-    done = [c for c in plan.cells if summaries[c.name]["status"] == "finished"]
+    several = {k: values for k, values in plan.fields().items() if len(values) > 1}
+    fields = {k: v for k, v in several.items() if k not in IGNORED}
+    done = finished(plan, summaries)
     if not plots.available() or not done or not fields:
         return []
     made = []
@@ -148,6 +177,8 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
     """The last lines: the best cell with its command, and what has diverged.
 
     Args:
+      plan: of the whole sweep.
+      summaries: of the cells that have ended.
       command: of the configuration without a sweep, such as "python main.py
         --config=configs/protonorm.py:digits".
     """
@@ -164,7 +195,7 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
         told.append(f"best{so_far} by rule {rule}: {value:.2f} % with {top.name}:")
         where = f"--workdir={shlex.quote(str(top.path))}"
         told.append("  " + " ".join([command, *changes, where]))
-    lost = [c.name for c in plan.cells if summaries[c.name]["status"] == "diverged"]
+    lost = [name for name, s in summaries.items() if s["status"] == "diverged"]
     if lost:
         told.append(f"{len(lost)} diverged: {some(lost)}")
     return told
