@@ -64,7 +64,6 @@ def define(always: bool = False) -> Sweep:
     def run(config, outdir: str, grace: float) -> bool:
         from jaxproto import sweeps
         from jaxproto.config import files
-        from jaxproto.sweeps import report
         from jaxproto.training import program_cache
 
         _check(launch)
@@ -80,12 +79,7 @@ def define(always: bool = False) -> Sweep:
         else:
             mine = _part(launch.part.value)
             done = sweeps.sweep(config, axes, outdir, None, how, plain, mine)
-        for path in done.files:
-            sys.stdout.write(f"written to {path}\n")
-        for line in report.closing(done.plan, done.summaries, _alone(config)):
-            sys.stdout.write(line + "\n")
-        ended = [s["status"] for s in done.summaries.values()]
-        return bool(ended) and all(status == "finished" for status in ended)
+        return _say(done, config)
 
     def asked() -> bool:
         sweep = always or bool(given.value)
@@ -98,6 +92,18 @@ def define(always: bool = False) -> Sweep:
         return sweep
 
     return Sweep(asked, run)
+
+
+def _say(done, config) -> bool:
+    """Says what came of a sweep; whether every cell that has ended has finished."""
+    from jaxproto.sweeps import report
+
+    for path in done.files:
+        sys.stdout.write(f"written to {path}\n")
+    for line in report.closing(done.plan, done.summaries, _alone(config)):
+        sys.stdout.write(line + "\n")
+    ended = [s["status"] for s in done.summaries.values()]
+    return bool(ended) and all(status == "finished" for status in ended)
 
 
 def _define_launch() -> Launch:
