@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 from absl import flags
 
 from jaxproto.cli import configured
@@ -20,6 +21,16 @@ AT_ONCE = (
     "auto (threads on CPU, all elsewhere), one, threads, all (as one program, as many "
     "as fit into memory) or a number (as one program)"
 )
+LAUNCHER = (
+    "local (this process), print (a command per part, for a queue such as SLURM's; "
+    "trains nothing) or ray (tasks of Ray; work directories, data and the folder of "
+    "this command have the same absolute paths on all machines)"
+)
+PARTS = (
+    "into how many parts print and ray divide the cells; 0: print one for each set of "
+    "programs, ray as many as can run at once"
+)
+ADDRESS = "of a Ray cluster: auto or HOST:PORT; without it, Ray starts on this machine"
 
 
 class Sweep(NamedTuple):
@@ -27,6 +38,17 @@ class Sweep(NamedTuple):
 
     asked: Callable[[], bool]
     run: Callable  # config, outdir, grace -> whether every cell has finished
+
+
+class Launch(NamedTuple):
+    """The flags of a sweep in parts."""
+
+    launcher: flags.FlagHolder
+    part: flags.FlagHolder
+    parts: flags.FlagHolder
+    cpus: flags.FlagHolder
+    gpus: flags.FlagHolder
+    address: flags.FlagHolder
 
 
 def define(always: bool = False) -> Sweep:
@@ -37,28 +59,31 @@ def define(always: bool = False) -> Sweep:
     """
     given = flags.DEFINE_multi_string("sweep", [], AXIS)
     at_once = flags.DEFINE_string("cells_at_once", "auto", AT_ONCE)
-    share = flags.DEFINE_string("part", "0/1", "K/N: the K-th of N parts, from 0")
+    launch = _define_launch()
 
     def run(config, outdir: str, grace: float) -> bool:
         from jaxproto import sweeps
         from jaxproto.config import files
-        from jaxproto.sweeps import report
         from jaxproto.training import program_cache
 
+        _check(launch)
+        if launch.launcher.value == "ray":  # no memory of a GPU for one who watches
+            jax.config.update("jax_platforms", "cpu")
         axes = given.value or files.axes(configured.file())
         how = sweeps.How(at_once.value, program_cache.disk_cache, grace)
-        plain, k_of_n = configured.plain(), _part(share.value)
-        done = sweeps.sweep(config, axes, outdir, None, how, plain, k_of_n)
-        for path in done.files:
-            sys.stdout.write(f"written to {path}\n")
-        for line in report.closing(done.plan, done.summaries, _alone(config)):
-            sys.stdout.write(line + "\n")
-        ended = [s["status"] for s in done.summaries.values()]
-        return bool(ended) and all(status == "finished" for status in ended)
+        plain = configured.plain()
+        if launch.launcher.value == "print":
+            return _print(config, axes, outdir, plain, launch.parts.value)
+        if launch.launcher.value == "ray":
+            done = _on_ray(config, axes, outdir, how, plain, launch)
+        else:
+            mine = _part(launch.part.value)
+            done = sweeps.sweep(config, axes, outdir, None, how, plain, mine)
+        return _say(done, config)
 
     def asked() -> bool:
         sweep = always or bool(given.value)
-        for flag in () if sweep else (at_once, share):
+        for flag in () if sweep else (at_once, *launch):
             if flag.present:
                 raise UserError(
                     f"--{flag.name}={flag.value} is for a sweep: add its axes, such as "
@@ -67,6 +92,77 @@ def define(always: bool = False) -> Sweep:
         return sweep
 
     return Sweep(asked, run)
+
+
+def _say(done, config) -> bool:
+    """Says what came of a sweep; whether every cell that has ended has finished."""
+    from jaxproto.sweeps import report
+
+    for path in done.files:
+        sys.stdout.write(f"written to {path}\n")
+    for line in report.closing(done.plan, done.summaries, _alone(config)):
+        sys.stdout.write(line + "\n")
+    ended = [s["status"] for s in done.summaries.values()]
+    return bool(ended) and all(status == "finished" for status in ended)
+
+
+def _define_launch() -> Launch:
+    whole, share = flags.DEFINE_integer, flags.DEFINE_float
+    return Launch(
+        flags.DEFINE_enum("launcher", "local", ["local", "print", "ray"], LAUNCHER),
+        flags.DEFINE_string("part", "0/1", "K/N: the K-th of N parts, from 0"),
+        whole("parts", 0, PARTS, lower_bound=0),
+        whole("task_cpus", 1, "cores of a part on Ray", lower_bound=1),
+        share("task_gpus", 0.0, "GPUs of a part on Ray, 0.5 shares one", lower_bound=0),
+        flags.DEFINE_string("ray_address", "", ADDRESS),
+    )
+
+
+def _check(launch: Launch):
+    """Raises UserError for a flag that the launcher does not look at, or a bad one."""
+    of_ray = ["task_cpus", "task_gpus", "ray_address"]
+    unused = {"local": ["parts", *of_ray], "print": ["part", *of_ray], "ray": ["part"]}
+    chosen = launch.launcher.value
+    for name in unused[chosen]:
+        if flags.FLAGS[name].present:
+            raise UserError(
+                f"--{name}={flags.FLAGS[name].value} does nothing with "
+                f"--launcher={chosen}; leave it out, or choose another launcher."
+            )
+    gpus = launch.gpus.value
+    if gpus > 1 and gpus != int(gpus):
+        raise UserError(f"--task_gpus={gpus:g} is no whole number, nor a part of one.")
+
+
+def _print(config, axes, outdir: str, plain, parts: int) -> bool:
+    """Prints the commands; what else there is to say goes to the other stream."""
+    from jaxproto import sweeps
+    from jaxproto.sweeps import board, launch
+    from jaxproto.sweeps.sweep import bytes_of
+
+    whole = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
+    for line in board.plan_lines(whole, bytes_of(whole)):
+        sys.stderr.write(line + "\n")
+    words = [sys.executable, *sys.orig_argv[1:]]
+    for line in launch.commands(words, whole, parts):
+        sys.stdout.write(line + "\n")
+    return True
+
+
+def _on_ray(config, axes, outdir: str, how, plain, launch: Launch):
+    """The result of a sweep on Ray."""
+    from jaxproto.sweeps import cluster
+
+    options = [name for name in flags.FLAGS if name.startswith("jax_")]
+    given = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
+    where = cluster.Cluster(
+        launch.address.value,
+        launch.cpus.value,
+        launch.gpus.value,
+        launch.parts.value,
+        given,
+    )
+    return cluster.on_ray(config, axes, outdir, None, how, plain, where)
 
 
 def _alone(config) -> str:

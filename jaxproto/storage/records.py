@@ -51,6 +51,26 @@ def read(path: str | Path) -> list[dict]:
     return [record for _, record in _lines(Path(path))]
 
 
+def newest(path: str | Path) -> dict | None:
+    """The last record of a JSON-lines file that is whole; only its end is read.
+
+    None if there is no file, or what is there is no record; `read` says why.
+    """
+    size = 1 << 16
+    try:
+        with Path(path).open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            while True:
+                start = file.seek(max(0, end - size))
+                lines = file.read(end - start).splitlines(keepends=True)
+                whole = [line for line in lines if line.endswith(b"\n")]
+                if not start or len(whole) > 1:
+                    return _record(whole[-1]) if whole else None
+                size *= 2
+    except (OSError, Damaged):
+        return None
+
+
 def keep_until(path: str | Path, round: int):
     """Drops the records of later rounds, and a torn last line; in one step.
 

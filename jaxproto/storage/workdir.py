@@ -102,6 +102,20 @@ def _locked(path):
         lock.close()
 
 
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Waits until no other process is in a block of the same file, which it makes.
+
+    A process that is killed lets the next one in. Where the file cannot be made, or on
+    a file system without locks, it waits for nobody.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            held = stack.enter_context(lock.open("a"))
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 def check_config(path: Path, config: ml_collections.ConfigDict):
     """Raises UserError if the folder holds a run of a different configuration.
 

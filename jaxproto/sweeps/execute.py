@@ -22,7 +22,7 @@ from jaxproto.errors import UserError
 from jaxproto.storage import workdir
 from jaxproto.sweeps import together
 from jaxproto.sweeps.board import Board
-from jaxproto.sweeps.plan import Cell, Plan
+from jaxproto.sweeps.plan import Cell, Plan, errors_named
 from jaxproto.sweeps.shared import Shared
 from jaxproto.training import program_cache, runner
 
@@ -37,20 +37,22 @@ class How(NamedTuple):
     cells_at_once: str = "auto"  # see `mode`
     cache: program_cache.ProgramCache = program_cache.no_cache
     grace: float = 0.0  # seconds that running rounds may take after SIGTERM
+    cores: int = 0  # threads with a cell each at most; 0: as many as there are cores
 
 
-def mode(cells_at_once: str, platform: str) -> tuple[str, int]:
+def mode(cells_at_once: str, platform: str, cores: int = 0) -> tuple[str, int]:
     """The form of execution, and how many cells are in it at most; 0 is all.
 
     Args:
       cells_at_once: `auto`, `one`, `threads` (a cell per core), `all` (as one program,
         as many as fit into memory), or a number (as one program).
       platform: of the device.
+      cores: of this process; 0 is all of the machine.
 
     Raises:
       UserError: it is something else.
     """
-    cores = os.cpu_count() or 1
+    cores = cores or os.cpu_count() or 1
     if cells_at_once == "auto":
         cells_at_once = "threads" if platform == "cpu" else "all"
     named = {"one": ("threads", 1), "threads": ("threads", cores), "all": (TOGETHER, 0)}
@@ -66,7 +68,7 @@ def mode(cells_at_once: str, platform: str) -> tuple[str, int]:
 
 def train(plan: Plan, how: How, board: Board, console: Console):
     """Trains what has not ended yet; see `sweep.sweep` for errors."""
-    kind, most = mode(how.cells_at_once, jax.default_backend())
+    kind, most = mode(how.cells_at_once, jax.default_backend(), how.cores)
     groups = [Shared(group, how.cache, console) for group in plan.groups]
     ended: set[str] = set()
     if kind == TOGETHER:
@@ -132,7 +134,7 @@ def one(cell: Cell, shared: Shared, grace: float, board: Board):
     """Trains one cell, unless it has ended."""
     clock, console = time.perf_counter(), board.console(cell)
     shown = partial(board.progress, cell)
-    with workdir.claim(cell.path) as claimed:
+    with errors_named(cell), workdir.claim(cell.path) as claimed:
         start = runner.Start(cell.config, cell.path, console, grace, claimed, shown)
         summary = runner.existing(start)
         if summary is None:

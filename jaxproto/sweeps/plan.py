@@ -1,6 +1,7 @@
 """The cells of a sweep before any of them trains: folders, programs, what is there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,6 +122,20 @@ class _named:
             ) from error
 
 
+@contextlib.contextmanager
+def errors_named(cell: Cell) -> Iterator[None]:
+    """Says in errors of the block which cell they are of; `workdir.Busy` stays."""
+    try:
+        yield
+    except workdir.Busy:
+        raise
+    except UserError as e:
+        raise UserError(f"the cell {cell.name}: {e}") from e
+    except Exception as e:
+        e.add_note(f"in the cell {cell.name}")
+        raise
+
+
 def _check_folders(cells: Sequence[Cell]):
     """Raises UserError where two cells have one folder, or one holds another run."""
     owner: dict[Path, Cell] = {}
@@ -169,6 +184,8 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
 def part(whole: Plan, k: int, n: int) -> Plan:
     """The k-th of n parts of the cells, from 0; cells of a group stay together.
 
+    As many parts as groups are the groups; otherwise the parts have equally many cells.
+
     Raises:
       UserError: there is no such part.
     """
@@ -179,7 +196,8 @@ def part(whole: Plan, k: int, n: int) -> Plan:
         raise UserError(f"part {k}/{n} is none: {there}.")
     order = [cell for group in whole.groups for cell in group.cells]
     first, last = (len(order) * i // n for i in (k, k + 1))
-    names = {cell.name for cell in order[first:last]}
+    mine = whole.groups[k].cells if n == len(whole.groups) else order[first:last]
+    names = {cell.name for cell in mine}
     groups = [
         group._replace(cells=tuple(c for c in group.cells if c.name in names))
         for group in whole.groups

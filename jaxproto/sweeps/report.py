@@ -183,13 +183,16 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
         --config=configs/protonorm.py:digits".
     """
     told, rule = [], main_rule(summaries)
+    there = tuple(cell for cell in plan.cells if cell.name in summaries)
+    so_far = "" if len(there) == len(plan.cells) else " so far"  # other parts
+    plan = plan._replace(cells=there)
     top = best(plan, summaries, rule)
     if top is not None:
         value = accuracy(summaries[top.name], rule)
         changes = [
             f"--config.{k}={shlex.quote(str(v))}" for k, v in top.changes.items()
         ]
-        told.append(f"best by rule {rule}: {value:.2f} % with {top.name}:")
+        told.append(f"best{so_far} by rule {rule}: {value:.2f} % with {top.name}:")
         where = f"--workdir={shlex.quote(str(top.path))}"
         told.append("  " + " ".join([command, *changes, where]))
     lost = [name for name, s in summaries.items() if s["status"] == "diverged"]

@@ -29,7 +29,8 @@ class Shared:
             if self._made is None:
                 exp = self.group.exp
                 examples = build.examples(exp.dataset)
-                made = runner.compiled(self._console, exp, examples, self._wrap())
+                with self._first():
+                    made = runner.compiled(self._console, exp, examples, self._wrap())
                 self._made = made
         return self._made
 
@@ -46,13 +47,19 @@ class Shared:
         made, count = self.ready(), most
         limit = memory.available(jax.devices()[0]) if made.exp.fit else None
         while True:
-            programs, _ = compiler.compile_all(
-                made.exp, made.examples, self._wrap(), many=count
-            )
+            with self._first():
+                programs, _ = compiler.compile_all(
+                    made.exp, made.examples, self._wrap(), many=count
+                )
             need = memory.needed(jax.tree.leaves(programs))
             if limit is None or need <= limit or count == 1:
                 return count, programs
             count = -(-count // 2)
+
+    def _first(self):
+        """Other processes of the same sweep wait, and find programs in the cache."""
+        compiled_in, cell = compilation.keep_compiled(), self.group.cells[0]
+        return program_cache.first_alone(compiled_in, cell.config, self.group.exp)
 
     def _wrap(self) -> program_cache.Wrap:
         compiled_in, cell = compilation.keep_compiled(), self.group.cells[0]

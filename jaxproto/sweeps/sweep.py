@@ -59,18 +59,26 @@ def sweep(
       stopping.Stopped: SIGTERM came, and the rounds that were running are saved.
     """
     console, how = console or Console(), how or How()
-    execute.mode(how.cells_at_once, jax.default_backend())
+    execute.mode(how.cells_at_once, jax.default_backend(), how.cores)
     whole = plan(config, parsed(config, axes), outdir, plain)
     mine = part(whole, *share)
     for line in board.plan_lines(mine, bytes_of(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     with board.Board(mine, console).shown() as shown:
         execute.train(mine, how, shown, console)
+    return result(whole, console)
+
+
+def result(whole: Plan, console: Console) -> Result:
+    """What the folders of the cells hold; table and pictures if all have ended."""
     summaries = ended(whole)
     missing = len(whole.cells) - len(summaries)
     if missing:
         console.print(f"{missing} cells of other parts have not ended yet: no table")
-    return Result(whole, summaries, [] if missing else report.write(whole, summaries))
+        return Result(whole, summaries, [])
+    whole.folder.mkdir(parents=True, exist_ok=True)
+    with workdir.alone(whole.folder / ".lock"):  # parts may end at the same time
+        return Result(whole, summaries, report.write(whole, summaries))
 
 
 def ended(whole: Plan) -> dict[str, dict]:

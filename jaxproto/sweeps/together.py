@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxproto.storage import records, workdir
 from jaxproto.sweeps.board import Board
-from jaxproto.sweeps.plan import Cell
+from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
 from jaxproto.training import programs, rounds, runner, stopping
 from jaxproto.training.programs import Programs, State
@@ -49,10 +49,11 @@ def begun(
         start = runner.Start(
             cell.config, cell.path, board.console(cell), grace, claimed
         )
-        summary = runner.existing(start)
-        if summary is None:
-            members.append(Member(cell, *runner.begin(start, shared(start))))
-        else:
+        with errors_named(cell):
+            summary = runner.existing(start)
+            if summary is None:
+                members.append(Member(cell, *runner.begin(start, shared(start))))
+        if summary is not None:
             board.ended(cell, summary, 0.0)
             ended.add(cell.name)
     return members, ended

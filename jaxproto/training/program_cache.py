@@ -36,6 +36,7 @@ from jaxproto.config import registries as options
 from jaxproto.config.build import Experiment
 from jaxproto.data import files, private
 from jaxproto.methods import METHODS
+from jaxproto.storage import workdir
 from jaxproto.training import compilation
 from jaxproto.training.stored import Damaged, Stored, digest, pack, unpack
 
@@ -86,6 +87,26 @@ def disk_cache(
     if options.options_changed() or has_user_code(REGISTRIES):
         return uncached
     return partial(wrap, compiled / "traced", cache_key(config, exp))
+
+
+def first_alone(
+    compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
+) -> contextlib.AbstractContextManager:
+    """Holds other processes back that want to compile the programs of these settings.
+
+    They find in the cache what the first of them has put there.
+
+    Args:
+      compiled: folder of JAX's cache; none, or one that is not on disk: nobody waits.
+    """
+    if compiled is None or ":/" in str(compiled):
+        return contextlib.nullcontext()
+    folder = compiled / "traced"
+    try:
+        private.folder(folder)
+    except (private.Refused, OSError):  # `wrap` says it
+        return contextlib.nullcontext()
+    return workdir.alone(folder / f"{cache_key(config, exp)}.lock")
 
 
 def has_user_code(registries: Iterable[Mapping[str, Callable]]) -> bool:

@@ -1,0 +1,71 @@
+"""Tells a board what work directories say, where other processes train."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxproto.storage import records, workdir
+from jaxproto.sweeps.board import Board
+from jaxproto.sweeps.plan import Cell, standing
+from jaxproto.training.progress import accuracy_text
+
+ENDED = ("finished", "diverged")
+RECENT = 10  # evaluations behind the time left
+
+
+class Watch:
+    """Looks for what has changed in the folders of cells."""
+
+    def __init__(self, cells: Sequence[Cell], board: Board):
+        """Cells that have ended are told of as in a sweep of this process."""
+        self._board = board
+        self._seen = {cell.name: stamp(metrics(cell)) for cell in cells}
+        self._began: dict[str, float] = {}
+        self._left = list(cells)
+        self.look()
+
+    def look(self):
+        """Tells the board what is new since the last look."""
+        for cell in list(self._left):
+            if standing(cell) in ENDED:
+                self._left.remove(cell)
+                began = self._began.get(cell.name)
+                took = 0.0 if began is None else time.perf_counter() - began
+                self._board.ended(cell, workdir.summary(cell.path) or {}, took)
+                continue
+            now = stamp(metrics(cell))
+            if now != self._seen[cell.name]:
+                self._seen[cell.name] = now
+                self._tell(cell)
+
+    def _tell(self, cell: Cell):
+        """Of the newest record of a cell."""
+        record = records.newest(metrics(cell))
+        if record is None:
+            return
+        self._began.setdefault(cell.name, time.perf_counter())
+        recent = self._board.row(cell).seconds
+        if isinstance(record.get("seconds"), float):
+            recent = (*recent, record["seconds"])[-RECENT:]
+        self._board.set(
+            cell,
+            state="running",
+            round=record["round"],
+            accuracy=accuracy_text(record),
+            seconds=recent,
+        )
+
+
+def metrics(cell: Cell) -> Path:
+    """Where a cell has its records."""
+    return cell.path / "metrics.jsonl"
+
+
+def stamp(file: Path) -> tuple[int, int]:
+    """What changes when a file does."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
