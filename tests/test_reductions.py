@@ -1,5 +1,6 @@
 """Identities between methods and between their variants."""
 
+import pytest
 from support import toys
 
 from jaxproto import kernels, losses, masks, transforms
