@@ -1,6 +1,7 @@
 """The pages: their Python runs from top to bottom, their commands have real flags."""
 
 import doctest
+import importlib
 import re
 import shlex
 import shutil
@@ -11,7 +12,7 @@ import pytest
 from rich.console import Console
 from support import runs
 
-import jaxproto.method
+import jaxproto
 from jaxproto import cli, config, participation, plots
 from jaxproto.methods import METHODS
 from jaxproto.models import NETS
@@ -120,8 +121,13 @@ def test_what_a_page_links_to_in_the_repository_is_there(page):
             assert (page.parent / target).exists(), target
 
 
-def test_the_docstring_of_a_method_runs(elsewhere):
-    """The example of `Method`; `quiet` is a console that shows nothing."""
+@pytest.mark.parametrize(
+    ("module", "examples"),
+    [("method", 7), pytest.param("sweeps.sweep", 6, marks=pytest.mark.long)],
+)
+def test_the_example_of_a_docstring_runs(elsewhere, module, examples):
+    """Of `Method` and `sweep`; `quiet` is a console that shows nothing."""
     given = {"quiet": Console(quiet=True)}
-    found = doctest.testmod(jaxproto.method, extraglobs=given)
-    assert found.attempted >= 7 and not found.failed
+    there = importlib.import_module(f"jaxproto.{module}")
+    found = doctest.testmod(there, extraglobs=given)
+    assert found.attempted >= examples and not found.failed

@@ -156,6 +156,7 @@ def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
     assert [*made] == quantities
 
 
+@pytest.mark.long
 def test_scores_give_the_predictions_that_a_run_counts():
     start, (made, _) = jaxproto()
     for rule in record.RULES:

@@ -28,6 +28,7 @@ def test_protonorm_without_alignment_and_upscaling_is_fedproto():
     assert toys.gap(trained(plain), trained(BASE)) == 0
 
 
+@pytest.mark.long
 def test_alignment_and_upscaling_each_change_training():
     both = trained(protonorm(toys.SPEC, upscale=5.0))
     scaled = protonorm(toys.SPEC, alignment=transforms.IDENTITY, upscale=5.0)

@@ -145,6 +145,7 @@ def killed(finished, cache, tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_ends_as_if_never_killed(finished, killed, moment):
     path = killed / moment
@@ -154,6 +155,7 @@ def test_a_killed_run_ends_as_if_never_killed(finished, killed, moment):
     assert not list((path / "checkpoints").glob("*.partial"))
 
 
+@pytest.mark.long
 def test_a_damaged_checkpoint_is_passed_over_and_said_so(finished, tmp_path):
     copy_of(finished, tmp_path)
     newest = tmp_path / "checkpoints" / str(ROUNDS)

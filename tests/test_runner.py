@@ -210,6 +210,7 @@ def test_a_finished_run_goes_on_with_more_rounds_to_the_same_bits(tmp_path):
         run(small(rounds=2), longer)
 
 
+@pytest.mark.long
 def test_a_run_is_not_made_longer_without_its_last_state(tmp_path):
     run(small(), tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")

@@ -132,7 +132,7 @@ def test_the_last_lines_of_a_part_are_about_what_has_ended(sweep):
     whole, summaries = sweep(["method.lam=1,2,3"], ({"head": 0.4},))
     assert len(summaries) == 1
     (best, _) = report.closing(whole, summaries, "c")
-    assert best == "best by rule head: 40.00 % with method.lam=1:"
+    assert best == "best so far by rule head: 40.00 % with method.lam=1:"
     assert report.closing(whole, {}, "c") == []
 
 

@@ -144,6 +144,7 @@ def test_a_cell_that_was_run_alone_is_recognised(tmp_path, monkeypatch):
     assert {str(p.parent) for p in done.files} == {"sweeps/fedproto-digits-seed"}
 
 
+@pytest.mark.long
 def test_a_diverged_cell_stops_alone(tmp_path):
     for form in ("one", "all"):
         axes = {"optimizer.learning_rate": [1e30, 0.1]}

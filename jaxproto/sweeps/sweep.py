@@ -36,7 +36,8 @@ def sweep(
     """Trains every cell of a sweep; what is finished already stays as it is.
 
     >>> import tempfile, jaxproto
-    >>> c = jaxproto.config.experiment("fedproto", "digits")
+    >>> from jaxproto import config
+    >>> c = config.experiment("fedproto", "digits")
     >>> c.rounds, c.data.clients, c.model.group = 1, 3, "mlp"
     >>> axes = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
     >>> done = jaxproto.sweep(c, axes, tempfile.mkdtemp(), quiet)
