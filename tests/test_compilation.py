@@ -11,6 +11,8 @@ import pytest
 from jaxproto.training import compilation
 from jaxproto.training.compilation import garbage_later
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 SCRIPT = """
 import jax, jax.numpy as jnp
 from jaxproto.training.compilation import keep_compiled

@@ -13,6 +13,8 @@ from jaxproto import plots
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 
 @pytest.fixture
 def drawn(tmp_path):

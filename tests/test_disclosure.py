@@ -8,6 +8,8 @@ from jaxproto import config
 from jaxproto.methods import METHODS
 from jaxproto.report import disclosure
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 PAGE = (Path(__file__).parent.parent / "docs/how_to/privacy.md").read_text()
 WAYS = ("once", "up first", "up", "down")
 
@@ -27,7 +29,6 @@ def view():
     return disclosure.view(made, every=True)
 
 
-@pytest.mark.long
 def test_the_page_has_what_every_field_of_every_method_reveals(view):
     found = {name: {way: {} for way in WAYS} for name in METHODS}
     for name, way, *_, reveals in view.rows:

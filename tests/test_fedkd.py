@@ -14,6 +14,8 @@ from jaxproto.methods.fml import attached, detached
 from jaxproto.types import Top
 from jaxproto.wire import codec
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 RNG = np.random.default_rng(3)
 every_format = pytest.mark.parametrize("form", wire.FORMATS)
 
@@ -66,7 +68,6 @@ def test_a_detached_loss_trains_its_own_network_alone():
     assert all(toys.gap(both[k], grads[k]) > 1e-3 for k in grads)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9), (3, 3, 5, 2), (5, 2, 3, 4), (7,)])
 def test_a_parameter_arrives_with_the_energy_that_was_asked_for(shape):
     x = np.float32(RNG.normal(size=shape))
@@ -108,7 +109,6 @@ def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
     np.testing.assert_allclose(got, want, atol=1e-4)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "x", [np.ones((1, 1, 6, 4)), np.eye(4), np.zeros((6, 5)), np.ones((1, 9))]
 )
@@ -129,7 +129,6 @@ def equal(a, b):
     return all(jax.tree.leaves(jax.tree.map(np.array_equal, a, b)))
 
 
-@pytest.mark.long
 @every_format
 @pytest.mark.parametrize("energy", [0.5, 1.0])
 def test_messages_are_bytes_of_the_size_that_is_counted(form, energy):
@@ -187,7 +186,6 @@ def test_the_energy_rises_over_the_rounds_to_its_end():
     assert make().broadcast(server).round == 0  # without a number of rounds: 0.95
 
 
-@pytest.mark.long
 def test_the_server_averages_what_arrives_and_counts_rounds():
     method, net = make(), toys.net(8)
     server = method.init_server(net, KEY)

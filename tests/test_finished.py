@@ -16,6 +16,8 @@ from jaxproto.report import pictures
 from jaxproto.report.pictures import HostProtos
 from jaxproto.storage import records
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 FEW = {  # some report in a round, in a format that rounds
     "rounds": 3,
     "checkpoint_every": 1,
@@ -146,7 +148,6 @@ def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
     assert not np.any(gap.images[0].get_array())
 
 
-@pytest.mark.long
 def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
     arguments = [path, "--clients", "0,2", "--samples", "4"]
     one, two = (drawn("tsne", *arguments) for _ in range(2))

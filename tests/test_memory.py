@@ -9,6 +9,8 @@ from jaxproto import config, execution
 from jaxproto.config import build
 from jaxproto.training import compiler, memory, programs
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 
 @pytest.fixture(scope="module")
 def whole():
@@ -28,7 +30,6 @@ def test_the_estimate_covers_what_the_programs_hold(whole):
     assert need >= held
 
 
-@pytest.mark.long
 def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(whole):
     exp, state, examples, compiled, need = whole
     smaller, fewer, _, less = compiler.compile_to_fit(exp, examples, need - 1)
@@ -48,7 +49,6 @@ def test_too_little_memory_means_fewer_clients_at_a_time_and_the_same_numbers(wh
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.long
 def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
     exp, _, examples, *_ = whole
     asked = []

@@ -13,6 +13,8 @@ from jaxproto.models import text
 from jaxproto.nn import ops
 from jaxproto.types import PADDING
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 TEXT = models.GROUPS["text"]
 CODE = models.GROUPS["text_code"]
 WORDS, DIM = 30, 12
@@ -116,7 +118,6 @@ def test_names_and_shapes_are_those_of_the_released_code(name):
 # ------------------------------------------------------------------------------ padding
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", TEXT)
 def test_padding_changes_no_feature_and_no_gradient(name):
     params, found = started(name), []

@@ -11,6 +11,8 @@ from jaxproto import nn
 from jaxproto.nn import conv, cut, ops, pool, winograd
 from jaxproto.nn.product import product
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 
 def normal(*shape):
     """The same values each time; of numpy, as JAX would compile for each shape."""
@@ -52,7 +54,6 @@ def assert_same(one, other, *args):
         np.testing.assert_allclose(a, b, atol=1e-5 * scale, rtol=1e-5)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
 @pytest.mark.parametrize("form", [conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap])
 def test_conv_as_matmul_equals_lax(form, k, s, p, n):

@@ -13,6 +13,8 @@ from jaxproto.figures import finished
 from jaxproto.storage import checkpoint
 from jaxproto.training import runner
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 # configs/protonorm.py:spiral, 4 clients, 2 rounds, as commit 03d3868 wrote it
 OLD = Path(__file__).parent / "fixtures" / "run_of_03d3868"
 
@@ -39,7 +41,6 @@ def test_a_run_of_an_earlier_version_goes_on(old, quiet):
     assert checkpoint.rounds(old / "checkpoints")[-1] == 4
 
 
-@pytest.mark.long
 def test_it_goes_on_to_where_a_run_of_this_version_comes(old, tmp_path, quiet):
     again = finished.configuration(old)
     again.rounds = 3

@@ -13,6 +13,8 @@ from benchmarks.parity.ours import Ours
 from jaxproto.errors import UserError
 from jaxproto.types import Spec
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 SETTINGS = {
     "data": "digits",
     "data_dir": "",
@@ -47,7 +49,6 @@ def both(method, **changed):
 
 
 # ------------------------------------------------------------------- the comparison
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "round", "quantity"),
     [
@@ -140,7 +141,6 @@ def test_predictions_may_differ_where_two_scores_tie():
         assert found.quantity == "correct, head" and found.out is out
 
 
-@pytest.mark.long
 def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
     made = jaxproto()[1][0]
     quantities = [
@@ -156,7 +156,6 @@ def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
     assert [*made] == quantities
 
 
-@pytest.mark.long
 def test_scores_give_the_predictions_that_a_run_counts():
     start, (made, _) = jaxproto()
     for rule in record.RULES:

@@ -12,6 +12,8 @@ from jaxproto.errors import UserError
 from jaxproto.nn import conv, ops, reduce
 from jaxproto.training import runner
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 IMAGES = ("cnn4", "resnet4", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0")
 
 
@@ -48,7 +50,6 @@ def distance(got, want):
     return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("form", ["CPU", "LAX"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_everything_that_leaves_the_body_is_float32(name, form):
@@ -58,7 +59,6 @@ def test_everything_that_leaves_the_body_is_float32(name, form):
     assert {a.dtype for a in leaves} == {jnp.dtype("float32")}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("form", ["CPU", "LAX"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_product_of_the_body_is_in_bfloat16(name, form):
@@ -70,7 +70,6 @@ def test_every_product_of_the_body_is_in_bfloat16(name, form):
     assert len(single) <= 3 < len(products)  # the head, forward and twice backward
 
 
-@pytest.mark.long
 def test_numbers_are_those_of_float32_to_its_precision():
     half, params = outputs("resnet4", "bfloat16")
     full, _ = outputs("resnet4", "float32")
@@ -103,7 +102,6 @@ def test_an_unknown_precision_is_named():
         runner.run(c)
 
 
-@pytest.mark.long
 def test_a_run_in_bfloat16_learns(tmp_path):
     c = config.experiment("protonorm", "digits")
     c.model.group, c.model.compute_dtype, c.rounds, c.data.clients = (

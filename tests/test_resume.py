@@ -28,7 +28,7 @@ from jaxproto.storage import checkpoint
 from jaxproto.training import runner
 
 cache, finished = runs.cache, runs.finished
-pytestmark = pytest.mark.usefixtures("cache")
+pytestmark = [pytest.mark.usefixtures("cache"), pytest.mark.long]
 
 
 class Stop(Exception):
@@ -81,7 +81,6 @@ def stops(patch):
     yield lambda: once(runner.records, "write_json", lambda p, _: "summary" in p.name)
 
 
-@pytest.mark.long
 def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_path):
     """Nine ends: in an evaluation, a round, a save, and after the last round."""
     resumed_after = []
@@ -145,7 +144,6 @@ def killed(finished, cache, tmp_path_factory):
     return folder
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_ends_as_if_never_killed(finished, killed, moment):
     path = killed / moment
@@ -155,7 +153,6 @@ def test_a_killed_run_ends_as_if_never_killed(finished, killed, moment):
     assert not list((path / "checkpoints").glob("*.partial"))
 
 
-@pytest.mark.long
 def test_a_damaged_checkpoint_is_passed_over_and_said_so(finished, tmp_path):
     copy_of(finished, tmp_path)
     newest = tmp_path / "checkpoints" / str(ROUNDS)

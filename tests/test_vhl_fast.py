@@ -22,6 +22,8 @@ from jaxproto.methods import fast, vhl
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.types import Batch
 
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
 # VHL
 
 
@@ -37,7 +39,6 @@ def plain_net(spec):
     return net._replace(apply=apply)
 
 
-@pytest.mark.long
 def test_vhl_without_weights_is_fedavg():
     """Up to the softmax, which goes over the virtual classes too."""
     net = plain_net(SPEC)
@@ -57,7 +58,6 @@ def test_vhl_without_weights_is_fedavg():
     assert toys.gap(one, value_and_slope(BASE, {})) < 1e-6
 
 
-@pytest.mark.long
 def test_the_virtual_set_is_one_for_all_and_a_class_has_its_mean():
     noise = vhl.Virtual(seed=3, classes=4, images=50)
     shape = (200, 16, 16, 3)
@@ -72,7 +72,6 @@ def test_the_virtual_set_is_one_for_all_and_a_class_has_its_mean():
     assert toys.gap(again, other) > 0.1
 
 
-@pytest.mark.long
 def test_stored_images_are_cut_and_normalised_as_files_are():
     shape, which = (32, 32, 3), jnp.arange(0, 500, 50)
     drawn, stored = (
