@@ -111,7 +111,7 @@ def programs(work: Work) -> list[dict]:
 
 def account(compiled) -> dict:
     """Bytes of arguments, results, scratch space and code."""
-    said = compiled.memory_analysis()
+    said = compiled.func.memory_analysis()  # without its floats
     kinds = ("argument", "output", "alias", "temp", "generated_code")
     return {kind: getattr(said, f"{kind}_size_in_bytes", None) for kind in kinds}
 

@@ -188,6 +188,7 @@ def test_a_stopped_sweep_goes_on_to_the_same_bits(tmp_path, sent):
     environment = {**os.environ, "MPLBACKEND": "agg"}
     folder = tmp_path / "sweep"
     command = [*COMMAND, f"--workdir={folder}"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     while len(list(folder.glob("*/checkpoints/4"))) < 2:
         assert process.poll() is None

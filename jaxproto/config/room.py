@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation
+from jaxproto import client
 from jaxproto.data import room
 from jaxproto.federation import Cohort
 from jaxproto.types import Spec, Tree
@@ -77,10 +77,10 @@ def _states(exp) -> int:
     key = jax.eval_shape(jax.random.key, 0)
     server = jax.eval_shape(partial(exp.method.init_server, exp.cohorts[0].net), key)
     total = size(server)
+    count_C = jax.ShapeDtypeStruct((exp.spec.num_classes,), jnp.float32)
+    number = jax.ShapeDtypeStruct((), jnp.int32)
     for cohort in exp.cohorts:
-        count = jax.ShapeDtypeStruct(
-            (len(cohort.ids), exp.spec.num_classes), jnp.float32
-        )
-        start = partial(federation.init_cohort, exp.method, exp.local, cohort)
-        total += size(jax.eval_shape(start, key, count))
+        start = partial(client.init, exp.method, cohort.net, exp.local)
+        one = jax.eval_shape(start, key, number, count_C)
+        total += size(one) * len(cohort.ids)
     return total
