@@ -76,7 +76,7 @@ def contender(cell: str, s: dict, path: Path):
         held = (state.server, state.clients)
         return {
             "state": sum(a.nbytes for a in jax.tree.leaves(held)),
-            "program": memory.needed(jax.tree.leaves(work.compiled)),
+            "program": memory.needed(f.func for f in jax.tree.leaves(work.compiled)),
             "network": seen.bytes_up + seen.bytes_down,
         }
 

@@ -148,7 +148,9 @@ def test_a_cell_that_was_run_alone_is_recognised(tmp_path, monkeypatch):
 def test_a_diverged_cell_stops_alone(tmp_path):
     for form in ("one", "all"):
         axes = {"optimizer.learning_rate": [1e30, 0.1]}
-        done = sweep(small(rounds=2), axes, tmp_path / form, quiet(), How(form))
+        console = Console(file=io.StringIO(), width=80)
+        done = sweep(small(rounds=2), axes, tmp_path / form, console, How(form))
+        assert "1e+30: diverged: round 1: client" in console.file.getvalue()
         lost, well = done.summaries.values()
         assert (lost["status"], well["status"]) == ("diverged", "finished")
         assert "client" in lost["reason"]

@@ -12,21 +12,13 @@ of its own. The picture is `accuracy_against_data.clients.png`, the numbers
 """
 
 from jaxproto import config
-from jaxproto.config import presets
-from jaxproto.methods import METHODS
 
-NAME = "clients"
 FEW = {"digits": [5, 10, 20], "spiral": [2, 5, 10]}
 
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has a method and presets of its configuration."""
-    method, given = config.of_sweep(arg, ["protonorm", *METHODS], "cifar100")
-    made = config.experiment(method, given)
-    made.name = f"{NAME}-{method}"
-    of_its_tables = presets.TINYPROTO if method == "tinyproto" else presets.PROTONORM
-    config.apply(made, of_its_tables)
-    return made
+    return config.of_tables("clients", arg)
 
 
 def get_sweep(arg: str = ""):

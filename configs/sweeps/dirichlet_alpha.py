@@ -13,21 +13,13 @@ sweep. alpha 0.01 is left out for data sets that are too small for it.
 """
 
 from jaxproto import config
-from jaxproto.config import presets
-from jaxproto.methods import METHODS
 
-NAME = "dirichlet_alpha"
 SMALL = ("digits", "spiral")
 
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has a method and presets of its configuration."""
-    method, given = config.of_sweep(arg, ["protonorm", *METHODS], "cifar100")
-    made = config.experiment(method, given)
-    made.name = f"{NAME}-{method}"
-    of_its_tables = presets.TINYPROTO if method == "tinyproto" else presets.PROTONORM
-    config.apply(made, of_its_tables)
-    return made
+    return config.of_tables("dirichlet_alpha", arg)
 
 
 def get_sweep(arg: str = ""):

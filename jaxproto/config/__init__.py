@@ -15,7 +15,7 @@ from jaxproto.config.fields import (
     resolved,
     saved,
 )
-from jaxproto.config.files import load, of_sweep, plain
+from jaxproto.config.files import load, of_sweep, of_tables, plain
 from jaxproto.config.flags import (
     check_flags,
     check_words,
@@ -39,6 +39,7 @@ __all__ = [
     "load",
     "method_fields",
     "of_sweep",
+    "of_tables",
     "plain",
     "read",
     "resolved",

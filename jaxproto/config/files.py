@@ -10,8 +10,9 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import presets, shipped
+from jaxproto.config import fields, presets, shipped
 from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
 
 
 def load(file: str) -> ml_collections.ConfigDict:
@@ -90,6 +91,21 @@ def of_sweep(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
     if not {*rest} & {*presets.DATASETS}:
         rest = [dataset, *rest]
     return [*found, *methods][0], ",".join(rest)
+
+
+def of_tables(name: str, arg: str) -> ml_collections.ConfigDict:
+    """A sweep's configuration of any method at the widths of the papers' tables.
+
+    Args:
+      name: of the sweep.
+      arg: as in `of_sweep`; ProtoNorm on CIFAR-100 where nothing is named.
+    """
+    method, given = of_sweep(arg, ["protonorm", *METHODS], "cifar100")
+    made = fields.experiment(method, given)
+    made.name = f"{name}-{method}"
+    tinyproto = method == "tinyproto"
+    fields.apply(made, presets.TINYPROTO if tinyproto else presets.PROTONORM)
+    return made
 
 
 def _missing(path: str) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from jaxproto.sweeps.plan import Cell, Plan, standing
+from jaxproto.sweeps.plan import ENDED, Cell, Plan, standing
 from jaxproto.training.progress import accuracy_text
 
 MOST = 20  # cells that the live table shows; of more, those that are running
@@ -32,7 +32,7 @@ def plan_lines(plan: Plan, bytes_each: int) -> list[str]:
     """The plan: how many cells, programs and finished ones, and their memory."""
     states = [standing(cell) for cell in plan.cells]
     begun = sum(state.startswith("round") for state in states)
-    done = sum(state in ("finished", "diverged") for state in states)
+    done = sum(state in ENDED for state in states)
     axes = " x ".join(f"{len(a.values)} {'+'.join(a.fields)}" for a in plan.axes)
     sizes = ", ".join(str(len(group.cells)) for group in plan.groups)
     whole = math.prod(len(axis.values) for axis in plan.axes)
@@ -57,8 +57,8 @@ class Board:
         self._rows = {cell.name: Row(standing(cell)) for cell in plan.cells}
 
     def console(self, cell: Cell) -> Console:
-        """Where the run of a cell prints: nowhere; notes go to `note`."""
-        return Console(file=io.StringIO(), quiet=True)
+        """Where the run of a cell says what is to be known: it becomes notes."""
+        return Console(file=Notes(self, cell), force_terminal=False)
 
     @contextlib.contextmanager
     def progress(
@@ -90,8 +90,7 @@ class Board:
         self.note(f"{seconds:.3g} s a round: {one_by_one}")
 
     def _unended(self) -> list[Cell]:
-        ended = ("finished", "diverged")
-        return [c for c in self._plan.cells if self._rows[c.name].state not in ended]
+        return [c for c in self._plan.cells if self._rows[c.name].state not in ENDED]
 
     def busy(self, cell: Cell):
         """Another process trains it."""
@@ -145,6 +144,21 @@ def left(cell: Cell, row: Row) -> str:
         return ""
     seconds = statistics.median(row.seconds) * (cell.config.rounds - row.round)
     return str(datetime.timedelta(seconds=round(seconds)))
+
+
+class Notes(io.StringIO):
+    """A file whose lines are notes of a cell."""
+
+    def __init__(self, board: Board, cell: Cell):
+        """Tells the board."""
+        super().__init__()
+        self._board, self._cell = board, cell
+
+    def write(self, text: str) -> int:
+        """Takes whole lines, as consoles write them."""
+        for line in filter(str.strip, text.splitlines()):
+            self._board.note(f"{self._cell.name}: {line}")
+        return len(text)
 
 
 class CellProgress:

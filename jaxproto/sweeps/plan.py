@@ -15,6 +15,8 @@ from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, naming, workdir
 from jaxproto.sweeps.axes import Axis, product
 
+ENDED = ("finished", "diverged")  # of `standing`, where no rounds are left
+
 
 class Cell(NamedTuple):
     """One configuration of a sweep, and the work directory of its run."""

@@ -12,7 +12,7 @@ from jaxproto.sweeps import board, execute, report
 from jaxproto.sweeps.axes import Given
 from jaxproto.sweeps.axes import axes as parsed
 from jaxproto.sweeps.execute import How
-from jaxproto.sweeps.plan import Plan, part, plan, standing
+from jaxproto.sweeps.plan import ENDED, Plan, part, plan, standing
 from jaxproto.training import programs
 
 
@@ -86,7 +86,7 @@ def ended(whole: Plan) -> dict[str, dict]:
     """The summaries of the cells that have ended."""
     found: dict[str, dict] = {}
     for cell in whole.cells:
-        if standing(cell) in ("finished", "diverged"):
+        if standing(cell) in ENDED:
             found[cell.name] = workdir.summary(cell.path) or {}
     return found
 

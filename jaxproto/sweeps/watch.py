@@ -7,10 +7,9 @@ from pathlib import Path
 
 from jaxproto.storage import records, workdir
 from jaxproto.sweeps.board import Board
-from jaxproto.sweeps.plan import Cell, standing
+from jaxproto.sweeps.plan import ENDED, Cell, standing
 from jaxproto.training.progress import accuracy_text
 
-ENDED = ("finished", "diverged")
 RECENT = 10  # evaluations behind the time left
 
 

@@ -14,8 +14,8 @@ def needed(compiled: Iterable[jax.stages.Compiled]) -> int:
     return max(map(_of, compiled), default=0)
 
 
-def _of(program) -> int:
-    m = getattr(program, "func", program).memory_analysis()  # of one with floats too
+def _of(program: jax.stages.Compiled) -> int:
+    m = program.memory_analysis()
     if m is None:  # of a platform that keeps no such account
         return 0
     held = m.argument_size_in_bytes + m.output_size_in_bytes - m.alias_size_in_bytes
