@@ -82,7 +82,7 @@ def alone(settings: dict) -> list[dict]:
     ):
         given = (at, participants, down, clients, examples, shard)
         rows.append(one(f"train {name}", g, given))
-        ups.append(jax.eval_shape(g, *given)[1].up)
+        ups.append(jax.eval_shape(g, *given)[1].uploads)
     rows.append(one("update", f.update, (at, state.server, tuple(ups))))
     for name, g, clients, shard in zip(
         names, f.evaluate, state.clients, exp.test, strict=True

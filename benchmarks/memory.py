@@ -21,7 +21,7 @@ from benchmarks import measure, synthetic
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import rounds
+from jaxproto.training import evaluation, rounds
 from jaxproto.training.rounds import Work
 from jaxproto.types import Shard
 
@@ -82,7 +82,7 @@ def run(settings: dict, images: str) -> dict:
     for r in range(settings["rounds"]):
         state, seen = rounds.one_round(work, r, state)
         stage("training")
-        rounds.evaluate(work, r + 1, state, seen, [1.0])
+        evaluation.evaluate(work, r + 1, state, seen, [1.0])
         stage("evaluation")
     clock.lap("rounds")
     checkpoint.save(folder / "checkpoints", settings["rounds"], state)

@@ -19,7 +19,7 @@ from benchmarks import measure, synthetic
 from jaxproto import config
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.training import memory, rounds
+from jaxproto.training import evaluation, memory, rounds
 
 FLAGS = measure.flag_values()
 CELLS = (
@@ -68,7 +68,7 @@ def contender(cell: str, s: dict, path: Path):
         state, seen = rounds.one_round(work, r, state)
         clock.lap("round")
         r += 1
-        rounds.evaluate(work, r, state, seen, [1.0])
+        evaluation.evaluate(work, r, state, seen, [1.0])
         clock.lap("evaluation")
         return clock.parts
 

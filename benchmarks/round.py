@@ -22,7 +22,7 @@ from benchmarks import measure, synthetic
 from jaxproto import batches, models
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.training import programs, rounds
+from jaxproto.training import evaluation, programs, rounds
 from jaxproto.training.rounds import Work
 
 FLAGS = measure.flag_values()
@@ -68,7 +68,7 @@ def ours(exp: Experiment) -> Callable[[], dict]:
         r += 1
         clock.lap("train, prototypes, server")
         for each in (work, on_train):
-            rounds.evaluate(each, r, state, seen, [1.0])
+            evaluation.evaluate(each, r, state, seen, [1.0])
         clock.lap("evaluate")
         return clock.parts
 

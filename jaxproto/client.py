@@ -166,19 +166,25 @@ def _keys(task: Task, client: Client):
     return jax.random.split(jax.random.fold_in(task.key, client.id))
 
 
-def score(method: Method, net: Net, down: Tree, client: Client, data: Data):
-    """Correct predictions of one client per rule: {rule: count}.
+def hits(method: Method, net: Net, down: Tree, client: Client, batch: Batch):
+    """Which examples of a batch a client gets right: {rule: [B]}.
 
     A score of -inf (no prototype) or nan is never correct.
     """
 
-    def correct(batch, scores_BC):
+    def correct(scores_BC):
         best_B = jnp.max(scores_BC, -1)
-        hit_B = (jnp.argmax(scores_BC, -1) == batch.y) & jnp.isfinite(best_B)
-        return jnp.sum(hit_B * batch.mask)
+        return (jnp.argmax(scores_BC, -1) == batch.y) & jnp.isfinite(best_B)
+
+    by_rule = method.predict(net, client, batch.x, down)
+    return {rule: correct(scores) for rule, scores in by_rule.items()}
+
+
+def score(method: Method, net: Net, down: Tree, client: Client, data: Data):
+    """Correct predictions of one client per rule: {rule: count}."""
 
     def f(batch):
-        by_rule = method.predict(net, client, batch.x, down)
-        return {rule: correct(batch, scores) for rule, scores in by_rule.items()}
+        right = hits(method, net, down, client, batch)
+        return {rule: jnp.sum(hit_B * batch.mask) for rule, hit_B in right.items()}
 
     return batches.sum_over(f, data)

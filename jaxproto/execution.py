@@ -30,15 +30,22 @@ class ClientStages(NamedTuple):
 
     start: Callable  # *client -> session
     steps: Callable  # session, first, last, *client -> session
-    end: Callable  # session, *client -> result
+    end: Callable  # session, *client -> result, what is summed over the clients
+
+
+Over = Callable[[Callable], Callable]  # f of one client -> f of all
 
 
 class ExecutionMode(NamedTuple):
     """Maps over the leading axis of clients."""
 
-    each: Callable[[Callable], Callable]  # f of one client -> f of all
+    summing: Over  # of f -> result, addend: the results [K, ...] and one sum
     train: Callable[[ClientStages], Callable]  # stages of one client -> training of all
     steps: Callable[[Steps], int]  # of each client -> run, padding included
+
+    def each(self, f: Callable) -> Callable:
+        """`f` of one client, of all."""
+        return lambda *args: self.summing(lambda *one: (f(*one), ()))(*args)[0]
 
 
 class Segment(NamedTuple):
@@ -49,11 +56,69 @@ class Segment(NamedTuple):
     clients: int
 
 
-def mapped(each: Callable[[Callable], Callable], size: int | None) -> ExecutionMode:
+def by_batch(size: int) -> Over:
+    """`size` clients in step at a time, those left over after them."""
+
+    def summing(f):
+        def batch(total, args):
+            result, addend = jax.vmap(f)(*args)
+            return _add(total, _sum(addend)), result
+
+        def one(total, args):
+            result, addend = f(*args)
+            return _add(total, addend), result
+
+        def all(*args):
+            count = len(jax.tree.leaves(args)[0])
+            first = jax.tree.map(lambda a: a[0], args)
+            addend = jax.eval_shape(lambda: f(*first)[1])
+            zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), addend)
+            if size == 1:
+                total, results = lax.scan(one, zero, args)
+                return results, total
+            whole = count // size * size
+            total, results = lax.scan(batch, zero, _batches(args, whole, size))
+            results = jax.tree.map(lambda a: a.reshape(whole, *a.shape[2:]), results)
+            if whole == count:
+                return results, total
+            rest = jax.tree.map(lambda a: a[whole:], args)
+            total, last = batch(total, rest)
+            return jax.tree.map(lambda *a: jnp.concatenate(a), results, last), total
+
+        return all
+
+    return summing
+
+
+def _batches(args: Tree, whole: int, size: int) -> Tree:
+    return jax.tree.map(
+        lambda a: a[:whole].reshape(whole // size, size, *a.shape[1:]), args
+    )
+
+
+def _sum(tree: Tree) -> Tree:
+    return jax.tree.map(lambda a: a.sum(0, dtype=a.dtype), tree)
+
+
+def _add(a: Tree, b: Tree) -> Tree:
+    return jax.tree.map(jnp.add, a, b)
+
+
+def in_step(f: Callable) -> Callable:
+    """All clients in step."""
+
+    def all(*args):
+        result, addend = jax.vmap(f)(*args)
+        return result, _sum(addend)
+
+    return all
+
+
+def mapped(summing: Over, size: int | None) -> ExecutionMode:
     """A mode that trains each client from start to end under one map.
 
     Args:
-      each: f of one client -> f of all.
+      summing: as of the mode.
       size: clients in step at a time, None for all.
     """
 
@@ -62,33 +127,29 @@ def mapped(each: Callable[[Callable], Callable], size: int | None) -> ExecutionM
             session = stages.steps(stages.start(*client), 0, LIMIT, *client)
             return stages.end(session, *client)
 
-        return each(whole)
+        return summing(whole)
 
     def steps(steps_K):
         n = size or max(len(steps_K), 1)
         chunks = [steps_K[i : i + n] for i in range(0, len(steps_K), n)]
         return sum(max(c) * len(c) for c in chunks)
 
-    return ExecutionMode(each, train, steps)
+    return ExecutionMode(summing, train, steps)
 
 
 def one_by_one() -> ExecutionMode:
     """One after the other, each with its own number of steps (fast on CPU)."""
-    return mapped(lambda f: lambda *args: lax.map(lambda a: f(*a), args), 1)
+    return mapped(by_batch(1), 1)
 
 
 def in_chunks(size: int) -> ExecutionMode:
     """`size` clients in step at a time, as long as the slowest of them."""
-
-    def each(f):
-        return lambda *args: lax.map(lambda a: f(*a), args, batch_size=size)
-
-    return mapped(each, size)
+    return mapped(by_batch(size), size)
 
 
 def all_at_once() -> ExecutionMode:
     """All in step, as long as the slowest."""
-    return mapped(jax.vmap, None)
+    return mapped(in_step, None)
 
 
 def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
@@ -98,7 +159,7 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
       segments: from `plan`.
       chunk: clients at a time where a client's whole data is swept.
     """
-    each = in_chunks(chunk).each
+    summing = by_batch(chunk)
 
     def train(stages):
         def one(first, last):
@@ -110,11 +171,11 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
                 args = _head((session, *clients), k)
                 moved = jax.vmap(one(first, last))(*args)
                 session = _put(moved, session, k)
-            return each(stages.end)(session, *clients)
+            return summing(stages.end)(session, *clients)
 
         return whole
 
-    return ExecutionMode(each, train, lambda steps_K: work(segments))
+    return ExecutionMode(summing, train, lambda steps_K: work(segments))
 
 
 def _head(tree: Tree, k: int) -> Tree:

@@ -14,14 +14,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxproto import batches, kernels, rows, wire
 from jaxproto import client as clients_
-from jaxproto import kernels, wire
 from jaxproto.client import Local
-from jaxproto.errors import UserError
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
-from jaxproto.method import Method
+from jaxproto.method import Method, SumOverClients
 from jaxproto.participation import Participation
-from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Spec, Tree
+from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 from jaxproto.wire import Wire
 
 
@@ -32,6 +31,20 @@ class Cohort(NamedTuple):
     net: Net
     ids: tuple[int, ...]
     mode: ExecutionMode = one_by_one()  # how its clients run
+    most: int = 0  # clients that take part in a round; 0 is all
+    rules: tuple[str, ...] = ()  # that evaluate clients which keep nothing between
+    # rounds; () is every rule, of clients that keep their networks
+    tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
+
+    @property
+    def room(self) -> int:
+        """Rows of a round's arrays."""
+        return min(len(self.ids), self.most) or len(self.ids)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether clients have something of their own between rounds."""
+        return not self.rules
 
 
 class Broadcast(NamedTuple):
@@ -51,34 +64,46 @@ class Exchange(NamedTuple):
     participants: Participation  # by client id over all cohorts
     down: Tree  # the broadcast, as clients have it
     key: Array  # the round's; each client folds in its own id
+    sums: bool = False  # uploads are added up as clients end, if `update` is a sum
+
+
+class Uploads(NamedTuple):
+    """What the server has of a cohort."""
+
+    id: Array  # [R] client ids, more than there are where a row is not used
+    up: Tree  # [R, ...] packed, zeros where the client did not report
+    total: Tree  # sum over the clients, in the place of `up`
 
 
 class Report(NamedTuple):
     """What a cohort sends after a round, and what is watched; rows are clients."""
 
-    up: Tree  # [K, ...] packed, zeros where the client did not report
-    loss: Array  # [K] mean over local steps, 0 for who took none
-    steps: Array  # [K] local steps
-    finite: Array  # [K] loss, upload and parameters are finite numbers
-    sent: Array  # [K] scalars
-    bytes: Array  # [K] of the upload on the wire
+    uploads: Uploads
+    id: Array  # [R] client ids, more than there are where a row is not used
+    loss: Array  # [R] mean over local steps, 0 for who took none
+    steps: Array  # [R] local steps
+    finite: Array  # [R] loss, upload and parameters are finite numbers
+    sent: Array  # [R] scalars
+    bytes: Array  # [R] of the upload on the wire
+
+    @property
+    def up(self) -> Tree:
+        """Uploads [R, ...], packed."""
+        return self.uploads.up
 
 
 class PreUpload(NamedTuple):
     """What a cohort sends before it trains; rows are clients."""
 
-    up: Tree  # [K, ...] packed, zeros where the client takes no part
-    sent: Array  # [K] scalars
-    bytes: Array  # [K]
+    uploads: Uploads
+    id: Array  # [R]
+    sent: Array  # [R] scalars
+    bytes: Array  # [R]
 
-
-def select(on_K: Array, new: Tree, old: Tree) -> Tree:
-    """Rows of `new` where `on_K`, else of `old`."""
-
-    def choose(a, b):
-        return jnp.where(on_K.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(choose, new, old)
+    @property
+    def up(self) -> Tree:
+        """Messages [R, ...], packed."""
+        return self.uploads.up
 
 
 def all_finite(tree: Tree) -> Array:
@@ -87,10 +112,50 @@ def all_finite(tree: Tree) -> Array:
     return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
 
 
-def init_cohort(method: Method, local: Local, cohort: Cohort, key: Array, count: Array):
-    """Stacked clients; `count` holds the training examples per class [K, C]."""
+def init_cohort(
+    method: Method,
+    local: Local,
+    cohort: Cohort,
+    key: Array,
+    count: Array,
+    ids: Array | None = None,
+) -> Client:
+    """Stacked clients before their first round, as far as they are kept.
+
+    Args:
+      count: training examples per class [K, C].
+      ids: [K]; None is all of the cohort.
+    """
+    ids = jnp.asarray(cohort.ids) if ids is None else ids
+    if not cohort.keeps:
+        return known_of(count, ids)
     one = partial(clients_.init, method, cohort.net, local, key)
-    return lax.map(lambda a: one(*a), (jnp.asarray(cohort.ids), count))
+    return lax.map(lambda a: one(*a), (ids, count))
+
+
+def known_of(count: Array, ids: Array) -> Client:
+    """Clients of which no more is known than who they are and what they have."""
+    return Client((), (), (), (), count, ids, jnp.zeros_like(ids))
+
+
+def fresh(method: Method, cohort: Cohort, clients: Client) -> Client:
+    """Clients with zeros for what they do not keep, as nothing reads it."""
+    if cohort.keeps:
+        return clients
+    init = partial(method.init_client, cohort.net)
+    shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
+    lead = clients.id.shape
+    params, norm, memory = jax.tree.map(
+        lambda a: jnp.zeros(lead + a.shape, a.dtype), shapes
+    )
+    return clients.replace(params=params, norm=norm, memory=memory)
+
+
+def kept(cohort: Cohort, clients: Client) -> Client:
+    """What of clients stays after a round."""
+    if cohort.keeps:
+        return clients
+    return clients.replace(params=(), norm=(), opt=(), memory=())
 
 
 def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
@@ -112,37 +177,50 @@ def train_cohort(
     A client that sits out keeps its state and takes no step; one that does not report
     keeps its progress and sends zeros.
     """
-    method, local, formats, participants, down, key = exchange
-    trains_K = participants.trains[clients.id]
-    reports_K = participants.reports[clients.id]
+    method, local, formats, participants, down, key, sums = exchange
+    here = rows.of(participants, clients.id, cohort.room)
+    own = rows.take(clients, here).replace(id=here.id)
+    shards = rows.take(shards, here)
     task = clients_.Task(method, cohort.net, local, key, down, examples)
+    adds = isinstance(method.update, SumOverClients) and sums
 
-    def end(session, client, shard):
+    def end(session, client, shard, reports):
         after, up, loss = clients_.end_session(task, session, client, shard)
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
-        return after, packed, loss, finite, wire.scalars(up), wire.size(packed)
+        size = wire.scalars(up), wire.size(packed)
+        packed = if_reports(reports, packed)
+        total = method.update.each(wire.unpack(packed)) if adds else ()
+        row = kept(cohort, after), () if adds else packed, loss, finite, *size
+        return row, total
 
-    start = partial(clients_.start_session, task)
-    run = cohort.mode.train(
-        ClientStages(start, partial(clients_.local_steps, task), end)
-    )
-    shards = shards.replace(size=jnp.where(trains_K, shards.size, 0))
-    after, up, loss_K, finite_K, sent_K, bytes_K = run(clients, shards)
+    def start(client, shard, reports):
+        del reports
+        return clients_.start_session(task, client, shard)
+
+    def steps(session, first, last, client, shard, reports):
+        del reports
+        return clients_.local_steps(task, session, first, last, client, shard)
+
+    run = cohort.mode.train(ClientStages(start, steps, end))
+    shards = shards.replace(size=jnp.where(here.trains, shards.size, 0))
+    given = fresh(method, cohort, own), shards, here.reports
+    (after, up, loss_R, finite_R, sent_R, bytes_R), total = run(*given)
     report = Report(
-        up=silence(reports_K, up),
-        loss=loss_K,
-        steps=after.steps * trains_K,
-        finite=finite_K | ~trains_K,
-        sent=sent_K * reports_K,
-        bytes=bytes_K * reports_K,
+        uploads=Uploads(here.id, up, total),
+        id=here.id,
+        loss=loss_R,
+        steps=after.steps * here.trains,
+        finite=finite_R | ~here.trains,
+        sent=sent_R * here.reports,
+        bytes=bytes_R * here.reports,
     )
-    return select(trains_K, after, clients), report
+    return rows.put(clients, here, after), report
 
 
-def silence(on_K: Array, up: Tree) -> Tree:
-    """Uploads of the clients that report; zeros, "not there", for the others."""
-    return select(on_K, up, jax.tree.map(jnp.zeros_like, up))
+def if_reports(reports: Array, up: Tree) -> Tree:
+    """The upload of a client that reports; zeros, "not there", of another."""
+    return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)
 
 
 def pre_upload_cohort(
@@ -154,52 +232,67 @@ def pre_upload_cohort(
 ) -> PreUpload:
     """The first of two exchanges: what clients send before they train."""
     method, down = exchange.method, exchange.down
+    here = rows.of(exchange.participants, clients.id, cohort.room)
+    own = rows.take(clients, here).replace(id=here.id)
 
-    def one(client, shard):
+    def one(client, shard, trains):
         client = client.replace(
             params=method.receive(client.params, down),
             norm=method.receive_stats(client.norm, down),
         )
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, exchange.formats.up)
-        return packed, wire.scalars(message), wire.size(packed)
+        size = wire.scalars(message), wire.size(packed)
+        return if_reports(trains, packed), *size
 
-    up, sent_K, bytes_K = cohort.mode.each(one)(clients, shards)
-    trains_K = exchange.participants.trains[clients.id]
-    return PreUpload(silence(trains_K, up), sent_K * trains_K, bytes_K * trains_K)
+    given = fresh(method, cohort, own), rows.take(shards, here)
+    up, sent_R, bytes_R = cohort.mode.each(one)(*given, here.trains)
+    uploads = Uploads(here.id, up, ())
+    return PreUpload(uploads, here.id, sent_R * here.trains, bytes_R * here.trains)
 
 
 def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
-    """Joins what cohorts return into one tree with rows in the order of client ids."""
-    ids = [i for c in cohorts for i in c.ids]
-    order = sorted(range(len(ids)), key=ids.__getitem__)
-
-    def join(*rows):
-        all_K = jnp.concatenate(rows)
-        in_order = order == list(range(len(ids)))
-        return all_K if in_order else all_K[jnp.asarray(order)]
-
-    return jax.tree.map(join, *parts)
+    """Joins what cohorts have of all their clients, in the order of client ids."""
+    return rows.in_order([i for c in cohorts for i in c.ids], parts)
 
 
-def received(cohorts, ups) -> Tree:
-    """What the server has of all cohorts' packed messages, in id order."""
-    stacked = by_id(cohorts, ups)
+def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
+    """What the server has of all cohorts' packed messages, in the order of ids."""
+    ups = [u.up for u in uploads]
+    if all(len(u.id) == len(c.ids) for c, u in zip(cohorts, uploads, strict=True)):
+        stacked = by_id(cohorts, ups)
+    else:
+        stacked = rows.ordered([u.id for u in uploads], ups)
     return jax.vmap(wire.unpack)(stacked) if jax.tree.leaves(stacked) else stacked
 
 
 @kernels.exact
-def update_server(method: Method, cohorts, key: Array, server: Tree, ups) -> Tree:
+def update_server(
+    method: Method,
+    cohorts: Sequence[Cohort],
+    key: Array,
+    server: Tree,
+    uploads: Sequence[Uploads],
+) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
-    return method.update(cohorts[0].net, server, received(cohorts, ups), key)
+    net = cohorts[0].net
+    totals, update = [u.total for u in uploads], method.update
+    if isinstance(update, SumOverClients) and jax.tree.leaves(totals):
+        total = jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), *totals)
+        return update.end(net, server, total, key)
+    return update(net, server, received(cohorts, uploads), key)
 
 
 @kernels.exact
 def pre_aggregate_server(
-    method: Method, cohorts, key: Array, server: Tree, ups
+    method: Method,
+    cohorts: Sequence[Cohort],
+    key: Array,
+    server: Tree,
+    uploads: Sequence[Uploads],
 ) -> Tree:
     """The server's state with what it makes of the first exchange."""
-    return method.pre_aggregate(server, received(cohorts, ups), key)
+    return method.pre_aggregate(server, received(cohorts, uploads), key)
 
 
 def evaluate_cohort(
@@ -214,7 +307,11 @@ def evaluate_cohort(
 
     Args:
       down: the broadcast, as clients have it.
+      clients: all of the cohort.
+      shards: of those that are evaluated.
     """
+    if cohort.tested and len(shards.size) < len(clients.id):
+        clients = jax.tree.map(lambda a: a[jnp.asarray(cohort.tested)], clients)
 
     def one(client, shard):
         data = Data(examples, shard)
@@ -223,60 +320,28 @@ def evaluate_cohort(
     return cohort.mode.each(one)(clients, shards)
 
 
-def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
-    """Fails before training, by shapes alone, where method and cohorts do not fit.
+def evaluate_network(
+    method: Method,
+    cohort: Cohort,
+    down: Tree,
+    clients: Client,
+    examples: Examples,
+    index_TB: Array,
+) -> dict[str, Array]:
+    """Which examples the rules get right that ask nothing of a client: {rule: [T, B]}.
 
     Args:
-      x: one batch of inputs as a ShapeDtypeStruct.
-
-    Raises:
-      UserError: names the cohorts, or the array and both shapes.
+      clients: that keep nothing.
+      index_TB: examples, a batch a row.
     """
-    _check_architectures(method, cohorts)
-    method.check_input(x)
-    for cohort in cohorts:
-        _check_features(cohort, spec, x)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
-    down = jax.eval_shape(method.broadcast, server)
-    for cohort in cohorts:
-        params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
-        _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
+    first = jax.tree.map(lambda a: a[:1], clients)
+    client = jax.tree.map(lambda a: a[0], fresh(method, cohort, first))
 
+    def batch(index_B):
+        shown = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
+        ones = jnp.ones(len(index_B))
+        given = batches.take(shown, jnp.arange(len(index_B)), ones)
+        hits = clients_.hits(method, cohort.net, down, client, given)
+        return {rule: hits[rule] for rule in cohort.rules}
 
-def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
-    if method.homogeneous and len(cohorts) > 1:
-        first, *others = (cohort.name for cohort in cohorts)
-        raise UserError(
-            f"{method.name} averages networks, so all clients need one architecture, "
-            f"but there are {len(cohorts)}: {', '.join([first, *others])}. Choose one, "
-            f"such as model.group={first}, or a method for several architectures."
-        )
-
-
-def _check_features(cohort: Cohort, spec: Spec, x):
-    params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(jax.random.key, 0))
-    out = jax.eval_shape(lambda *a: cohort.net.apply(*a, False), params, norm, x)
-    for what, got, want in [
-        ("feature dimension", out.feat.shape[-1], spec.feat_dim),
-        ("number of classes", out.logits.shape[-1], spec.num_classes),
-    ]:
-        if got != want:
-            raise UserError(
-                f"network {cohort.name!r} has {what} {got}, but the federation has "
-                f"{want}: prototypes of all cohorts must have one shape. Build it "
-                f"with {what} {want} or leave it out of the group."
-            )
-
-
-def _check_received(cohort: Cohort, have: Tree, got: Tree):
-    have = dict(jax.tree_util.tree_leaves_with_path(have))
-    got = dict(jax.tree_util.tree_leaves_with_path(got))
-    for path in [*have, *(p for p in got if p not in have)]:
-        a, b = (getattr(t.get(path), "shape", "nothing") for t in (have, got))
-        if a != b:
-            raise UserError(
-                f"cohort {cohort.name!r}: the broadcast would turn "
-                f"{jax.tree_util.keystr(path)} from {a} into {b}. A method that "
-                "shares this part needs clients of one architecture."
-            )
+    return lax.map(batch, index_TB)

@@ -71,10 +71,15 @@ def mean_over_examples(up: Protos) -> Protos:
     return mean_of((jnp.einsum("kcd,kc->cd", up.mean, up.count), jnp.sum(up.count, 0)))
 
 
+def is_there(up: Tree) -> Array:
+    """1.0 for an upload that is there, 0.0 for one that is all zero."""
+    there = [jnp.any(a != 0) for a in jax.tree.leaves(up)]
+    return jnp.any(jnp.stack(there)).astype(jnp.float32)
+
+
 def arrived(up: Tree) -> Array:
-    """Whose upload is there, as zeros and ones [K]: an all-zero one is not."""
-    there = [jnp.any(a.reshape(len(a), -1) != 0, 1) for a in jax.tree.leaves(up)]
-    return jnp.any(jnp.stack(there), 0).astype(jnp.float32)
+    """The same of uploads [K, ...]."""
+    return jax.vmap(is_there)(up)
 
 
 @exact

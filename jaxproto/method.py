@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+import jax
+
 from jaxproto.types import Array, Client, Net, Tree
 
 
@@ -23,6 +25,22 @@ def no_pre_upload(net: Net, client: Client, data, down: Tree):
     """Most methods have one exchange a round."""
     del net, client, data, down
     return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class SumOverClients:
+    """An `update` that needs no more of the uploads than a sum over the clients.
+
+    A cohort then adds up as clients end, and no array of all uploads is ever made.
+    """
+
+    each: Callable  # up of one client -> tree; zeros for the upload "not there"
+    end: Callable  # net, server, sum of the trees, key -> server
+
+    def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
+        """The same of uploads [K, ...]."""
+        total = jax.tree.map(lambda a: a.sum(0), jax.vmap(self.each)(up))
+        return self.end(net, server, total, key)
 
 
 Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes of
@@ -71,7 +89,7 @@ class Method:
     init_server: Callable  # net, key -> server
     loss: Callable  # net, params, norm, batch, down, client -> scalar, Aux
     upload: Callable  # net, before, after, data, down, sums -> up, memory
-    update: Callable  # net, server, up [K, ...], key -> server
+    update: Callable  # net, server, up [K, ...], key -> server; or a SumOverClients
     init_client: Callable = own_network  # net, key -> params, norm, memory
     broadcast: Callable = lambda server: server  # server -> down
     receive: Callable = lambda params, down: params  # params, down -> params

@@ -11,11 +11,14 @@ of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic g
 groups cover every client, where the code forgets those left over when it divides.
 """
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy import stats
 
 from jaxproto.errors import UserError
@@ -29,7 +32,38 @@ class Participation(NamedTuple):
     reports: Array  # [K], a subset of `trains`
 
 
-Sampler = Callable[[Array, int, Array | int], Participation]
+Draw = Callable[[Array, int, Array | int], Participation]  # key, num_clients, r
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounded:
+    """A sampler that knows the most clients it can draw: a round has room for them."""
+
+    draw: Draw
+    most: Callable[[int], int]  # num_clients -> clients; floats must be known
+
+    def __call__(self, key: Array, num_clients: int, r: Array | int) -> Participation:
+        """Who takes part in round `r`."""
+        return self.draw(key, num_clients, r)
+
+
+Sampler = Draw | Bounded
+
+
+def most(sampler: Sampler, num_clients: int) -> int:
+    """The most clients that a sampler can draw; all, if it does not say."""
+    if not isinstance(sampler, Bounded):
+        return num_clients
+    return min(num_clients, sampler.most(num_clients))
+
+
+def room(clients: int) -> int:
+    """Rows of a round's arrays for at most so many clients.
+
+    Up to an eighth more, so that nearby shares have the same compiled programs.
+    """
+    step = 1 << max(0, (clients - 1).bit_length() - 4)
+    return -(-clients // step) * step
 
 
 def both(on_K: Array) -> Participation:
@@ -49,7 +83,17 @@ def everyone() -> Sampler:
 
 def share(fraction: float | Array, num_clients: int) -> Array:
     """The nearest whole number of clients, at least one."""
-    return jnp.maximum(jnp.round(fraction * num_clients), 1)
+    return jnp.maximum(jnp.round(jnp.float32(fraction) * num_clients), 1)
+
+
+def at_most(fraction: float | Array) -> Callable[[int], int]:
+    """`share` of a known fraction on the host, for `Bounded.most`."""
+
+    def clients(num_clients):
+        whole = np.round(np.float32(fraction) * np.float32(num_clients))
+        return max(int(whole), 1)
+
+    return clients
 
 
 def largest(score_K: Array, count: Array) -> Array:
@@ -65,7 +109,7 @@ def uniform(fraction: float | Array) -> Sampler:
         score_K = -jax.random.uniform(key, (num_clients,))
         return both(largest(score_K, share(fraction, num_clients)))
 
-    return sampler
+    return Bounded(sampler, at_most(fraction))
 
 
 def random_count() -> Sampler:
@@ -103,7 +147,7 @@ def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
         score_K = jnp.log(mass_K) + jax.random.gumbel(key, (num_clients,))
         return both(largest(score_K, share(fraction, num_clients)))
 
-    return sampler
+    return Bounded(sampler, at_most(fraction))
 
 
 def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
@@ -144,7 +188,11 @@ def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
         score_K = jnp.where(here_K, jax.random.uniform(key, (num_clients,)), -1.0)
         return both(here_K & largest(score_K, share(fraction, num_clients)))
 
-    return sampler
+    def at_turn(num_clients):
+        longest = -(-num_clients // min(cyclic_groups, num_clients))
+        return min(longest, at_most(fraction)(num_clients))
+
+    return Bounded(sampler, at_turn)
 
 
 def circular(circular_groups: int = 10) -> Sampler:
@@ -169,14 +217,12 @@ def with_dropouts(sampler: Sampler, share: float) -> Sampler:
     """Each participant's upload is lost with probability `share`, after training."""
 
     def lossy(key, num_clients, r):
-        participants = sampler(
-            key, num_clients, r
-        )  # the same participants as without dropouts
+        participants = sampler(key, num_clients, r)  # the same as without dropouts
         draw_K = jax.random.uniform(jax.random.fold_in(key, LOST), (num_clients,))
         arrives_K = draw_K >= share
         return participants._replace(reports=participants.reports & arrives_K)
 
-    return lossy
+    return Bounded(lossy, partial(most, sampler))
 
 
 def mixed(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
@@ -189,4 +235,4 @@ def mixed(first: Sampler, other: Sampler, probability: float | Array) -> Sampler
             *(jnp.where(heads, a, b) for a, b in zip(*either, strict=True))
         )
 
-    return sampler
+    return Bounded(sampler, lambda n: max(most(first, n), most(other, n)))

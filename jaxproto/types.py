@@ -116,8 +116,8 @@ class Examples(flax.struct.PyTreeNode):
 class Shard(flax.struct.PyTreeNode):
     """One client's rows of `Examples`; K of them share a leading axis."""
 
-    index: Array  # [M] int32, the first `size` are real, the rest padding
-    size: Array  # [] int32
+    index: ArrayLike  # [M] int32, the first `size` are real, the rest padding
+    size: ArrayLike  # [] int32
 
 
 class Data(NamedTuple):

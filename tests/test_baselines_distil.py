@@ -11,7 +11,7 @@ import pytest
 from support import toys
 from support.exchange import KEY, X, Y, alone, client, on_batch
 
-from jaxproto import config, federation, losses, models
+from jaxproto import config, federation, fit, losses, models
 from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.methods import feddistill as fd
@@ -124,7 +124,7 @@ def test_heads_of_different_shapes_are_refused_with_both_shapes():
     cohorts = [federation.Cohort(n, net, (i,)) for i, (n, net) in enumerate(names)]
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     with pytest.raises(UserError, match=r"'bare'.*'bias'.* from nothing into \(5,\)"):
-        federation.check_cohorts(lg_fedavg(toys.SPEC), cohorts, toys.SPEC, x)
+        fit.check_cohorts(lg_fedavg(toys.SPEC), cohorts, toys.SPEC, x)
 
 
 def no_bias(net, params, *rest):

@@ -10,7 +10,7 @@ import pytest
 from support import toys
 
 import jaxproto
-from jaxproto import config, federation
+from jaxproto import config, federation, fit
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.types import Spec
@@ -275,7 +275,7 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     method = METHODS["fedproto"](toys.SPEC)
     with pytest.raises(UserError, match=r"'wide' has feature dimension 12, .* has 8"):
-        federation.check_cohorts(method, cohorts, toys.SPEC, x)
+        fit.check_cohorts(method, cohorts, toys.SPEC, x)
     cohorts[1] = cohorts[1]._replace(net=toys.net(8, Spec(7, 8)))
     with pytest.raises(UserError, match=r"'wide' has number of classes 7, .* has 5"):
-        federation.check_cohorts(method, cohorts, toys.SPEC, x)
+        fit.check_cohorts(method, cohorts, toys.SPEC, x)

@@ -21,7 +21,7 @@ from support.averaging import (
     run,
 )
 
-from jaxproto import config, federation, models, participation
+from jaxproto import config, fit, models, participation
 from jaxproto.config import build
 from jaxproto.config.optimizers import build_local, build_optimizer
 from jaxproto.config.presets import DATASETS
@@ -78,13 +78,13 @@ def test_one_architecture_is_asked_for_before_training(name):
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     words = f"{name} averages networks, .* 2: toy8, toy16. .*model.group=toy8, or"
     with pytest.raises(UserError, match=words):
-        federation.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
+        fit.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
     silent = dataclasses.replace(method, homogeneous=False)
     with pytest.raises(UserError) as e:
-        federation.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
+        fit.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
     for word in ("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
         assert word in str(e.value)
-    federation.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
+    fit.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
 
 
 @pytest.mark.parametrize("name", FRAME)

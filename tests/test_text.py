@@ -228,13 +228,13 @@ def one_round(exp, traces):
         each = list(zip(clients, exp.train, strict=True))
         if f.pre_upload:
             pairs = zip(f.pre_upload, each, strict=True)
-            ups = [g(participants, down, c, examples, s).up for g, (c, s) in pairs]
+            ups = [g(participants, down, c, examples, s).uploads for g, (c, s) in pairs]
             server = f.pre_aggregate(at, server, ups)
             down = f.broadcast(server).message
         pairs = zip(f.train, each, strict=True)
         out = [g(at, participants, down, c, examples, s) for g, (c, s) in pairs]
         clients, seen = zip(*out, strict=True)
-        server = f.update(at, server, tuple(p.up for p in seen))
+        server = f.update(at, server, tuple(p.uploads for p in seen))
         triples = zip(f.evaluate, clients, exp.test, strict=True)
         down = f.broadcast(server).message
         hits = [g(down, c, examples, s) for g, c, s in triples]

@@ -16,7 +16,7 @@ from support.averaging import (
     run,
 )
 
-from jaxproto import federation, participation
+from jaxproto import fit, participation
 from jaxproto.errors import UserError
 from jaxproto.methods import fast, vhl
 from jaxproto.methods.fedavg import FedAvgUpload
@@ -126,7 +126,7 @@ def test_alignment_moves_real_features_and_not_virtual_ones():
 def test_vhl_refuses_what_is_no_image(shape, dtype):
     x = jax.ShapeDtypeStruct(shape, dtype)
     with pytest.raises(UserError, match=rf"\({shape[1]},\).*choose images"):
-        federation.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
+        fit.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
 
 
 @pytest.mark.parametrize("wrong", [{"images": 0}, {"virtual_classes": -1}])

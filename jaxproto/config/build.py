@@ -11,22 +11,24 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, execution, federation, models, participation, wire
+from jaxproto import batches, fit, models, participation, wire
 from jaxproto.client import Local
-from jaxproto.config import dividing, fields, floats, registries, room
-from jaxproto.config.choices import network_names
+from jaxproto.config import cohorts as cohorts_
+from jaxproto.config import dividing, fields, floats, registries, room, sampling
+from jaxproto.config.choices import evaluated, network_names
+from jaxproto.config.cohorts import Choices
 from jaxproto.config.floats import Floats
 from jaxproto.config.optimizers import build_local
+from jaxproto.config.sampling import build_sampler
 from jaxproto.data import describe
 from jaxproto.data.datasets import Dataset
 from jaxproto.data.describe import Counts
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.errors import UserError, pick
-from jaxproto.execution import ExecutionMode
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Array, Examples, Net, Shard, Spec, is_known
+from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
 
 
@@ -53,11 +55,12 @@ class Experiment(NamedTuple):
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
-    test: tuple[Shard, ...]
+    test: tuple[Shard | Array, ...]  # of whom is evaluated; see `cohorts.tests`
     counts: Counts  # examples per client and class, [K, C] for training and test
     formats: Wire  # of values on the wire, both directions
     check_wire: bool  # encode and decode every message
     fit: bool  # fewer clients run at a time where all do not fit into memory
+    store: str = "device"  # where clients are between rounds: `choices.STORES`
 
 
 def experiment(
@@ -80,19 +83,21 @@ def experiment(
     names = network_names(config.model.group)
     dataset, partition = dividing.build_data(fields.data_fields(config), tokens)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
-    cohorts = build_cohorts(names, partition, dataset, spec, config.model.compute_dtype)
-    room.check_networks(cohorts, spec)
-    cohorts = tuple(
-        c._replace(
-            mode=build_mode(
-                config.clients_at_once, platform, steps(partition, c.ids, local)
-            )
-        )
-        for c in cohorts
-    )
-    num_examples = sum(map(len, partition.train))
     network = networks(dataset, spec, config.model.compute_dtype)
+    cohorts = cohorts_.build_cohorts(names, partition, network)
+    room.check_networks(cohorts, spec)
+    num_examples = sum(map(len, partition.train))
     parts = partial(build_parts, config, spec, num_examples, network)
+    method, _, sampler, _ = parts({})
+    most = sampling.room_of(method, sampler, cohorts[0].net, len(partition.train))
+    cohorts = cohorts_.arranged(
+        cohorts, choices_of(config, platform), partition, local, most
+    )
+    cohorts = cohorts_.forgetting(
+        cohorts, config.clients.store, method, local, spec, dataset
+    )
+    size = room.states_of(cohorts, method, local, spec)
+    store = cohorts_.store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,
         **parts({})._asdict(),
@@ -101,12 +106,24 @@ def experiment(
         cohorts=cohorts,
         dataset=dataset,
         partition=partition,
-        train=tuple(shards(partition.train, c.ids) for c in cohorts),
-        test=tuple(shards(partition.test, c.ids) for c in cohorts),
+        train=tuple(cohorts_.shards(partition.train, c.ids, store) for c in cohorts),
+        test=tuple(cohorts_.tests(c, partition.test, store) for c in cohorts),
         counts=describe.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
         fit=config.clients_at_once == "auto",
+        store=store,
+    )
+
+
+def choices_of(config: ml_collections.ConfigDict, platform: str) -> Choices:
+    """How the clients of a run train and are kept."""
+    return Choices(
+        at_once=config.clients_at_once,
+        store=config.clients.store,
+        evaluated=evaluated(config),
+        seed=fields.data_fields(config).seed,
+        platform=platform,
     )
 
 
@@ -193,19 +210,6 @@ def build_method(
     return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
 
 
-def build_sampler(config) -> participation.Sampler:
-    """The sampler of clients, with those of its arguments that the config has."""
-    there = participation.SAMPLERS
-    make = there[pick("participation.law", config.law, there)]
-    known = inspect.signature(make).parameters
-    if "fraction" not in known and is_known(config.fraction) and config.fraction != 1:
-        raise UserError(
-            f"participation.fraction is {config.fraction}, but law {config.law!r} does "
-            "not take a share of the clients; set participation.law to uniform."
-        )
-    return make(**{k: config[k] for k in known})
-
-
 def networks(
     dataset: Dataset, spec: Spec, compute_dtype: str = "float32"
 ) -> Callable[[str], Net]:
@@ -220,44 +224,6 @@ def networks(
     )
 
 
-def build_cohorts(
-    names,
-    partition: Partition,
-    dataset: Dataset,
-    spec: Spec,
-    compute_dtype: str = "float32",
-):
-    """Client i gets entry i mod n; clients of one architecture form a cohort.
-
-    Within a cohort the largest client comes first, as the padded forms want it.
-    """
-    clients = sorted(
-        range(len(partition.train)), key=lambda i: -len(partition.train[i])
-    )
-    network, cohorts = networks(dataset, spec, compute_dtype), []
-    for name in dict.fromkeys(names):
-        ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
-        cohorts += [Cohort(name, network(name), ids)] * bool(ids)
-    return tuple(cohorts)
-
-
-def steps(partition: Partition, ids, local: Local) -> list[int]:
-    """Local steps per round of the clients `ids`."""
-    sizes = np.asarray([len(partition.train[i]) for i in ids])
-    return (
-        np.asarray(local.steps_per_epoch(sizes, local.batch_size)) * local.epochs
-    ).tolist()
-
-
-def shards(rows, ids) -> Shard:
-    """Index tables [K, M] of the clients `ids`, padded to the longest."""
-    sizes = [len(rows[i]) for i in ids]
-    table = np.zeros((len(ids), max(sizes)), np.int32)
-    for k, i in enumerate(ids):
-        table[k, : sizes[k]] = rows[i]
-    return Shard(jnp.asarray(table), jnp.asarray(sizes, jnp.int32))
-
-
 def examples(dataset: Dataset) -> Examples:
     """Every example, on the device once."""
     rows = dataset.public
@@ -266,29 +232,10 @@ def examples(dataset: Dataset) -> Examples:
     return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown)
 
 
-def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
-    """How the clients of a cohort run: auto, one, all, or a number at a time."""
-    if choice == "auto":
-        choice = "one" if platform == "cpu" else "all"
-    if choice == "one":
-        return execution.one_by_one()
-    if choice == "all":
-        segments = execution.plan(steps_K)
-        return execution.in_segments(
-            segments, -(-len(steps_K) // max(len(segments), 1))
-        )
-    if not choice.isdecimal() or int(choice) < 1:
-        raise UserError(
-            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
-            "clients such as 4."
-        )
-    return execution.in_chunks(int(choice))
-
-
 def check(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
     x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
-    federation.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    fit.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
     room.check(exp)
     sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):

@@ -8,11 +8,13 @@ from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
-from jaxproto.types import Range
+from jaxproto.types import MOST, Range
 
 FILE = ("file:PATH",)
 KINDS = {"optimizer.name": "optimizer"}  # how messages call a field that is chosen
-OPEN = ("data.name", "data.partition", "clients_at_once")  # other values fit, too
+OPEN = ("data.name", "data.partition", "clients_at_once", "eval.clients")  # other
+# values fit, too
+STORES = ("auto", "none", "device", "host", "disk")  # of clients between rounds
 
 
 def registered() -> dict[str, Iterable[str]]:
@@ -35,6 +37,8 @@ def registered() -> dict[str, Iterable[str]]:
         "wire.up": formats,
         "wire.down": formats,
         "clients_at_once": ("auto", "one", "all", "a number"),
+        "clients.store": STORES,
+        "eval.clients": ("all", "a number"),
         **{f"method.{k}": names for k, names in registries.OPTIONS.items()},
         **{f"method.{k}": models.NETS for k in registries.NETWORKS},
     }
@@ -54,8 +58,25 @@ def check_names(config: Mapping):
             pick(KINDS.get(path, path), config[path], names)
 
 
+def evaluated(config) -> int:
+    """The number of clients that evaluations ask; 0 is all.
+
+    Raises:
+      UserError: it is none.
+    """
+    asked = config.eval.clients
+    if asked == "all":
+        return 0
+    if not asked.isdecimal() or not 1 <= int(asked) <= MOST:
+        raise UserError(
+            f"eval.clients is {asked!r}; it is all, or a number of clients such as 100."
+        )
+    return int(asked)
+
+
 def check_together(config):
     """Raises UserError for fields that do not go together."""
+    evaluated(config)
     needs_public = config.method.get("anchors", "none") != "none"
     if needs_public and not (config.data.public_share or config.data.public_source):
         raise UserError(

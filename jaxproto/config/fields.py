@@ -89,6 +89,8 @@ def default() -> ml_collections.ConfigDict:
                 "check": False,  # encode and decode every message of every round
             },
             "clients_at_once": "auto",  # auto, one, all, or a number
+            "clients": {"store": "auto"},  # where they are between rounds
+            "eval": {"clients": "all"},  # or a number: a sample of them
         }
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxproto.config.fields import data_fields, default, flat, method_fields
 from jaxproto.config.registries import annotations, needs_rounds
+from jaxproto.config.sampling import room
 from jaxproto.methods import METHODS
 from jaxproto.types import STATIC, ArrayLike
 
@@ -44,7 +45,11 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
     """
     free = {*NOT_TRACED, *traced(config)}
     free |= set() if needs_rounds(config) else {"rounds"}
-    fields = {**flat(config), "data.seed": data_fields(config).seed}
+    fields = {
+        **flat(config),
+        "data.seed": data_fields(config).seed,
+        "participation.room": room(config),
+    }
     return {k: v for k, v in fields.items() if k not in free}
 
 

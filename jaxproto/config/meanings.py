@@ -61,6 +61,8 @@ FIELDS = {  # dotted path -> meaning
     "wire.down": "number format of values from server to client",
     "wire.check": "encode and decode every message of every round",
     "clients_at_once": "how many clients of a cohort the device trains at a time",
+    "clients.store": "where clients are between rounds; none where they keep nothing",
+    "eval.clients": "clients that are evaluated: all, or a sample of so many",
 }
 METHOD = {  # hyper-parameter, of whichever method has it -> meaning
     "lam": "weight of the pull towards prototypes",

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import client
+from jaxproto.config.cohorts import HOSTED
 from jaxproto.data import room
-from jaxproto.federation import Cohort
+from jaxproto.federation import Cohort, kept
+from jaxproto.method import Method
 from jaxproto.types import Spec, Tree
 
 
@@ -33,7 +35,7 @@ def check_counts(clients: int, classes: int):
 
 
 def check_networks(cohorts: Sequence[Cohort], spec: Spec):
-    """Raises UserError if the clients' networks cannot be held.
+    """Raises UserError if a network of each cohort cannot be held.
 
     Asked first, because a method may make tables of that width when it is built.
     """
@@ -41,8 +43,8 @@ def check_networks(cohorts: Sequence[Cohort], spec: Spec):
     for cohort in cohorts:
         # a head, before libraries are asked that count in 32 bits
         least = 4 * spec.feat_dim * spec.num_classes
-        _tell(needed + len(cohort.ids) * least, spec)
-        needed += len(cohort.ids) * size(jax.eval_shape(cohort.net.init, key))
+        _tell(needed + least, spec)
+        needed += size(jax.eval_shape(cohort.net.init, key))
         _tell(needed, spec)
 
 
@@ -66,21 +68,30 @@ def check(exp: Any):
     room.check(
         f"batches of local.batch_size={batch}", one_batch, "choose a smaller one"
     )
-    states = _states(exp)
+    states = server_state(exp)
+    if exp.store not in HOSTED:
+        states += states_of(exp.cohorts, exp.method, exp.local, exp.spec)
     way = "choose fewer clients, a smaller network or a smaller field of the method"
     room.check("the states of clients and server", states, way)
     room.check("states, examples and a batch", states + one_batch + x.nbytes, way)
 
 
-def _states(exp) -> int:
-    """Bytes of the clients' and the server's state."""
+def server_state(exp: Any) -> int:
+    """Bytes of the server's state."""
     key = jax.eval_shape(jax.random.key, 0)
-    server = jax.eval_shape(partial(exp.method.init_server, exp.cohorts[0].net), key)
-    total = size(server)
-    count_C = jax.ShapeDtypeStruct((exp.spec.num_classes,), jnp.float32)
-    number = jax.ShapeDtypeStruct((), jnp.int32)
-    for cohort in exp.cohorts:
-        start = partial(client.init, exp.method, cohort.net, exp.local)
-        one = jax.eval_shape(start, key, number, count_C)
+    start = partial(exp.method.init_server, exp.cohorts[0].net)
+    return size(jax.eval_shape(start, key))
+
+
+def states_of(
+    cohorts: Sequence[Cohort], method: Method, local: client.Local, spec: Spec
+) -> int:
+    """Bytes of all clients between rounds."""
+    key = jax.eval_shape(jax.random.key, 0)
+    count_C = jax.ShapeDtypeStruct((spec.num_classes,), jnp.float32)
+    number, total = jax.ShapeDtypeStruct((), jnp.int32), 0
+    for cohort in cohorts:
+        start = partial(client.init, method, cohort.net, local)
+        one = kept(cohort, jax.eval_shape(start, key, number, count_C))
         total += size(one) * len(cohort.ids)
     return total

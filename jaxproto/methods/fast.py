@@ -36,9 +36,24 @@ import jax.numpy as jnp
 
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
-from jaxproto.method import Method
-from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
-from jaxproto.types import Array, Aux, NonNegative, Part, Share, Spec, Tree, is_known
+from jaxproto.method import Method, SumOverClients
+from jaxproto.methods.fedavg import (
+    Statistical,
+    fedavg,
+    mean_of,
+    own_statistics,
+    weighted,
+)
+from jaxproto.types import (
+    Array,
+    Aux,
+    NonNegative,
+    Part,
+    Share,
+    Spec,
+    Tree,
+    is_known,
+)
 
 
 class FastState(NamedTuple):
@@ -61,12 +76,12 @@ class Pace(NamedTuple):
     """How the probability of a snapshot goes on."""
 
     seen: Callable  # sums of the loss -> what clients send of them
-    step: Callable  # q, last accuracy, seen [K], gamma -> q, accuracy
+    step: Callable  # q, last accuracy, sum of seen, gamma -> q, accuracy
 
 
 def follow(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]:
     """More snapshots when the training accuracy falls, fewer when it rises."""
-    hits, examples = (jnp.sum(a) for a in seen)
+    hits, examples = seen
     accuracy = jnp.where(examples > 0, hits / jnp.maximum(examples, 1.0), last)
     return jnp.clip(q + gamma * (last - accuracy), 0.0, 1.0), accuracy
 
@@ -126,10 +141,13 @@ def fast(
         del net, before, data, down
         return FASTUpload(after.params, jnp.int32(1), pace.seen(sums)), after.memory
 
-    def update(net, server, up, key):
+    def each(up):
+        return weighted(up.params, up.here), up.seen
+
+    def end(net, server, total, key):
         del net, key
-        now = pace.step(server.q, server.accuracy, up.seen, gamma)
-        return FastState(weighted_mean(up.params, up.here, server.params), *now)
+        now = pace.step(server.q, server.accuracy, total[1], gamma)
+        return FastState(mean_of(total[0], server.params), *now)
 
     method = dataclasses.replace(
         base,
@@ -138,6 +156,6 @@ def fast(
         adjust_sampler=adjust_sampler,
         loss=loss,
         upload=upload,
-        update=update,
+        update=SumOverClients(each, end),
     )
     return statistics(method, lambda up: up.here)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.method import Method, own_network
+from jaxproto.method import Method, SumOverClients, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Statistics, Tree
@@ -55,6 +55,34 @@ def weighted_mean(tree: Tree, weight_K: Array, otherwise: Tree) -> Tree:
         return jnp.where(anybody, jnp.tensordot(share_K, a, 1), old)
 
     return jax.tree.map(mean, tree, otherwise)
+
+
+def weighted(tree: Tree, weight: Array) -> tuple[Tree, Array]:
+    """What a client adds to a weighted mean, which `mean_of` ends."""
+    weight = weight.astype(jnp.float32)
+    return jax.tree.map(lambda a: weight * a, tree), weight
+
+
+def mean_of(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
+    """The mean of a sum of `weighted`; `otherwise` if all weights are 0."""
+    tree, weight = total
+    some = jnp.where(weight > 0, weight, 1.0)
+    return jax.tree.map(
+        lambda a, old: jnp.where(weight > 0, a / some, old), tree, otherwise
+    )
+
+
+def averages(what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]):
+    """The server keeps the weighted mean of what clients send, or what it has.
+
+    Args:
+      what: an upload -> tree to average.
+      weight: an upload -> its weight, 0 for who is not there.
+    """
+    return SumOverClients(
+        each=lambda up: weighted(what(up), weight(up)),
+        end=lambda net, server, total, key: mean_of(total, server),
+    )
 
 
 def by_size(up: Tree) -> Array:
@@ -109,6 +137,15 @@ def averaged_statistics(
         own = method.update(net, server.own, up.own, key)
         return Joined(own, weighted_mean(up.norm, weight(up.own), server.norm))
 
+    def end(net, server, total, key):
+        own = method.update.end(net, server.own, total[0], key)
+        return Joined(own, mean_of(total[1], server.norm))
+
+    def each(up):
+        return method.update.each(up.own), weighted(up.norm, weight(up.own))
+
+    sums = isinstance(method.update, SumOverClients)
+
     def predict(net, client, x, down):
         own = method.predict(net, client, x, down.own)
         with_mean = client.replace(norm=down.norm.value)
@@ -123,7 +160,7 @@ def averaged_statistics(
         receive_stats=lambda norm, down: down.norm.value,
         loss=loss,
         upload=upload,
-        update=update,
+        update=SumOverClients(each, end) if sums else update,
         predict=predict,
         adjust_sampler=lambda sampler, server: method.adjust_sampler(
             sampler, server.own
@@ -146,16 +183,12 @@ def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
         del net, before, down, sums
         return FedAvgUpload(after.params, data.shard.size), after.memory
 
-    def update(net, server, up, key):
-        del net, key
-        return weighted_mean(up.params, up.size, server)
-
     method = dataclasses.replace(
         local(spec),
         init_server=lambda net, key: own_network(net, key)[0],
         receive=lambda params, down: down,
         upload=upload,
-        update=update,
+        update=averages(lambda up: up.params, by_size),
         predict=both,
         homogeneous=True,
         nominal=nominal.networks("net"),

@@ -37,8 +37,14 @@ import optax
 from jax import lax
 
 from jaxproto.errors import UserError
-from jaxproto.method import Method
-from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, shares
+from jaxproto.method import Method, SumOverClients
+from jaxproto.methods.fedavg import (
+    Statistical,
+    fedavg,
+    mean_of,
+    own_statistics,
+    weighted,
+)
 from jaxproto.methods.fedprox import fedprox
 from jaxproto.types import Array, Momentum, NonNegative, Spec, Tree, is_off
 
@@ -141,16 +147,19 @@ def fednova(
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
         return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
-    def update(net, server, up, key):
+    def each(up):
+        return weighted((up.change, up.length), up.size)
+
+    def end(net, server, total, key):
         del net, key
-        share_K, anybody = shares(up.size), jnp.any(up.size > 0)
-        tau_eff = jnp.sum(share_K * up.length)
+        nothing = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
+        change, tau_eff = mean_of(total, nothing)
+        anybody = total[1] > 0
 
         def one(delta, old):
-            mean = tau_eff * jnp.tensordot(share_K, delta, 1)
-            return jnp.where(anybody, server_momentum * old + mean, old)
+            return jnp.where(anybody, server_momentum * old + tau_eff * delta, old)
 
-        step = jax.tree.map(one, up.change, server.step)
+        step = jax.tree.map(one, change, server.step)
         params = jax.tree.map(lambda w, s: w - anybody * s, server.params, step)
         return FedNovaState(params, step)
 
@@ -159,6 +168,6 @@ def fednova(
         init_server=init_server,
         broadcast=lambda server: server.params,
         upload=upload,
-        update=update,
+        update=SumOverClients(each, end),
     )
     return statistics(method)

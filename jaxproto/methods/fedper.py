@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import weighted_mean
+from jaxproto.methods.fedavg import averages, by_size
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Tree
 
@@ -43,16 +43,12 @@ def fedper(spec: Spec) -> Method:
         del net, before, down, sums
         return FedPerUpload(after.params["net"]["body"], data.shard.size), after.memory
 
-    def update(net, server, up, key):
-        del net, key
-        return weighted_mean(up.body, up.size, server)
-
     return dataclasses.replace(
         local(spec),
         init_server=lambda net, key: net.init(key)[0]["body"],
         receive=with_body,
         upload=upload,
-        update=update,
+        update=averages(lambda up: up.body, by_size),
         homogeneous=True,
         nominal=nominal.networks("body"),
     )

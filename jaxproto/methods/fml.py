@@ -32,7 +32,7 @@ import optax
 from jaxproto import kernels, losses
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import weighted_mean
+from jaxproto.methods.fedavg import averages
 from jaxproto.types import (
     Array,
     Aux,
@@ -125,9 +125,7 @@ def fml(
         loss=loss,
         transform_grads=clip_each(clip),
         upload=upload,
-        update=lambda net, server, up, key: weighted_mean(
-            up, kernels.arrived(up), server
-        ),
+        update=averages(lambda up: up, kernels.is_there),
         predict=lambda net, client, x, down: by_both(aux, net, client, x),
         nominal=nominal.networks("aux"),
     )

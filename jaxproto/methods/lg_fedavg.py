@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import weighted_mean
+from jaxproto.methods.fedavg import averages, by_size
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Client, Net, Spec, Tree
 
@@ -55,16 +55,12 @@ def lg_fedavg(spec: Spec) -> Method:
             after.params["net"]["head"], data.shard.size
         ), after.memory
 
-    def update(net, server, up, key):
-        del net, key
-        return weighted_mean(up.head, up.size, server)
-
     return dataclasses.replace(
         local(spec),
         init_server=lambda net, key: net.init(key)[0]["head"],
         receive=with_head,
         upload=upload,
-        update=update,
+        update=averages(lambda up: up.head, by_size),
         predict=by_both_heads,
         nominal=nominal.heads(spec),
     )

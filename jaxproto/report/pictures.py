@@ -19,7 +19,7 @@ from jaxproto.method import Method
 from jaxproto.methods import refprotofl
 from jaxproto.report import stages
 from jaxproto.storage import records as metrics
-from jaxproto.types import Client, Data, Examples, Protos, Tree
+from jaxproto.types import Client, Data, Examples, Protos, Shard, Tree
 
 SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
 HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the network
@@ -276,13 +276,13 @@ def one_client(trained: Trained, i: int, part: str = "test"):
       i: its id.
       part: test or train.
     """
-    exp, shards = trained.exp, getattr(trained.exp, part)
-    each = zip(exp.cohorts, trained.clients, shards, strict=True)
-    for cohort, clients, shard in each:
+    exp, rows = trained.exp, getattr(trained.exp.partition, part)[i]
+    shard = Shard(jnp.asarray(rows, jnp.int32), jnp.int32(len(rows)))
+    for cohort, clients in zip(exp.cohorts, trained.clients, strict=True):
         if i in cohort.ids:
             k = cohort.ids.index(i)
-            client, rows = jax.tree.map(lambda a, k=k: a[k], (clients, shard))
-            return cohort.net, client, Data(trained.examples, rows)
+            client = jax.tree.map(lambda a, k=k: a[k], clients)
+            return cohort.net, client, Data(trained.examples, shard)
     raise ValueError(f"no client {i}")
 
 

@@ -34,8 +34,24 @@ def partition(exp: Experiment, path: Path, console: Console):
     for cohort in exp.cohorts:
         line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
         console.print(line, highlight=False, soft_wrap=True)
+    if any(c.most for c in exp.cohorts):
+        console.print(_whereabouts(exp), highlight=False, soft_wrap=True)
     check_same(exp, path)
     save_partition(exp, path)
+
+
+WHERE = {
+    "none": "they keep nothing",
+    "device": "they are on the device",
+    "host": "they are in the memory of the host",
+    "disk": "they are in files",
+}
+
+
+def _whereabouts(exp: Experiment) -> str:
+    """How many clients a round has room for, and where all are between rounds."""
+    room, clients = sum(c.room for c in exp.cohorts), len(exp.counts.train)
+    return f"a round has room for {room} of {clients} clients; {WHERE[exp.store]}"
 
 
 def check_same(exp: Experiment, path: Path):
@@ -80,7 +96,7 @@ def padding(exp: Experiment) -> describe.Work:
 
 def wasted(exp: Experiment) -> float:
     """Share of this run's local steps that only pad, in the forms it has chosen."""
-    work = [padding(exp).steps[list(c.ids)] for c in exp.cohorts]
+    work = [padding(exp).steps[list(c.ids)][: c.room] for c in exp.cohorts]
     done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
     return 1 - float(np.concatenate(work).sum()) / done if done else 0.0
 
@@ -142,6 +158,7 @@ def summary(
         "seconds_per_round": float(np.median(warm)) if warm else None,
         "compile_seconds": compiled.seconds,
         "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
+        "clients_between_rounds": exp.store,
         "bytes_needed": compiled.bytes_needed,
         "peak_memory_bytes": metrics.peak_memory_bytes(),
         "versions": metrics.versions(),

@@ -48,6 +48,13 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
         return checkpointer.restore(folder, args=args)
 
 
+def read_all(folder: Path) -> dict[str, np.ndarray]:
+    """All arrays of a folder, by name."""
+    with _orbax() as checkpointer:
+        names = checkpointer.metadata(folder).item_metadata.tree
+    return read(folder, list(names))
+
+
 @contextlib.contextmanager
 def _orbax() -> Iterator[ocp.Checkpointer]:
     """An orbax checkpointer that blocks, writes fast and does not chat."""

@@ -6,9 +6,10 @@ gets its name in one rename when all of it is on disk and loses it in one rename
 anything is deleted, so a process killed at any moment leaves no half checkpoint under a
 round's name. Other damage shows in the checksums, before orbax reads.
 
-Leaves below an attribute `watched` say what was seen of rounds, and nothing follows
-from them: where a checkpoint, of an older version, lacks one it is nan, and one that
-the state has no place for is passed over.
+Of clients that need not be kept any more (`clients.store`), what there is of their
+networks is passed over. Leaves below an attribute `watched` say what was seen of
+rounds, and nothing follows from them: where a checkpoint, of an older version, lacks
+one it is nan, and one that the state has no place for is passed over.
 """
 
 import errno
@@ -25,7 +26,7 @@ import numpy as np
 from jaxproto.data import files
 from jaxproto.errors import UserError
 from jaxproto.storage import arrays as arrays_
-from jaxproto.storage import manifest, records
+from jaxproto.storage import changes, manifest, records
 from jaxproto.types import Tree
 
 KEEP = 3  # checkpoints that stay, the newest ones
@@ -57,7 +58,11 @@ def rounds(directory: str | Path) -> list[int]:
 
 
 def save(
-    directory: str | Path, round: int, state: Tree, run: Mapping | None = None
+    directory: str | Path,
+    round: int,
+    state: Tree,
+    run: Mapping | None = None,
+    rows: changes.Changes | None = None,
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
@@ -69,6 +74,7 @@ def save(
       round: rounds behind the state.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
       run: settings of the run, which `latest` compares; JSON knows their values.
+      rows: of clients that are not in the state; see `storage/changes.py`.
 
     Raises:
       Unwritable: the system refuses, such as on a full disk; the older ones stay.
@@ -84,23 +90,27 @@ def save(
             _discard(directory / str(r))
         folder = directory / f"{round}{_PARTIAL}"
         with files.unfinished(folder):
-            _write(folder, manifest.About(round, run, entries), arrays, size)
+            _write(folder, manifest.About(round, run, entries), arrays, size, rows)
         files.sync(directory)
     sweep(directory, round)
 
 
-def _write(folder: Path, about: manifest.About, arrays, size: int):
+def _write(folder: Path, about: manifest.About, arrays, size: int, rows):
     """All of a checkpoint, on disk before it has its name."""
     final = folder.with_name(str(about.round))
+    before = folder.with_name(str(rows.since)) if rows else None
+    before = before if before is not None and before.is_dir() else None
     folder.mkdir()
     if shutil.disk_usage(folder).free < size:
         raise files.Unwritable(final, size, os.strerror(errno.ENOSPC))
-    if arrays:  # orbax refuses a tree without leaves
-        try:
+    try:
+        if arrays:  # orbax refuses a tree without leaves
             arrays_.write(folder / "state", arrays)
-        except arrays_.Failed as e:
-            raise files.Unwritable(final, size, str(e)) from e
-    manifest.write(folder, about)
+        if rows is not None:
+            size += changes.write(folder, before, about.round, rows)
+    except arrays_.Failed as e:
+        raise files.Unwritable(final, size, str(e)) from e
+    manifest.write(folder, about, before)
     files.sync_all(folder)
     folder.rename(final)
 
@@ -217,6 +227,14 @@ def _is_watched(path):
     return ".watched[" in path
 
 
+def _is_forgotten(path, here):
+    """Whether a leaf is of clients that keep nothing any more."""
+    cohort = re.match(r"\.clients\[\d+\]\.", path)
+    return cohort is not None and not any(
+        p.startswith(f"{cohort[0]}params") for p in here
+    )
+
+
 def _leaf(entry, arrays, like):
     """One leaf, as the kind of thing that stands in its place in `like`."""
     if entry is None:
@@ -254,7 +272,8 @@ def _check(entries, like, which):
         here[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
     for path in {**here, **there}:
         a, b = there.get(path, "absent"), here.get(path, "absent")
-        if a != b and not ("absent" in (a, b) and _is_watched(path)):
+        spare = "absent" in (a, b) and _is_watched(path)
+        if a != b and not spare and not _is_forgotten(path, here):
             raise UserError(
                 f"the checkpoint {which} is not of this run: leaf {path} is {a} there "
                 f"and {b} here. Choose another folder with --workdir, or give the "

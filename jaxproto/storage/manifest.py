@@ -39,11 +39,21 @@ class Damaged(Unusable):
         self.why = why
 
 
-def write(folder: Path, about: About):
-    """Writes the manifest of the files in a folder, which are complete."""
+def write(folder: Path, about: About, before: Path | None = None):
+    """Writes the manifest of the files in a folder, which are complete.
+
+    Args:
+      before: an older checkpoint, some of whose files are linked into this one: their
+        checksums are known.
+    """
+    known = {}
+    if before is not None:
+        known = {
+            n: c for n, c in _body(before)["files"].items() if _same(n, before, folder)
+        }
     run = None if about.run is None else dict(about.run)
     body = {"round": about.round, "run": run, "leaves": about.leaves}
-    body["files"] = _checksums(folder)
+    body["files"] = _checksums(folder, known)
     body["crc32"] = zlib.crc32(_canonical(body))
     files.write(folder / NAME, json.dumps(body, indent=1).encode())
 
@@ -100,11 +110,19 @@ def _canonical(body):
     return json.dumps(body, sort_keys=True).encode()
 
 
-def _checksums(folder):
+def _same(name, before, folder):
+    """Whether a file has one content in two folders, and two names."""
+    there = folder / name
+    return there.exists() and there.samefile(before / name)
+
+
+def _checksums(folder, known=()):
     """CRC-32 by file name, of everything below `folder` but the manifest."""
     paths = sorted(p for p in folder.rglob("*") if p.is_file())
     names = [p.relative_to(folder).as_posix() for p in paths]
-    sums = {n: _crc(p) for n, p in zip(names, paths, strict=True)}
+    known = dict(known)
+    rows = zip(names, paths, strict=True)
+    sums = {n: known[n] if n in known else _crc(p) for n, p in rows}
     sums.pop(NAME, None)
     return sums
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax
 from rich.console import Console
 
+from jaxproto.config.cohorts import HOSTED
 from jaxproto.errors import UserError
 from jaxproto.storage import workdir
 from jaxproto.sweeps import together
@@ -82,9 +83,11 @@ def train(plan: Plan, how: How, board: Board, console: Console):
 def as_one(shared: Shared, most: int, grace: float, board: Board) -> set[str]:
     """Cells of a group as one program, `most` at a time; the names of those done.
 
-    Cells that another process trains are left out, and groups that check the wire.
+    Cells that another process trains are left out, and groups that check the wire or
+    whose clients are not on the device between rounds.
     """
-    if shared.group.exp.check_wire:
+    exp = shared.group.exp
+    if exp.check_wire or exp.store in HOSTED:
         return set()
     with contextlib.ExitStack() as stack:
         begun = partial(together.begun, shared, grace, board, stack)

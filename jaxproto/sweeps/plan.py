@@ -9,7 +9,7 @@ import jax
 import ml_collections
 
 from jaxproto import config as config_
-from jaxproto.config import build, floats
+from jaxproto.config import build, floats, sampling
 from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, naming, workdir
@@ -180,7 +180,22 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
     """The experiment of a cell from that of another cell of its group."""
     values = floats.traced(cell.config)
     known = {path: config_.flat(cell.config)[path] for path in values}
-    return exp._replace(floats=values, **exp.parts(known)._asdict())
+    made = exp._replace(floats=values, **exp.parts(known)._asdict())
+    _check_room(made)
+    return made
+
+
+def _check_room(exp: Experiment):
+    """Raises UserError if a round's arrays have no room for all who can take part."""
+    clients, net = len(exp.counts.train), exp.cohorts[0].net
+    room = sampling.room_of(exp.method, exp.sampler, net, clients)
+    for cohort in exp.cohorts:
+        if cohort.room < min(room, len(cohort.ids)):
+            raise UserError(
+                f"method {exp.method.name!r} draws up to {room} clients by a value "
+                f"that the sweep varies, but its programs have room for {cohort.room}; "
+                "leave the field out of the axes, or call it `fraction`."
+            )
 
 
 def part(whole: Plan, k: int, n: int) -> Plan:

@@ -17,7 +17,7 @@ from jaxproto.storage import records, workdir
 from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
-from jaxproto.training import programs, rounds, runner, stopping
+from jaxproto.training import evaluation, programs, rounds, runner, stopping
 from jaxproto.training.programs import Programs, State
 from jaxproto.types import Tree
 
@@ -140,7 +140,8 @@ class Loop:
         """Trains a round, evaluates and saves where it is due; whether to stop."""
         clock = time.perf_counter()
         context = programs.stacked([programs.round_context(s, r) for s in self.seeds])
-        after = rounds.on_device(self.work, context, self.server, self.clients)
+        given = self.server, self.clients, self.work.exp.train
+        after = rounds.on_device(self.work, context, *given)
         self.server, self.clients, told = after
         moved = {i: self._count(r, i, m, row(told, i)) for i, m in self.alive()}
         self.seconds.append((time.perf_counter() - clock) / len(self.seeds))
@@ -166,10 +167,12 @@ class Loop:
         return moved
 
     def _evaluate(self, r: int, moved):
-        told = rounds.outcome(self.work, self.server, self.clients)
+        told = evaluation.outcome(self.work, self.server, self.clients)
         for i, m in self.alive():
             exp, seconds = m.run.work.exp, self.seconds
-            made = rounds.record(exp, r, self.own[i], moved[i], seconds, row(told, i))
+            made = evaluation.record(
+                exp, r, self.own[i], moved[i], seconds, row(told, i)
+            )
             records.append(m.run.path / "metrics.jsonl", made)
             self.shown[i].evaluated(made)
         self.seconds = []

@@ -80,7 +80,12 @@ def submit_all(
     """
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
     start_clients = tuple(
-        submit(f"first {cohort.name}", g, key, programs.class_counts(exp, cohort))
+        submit(
+            f"first {cohort.name}",
+            g,
+            key,
+            *programs.on_device(exp, cohort, programs.identities(exp, cohort)),
+        )
         for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
     )
     start_server = submit("first server", f.start_server, key)
@@ -91,11 +96,10 @@ def submit_all(
 
     def for_each(stage, parts, shards, *args, **options):
         rows = zip(exp.cohorts, parts, clients, shards, strict=bool(parts))
+        given = ((c, g, own, programs.on_device(exp, c, s)) for c, g, own, s in rows)
         return tuple(
-            submit(
-                f"{stage} {cohort.name}", g, *args, down, c, examples, shard, **options
-            )
-            for cohort, g, c, shard in rows
+            submit(f"{stage} {c.name}", g, *args, down, own, examples, s, **options)
+            for c, g, own, s in given
         )
 
     train = for_each(
@@ -103,7 +107,8 @@ def submit_all(
     )
     evaluate = for_each("evaluate", f.evaluate, exp.test)
     asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
-    first, ups = (tuple(p.out.up for p in asked), tuple(p.out[1].up for p in train))
+    first = tuple(p.out.uploads for p in asked)
+    ups = tuple(p.out[1].uploads for p in train)
     pre_aggregate = f.pre_aggregate and submit(
         "pre-aggregate", f.pre_aggregate, context, server, first
     )

@@ -121,7 +121,12 @@ def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     """Digest of all that the programs of a run follow from, but their arguments."""
     settings = floats.program_settings(config)
     sizes = [[len(rows) for rows in part] for part in exp.partition]
-    parts = [settings, sizes, [(c.name, c.ids) for c in exp.cohorts], environment()]
+    parts = [
+        settings,
+        sizes,
+        [(c.name, c.ids, c.most, c.rules) for c in exp.cohorts],
+        environment(),
+    ]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()
     counts = (np.asarray(a).tobytes() for a in exp.counts)
     return digest(told, *counts)

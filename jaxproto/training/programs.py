@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxproto import federation, kernels, participation, transforms
 from jaxproto.config.build import Experiment
+from jaxproto.config.cohorts import HOSTED
 from jaxproto.config.floats import Floats
 from jaxproto.federation import Cohort
 from jaxproto.method import Method, no_pre_upload
@@ -43,7 +44,7 @@ class Programs(NamedTuple):
     listed here, unless it comes from `with_floats`.
     """
 
-    start_clients: tuple[Callable, ...]  # key, counts -> clients before round 1
+    start_clients: tuple[Callable, ...]  # key, ids, counts -> clients before round 1
     start_server: Callable  # key -> server before round 1
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
@@ -51,7 +52,8 @@ class Programs(NamedTuple):
     pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
     train: tuple[Callable, ...]  # RoundContext, participants, down, clients, ...
     update: Callable  # RoundContext, server, uploads -> server
-    evaluate: tuple[Callable, ...]  # down, clients, examples, shards -> {rule: [K]}
+    evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: [K]}, or
+    # {rule: [T, B]} of clients that keep nothing
     diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
@@ -88,8 +90,12 @@ def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple
       programs: with floats.
     """
     client_key, server_key, _ = keys
-    rows = zip(exp.cohorts, programs.start_clients, strict=True)
-    clients = tuple(f(client_key, class_counts(exp, cohort)) for cohort, f in rows)
+    who = [identities(exp, cohort) for cohort in exp.cohorts]
+    if exp.store in HOSTED:  # what they keep is not on the device
+        known = tuple(federation.known_of(count, ids) for ids, count in who)
+        return programs.start_server(server_key), known
+    rows = zip(who, programs.start_clients, strict=True)
+    clients = tuple(f(client_key, *own) for own, f in rows)
     return programs.start_server(server_key), clients
 
 
@@ -100,9 +106,17 @@ def shapes(exp: Experiment, seed: int) -> State:
     return state._replace(traffic=np.zeros(2, np.int64))
 
 
-def class_counts(exp: Experiment, cohort: Cohort) -> Array:
-    """Training examples per class of the clients of a cohort [K, C]."""
-    return jnp.asarray(exp.counts.train[list(cohort.ids)], jnp.float32)
+def identities(exp: Experiment, cohort: Cohort) -> tuple[Array, Array]:
+    """Ids of the clients of a cohort [K], and training examples per class [K, C]."""
+    count_KC = exp.counts.train[list(cohort.ids)]
+    return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
+
+
+def on_device(exp: Experiment, cohort: Cohort, shards: Tree) -> Tree:
+    """Index tables as programs get them: of hosted clients, as many as a round has."""
+    if exp.store not in HOSTED:
+        return shards
+    return jax.tree.map(lambda a: jnp.resize(a, (cohort.room, *a.shape[1:])), shards)
 
 
 def functions(exp: Experiment) -> Programs:
@@ -113,9 +127,9 @@ def functions(exp: Experiment) -> Programs:
     def key(context, stage):
         return jax.random.fold_in(context.key, stage)
 
-    def start_clients(cohort, floats, key, count):
+    def start_clients(cohort, floats, key, ids, count):
         now = parts(floats)
-        return federation.init_cohort(now.method, now.local, cohort, key, count)
+        return federation.init_cohort(now.method, now.local, cohort, key, count, ids)
 
     def start_server(floats, key):
         return parts(floats).method.init_server(cohorts[0].net, key)
@@ -132,8 +146,9 @@ def functions(exp: Experiment) -> Programs:
     def train(cohort, floats, context, participants, down, *rest):
         now, stage = parts(floats), key(context, 1)
         local = now.local.at_round(context.r)
+        sums = not exp.check_wire
         given = federation.Exchange(
-            now.method, local, formats, participants, down, stage
+            now.method, local, formats, participants, down, stage, sums
         )
         return federation.train_cohort(given, cohort, *rest)
 
@@ -151,7 +166,9 @@ def functions(exp: Experiment) -> Programs:
         return federation.pre_aggregate_server(method, cohorts, stage, server, ups)
 
     def evaluate(cohort, floats, *rest):
-        return federation.evaluate_cohort(parts(floats).method, cohort, *rest)
+        every = federation.evaluate_cohort
+        f = every if cohort.keeps else federation.evaluate_network
+        return f(parts(floats).method, cohort, *rest)
 
     def diagnostics(floats, server):
         return diagnose(parts(floats).method, exp.spec, server)
@@ -184,8 +201,8 @@ def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
     return {**between, **transforms.watched(server)}
 
 
-SHARED = {"start_clients": 1, "pre_upload": 2, "train": 2, "evaluate": 2}  # of the
-# last arguments, what all federations have: counts; examples and shards
+SHARED = {"start_clients": 2, "pre_upload": 2, "train": 2, "evaluate": 2}  # of the
+# last arguments, what all federations have: ids, counts; examples and shards
 
 
 def of_many(functions: Programs) -> Programs:

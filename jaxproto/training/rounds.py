@@ -1,4 +1,4 @@
-"""One round and one evaluation, as the host sees them."""
+"""One round, as the host sees it."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,12 +9,13 @@ import numpy as np
 
 from jaxproto.config.build import Experiment
 from jaxproto.federation import PreUpload, Report
+from jaxproto.method import Method
 from jaxproto.participation import Participation
-from jaxproto.report import summary
 from jaxproto.training import programs
 from jaxproto.training.programs import Programs, RoundContext, State
+from jaxproto.training.store import ClientStore
 from jaxproto.training.threads import at_once
-from jaxproto.types import Client, Examples, Tree
+from jaxproto.types import Client, Examples, Shard, Tree
 from jaxproto.wire import HEADER, codec
 
 
@@ -29,6 +30,7 @@ class Work(NamedTuple):
     examples: Examples
     compiled: Programs
     seed: int
+    store: ClientStore | None = None  # of clients that the device does not hold
 
 
 class Round(NamedTuple):
@@ -40,7 +42,7 @@ class Round(NamedTuple):
     scalars_down: int
     bytes_up: int
     bytes_down: int
-    bytes_by_client: dict[str, list[int]]  # "up" and "down", by client id
+    bytes_by_client: dict[str, list[int]]  # "up" and "down", by client id; of few
 
 
 class Told(NamedTuple):
@@ -61,36 +63,66 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
       Diverged: names round, cohort and client.
     """
     context = programs.round_context(work.seed, r)
-    server, clients, told = on_device(work, context, state.server, state.clients)
+    if work.store is None:
+        given = state.server, state.clients, work.exp.train
+        server, clients, told = on_device(work, context, *given)
+    else:
+        server, clients, told = from_store(work, context, r, state)
     return counted(work.exp, r, state, server, clients, told)
 
 
+def from_store(work: Work, context: RoundContext, r: int, state: State):
+    """As `on_device`, of clients that are on the device for this round alone."""
+    store, participate = work.store, work.compiled.participate
+    assert store is not None
+    mine, shards = store.begin(participate(context, state.server))
+    if not asks_server(work.exp.method):
+        after = programs.round_context(work.seed, r + 1)
+        store.ahead(participate(after, state.server))
+    server, clients, told = on_device(work, context, state.server, mine, shards)
+    store.put(clients)
+    return server, state.clients, told
+
+
+def asks_server(method: Method) -> bool:
+    """Whether the server's state says who takes part."""
+    return method.adjust_sampler is not Method.adjust_sampler
+
+
 def on_device(
-    work: Work, context: RoundContext, server: Tree, clients: Sequence[Client]
+    work: Work,
+    context: RoundContext,
+    server: Tree,
+    clients: Sequence[Client],
+    shards: Sequence[Shard],
 ) -> tuple[Tree, tuple[Client, ...], Told]:
     """A round as far as compiled programs do it.
 
     Where these are of several federations, so is all that goes in and comes out.
+
+    Args:
+      clients: per cohort; of hosted ones, those of the round.
+      shards: their index tables.
     """
     run = work.compiled
     participants = run.participate(context, server)
     server, sent, pre_uploads = first_exchange(
-        work, context, participants, server, clients
+        work, context, participants, server, clients, shards
     )
     each = at_once(
         partial(train, context, participants, sent.message, own, work.examples, shard)
-        for train, own, shard in zip(run.train, clients, work.exp.train, strict=True)
+        for train, own, shard in zip(run.train, clients, shards, strict=True)
     )
     clients, reports = zip(*each, strict=True)
     if work.exp.check_wire:
         check_wire(work.exp, [*pre_uploads, *reports], server)
-    server = run.update(context, server, tuple(p.up for p in reports))
+    server = run.update(context, server, tuple(p.uploads for p in reports))
     told = Told(
         participants=participants,
         scalars_down=sent.scalars,
         bytes_down=sent.bytes,
-        reports=[p._replace(up=()) for p in reports],
-        pre_uploads=[p._replace(up=()) for p in pre_uploads],
+        reports=[p._replace(uploads=()) for p in reports],
+        pre_uploads=[p._replace(uploads=()) for p in pre_uploads],
         diagnostics=run.diagnostics(server),
     )
     told = jax.device_get(told)  # sizes, losses; never uploads
@@ -129,18 +161,18 @@ def watch(r: int, now: Mapping, watched: Tree) -> Tree:
     }
 
 
-def first_exchange(work: Work, context, participants, server: Tree, clients):
+def first_exchange(work: Work, context, participants, server: Tree, clients, shards):
     """Server, its broadcast to whoever trains, and the exchange before that, if any."""
     run, sent = work.compiled, work.compiled.broadcast(server)
     ups = at_once(
         partial(pre_upload, participants, sent.message, own, work.examples, shard)
         for pre_upload, own, shard in zip(
-            run.pre_upload, clients, work.exp.train, strict=bool(run.pre_upload)
+            run.pre_upload, clients, shards, strict=bool(run.pre_upload)
         )
     )
     if run.pre_aggregate is None:
         return server, sent, []
-    server = run.pre_aggregate(context, server, tuple(p.up for p in ups))
+    server = run.pre_aggregate(context, server, tuple(p.uploads for p in ups))
     sent = run.broadcast(server)
     # The broadcast's two halves are a message each
     return server, sent._replace(bytes=sent.bytes + HEADER), ups
@@ -153,7 +185,7 @@ def check_finite(exp: Experiment, r: int, reports):
     for cohort, p in zip(exp.cohorts, reports, strict=True):
         for k in np.flatnonzero(~p.finite):
             raise Diverged(
-                f"round {r + 1}: client {cohort.ids[k]} of cohort {cohort.name!r} has "
+                f"round {r + 1}: client {p.id[k]} of cohort {cohort.name!r} has "
                 f"loss {p.loss[k]:g} or an upload or weight that is not finite.{hint}"
             )
 
@@ -167,15 +199,20 @@ def check_wire(exp: Experiment, parts, server: Tree):
     codec.check_broadcast(exp.method.broadcast(server), exp.formats.down)
 
 
+LISTED = 100  # clients whose bytes stand in the records one by one
+
+
 def summarize_round(exp: Experiment, told: Told) -> Round:
     """Sums over clients of what a round moved and lost."""
     reports, pre_uploads = told.reports, told.pre_uploads
     stepped = sum(int((p.steps > 0).sum()) for p in reports)
-    ids = [i for cohort in exp.cohorts for i in cohort.ids]
-    up, trains = np.zeros(len(ids), np.int64), np.asarray(told.participants.trains)
+    clients, trains = len(exp.counts.train), np.asarray(told.participants.trains)
+    up = np.zeros(clients + 1, np.int64)  # the last is of rows that are not used
     for parts in (reports, pre_uploads):
-        up[ids] += np.concatenate([p.bytes for p in parts]) if parts else 0
-    down = trains * int(told.bytes_down)
+        for p in parts:
+            np.add.at(up, p.id, p.bytes)
+    up, down = up[:clients], trains * int(told.bytes_down)
+    listed = {"up": up.tolist(), "down": down.tolist()} if clients <= LISTED else {}
     return Round(
         loss=sum(float(p.loss.sum()) for p in reports) / max(stepped, 1),
         participants=int(trains.sum()),
@@ -185,56 +222,5 @@ def summarize_round(exp: Experiment, told: Told) -> Round:
         scalars_down=int(told.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),
-        bytes_by_client={"up": up.tolist(), "down": down.tolist()},
+        bytes_by_client=listed,
     )
-
-
-class Outcome(NamedTuple):
-    """What the programs of an evaluation tell the host."""
-
-    correct: list[dict[str, np.ndarray]]  # per cohort: {rule: [K]}
-    diagnostics: dict[str, np.ndarray]
-
-
-def evaluate(work: Work, r: int, state: State, last: Round, seconds) -> dict:
-    """One record of `metrics.jsonl`: every rule on every client's test data.
-
-    What `diagnostics` says stands there for round `r`, and under `every_round` for each
-    round since the record before, if the state holds it.
-    """
-    told = outcome(work, state.server, state.clients)
-    return record(work.exp, r, state, last, seconds, told)
-
-
-def outcome(work: Work, server: Tree, clients: Sequence[Client]) -> Outcome:
-    """An evaluation as far as compiled programs do it; see `on_device`."""
-    down = work.compiled.broadcast(server).message
-    rows = zip(work.compiled.evaluate, clients, work.exp.test, strict=True)
-    correct = at_once(
-        partial(f, down, own, work.examples, shard) for f, own, shard in rows
-    )
-    return jax.device_get(Outcome(correct, work.compiled.diagnostics(server)))
-
-
-def record(
-    exp: Experiment, r: int, state: State, last: Round, seconds, told: Outcome
-) -> dict:
-    """One record of `metrics.jsonl`."""
-    sizes = np.concatenate([np.asarray(s.size) for s in exp.test])
-    rules = {
-        rule: summary.accuracy(np.concatenate([p[rule] for p in told.correct]), sizes)
-        for rule in told.correct[0]
-    }
-    total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
-    return {
-        "round": r,
-        "rules": rules,
-        **last._asdict(),
-        "bytes_total": total,
-        **{name: float(value) for name, value in told.diagnostics.items()},
-        "every_round": {
-            name: value[: (r - 1) % len(value) + 1].tolist()
-            for name, value in dict(state.watched).items()
-        },
-        "seconds": float(np.mean(seconds)),
-    }

@@ -1,5 +1,6 @@
 """One run: build, compile, rounds with evaluation and checkpoints, summary."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,10 +26,12 @@ from jaxproto.training import (
     programs,
     stopping,
 )
+from jaxproto.training.evaluation import evaluate
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import progress, result_table
-from jaxproto.training.rounds import Diverged, Work, evaluate, one_round, unwatched
+from jaxproto.training.rounds import Diverged, Work, one_round, unwatched
 from jaxproto.training.stopping import Stopped
+from jaxproto.training.store import load_rows, open_store
 from jaxproto.types import Examples
 
 
@@ -176,11 +179,12 @@ def trained(start: Start, ready: Ready) -> dict:
       Stopped: as `run`.
     """
     this, first, state = begin(start, ready)
-    try:
-        state = all_rounds(this, first, state)
-    except Diverged as e:
-        return ended(this, state, diverged(this, e))
-    return ended(this, state, FINISHED)
+    with this.work.store or contextlib.nullcontext():
+        try:
+            state = all_rounds(this, first, state)
+        except Diverged as e:
+            return ended(this, state, diverged(this, e))
+        return ended(this, state, FINISHED)
 
 
 def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
@@ -195,7 +199,8 @@ def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
     folder.save_config(path, config)  # not before all that can be wrong was tried
     start.claimed.keep()
     own = programs.with_floats(ready.programs, exp.floats)
-    work = Work(exp, ready.examples, own, config.seed)
+    store = open_store(exp, own, config.seed, path)
+    work = Work(exp, ready.examples, own, config.seed, store)
     this = Run(config, path, work, ready.took, start.console, start.grace, start.shown)
     state = programs.init(exp, config.seed, own)
     room = unwatched(own, state.server, config.eval_every)
@@ -252,6 +257,7 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
     start = 0
     if found is not None:
         start, state, notes = found
+        load_rows(run.work.store, directory / str(start))
         for note in notes:
             _say(run.console, note)
         _say(run.console, f"resuming {run.path} after round {start}")
@@ -292,5 +298,9 @@ def all_rounds(run: Run, start: int, state: State) -> State:
 def keep(run: Run, r: int, state: State):
     """Writes a checkpoint; Ctrl-C waits until it is whole."""
     directory, settings = run.path / "checkpoints", folder.settings(run.config)
+    store = run.work.store
     with stopping.finished_first():
-        checkpoint.save(directory, r, state, settings)
+        rows = None if store is None else store.changes()
+        checkpoint.save(directory, r, state, settings, rows)
+        if store is not None:
+            store.saved(r)

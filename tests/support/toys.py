@@ -115,9 +115,9 @@ class Result:
             for k, i in enumerate(group.ids):
                 one = jax.tree.map(lambda a, k=k: a[k], stacked)
                 self.clients[i], self.params[i] = one, one.params
+        whole = reports and all(g.room == len(g.ids) for g in groups)
         self.report, self.pre_upload = (
-            by_id(groups, reports),
-            by_id(groups, pre_uploads),
+            by_id(groups, parts) if whole else parts for parts in (reports, pre_uploads)
         )
 
 
@@ -137,9 +137,9 @@ class Programs(NamedTuple):
 
 
 @cache
-def starter(method, layout, local):
+def starter(method, layout, local, rules=()):
     """Jitted initialisation."""
-    groups = cohorts(*layout)
+    groups = tuple(g._replace(rules=rules) for g in cohorts(*layout))
 
     @fast_jit.jit
     def init(key, counts):
@@ -152,22 +152,24 @@ def starter(method, layout, local):
 
 
 @cache
-def programs(method, layout, mode, local, jit):
+def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
-    groups = tuple(g._replace(mode=mode) for g in cohorts(*layout))
+    groups = tuple(
+        g._replace(mode=mode, most=most, rules=rules) for g in cohorts(*layout)
+    )
     traces, exact = [], wire.EXACT
 
     @jit
     def one_round(key, participants, server, clients, examples, shards):
         traces.append(1)
         sent = federation.broadcast(method, server, exact).message
-        given = Exchange(method, local, exact, participants, sent, key)
+        given = Exchange(method, local, exact, participants, sent, key, sums)
         pre_uploads = [
             federation.pre_upload_cohort(given, g, c, examples, s)
             for g, c, s in zip(groups, clients, shards, strict=True)
         ]
         if method.pre_upload is not no_pre_upload:
-            ups = [p.up for p in pre_uploads]
+            ups = [p.uploads for p in pre_uploads]
             server = federation.pre_aggregate_server(method, groups, key, server, ups)
             sent = federation.broadcast(method, server, exact).message
         out = [
@@ -175,11 +177,12 @@ def programs(method, layout, mode, local, jit):
             for g, c, s in zip(groups, clients, shards, strict=True)
         ]
         clients, reports = zip(*out, strict=True)
-        ups = [p.up for p in reports]
+        ups = [p.uploads for p in reports]
         server = federation.update_server(method, groups, key, server, ups)
         return server, clients, reports, pre_uploads
 
-    return Programs(groups, starter(method, layout, local), one_round, traces)
+    init = starter(method, layout, local, rules)
+    return Programs(groups, init, one_round, traces)
 
 
 EVERYONE = participation.everyone()
@@ -197,14 +200,17 @@ def run(
     filler=0,
     public=None,
     jit=fast_jit.jit,
+    **rows,
 ):
     """Trains the toy federation with the real cohort functions.
 
     Args:
       public: rows of the pool that everybody knows, if any.
+      rows: `most` and `rules` of every cohort, `sums` of the exchange.
     """
-    groups, init, one_round, _ = programs(method, layout, mode, local, jit)
+    groups, init, one_round, _ = programs(method, layout, mode, local, jit, **rows)
     data, server, clients = start(groups, init, extra, filler, public)
+    reports = pre_uploads = ()
     for r in range(rounds):
         now = *opening(method, sampler, server, r), server, clients, *data
         server, clients, reports, pre_uploads = one_round(*now)

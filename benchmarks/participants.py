@@ -1,0 +1,159 @@
+"""Seconds and memory of a round over registered clients and over participants.
+
+    python -m benchmarks.participants
+
+A round should cost its participants: `registered` varies the clients of the federation
+at one number of participants, `participants` the reverse. Each federation has a process
+of its own, whose peak memory is its own too. Training and the server's step are timed,
+evaluation of a sample of clients beside it. Bytes of the device are those of the
+hungriest program, less the examples.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+from absl import flags
+
+from benchmarks import measure, synthetic
+from jaxproto import config as config_
+from jaxproto.config import build
+from jaxproto.training import evaluation, memory, rounds, store
+
+FLAGS = measure.flag_values()
+flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
+flags.DEFINE_string("network", "mlp", "network of all clients", flag_values=FLAGS)
+flags.DEFINE_list(
+    "registered", "1000,100,10000,100000", "first: the usual", flag_values=FLAGS
+)
+flags.DEFINE_list("participants", "50,10,100,400", "first: usual", flag_values=FLAGS)
+flags.DEFINE_integer("train", 45, "training examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("test", 5, "test examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 8, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("channels", 1, "of an image", flag_values=FLAGS)
+flags.DEFINE_integer("feat_dim", 64, "features", flag_values=FLAGS)
+flags.DEFINE_integer("batch", 10, "examples of a step", flag_values=FLAGS)
+flags.DEFINE_integer("rounds", 10, "rounds that count", flag_values=FLAGS)
+flags.DEFINE_integer("evaluated", 100, "clients", flag_values=FLAGS)
+flags.DEFINE_string("store", "auto", "clients.store", flag_values=FLAGS)
+flags.DEFINE_string("only", "", "REGISTERED,PARTICIPANTS of one", flag_values=FLAGS)
+
+MEASURED = ("training", "evaluation", "device_bytes", "peak_bytes")
+
+
+def experiment(registered: int, participants: int, s: dict) -> build.Experiment:
+    """A federation on random images."""
+    each = s["train"] + s["test"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "images.npz"
+        shape = (s["pixels"], s["pixels"], s["channels"])
+        synthetic.save(path, registered * each, shape, 10)
+        c = config_.experiment(s["method"])
+        share = participants / registered
+        fields = {
+            "data.name": f"npz:{path}",
+            "data.clients": registered,
+            "data.partition": "iid",
+            "data.train_share": (s["train"] + 0.5) / each,  # rounded down later
+            "model.group": s["network"],
+            "model.feat_dim": s["feat_dim"],
+            "local.batch_size": s["batch"],
+            "local.short": "skip",
+            "participation.law": "uniform" if share < 1 else "all",
+            "participation.fraction": share,
+            "eval.clients": str(min(s["evaluated"], registered)),
+            "clients.store": s["store"] if share < 1 else "device",
+        }
+        c.update_from_flattened_dict(fields)
+        config_.check(c)
+        return build.experiment(c, jax.default_backend())
+
+
+def one(registered: int, participants: int, s: dict) -> dict:
+    """Medians over the rounds of one federation, in this process."""
+    exp = experiment(registered, participants, s)
+    work, state, seconds = synthetic.start(exp)
+    need = memory.needed(f.func for f in jax.tree.leaves(work.compiled))
+    need -= exp.dataset.x.nbytes  # the same for every number of participants
+    laps = []
+    with tempfile.TemporaryDirectory() as folder:
+        held = store.open_store(exp, work.compiled, 0, Path(folder))
+        work = work._replace(store=held)
+        for r in range(s["rounds"] + 1):
+            clock = measure.Clock()
+            state, seen = rounds.one_round(work, r, state)
+            clock.lap("training")
+            evaluation.evaluate(work, r + 1, state, seen, [1.0])
+            clock.lap("evaluation")
+            laps.append(clock.parts)
+        if held is not None:
+            held.__exit__()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "registered": registered,
+        "participants": participants,
+        "store": exp.store,
+        **{k: statistics.median(lap[k] for lap in laps[1:]) for k in laps[0]},
+        "device_bytes": need,
+        "peak_bytes": peak,
+        "compile": seconds,
+    }
+
+
+def apart(registered: int, participants: int, settings: dict) -> dict:
+    """The same in a process of its own."""
+    given = [f"--{k}={v}" for k, v in settings.items() if k in MINE]
+    command = [sys.executable, "-m", "benchmarks.participants", *given]
+    command += [f"--only={registered},{participants}"]
+    done = subprocess.run(
+        command, check=True, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True
+    )
+    print(f"{registered} registered, {participants} a round: done", flush=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+MINE = (
+    *("method", "network", "train", "test", "pixels", "channels", "feat_dim"),
+    *("batch", "rounds", "evaluated", "store"),
+)
+
+
+def main(argv):
+    """Varies both numbers."""
+    s = measure.parse(FLAGS, argv, __doc__)
+    if s["only"]:
+        print(json.dumps(one(*map(int, s["only"].split(",")), s)))
+        return
+    many, few = measure.whole(s["registered"]), measure.whole(s["participants"])
+    sizes = {
+        "registered": [(n, few[0]) for n in sorted(many) if n >= few[0]],
+        "participants": [(many[0], n) for n in sorted(few) if n <= many[0]],
+    }
+    pairs = dict.fromkeys([*sizes["registered"], *sizes["participants"]])
+    known = {pair: apart(*pair, s) for pair in pairs}
+    results, tables = {}, []
+    for factor, varied in sizes.items():
+        rows = [known[pair] for pair in varied]
+        grows = {
+            k: measure.exponent([r[factor] for r in rows], [r[k] for r in rows])
+            for k in MEASURED
+        }
+        results[factor] = {"rows": rows, "exponents": grows}
+        cells = [
+            [str(r[factor]), r["store"], r["training"], r["evaluation"]]
+            + [r[k] / 2**20 for k in ("device_bytes", "peak_bytes")]
+            for r in rows
+        ]
+        cells.append(["exponent", "", *grows.values()])
+        columns = (factor, "store", "round s", "eval s", "device MiB", "process MiB")
+        tables.append(measure.table(f"A round, {factor} varied", columns, cells))
+    measure.finish(f"participants-{s['method']}-{s['network']}", s, results, tables)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

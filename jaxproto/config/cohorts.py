@@ -1,0 +1,255 @@
+"""The clients of a run: cohorts, their index tables, and how they train."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import batches, execution, models, reads
+from jaxproto.client import Local
+from jaxproto.data.datasets import Dataset
+from jaxproto.data.partitions.schemes import Partition
+from jaxproto.data.room import memory
+from jaxproto.errors import UserError
+from jaxproto.execution import ExecutionMode
+from jaxproto.federation import Cohort
+from jaxproto.method import Method
+from jaxproto.types import Array, Examples, Net, Shard, Spec
+
+
+def build_cohorts(
+    names: tuple[str, ...], partition: Partition, network: Callable[[str], Net]
+) -> tuple[Cohort, ...]:
+    """Client i gets entry i mod n; clients of one architecture form a cohort.
+
+    Within a cohort the largest client comes first, as the padded forms want it.
+    """
+    clients = sorted(
+        range(len(partition.train)), key=lambda i: -len(partition.train[i])
+    )
+    cohorts: list[Cohort] = []
+    for name in dict.fromkeys(names):
+        ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
+        cohorts += [Cohort(name, network(name), ids)] * bool(ids)
+    return tuple(cohorts)
+
+
+class Choices(NamedTuple):
+    """What of a configuration says how the clients of a run train and are kept."""
+
+    at_once: str  # `clients_at_once`
+    store: str  # `clients.store`
+    evaluated: int  # `eval.clients`, 0 is all
+    seed: int  # `data.seed`
+    platform: str  # of the device
+
+
+def arranged(
+    cohorts: Sequence[Cohort],
+    choices: Choices,
+    partition: Partition,
+    local: Local,
+    most: int,
+) -> tuple[Cohort, ...]:
+    """Cohorts with what says how they train and whom an evaluation asks.
+
+    Args:
+      most: clients that take part in a round.
+    """
+    asked = set(sample(choices.evaluated, len(partition.train), choices.seed))
+
+    def one(cohort):
+        room = min(most, len(cohort.ids))
+        work = steps(partition, cohort.ids, local)[:room]
+        places = [k for k, i in enumerate(cohort.ids) if i in asked]
+        whole = len(places) == len(cohort.ids)
+        return cohort._replace(
+            mode=build_mode(choices.at_once, choices.platform, work),
+            most=0 if room == len(cohort.ids) else room,
+            tested=() if whole else tuple(places),
+        )
+
+    return tuple(map(one, cohorts))
+
+
+SAMPLED = 20  # stream of the seed
+
+
+def sample(number: int, clients: int, seed: int) -> list[int]:
+    """The clients that evaluations ask, the same in every round; 0 is all.
+
+    Args:
+      seed: of the partition, so that runs which differ in `seed` ask the same.
+    """
+    if not 0 < number < clients:
+        return list(range(clients))
+    drawn = np.random.default_rng([seed, SAMPLED]).choice(clients, number, False)
+    return sorted(drawn.tolist())
+
+
+def tested_ids(cohort: Cohort) -> tuple[int, ...]:
+    """The clients of a cohort that are evaluated, in its order."""
+    return tuple(cohort.ids[k] for k in cohort.tested) or cohort.ids
+
+
+HOSTED = ("host", "disk")  # where the device has the clients of a round alone
+
+
+def store(choice: str, platform: str, cohorts: Sequence[Cohort], size: int) -> str:
+    """Where clients are between rounds: one of `choices.STORES`, and not "auto".
+
+    Args:
+      choice: `clients.store`.
+      platform: of the device; on a CPU, its memory is that of the host.
+      size: bytes of all clients.
+
+    Raises:
+      UserError: all clients take part in a round, so that the device must hold them.
+    """
+    if not all(c.keeps for c in cohorts):
+        return "none"
+    whole = not any(c.most for c in cohorts)
+    if choice in HOSTED and whole:
+        raise UserError(
+            f"clients.store is {choice}, but all clients may take part in a round, so "
+            "that the device must hold them; use auto, or let a share take part "
+            "(participation.law=uniform, participation.fraction=0.1)."
+        )
+    if choice != "auto" or whole:
+        return choice if choice in HOSTED else "device"
+    there = memory()
+    on_device = there if platform == "cpu" else device_memory() or there
+    if size <= on_device / 3:
+        return "device"
+    return "host" if platform != "cpu" and size <= there / 2 else "disk"
+
+
+def device_memory() -> float | None:
+    """Bytes of the first device's memory, where it says."""
+    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+
+
+def forgetting(
+    cohorts: Sequence[Cohort],
+    choice: str,
+    method: Method,
+    local: Local,
+    spec: Spec,
+    dataset: Dataset,
+) -> tuple[Cohort, ...]:
+    """Cohorts whose clients keep nothing, where nothing that they had is ever read.
+
+    By itself where a part of the clients takes part in a round; whoever asks for the
+    networks of all clients says `clients.store=device`.
+
+    Args:
+      choice: `clients.store`.
+
+    Raises:
+      UserError: it is "none" and clients must keep something.
+    """
+    partial_ = any(c.most for c in cohorts)
+    if choice != "none" and not (choice == "auto" and partial_):
+        return tuple(cohorts)
+    examples = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(dataset)
+    )
+    made = []
+    for cohort in cohorts:
+        args = method, cohort.net, local
+        given = reads.shapes(*args, spec.num_classes, examples, 2)
+        free = (
+            ()
+            if reads.uploads_ask(*args, given)
+            else reads.rules_that_ask_nothing(method, cohort.net, given)
+        )
+        if choice == "none" and not free:
+            raise UserError(
+                f"clients.store is none, but with method {method.name!r} clients of "
+                f"cohort {cohort.name!r} keep something of their own between rounds, "
+                "or nothing of them could be evaluated; use auto."
+            )
+        made.append(cohort._replace(rules=free))
+    return tuple(made)
+
+
+def first_of(dataset: Dataset) -> Examples:
+    """Two examples of a data set."""
+    public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
+    return Examples(
+        jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype),
+        jnp.zeros(2, jnp.int32),
+        public,
+    )
+
+
+def same_rows(rows: Sequence[np.ndarray]) -> bool:
+    """Whether all clients have the same examples, as an official test part."""
+    first = rows[0]
+    return all(own is first or np.array_equal(own, first) for own in rows[1:])
+
+
+def tests(
+    cohort: Cohort, rows: Sequence[np.ndarray], store: str = "device"
+) -> Shard | Array:
+    """What an evaluation of a cohort goes over.
+
+    Args:
+      rows: test examples of all clients.
+      store: where clients are between rounds.
+
+    Returns:
+      Index tables of the clients that are evaluated; or, of a cohort that keeps
+      nothing, the examples of all of them once, in batches [T, B].
+    """
+    ids = tested_ids(cohort)
+    if cohort.keeps:
+        return shards(rows, ids, store)
+    own = [rows[i] for i in ids]
+    every = np.asarray(own[0] if same_rows(own) else np.unique(np.concatenate(own)))
+    batch = min(len(every), batches.SWEEP_BATCH)
+    table = np.zeros(-(-len(every) // batch) * batch, np.int32)
+    table[: len(every)] = every
+    return jnp.asarray(table.reshape(-1, batch))
+
+
+def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
+    """How the clients of a cohort run: auto, one, all, or a number at a time."""
+    if choice == "auto":
+        choice = "one" if platform == "cpu" else "all"
+    if choice == "one":
+        return execution.one_by_one()
+    if choice == "all":
+        segments = execution.plan(steps_K)
+        return execution.in_segments(
+            segments, -(-len(steps_K) // max(len(segments), 1))
+        )
+    if not choice.isdecimal() or int(choice) < 1:
+        raise UserError(
+            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
+            "clients such as 4."
+        )
+    return execution.in_chunks(int(choice))
+
+
+def steps(partition: Partition, ids, local: Local) -> list[int]:
+    """Local steps per round of the clients `ids`."""
+    sizes = np.asarray([len(partition.train[i]) for i in ids])
+    return (
+        np.asarray(local.steps_per_epoch(sizes, local.batch_size)) * local.epochs
+    ).tolist()
+
+
+def shards(rows, ids, store: str = "device") -> Shard:
+    """Index tables [K, M] of the clients `ids`, padded to the longest.
+
+    They are on the device if the clients are.
+    """
+    sizes = [len(rows[i]) for i in ids]
+    table = np.zeros((len(ids), max(sizes)), np.int32)
+    for k, i in enumerate(ids):
+        table[k, : sizes[k]] = rows[i]
+    place = np.asarray if store in HOSTED else jnp.asarray
+    return jax.tree.map(place, Shard(table, np.asarray(sizes, np.int32)))

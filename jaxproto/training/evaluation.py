@@ -1,0 +1,129 @@
+"""One evaluation, as the host sees it."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxproto.config.build import Experiment
+from jaxproto.config.cohorts import same_rows, tested_ids
+from jaxproto.report import summary
+from jaxproto.training.programs import State
+from jaxproto.training.rounds import Round, Work
+from jaxproto.training.store import ClientStore, Places, of_places
+from jaxproto.training.threads import at_once
+from jaxproto.types import Client, Shard, Tree
+
+
+class Outcome(NamedTuple):
+    """What the programs of an evaluation tell the host."""
+
+    correct: list[dict[str, np.ndarray]]  # per cohort: {rule: [K]}, or hits [T, B] of
+    # a cohort that keeps nothing
+    diagnostics: dict[str, np.ndarray]
+
+
+def evaluate(work: Work, r: int, state: State, last: Round, seconds) -> dict:
+    """One record of `metrics.jsonl`: every rule on every client's test data.
+
+    What `diagnostics` says stands there for round `r`, and under `every_round` for each
+    round since the record before, if the state holds it.
+    """
+    told = outcome(work, state.server, state.clients)
+    return record(work.exp, r, state, last, seconds, told)
+
+
+def outcome(work: Work, server: Tree, clients: Sequence[Client]) -> Outcome:
+    """An evaluation as far as compiled programs do it; see `on_device`."""
+    down = work.compiled.broadcast(server).message
+    if work.store is None:
+        rows = zip(work.compiled.evaluate, clients, work.exp.test, strict=True)
+        correct = at_once(
+            partial(f, down, own, work.examples, shard) for f, own, shard in rows
+        )
+    else:
+        correct = [
+            from_store(work, work.store, down, i) for i in range(len(work.exp.cohorts))
+        ]
+    return jax.device_get(Outcome(correct, work.compiled.diagnostics(server)))
+
+
+def from_store(work: Work, store: ClientStore, down: Tree, i: int) -> dict:
+    """Correct predictions of a cohort, as many clients at a time as a round has."""
+    cohort, test, parts = work.exp.cohorts[i], work.exp.test[i], []
+    assert isinstance(test, Shard)
+    asked = np.asarray(cohort.tested or range(len(cohort.ids)))
+    for first in range(0, len(asked), cohort.room):
+        chunk = slice(first, first + cohort.room)
+        places = Places(asked[chunk], cohort.room)
+        mine = Places(np.arange(len(asked))[chunk], cohort.room)
+        clients, shard = store.take(i, places), of_places(test, mine)
+        found = work.compiled.evaluate[i](down, clients, work.examples, shard)
+        parts.append({r: np.asarray(a)[: len(places.at)] for r, a in found.items()})
+    return {rule: np.concatenate([p[rule] for p in parts]) for rule in parts[0]}
+
+
+def record(
+    exp: Experiment, r: int, state: State, last: Round, seconds, told: Outcome
+) -> dict:
+    """One record of `metrics.jsonl`."""
+    found, size_K = by_client(exp, told.correct)
+    rules = {name: summary.accuracy(found[name], size_K) for name in found}
+    total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
+    return {
+        "round": r,
+        "rules": rules,
+        **_sample(exp, len(size_K)),
+        **last._asdict(),
+        "bytes_total": total,
+        **{name: float(value) for name, value in told.diagnostics.items()},
+        "every_round": {
+            name: value[: (r - 1) % len(value) + 1].tolist()
+            for name, value in dict(state.watched).items()
+        },
+        "seconds": float(np.mean(seconds)),
+    }
+
+
+def _sample(exp: Experiment, evaluated: int) -> dict[str, int]:
+    """How many clients were evaluated, where it was not all."""
+    whole = evaluated == len(exp.counts.test)
+    return {} if whole else {"evaluated_clients": evaluated}
+
+
+def by_client(exp: Experiment, correct) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Correct predictions per rule, and examples, of every client that is evaluated.
+
+    Args:
+      correct: as in `Outcome`.
+    """
+    parts, sizes = [], []
+    for cohort, test, told in zip(exp.cohorts, exp.test, correct, strict=True):
+        if cohort.keeps:
+            parts.append(told)
+            sizes.append(np.asarray(test.size))
+        else:
+            own = [exp.partition.test[i] for i in tested_ids(cohort)]
+            flat = {rule: hits.reshape(-1) for rule, hits in told.items()}
+            parts.append({rule: hits_of(own, hits) for rule, hits in flat.items()})
+            sizes.append(np.array([len(rows) for rows in own]))
+    whole = {rule: np.concatenate([p[rule] for p in parts]) for rule in parts[0]}
+    return whole, np.concatenate(sizes)
+
+
+def hits_of(own: Sequence[np.ndarray], hit_T: np.ndarray) -> np.ndarray:
+    """Correct predictions of each client [K].
+
+    Args:
+      own: examples of each client.
+      hit_T: whether each of all their examples was right, in ascending order, and
+        padding after them.
+    """
+    if same_rows(own):
+        return np.full(len(own), hit_T[: len(own[0])].sum())
+    every = np.unique(np.concatenate(own))
+    right = np.zeros(every[-1] + 1, np.int64)
+    right[every] = hit_T[: len(every)]
+    return np.array([right[rows].sum() for rows in own])

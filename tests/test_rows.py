@@ -1,0 +1,286 @@
+"""A round costs its participants: rows are taken out and put back, nothing else."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from rich.console import Console
+from support import toys
+
+import jaxproto
+from jaxproto import client as clients_
+from jaxproto import config, execution, participation, reads, rows
+from jaxproto.client import Local
+from jaxproto.config import build, cohorts
+from jaxproto.errors import UserError
+from jaxproto.federation import Cohort
+from jaxproto.method import SumOverClients
+from jaxproto.methods import METHODS
+from jaxproto.participation import Participation
+from jaxproto.storage import checkpoint, records
+from jaxproto.training import evaluation
+from jaxproto.training.programs import State
+from jaxproto.types import Client, Net
+
+QUIET = Console(quiet=True)
+HALF = participation.uniform(0.5)
+MODES = {
+    "one": execution.one_by_one(),
+    "chunks": execution.in_chunks(2),
+    "all": execution.all_at_once(),
+}
+NAMES = ("local", "fedproto", "fedavg", "fedgh", "fedtgp", "lg_fedavg", "refprotofl")
+
+
+def there(*ids, clients=6):
+    on_K = jnp.zeros(clients, bool).at[jnp.asarray(ids, int)].set(True)
+    return Participation(on_K, on_K)
+
+
+def test_rows_are_the_participants_in_the_order_of_the_cohort():
+    ids = jnp.asarray([4, 0, 5, 2])
+    here = rows.of(there(0, 2, 3), ids, 3)
+    assert here.at.tolist() == [1, 3, 4] and here.id.tolist() == [0, 2, 6]
+    assert here.trains.tolist() == here.reports.tolist() == [True, True, False]
+
+
+def test_whoever_trains_without_reporting_keeps_its_row():
+    trains = there(0, 2)
+    lost = trains._replace(reports=there(2).reports)
+    here = rows.of(lost, jnp.arange(6), 3)
+    assert here.trains.tolist() == [True, True, False]
+    assert here.reports.tolist() == [False, True, False]
+
+
+def test_rows_of_all_are_not_moved():
+    here = rows.of(there(1), jnp.arange(6), 6)
+    assert here.at is None
+    a = jnp.arange(12.0).reshape(6, 2)
+    assert rows.take(a, here) is a
+    assert rows.put(a, here, a + 1).tolist() == [
+        *([0, 1], [3, 4], [4, 5], [6, 7], [8, 9], [10, 11])
+    ]
+
+
+def test_rows_that_are_put_back_change_no_other():
+    here = rows.of(there(1, 4), jnp.arange(6), 3)
+    a = jnp.arange(6.0)
+    assert rows.take(a, here)[:2].tolist() == [1, 4]
+    assert rows.put(a, here, jnp.asarray([7.0, 8.0, 9.0])).tolist() == [
+        *(0, 7, 2, 3, 8, 5)
+    ]
+
+
+def test_parts_are_joined_in_the_order_of_ids():
+    ids = [jnp.asarray([4, 9]), jnp.asarray([1, 2, 9])]
+    parts = [jnp.asarray([40, -1]), jnp.asarray([10, 20, -1])]
+    assert rows.ordered(ids, parts)[:3].tolist() == [10, 20, 40]
+    assert rows.in_order([2, 0, 1], [jnp.asarray([20, 0]), jnp.asarray([10])]).tolist()
+    joined = rows.in_order([2, 0, 1], [jnp.asarray([20, 0]), jnp.asarray([10])])
+    assert joined.tolist() == [0, 10, 20]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_round_of_participants_is_that_of_all_clients(name, mode):
+    """Server and clients agree; who sits out keeps every bit."""
+    method = METHODS[name](toys.SPEC)
+    layout = toys.HOM if method.homogeneous else toys.HET
+    most = 3 if method.homogeneous else 2
+    given = {"layout": layout, "mode": MODES[mode], "rounds": 2}
+    # of each architecture two take part at most
+    sampler = HALF if method.homogeneous else lambda key, n, r: there(0, 3, 4)
+    whole = toys.run(method, sampler=sampler, **given)
+    part = toys.run(method, sampler=sampler, most=most, **given)
+    assert toys.gap(whole.server, part.server) < 2e-5
+    assert toys.gap(whole.clients, part.clients) < 2e-5
+    start = toys.run(method, sampler=sampler, **{**given, "rounds": 0})
+    away = [i for i in range(6) if whole.clients[i].steps == 0]
+    assert away and all(toys.gap(start.clients[i], part.clients[i]) == 0 for i in away)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fednova", "fast", "lg_fedavg", "fedper"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sum_as_clients_end_is_the_update_of_all_uploads(name, mode):
+    method = METHODS[name](toys.SPEC)
+    assert isinstance(method.update, SumOverClients)
+    given = {"mode": MODES[mode], "rounds": 2, "sampler": HALF}
+    whole = toys.run(method, **given)
+    summed = toys.run(method, sums=True, most=3, **given)
+    assert toys.gap(whole.server, summed.server) < 1e-5
+    assert not jax.tree.leaves([r.up for r in summed.report])
+
+
+def small(**fields):
+    """Eight clients, of which three take part in a round."""
+    c = config.experiment("fedavg", "digits")
+    c.rounds, c.data.clients, c.model.group = 3, 8, "mlp"
+    c.participation.law, c.participation.fraction = "uniform", 0.4
+    c.update_from_flattened_dict(fields)
+    return c
+
+
+def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
+    runs = {}
+    for store in ("auto", "device"):
+        c = small(**{"clients.store": store})
+        jaxproto.run(c, tmp_path / store, QUIET)
+        runs[store] = records.read(tmp_path / store / "metrics.jsonl")
+    for kept, free in zip(runs["device"], runs["auto"], strict=True):
+        assert set(free["rules"]) == {"received"} < set(kept["rules"])
+        assert free["rules"]["received"] == kept["rules"]["received"]
+        assert free["loss"] == pytest.approx(kept["loss"], rel=1e-5)
+        assert free["bytes_by_client"] == kept["bytes_by_client"]
+    sizes = {
+        store: sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+        for store in runs
+        for path in [tmp_path / store / "checkpoints"]
+    }
+    assert sizes["auto"] < sizes["device"] / 3
+
+
+def test_examples_that_clients_share_are_evaluated_once():
+    """An official test part is everybody's; others are joined."""
+    cohort = Cohort("c", toys.net(8), (0, 1, 2), rules=("received",))
+    same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
+    assert cohorts.tests(cohort, same).size == 128  # two batches of 64
+    assert cohorts.tests(cohort, own).ravel().tolist() == [3, 7, 9]
+    hit = np.arange(128) % 2 == 0
+    assert evaluation.hits_of(same, hit).tolist() == [50, 50, 50]
+    right = np.array([True, False, True])  # of examples 3, 7, 9
+    assert evaluation.hits_of(own, right).tolist() == [1, 1, 1]
+    assert evaluation.hits_of(own, ~right).tolist() == [1, 0, 0]
+
+
+def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
+    client = Client(
+        {"w": np.ones((2, 3))}, {}, {}, (), np.ones((2, 5)), np.arange(2), np.arange(2)
+    )
+    state = State(np.ones(3), (client,), np.zeros(2, np.int64))
+    checkpoint.save(tmp_path, 1, state)
+    like = state._replace(clients=(client.replace(params=()),))
+    found = checkpoint.latest(tmp_path, like)
+    assert found.state.clients[0].params == ()
+    other = state._replace(clients=(client.replace(params={"v": np.ones(1)}),))
+    with pytest.raises(UserError, match="is not of this run"):
+        checkpoint.latest(tmp_path, other)
+
+
+def test_none_is_refused_where_clients_have_networks_of_their_own(tmp_path):
+    c = config.experiment("fedproto", "digits")
+    c.clients.store = "none"
+    with pytest.raises(UserError, match="store is none, but with method"):
+        jaxproto.run(c, tmp_path, QUIET)
+
+
+def test_a_sample_of_the_clients_is_evaluated(tmp_path):
+    """Always the same ones; and said in the record."""
+    c = config.experiment("fedproto", "digits")
+    c.rounds, c.data.clients, c.model.group, c.eval.clients = 2, 8, "mlp", "3"
+    jaxproto.run(c, tmp_path / "3", QUIET)
+    exp = build.experiment(c, "cpu")
+    ids = [i for cohort in exp.cohorts for i in cohorts.tested_ids(cohort)]
+    assert len(ids) == 3 and sum(len(s.size) for s in exp.test) == 3
+    sizes = [len(exp.partition.test[i]) for i in ids]
+    c.eval.clients = "all"
+    jaxproto.run(c, tmp_path / "all", QUIET)
+    some, every = (records.read(tmp_path / n / "metrics.jsonl") for n in ("3", "all"))
+    for one, whole in zip(some, every, strict=True):
+        assert one["evaluated_clients"] == 3 and "evaluated_clients" not in whole
+        assert one["loss"] == whole["loss"]
+        right = one["rules"]["head"]["pooled"] * sum(sizes)
+        assert right == pytest.approx(round(right)) and right > 0
+
+
+@pytest.mark.parametrize("asked", ["0", "some", "-3", "2.5"])
+def test_a_sample_that_is_no_number_is_refused(asked):
+    c = small(**{"eval.clients": asked})
+    with pytest.raises(UserError, match="it is all, or a number of clients"):
+        config.check(c)
+
+
+def asks(name, keep=False, net=None):
+    """Whether uploads follow from what clients had, and the rules that do not."""
+    method, net = METHODS[name](toys.SPEC), net or toys.net(8)
+    local = toys.LOCAL if not keep else with_kept_optimiser()
+    examples, _ = toys.pool_and_rows()
+    args = method, net, local
+    given = reads.shapes(
+        *args, toys.SPEC.num_classes, jax.eval_shape(lambda: examples), 2
+    )
+    return reads.uploads_ask(*args, given), reads.rules_that_ask_nothing(
+        method, net, given
+    )
+
+
+def plain() -> Net:
+    """A network without statistics."""
+    net = toys.net(8)
+    norm = net.init(jax.random.key(0))[1]
+
+    def apply(params, nothing, *rest):
+        return net.apply(params, norm, *rest)._replace(norm=nothing)
+
+    return Net(lambda key: (net.init(key)[0], {}), apply, net.head)
+
+
+def with_kept_optimiser() -> Local:
+    opt = optax.sgd(0.1, momentum=0.9)
+    return dataclasses.replace(toys.LOCAL, opt=opt, init_opt_state=clients_.keep)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "fednova", "fast"])
+def test_clients_that_begin_with_what_they_receive_need_not_be_kept(name):
+    assert asks(name, net=plain()) == (False, ("received",))
+
+
+@pytest.mark.parametrize("name", ["local", "fedproto", "lg_fedavg", "fedper"])
+def test_clients_with_a_network_of_their_own_are_kept(name):
+    assert asks(name, net=plain())[0]
+
+
+def test_statistics_and_optimisers_that_go_on_are_kept():
+    assert asks("fedavg")[0]  # BatchNorm statistics stay with the client
+    assert asks("fedavg", keep=True, net=plain())[0]
+
+
+@pytest.mark.parametrize("clients", [1, 7, 8, 40, 1000])
+def test_there_is_room_for_whom_a_sampler_draws(clients):
+    for make in (
+        participation.everyone(),
+        participation.uniform(0.13),
+        participation.beta(0.3),
+        participation.cyclic(0.4, 3),
+        participation.circular(6),
+        participation.random_count(),
+        participation.mixed(
+            participation.uniform(0.2), participation.uniform(0.6), 0.5
+        ),
+        participation.with_dropouts(participation.uniform(0.2), 0.5),
+    ):
+        most = participation.most(make, clients)
+        drawn = [
+            int(make(jax.random.key(r), clients, r).trains.sum()) for r in range(8)
+        ]
+        assert max(drawn) <= most <= participation.room(most)
+        assert participation.room(most) <= max(most * 1.13, most + 1)
+
+
+def test_the_share_is_the_same_on_host_and_device():
+    for clients in (3, 20, 25, 1000, 99_999):
+        for fraction in np.linspace(0.001, 1, 157):
+            share = participation.share(float(fraction), clients)
+            assert participation.at_most(float(fraction))(clients) == int(share)
+
+
+def test_a_sampler_of_ones_own_may_draw_everybody():
+    assert participation.most(lambda key, n, r: there(0, clients=n), 9) == 9
+
+
+def test_room_is_the_same_for_nearby_shares():
+    assert {participation.room(n) for n in (97, 100, 104)} == {104}
+    assert [participation.room(n) for n in (1, 5, 16, 17)] == [1, 5, 16, 18]
+    assert np.all(np.diff([participation.room(n) for n in range(1, 2000)]) >= 0)
