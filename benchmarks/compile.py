@@ -71,6 +71,7 @@ def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
+    exp = programs.in_one_lane(exp)
     state = programs.shapes(exp, 0)
     f = programs.with_floats(programs.functions(exp), exp.floats)
     at = programs.round_context(0, 0)

@@ -32,6 +32,7 @@ class Cohort(NamedTuple):
     ids: tuple[int, ...]
     mode: ExecutionMode = one_by_one()  # how its clients run
     most: int = 0  # clients that take part in a round; 0 is all
+    lanes: int = 1  # programs that train them side by side
     rules: tuple[str, ...] = ()  # that evaluate clients which keep nothing between
     # rounds; () is every rule, of clients that keep their networks
     tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
@@ -75,10 +76,17 @@ class Uploads(NamedTuple):
     total: Tree  # sum over the clients, in the place of `up`
 
 
+class Moved(NamedTuple):
+    """Clients of one lane after a round."""
+
+    rows: rows.Rows
+    clients: Client  # [R, ...]
+
+
 class Report(NamedTuple):
     """What a cohort sends after a round, and what is watched; rows are clients."""
 
-    uploads: Uploads
+    uploads: Uploads | tuple[()]  # () where they stay on the device
     id: Array  # [R] client ids, more than there are where a row is not used
     loss: Array  # [R] mean over local steps, 0 for who took none
     steps: Array  # [R] local steps
@@ -89,13 +97,13 @@ class Report(NamedTuple):
     @property
     def up(self) -> Tree:
         """Uploads [R, ...], packed."""
-        return self.uploads.up
+        return self.uploads.up if self.uploads else ()
 
 
 class PreUpload(NamedTuple):
     """What a cohort sends before it trains; rows are clients."""
 
-    uploads: Uploads
+    uploads: Uploads | tuple[()]  # as of `Report`
     id: Array  # [R]
     sent: Array  # [R] scalars
     bytes: Array  # [R]
@@ -103,7 +111,7 @@ class PreUpload(NamedTuple):
     @property
     def up(self) -> Tree:
         """Messages [R, ...], packed."""
-        return self.uploads.up
+        return self.uploads.up if self.uploads else ()
 
 
 def all_finite(tree: Tree) -> Array:
@@ -177,8 +185,28 @@ def train_cohort(
     A client that sits out keeps its state and takes no step; one that does not report
     keeps its progress and sends zeros.
     """
+    moved, report = train_lane(exchange, cohort, rows.WHOLE, clients, examples, shards)
+    return put_back(clients, [moved]), report
+
+
+def put_back(clients: Client, lanes: Sequence[Moved]) -> Client:
+    """The clients of a cohort with those that were trained as they are now."""
+    for here, after in lanes:
+        clients = rows.put(clients, here, after)
+    return clients
+
+
+def train_lane(
+    exchange: Exchange,
+    cohort: Cohort,
+    lane: rows.Lane,
+    clients: Client,
+    examples: Examples,
+    shards: Shard,
+) -> tuple[Moved, Report]:
+    """The same of one lane, whose clients are not put back yet."""
     method, local, formats, participants, down, key, sums = exchange
-    here = rows.of(participants, clients.id, cohort.room)
+    here = rows.of(participants, clients.id, cohort.room, lane)
     own = rows.take(clients, here).replace(id=here.id)
     shards = rows.take(shards, here)
     task = clients_.Task(method, cohort.net, local, key, down, examples)
@@ -215,7 +243,7 @@ def train_cohort(
         sent=sent_R * here.reports,
         bytes=bytes_R * here.reports,
     )
-    return rows.put(clients, here, after), report
+    return Moved(here, after), report
 
 
 def if_reports(reports: Array, up: Tree) -> Tree:
@@ -259,7 +287,7 @@ def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
 def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
     """What the server has of all cohorts' packed messages, in the order of ids."""
     ups = [u.up for u in uploads]
-    if all(len(u.id) == len(c.ids) for c, u in zip(cohorts, uploads, strict=True)):
+    if [len(u.id) for u in uploads] == [len(c.ids) for c in cohorts]:
         stacked = by_id(cohorts, ups)
     else:
         stacked = rows.ordered([u.id for u in uploads], ups)
@@ -302,22 +330,29 @@ def evaluate_cohort(
     clients: Client,
     examples: Examples,
     shards: Shard,
+    lane: rows.Lane = rows.WHOLE,
 ) -> dict[str, Array]:
-    """Correct predictions per rule and client: {rule: [K]}.
+    """Correct predictions per rule and client: {rule: [K]}, or those of a lane.
 
     Args:
       down: the broadcast, as clients have it.
       clients: all of the cohort.
       shards: of those that are evaluated.
     """
-    if cohort.tested and len(shards.size) < len(clients.id):
-        clients = jax.tree.map(lambda a: a[jnp.asarray(cohort.tested)], clients)
+    clients, shards = asked(cohort, lane, clients, shards)
 
     def one(client, shard):
         data = Data(examples, shard)
         return clients_.score(method, cohort.net, down, client, data)
 
     return cohort.mode.each(one)(clients, shards)
+
+
+def asked(cohort: Cohort, lane: rows.Lane, clients: Client, shards: Shard):
+    """Those of the clients of a cohort that an evaluation asks, or those of a lane."""
+    if cohort.tested and len(shards.size) < len(clients.id):
+        clients = jax.tree.map(lambda a: a[jnp.asarray(cohort.tested)], clients)
+    return rows.dealt((clients, shards), lane)
 
 
 def evaluate_network(
@@ -327,6 +362,7 @@ def evaluate_network(
     clients: Client,
     examples: Examples,
     index_TB: Array,
+    lane: rows.Lane = rows.WHOLE,
 ) -> dict[str, Array]:
     """Which examples the rules get right that ask nothing of a client: {rule: [T, B]}.
 
@@ -334,7 +370,7 @@ def evaluate_network(
       clients: that keep nothing.
       index_TB: examples, a batch a row.
     """
-    first = jax.tree.map(lambda a: a[:1], clients)
+    index_TB, first = rows.dealt(index_TB, lane), jax.tree.map(lambda a: a[:1], clients)
     client = jax.tree.map(lambda a: a[0], fresh(method, cohort, first))
 
     def batch(index_B):

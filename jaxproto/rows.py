@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxproto.participation import Participation
 from jaxproto.types import Array, Tree
@@ -24,25 +25,56 @@ class Rows(NamedTuple):
     reports: Array  # [R]
 
 
-def of(participants: Participation, id_K: Array, room: int) -> Rows:
-    """The participants of a cohort.
+class Lane(NamedTuple):
+    """One of several programs that train the participants of a cohort side by side."""
+
+    number: Array | int = 0  # [] from 0
+    of: int = 1
+
+
+WHOLE = Lane()
+
+
+def of(participants: Participation, id_K: Array, room: int, lane: Lane = WHOLE) -> Rows:
+    """The participants of a cohort, or every n-th of them.
 
     Args:
       participants: by client id over all cohorts.
       id_K: the client of each row that there is; rows with an id that no client has
         take no part.
       room: rows to choose, at least as many as take part.
+      lane: which of them. Participants are dealt one by one, as rows are in the order
+        of their local steps, so that all lanes have about the same work.
     """
     trains, reports = (
         on.at[id_K].get(mode="fill", fill_value=False) for on in participants
     )
-    if room >= len(id_K):
+    if lane.of == 1 and room >= len(id_K):
         return Rows(None, id_K, trains, reports)
-    at = jnp.nonzero(trains, size=room, fill_value=len(id_K))[0]
+    width = -(-min(room, len(id_K)) // lane.of)
+    at = jnp.nonzero(trains, size=width * lane.of, fill_value=len(id_K))[0]
+    at = at.reshape(width, lane.of)[:, lane.number]
     nobody = len(participants.trains)
     id_R = id_K.at[at].get(mode="fill", fill_value=nobody)
     used = at < len(id_K)
     return Rows(at, id_R, used, used & reports.at[at].get(mode="clip"))
+
+
+def dealt(tree: Tree, lane: Lane) -> Tree:
+    """Every n-th row of arrays [K, ...]; the last again where there is none left."""
+    if lane.of == 1:
+        return tree
+
+    def mine(a):
+        at = jnp.arange(-(-len(a) // lane.of)) * lane.of + lane.number
+        return a.at[at].get(mode="clip")
+
+    return jax.tree.map(mine, tree)
+
+
+def gathered(parts: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The rows [count, ...] that lanes have made of what they were dealt."""
+    return np.stack(parts, 1).reshape(-1, *parts[0].shape[1:])[:count]
 
 
 def take(tree: Tree, rows: Rows) -> Tree:

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from jaxproto import config
-from jaxproto.config import build, optimizers
+from jaxproto.config import build, cohorts, optimizers
 from jaxproto.errors import UserError
 from jaxproto.execution import ClientStages
 
@@ -113,9 +113,10 @@ def test_a_mode_takes_every_step_of_any_number_of_them(choice, steps_K):
     stages = ClientStages(
         start=lambda own: jnp.zeros((), jnp.int32),
         steps=lambda n, first, last, own: n + jnp.clip(own - first, 0, last - first),
-        end=lambda n, own: n,
+        end=lambda n, own: (n, n),
     )
     for platform in ("cpu", "gpu"):
-        mode = build.build_mode(choice, platform, steps_K)
-        assert mode.train(stages)(jnp.asarray(steps_K)).tolist() == steps_K
+        mode = cohorts.build_mode(choice, platform, steps_K)
+        each, total = mode.train(stages)(jnp.asarray(steps_K))
+        assert each.tolist() == steps_K and total == sum(steps_K)
         assert mode.steps(steps_K) >= sum(steps_K)

@@ -163,12 +163,13 @@ def test_a_configuration_brings_the_number_of_training_examples():
 
 
 def test_the_partition_tells_the_number_of_training_examples(monkeypatch):
-    told = []
+    told, make = [], build.build_method
 
     def note(fields, spec, num_examples=0, *rest):
         told.append(num_examples)
+        return make(fields, spec, num_examples, *rest)
 
     monkeypatch.setattr(build, "build_method", note)
     c = config.load("configs/cps_ppa_cpkd.py:spiral")
     exp = build.experiment(c, "cpu")
-    assert told == [int(exp.counts.train.sum())]
+    assert {*told} == {int(exp.counts.train.sum())}

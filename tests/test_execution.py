@@ -113,9 +113,9 @@ def padded_mean(steps):
 
     def train(stages):
         def end(session, *client):
-            (after, up, loss, *rest) = stages.end(session, *client)
+            (after, up, loss, *rest), total = stages.end(session, *client)
             own = jnp.maximum(session.before.steps, 1)
-            return after, up, loss * own / steps, *rest
+            return (after, up, loss * own / steps, *rest), total
 
         return execution.in_chunks(2).train(stages._replace(end=end))
 

@@ -18,7 +18,7 @@ from jaxproto.types import STATIC
 
 EVERYTHING = {  # what has floats
     "participation.law": "uniform",
-    "participation.fraction": 0.5,
+    "participation.fraction": 0.4,
     "participation.dropout": 0.2,
     "optimizer.schedule": "exponential",
     "optimizer.decay": 0.9,
@@ -70,6 +70,15 @@ def test_other_floats_are_the_same_programs(name):
     assert floats.traced(c) != floats.traced(other)
     assert floats.program_settings(c) == floats.program_settings(other)
     assert traced(c) == traced(other)
+
+
+def test_a_share_with_room_for_more_clients_is_another_program():
+    few, more = (
+        small("fedavg", **{**EVERYTHING, "participation.fraction": share})
+        for share in (0.4, 0.6)
+    )
+    rooms = [floats.program_settings(c)["participation.room"] for c in (few, more)]
+    assert rooms == [1, 2]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -284,3 +284,46 @@ def test_room_is_the_same_for_nearby_shares():
     assert {participation.room(n) for n in (97, 100, 104)} == {104}
     assert [participation.room(n) for n in (1, 5, 16, 17)] == [1, 5, 16, 18]
     assert np.all(np.diff([participation.room(n) for n in range(1, 2000)]) >= 0)
+
+
+# ------------------------------------------------------------------------------- lanes
+
+
+@pytest.mark.parametrize("clients", [1, 5, 6, 7])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_every_participant_is_in_one_lane(clients, number):
+    ids, here = jnp.arange(10) + 3, there(*range(3, 3 + clients), clients=20)
+    lanes = [rows.of(here, ids, 7, rows.Lane(n, number)) for n in range(number)]
+    if number == 1:
+        assert int(lanes[0].trains.sum()) == clients
+        return
+    found = [int(i) for lane in lanes for i in lane.id[lane.trains]]
+    assert sorted(found) == list(range(3, 3 + clients))
+    assert np.ptp([int(lane.trains.sum()) for lane in lanes]) <= 1
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 6])
+def test_what_lanes_are_dealt_is_gathered_in_order(count):
+    a = np.arange(count * 2).reshape(count, 2)
+    parts = [np.asarray(rows.dealt(jnp.asarray(a), rows.Lane(n, 3))) for n in range(3)]
+    assert np.array_equal(rows.gathered(parts, count), a)
+
+
+@pytest.mark.parametrize("name", ["protonorm", "fedavg", "refprotofl"])
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
+    """Nor one of the server, but where it adds uploads up: to rounding."""
+    told = {}
+    for cores in (1, 3):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        c = config.experiment(name, "digits")
+        c.rounds, c.data.clients, c.model.group, c.eval_every = 2, 8, "mlp", 1
+        if share < 1:
+            c.participation.law, c.participation.fraction = "uniform", share
+        assert {g.lanes for g in build.experiment(c, "cpu").cohorts} == {cores}
+        jaxproto.run(c, tmp_path / str(cores), QUIET)
+        told[cores] = records.read(tmp_path / str(cores) / "metrics.jsonl")
+    for one, several in zip(told[1], told[3], strict=True):
+        assert one["rules"] == several["rules"]
+        assert one["loss"] == pytest.approx(several["loss"], rel=1e-5)
+        assert one["bytes_by_client"] == several["bytes_by_client"]

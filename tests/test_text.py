@@ -214,7 +214,7 @@ def experiment(toy, name, **changes):
     everyone = {"participation.law": "all", "participation.fraction": 1.0}
     own |= {"method.q": 0.0, **everyone} if name == "fast" else {}  # no snapshot
     c.update_from_flattened_dict(own)
-    return build.experiment(c, "cpu")
+    return programs.in_one_lane(build.experiment(c, "cpu"))
 
 
 def one_round(exp, traces):

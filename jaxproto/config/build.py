@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -124,6 +125,7 @@ def choices_of(config: ml_collections.ConfigDict, platform: str) -> Choices:
         evaluated=evaluated(config),
         seed=fields.data_fields(config).seed,
         platform=platform,
+        cores=os.cpu_count() or 1,
     )
 
 

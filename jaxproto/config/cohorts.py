@@ -44,6 +44,7 @@ class Choices(NamedTuple):
     evaluated: int  # `eval.clients`, 0 is all
     seed: int  # `data.seed`
     platform: str  # of the device
+    cores: int  # of the machine
 
 
 def arranged(
@@ -68,6 +69,7 @@ def arranged(
         return cohort._replace(
             mode=build_mode(choices.at_once, choices.platform, work),
             most=0 if room == len(cohort.ids) else room,
+            lanes=lanes(choices, len(cohorts), room),
             tested=() if whole else tuple(places),
         )
 
@@ -75,6 +77,16 @@ def arranged(
 
 
 SAMPLED = 20  # stream of the seed
+
+
+def lanes(choices: Choices, cohorts: int, room: int) -> int:
+    """Programs that train a cohort side by side: on a CPU, so that no core waits.
+
+    The programs of other cohorts run at the same time, too.
+    """
+    if choices.platform != "cpu" or choices.at_once not in ("auto", "one"):
+        return 1
+    return max(1, min(-(-choices.cores // cohorts), room))
 
 
 def sample(number: int, clients: int, seed: int) -> list[int]:

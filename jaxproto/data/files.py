@@ -167,6 +167,19 @@ def remove(path: Path):
             path.unlink()
 
 
+def reserve(path: Path, size: int):
+    """Makes a file of so many bytes, all of which the disk has room for.
+
+    Raises:
+      Unwritable: it has not, or it cannot be made.
+    """
+    with writing(path, size), path.open("wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:  # macOS, Windows: nothing can be promised
+            file.truncate(size)
+
+
 def sync(folder: Path):
     """Waits until the names in a folder are on disk, where a system can be asked to."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
 from jaxproto import execution
 from jaxproto.config.build import Experiment
@@ -35,9 +36,11 @@ def compile_all(
     Returns:
       The programs, and the seconds it took.
     """
-    clock, f, suffix = time.perf_counter(), programs.functions(exp), ""
+    clock, suffix = time.perf_counter(), ""
     if many:
-        f, suffix = programs.of_many(f), f" of {many}"
+        exp, suffix = programs.in_one_lane(exp), f" of {many}"
+    f = programs.functions(exp)
+    f = programs.of_many(f) if many else f
 
     def lead(tree):
         return programs.stacked([tree] * many) if many else tree
@@ -102,13 +105,32 @@ def submit_all(
             for c, g, own, s in given
         )
 
-    train = for_each(
-        "train", f.train, exp.train, context, participants, donate_argnums=4
+    train, put_back, reports = [], [], []
+    for i, cohort in enumerate(exp.cohorts):
+        one = in_lanes if cohort.lanes > 1 else in_place
+        made = one(
+            submit, exp, f, i, (context, participants, down), clients[i], examples
+        )
+        train.append(made[0])
+        put_back.append(made[1])
+        reports += [made[0].out[1]] * cohort.lanes
+    evaluate = tuple(
+        submit(
+            f"evaluate {c.name}",
+            g,
+            down,
+            *[np.int32(0)] * (c.lanes > 1),
+            own,
+            examples,
+            programs.on_device(exp, c, test),
+        )
+        for c, g, own, test in zip(
+            exp.cohorts, f.evaluate, clients, exp.test, strict=True
+        )
     )
-    evaluate = for_each("evaluate", f.evaluate, exp.test)
     asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
     first = tuple(p.out.uploads for p in asked)
-    ups = tuple(p.out[1].uploads for p in train)
+    ups = tuple(p.uploads for p in reports)
     pre_aggregate = f.pre_aggregate and submit(
         "pre-aggregate", f.pre_aggregate, context, server, first
     )
@@ -119,11 +141,31 @@ def submit_all(
         participate=participate,
         pre_upload=asked,
         pre_aggregate=pre_aggregate,
-        train=train,
+        train=tuple(train),
+        put_back=tuple(put_back),
         update=submit("update", f.update, context, server, ups),
         evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
     )
+
+
+def in_place(submit, exp: Experiment, f: Programs, i: int, given, clients, examples):
+    """The program that trains a cohort, and none that puts clients back."""
+    cohort = exp.cohorts[i]
+    shards = programs.on_device(exp, cohort, exp.train[i])
+    args = *given, clients, examples, shards
+    return submit(f"train {cohort.name}", f.train[i], *args, donate_argnums=4), None
+
+
+def in_lanes(submit, exp: Experiment, f: Programs, i: int, given, clients, examples):
+    """The program that trains any lane of a cohort, and the one that puts it back."""
+    cohort = exp.cohorts[i]
+    shards = programs.on_device(exp, cohort, exp.train[i])
+    args = *given, np.int32(0), clients, examples, shards
+    train = submit(f"train {cohort.name}", f.train[i], *args)
+    lanes = [train.out[0]] * cohort.lanes
+    put = f.put_back[i]
+    return train, submit(f"put {cohort.name}", put, clients, lanes, donate_argnums=1)
 
 
 def compile_to_fit(

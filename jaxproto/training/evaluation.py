@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxproto import rows
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import same_rows, tested_ids
 from jaxproto.report import summary
@@ -39,15 +40,33 @@ def outcome(work: Work, server: Tree, clients: Sequence[Client]) -> Outcome:
     """An evaluation as far as compiled programs do it; see `on_device`."""
     down = work.compiled.broadcast(server).message
     if work.store is None:
-        rows = zip(work.compiled.evaluate, clients, work.exp.test, strict=True)
-        correct = at_once(
-            partial(f, down, own, work.examples, shard) for f, own, shard in rows
-        )
+        each = zip(clients, work.exp.test, strict=True)
+        calls = [of_lanes(work, i, down, *own) for i, own in enumerate(each)]
+        made = iter(at_once(call for lanes in calls for call in lanes))
+        parts = [[next(made) for _ in lanes] for lanes in calls]
+        correct = list(map(joined, parts, work.exp.test))
     else:
         correct = [
             from_store(work, work.store, down, i) for i in range(len(work.exp.cohorts))
         ]
     return jax.device_get(Outcome(correct, work.compiled.diagnostics(server)))
+
+
+def of_lanes(work: Work, i: int, down: Tree, clients: Client, test) -> list[partial]:
+    """The calls that evaluate a cohort, one for each of its lanes."""
+    f, last = work.compiled.evaluate[i], (clients, work.examples, test)
+    if work.compiled.put_back[i] is None:
+        return [partial(f, down, *last)]
+    numbers = range(work.exp.cohorts[i].lanes)
+    return [partial(f, down, np.int32(n), *last) for n in numbers]
+
+
+def joined(lanes: Sequence[dict], test: Tree) -> dict:
+    """What the lanes of a cohort found, row by row."""
+    if len(lanes) == 1:
+        return lanes[0]
+    count, found = len(jax.tree.leaves(test)[0]), jax.device_get(list(lanes))
+    return {rule: rows.gathered([p[rule] for p in found], count) for rule in found[0]}
 
 
 def from_store(work: Work, store: ClientStore, down: Tree, i: int) -> dict:
@@ -60,7 +79,8 @@ def from_store(work: Work, store: ClientStore, down: Tree, i: int) -> dict:
         places = Places(asked[chunk], cohort.room)
         mine = Places(np.arange(len(asked))[chunk], cohort.room)
         clients, shard = store.take(i, places), of_places(test, mine)
-        found = work.compiled.evaluate[i](down, clients, work.examples, shard)
+        calls = of_lanes(work, i, down, clients, shard)
+        found = joined(at_once(calls), shard)
         parts.append({r: np.asarray(a)[: len(places.at)] for r, a in found.items()})
     return {rule: np.concatenate([p[rule] for p in parts]) for rule in parts[0]}
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation, kernels, participation, transforms
+from jaxproto import federation, kernels, participation, rows, transforms
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import HOSTED
 from jaxproto.config.floats import Floats
@@ -50,10 +50,12 @@ class Programs(NamedTuple):
     participate: Callable  # RoundContext, server -> Participation
     pre_upload: tuple[Callable, ...]  # participants, down, clients, examples, shards
     pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
-    train: tuple[Callable, ...]  # RoundContext, participants, down, clients, ...
+    train: tuple[Callable, ...]  # RoundContext, participants, down, clients, ...; with
+    # the number of a lane before the clients where a cohort has lanes
+    put_back: tuple[Callable | None, ...]  # clients, of all lanes -> clients; or None
     update: Callable  # RoundContext, server, uploads -> server
     evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: [K]}, or
-    # {rule: [T, B]} of clients that keep nothing
+    # {rule: [T, B]} of clients that keep nothing; lanes as of `train`
     diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
@@ -94,8 +96,8 @@ def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple
     if exp.store in HOSTED:  # what they keep is not on the device
         known = tuple(federation.known_of(count, ids) for ids, count in who)
         return programs.start_server(server_key), known
-    rows = zip(who, programs.start_clients, strict=True)
-    clients = tuple(f(client_key, *own) for own, f in rows)
+    each = zip(who, programs.start_clients, strict=True)
+    clients = tuple(f(client_key, *own) for own, f in each)
     return programs.start_server(server_key), clients
 
 
@@ -144,13 +146,24 @@ def functions(exp: Experiment) -> Programs:
         return sampler(key(context, 0), num, context.r)
 
     def train(cohort, floats, context, participants, down, *rest):
+        given = exchange(floats, context, participants, down)
+        if cohort.lanes == 1:
+            return federation.train_cohort(given, cohort, *rest)
+        number, *rest = rest
+        lane = rows.Lane(number, cohort.lanes)
+        return federation.train_lane(given, cohort, lane, *rest)
+
+    def put_back(floats, clients, lanes):
+        del floats
+        return federation.put_back(clients, lanes)
+
+    def exchange(floats, context, participants, down):
         now, stage = parts(floats), key(context, 1)
         local = now.local.at_round(context.r)
         sums = not exp.check_wire
-        given = federation.Exchange(
+        return federation.Exchange(
             now.method, local, formats, participants, down, stage, sums
         )
-        return federation.train_cohort(given, cohort, *rest)
 
     def update(floats, context, server, ups):
         method, stage = parts(floats).method, key(context, 2)
@@ -165,10 +178,14 @@ def functions(exp: Experiment) -> Programs:
         method, stage = parts(floats).method, key(context, 3)
         return federation.pre_aggregate_server(method, cohorts, stage, server, ups)
 
-    def evaluate(cohort, floats, *rest):
+    def evaluate(cohort, floats, down, *rest):
         every = federation.evaluate_cohort
         f = every if cohort.keeps else federation.evaluate_network
-        return f(parts(floats).method, cohort, *rest)
+        method = parts(floats).method
+        if cohort.lanes == 1:
+            return f(method, cohort, down, *rest)
+        number, *rest = rest
+        return f(method, cohort, down, *rest, lane=rows.Lane(number, cohort.lanes))
 
     def diagnostics(floats, server):
         return diagnose(parts(floats).method, exp.spec, server)
@@ -185,6 +202,7 @@ def functions(exp: Experiment) -> Programs:
         pre_upload=for_each(pre_upload) if twice else (),
         pre_aggregate=pre_aggregate if twice else None,
         train=for_each(train),
+        put_back=tuple(None if c.lanes == 1 else put_back for c in cohorts),
         update=update,
         evaluate=for_each(evaluate),
         diagnostics=diagnostics,
@@ -203,6 +221,11 @@ def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
 
 SHARED = {"start_clients": 2, "pre_upload": 2, "train": 2, "evaluate": 2}  # of the
 # last arguments, what all federations have: ids, counts; examples and shards
+
+
+def in_one_lane(exp: Experiment) -> Experiment:
+    """The same, with one program that trains a cohort."""
+    return exp._replace(cohorts=tuple(c._replace(lanes=1) for c in exp.cohorts))
 
 
 def of_many(functions: Programs) -> Programs:

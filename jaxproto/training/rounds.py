@@ -51,7 +51,7 @@ class Told(NamedTuple):
     participants: Participation
     scalars_down: np.ndarray  # of the broadcast
     bytes_down: np.ndarray
-    reports: list[Report]  # per cohort, without uploads
+    reports: list[Report]  # per cohort and lane, without uploads
     pre_uploads: list[PreUpload]  # the same; none for a method with one exchange
     diagnostics: dict[str, np.ndarray]
 
@@ -109,11 +109,8 @@ def on_device(
     server, sent, pre_uploads = first_exchange(
         work, context, participants, server, clients, shards
     )
-    each = at_once(
-        partial(train, context, participants, sent.message, own, work.examples, shard)
-        for train, own, shard in zip(run.train, clients, shards, strict=True)
-    )
-    clients, reports = zip(*each, strict=True)
+    given = context, participants, sent.message
+    clients, reports = train(work, given, clients, shards)
     if work.exp.check_wire:
         check_wire(work.exp, [*pre_uploads, *reports], server)
     server = run.update(context, server, tuple(p.uploads for p in reports))
@@ -127,6 +124,32 @@ def on_device(
     )
     told = jax.device_get(told)  # sizes, losses; never uploads
     return jax.block_until_ready(server), clients, told
+
+
+def train(
+    work: Work, given: tuple, clients: Sequence[Client], shards: Sequence[Shard]
+) -> tuple[tuple[Client, ...], list[Report]]:
+    """Training of every cohort, and the reports of every lane.
+
+    Args:
+      given: context, participants, broadcast.
+    """
+    run, calls, lanes = work.compiled, [], []
+    each = zip(run.train, run.put_back, clients, shards, strict=True)
+    for i, (f, put, own, shard) in enumerate(each):
+        rest = own, work.examples, shard
+        numbers = range(1 if put is None else work.exp.cohorts[i].lanes)
+        lanes.append(len(numbers))
+        if put is None:
+            calls.append(partial(f, *given, *rest))
+        else:
+            calls += [partial(f, *given, np.int32(n), *rest) for n in numbers]
+    moved, reports = zip(*at_once(calls), strict=True)
+    after, first = [], 0
+    for put, own, number in zip(run.put_back, clients, lanes, strict=True):
+        mine, first = moved[first : first + number], first + number
+        after.append(mine[0] if put is None else put(own, list(mine)))
+    return tuple(after), list(reports)
 
 
 def counted(
@@ -182,10 +205,11 @@ def check_finite(exp: Experiment, r: int, reports):
     """Raises Diverged for the first client whose numbers are not finite."""
     half = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
     hint = half if exp.formats.up == "float16" else ""
-    for cohort, p in zip(exp.cohorts, reports, strict=True):
+    for p in reports:
         for k in np.flatnonzero(~p.finite):
+            name = next(c.name for c in exp.cohorts if p.id[k] in c.ids)
             raise Diverged(
-                f"round {r + 1}: client {p.id[k]} of cohort {cohort.name!r} has "
+                f"round {r + 1}: client {p.id[k]} of cohort {name!r} has "
                 f"loss {p.loss[k]:g} or an upload or weight that is not finite.{hint}"
             )
 

@@ -6,7 +6,6 @@ row: it is made from the run's key when it is asked for. Files are no more than 
 work in; what a run goes on from are the rows in its checkpoints.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -104,9 +103,8 @@ class ClientStore:
         if self.folder is None or 0 in shape:
             return np.zeros(shape, dtype)
         self._files += 1
-        path, size = self.folder / f"{self._files}.bin", int(np.prod(shape))
-        with files.writing(path, size * dtype.itemsize), path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, size * dtype.itemsize)
+        path = self.folder / f"{self._files}.bin"
+        files.reserve(path, int(np.prod(shape)) * dtype.itemsize)
         return np.memmap(path, dtype, "r+", shape=tuple(shape))
 
     # Rounds
