@@ -97,8 +97,11 @@ def at_most(fraction: float | Array) -> Callable[[int], int]:
 
 
 def largest(score_K: Array, count: Array) -> Array:
-    """Whether each score is among the `count` largest."""
-    return jnp.argsort(jnp.argsort(-score_K)) < count
+    """Whether each score is among the `count` largest; of equal ones the first are."""
+    whole = jnp.asarray(count, jnp.int32)
+    least = jnp.sort(score_K)[len(score_K) - whole]
+    above_K, equal_K = score_K > least, score_K == least
+    return above_K | equal_K & (jnp.cumsum(equal_K) <= whole - jnp.sum(above_K))
 
 
 def uniform(fraction: float | Array) -> Sampler:

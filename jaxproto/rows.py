@@ -52,7 +52,8 @@ def of(participants: Participation, id_K: Array, room: int, lane: Lane = WHOLE) 
     if lane.of == 1 and room >= len(id_K):
         return Rows(None, id_K, trains, reports)
     width = -(-min(room, len(id_K)) // lane.of)
-    at = jnp.nonzero(trains, size=width * lane.of, fill_value=len(id_K))[0]
+    number = jnp.arange(1, width * lane.of + 1)  # of each participant in the cohort
+    at = jnp.searchsorted(jnp.cumsum(trains), number)  # len(id_K) where there is none
     at = at.reshape(width, lane.of)[:, lane.number]
     nobody = len(participants.trains)
     id_R = id_K.at[at].get(mode="fill", fill_value=nobody)

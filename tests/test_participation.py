@@ -35,6 +35,14 @@ def test_uniform_takes_the_rounded_share_and_at_least_one(fraction, clients):
     assert np.array_equal(trains, reports)
 
 
+@pytest.mark.parametrize("count", [1, 3, 6, 7])
+def test_the_largest_are_as_many_as_asked_and_of_equal_ones_the_first(count):
+    score = jnp.asarray([0.5, 0.1, 0.5, 0.9, 0.5, -1.0, 0.1])
+    by_rank = jnp.argsort(jnp.argsort(-score)) < count
+    found = participation.largest(score, jnp.float32(count))
+    assert np.array_equal(found, by_rank) and int(found.sum()) == count
+
+
 def test_uniform_differs_between_rounds_and_reaches_everyone_alike():
     trains, _ = turnouts(participation.uniform(0.5), 10)
     assert len({row.tobytes() for row in trains}) > 20

@@ -32,7 +32,12 @@ MODES = {
     "chunks": execution.in_chunks(2),
     "all": execution.all_at_once(),
 }
-NAMES = ("local", "fedproto", "fedavg", "fedgh", "fedtgp", "lg_fedavg", "refprotofl")
+NAMES = ("local", "fedavg", "fedgh", "fedtgp", "lg_fedavg", "refprotofl")
+
+
+def long(name):
+    """A parameter that `.ci/run` knows."""
+    return pytest.param(name, marks=pytest.mark.long)
 
 
 def there(*ids, clients=6):
@@ -83,8 +88,8 @@ def test_parts_are_joined_in_the_order_of_ids():
     assert joined.tolist() == [0, 10, 20]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
+@pytest.mark.parametrize("name", ["fedproto", *map(long, NAMES)])
 def test_a_round_of_participants_is_that_of_all_clients(name, mode):
     """Server and clients agree; who sits out keeps every bit."""
     method = METHODS[name](toys.SPEC)
@@ -102,8 +107,10 @@ def test_a_round_of_participants_is_that_of_all_clients(name, mode):
     assert away and all(toys.gap(start.clients[i], part.clients[i]) == 0 for i in away)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fednova", "fast", "lg_fedavg", "fedper"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "name", ["fedavg", *map(long, ["fednova", "fast", "lg_fedavg", "fedper"])]
+)
+@pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
 def test_a_sum_as_clients_end_is_the_update_of_all_uploads(name, mode):
     method = METHODS[name](toys.SPEC)
     assert isinstance(method.update, SumOverClients)
@@ -193,6 +200,20 @@ def test_a_sample_of_the_clients_is_evaluated(tmp_path):
         assert one["loss"] == whole["loss"]
         right = one["rules"]["head"]["pooled"] * sum(sizes)
         assert right == pytest.approx(round(right)) and right > 0
+
+
+def test_what_an_evaluation_says_of_each_client_is_a_table(tmp_path):
+    c = small(**{"clients.store": "device", "eval.per_client": True, "eval_every": 2})
+    jaxproto.run(c, tmp_path, QUIET)
+    there = sorted(p.name for p in (tmp_path / "per_client").iterdir())
+    assert there == ["000002.npz", "000003.npz"]
+    for record in records.read(tmp_path / "metrics.jsonl"):
+        table = np.load(tmp_path / "per_client" / f"{record['round']:06}.npz")
+        assert table["id"].tolist() == list(range(8))
+        assert table["bytes_up"].tolist() == record["bytes_by_client"]["up"]
+        for rule, told in record["rules"].items():
+            right = table[f"correct_{rule}"].sum() / table["test_examples"].sum()
+            assert right == pytest.approx(told["pooled"])
 
 
 @pytest.mark.parametrize("asked", ["0", "some", "-3", "2.5"])
@@ -309,8 +330,8 @@ def test_what_lanes_are_dealt_is_gathered_in_order(count):
     assert np.array_equal(rows.gathered(parts, count), a)
 
 
-@pytest.mark.parametrize("name", ["protonorm", "fedavg", "refprotofl"])
-@pytest.mark.parametrize("share", [1.0, 0.4])
+@pytest.mark.parametrize("name", ["fedavg", *map(long, ["protonorm", "refprotofl"])])
+@pytest.mark.parametrize("share", [long(1.0), 0.4])
 def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
     """Nor one of the server, but where it adds uploads up: to rounding."""
     told = {}

@@ -73,7 +73,7 @@ def test_every_cell_has_ended_and_is_in_the_table(swept):
 def test_the_programs_are_compiled_once_for_all_cells(swept):
     done, _, programs = swept
     assert len(done.plan.groups) == 1
-    assert programs == [8]  # one set
+    assert programs == [9]  # one set
 
 
 def test_a_cell_has_the_bits_of_the_run_alone(swept, tmp_path):

@@ -90,7 +90,10 @@ def default() -> ml_collections.ConfigDict:
             },
             "clients_at_once": "auto",  # auto, one, all, or a number
             "clients": {"store": "auto"},  # where they are between rounds
-            "eval": {"clients": "all"},  # or a number: a sample of them
+            "eval": {
+                "clients": "all",  # or a number: a sample of them
+                "per_client": False,  # a table of clients for each evaluation
+            },
         }
     )
 

@@ -19,7 +19,10 @@ from jaxproto.methods import METHODS
 from jaxproto.types import STATIC, ArrayLike
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
-NOT_TRACED = {"name", "seed", "eval_every", "checkpoint_every", "data.data_dir"}
+NOT_TRACED = {
+    *("name", "seed", "eval_every", "checkpoint_every", "data.data_dir"),
+    "eval.per_client",
+}
 GROUPS = ("method.", "optimizer.", "participation.")
 
 

@@ -62,6 +62,7 @@ FIELDS = {  # dotted path -> meaning
     "wire.check": "encode and decode every message of every round",
     "clients_at_once": "how many clients of a cohort the device trains at a time",
     "clients.store": "where clients are between rounds; none where they keep nothing",
+    "eval.per_client": "write a table of the clients for each evaluation",
     "eval.clients": "clients that are evaluated: all, or a sample of so many",
 }
 METHOD = {  # hyper-parameter, of whichever method has it -> meaning

@@ -1,6 +1,7 @@
 """What a run measures, on disk: JSON lines, JSON files, their summary."""
 
 import importlib.metadata
+import io
 import itertools
 import json
 import math
@@ -21,6 +22,19 @@ from jaxproto.storage.jsonfile import Damaged, kind
 
 LAST = 10  # evaluations behind "mean of the last"
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
+    """Writes arrays of equal length as an npz file, in one piece.
+
+    Raises:
+      Unwritable: the system refuses.
+    """
+    content, arrays = io.BytesIO(), dict[str, Any](columns)
+    np.savez_compressed(content, **arrays)
+    with files.writing(path.parent, 0):
+        path.parent.mkdir(exist_ok=True)
+    files.write(path, content.getvalue())
 
 
 def append(path: str | Path, record: Mapping):

@@ -17,7 +17,14 @@ from jaxproto.storage import jsonfile, naming, records
 
 VOCABULARY = "vocabulary.txt"
 FREE = {"data.data_dir", "rounds"}  # what a run may be continued with
-WRITTEN = ("*.json", "*.jsonl", "*.csv", "*.txt", "plots/*.png")  # files of a run
+WRITTEN = (
+    "*.json",
+    "*.jsonl",
+    "*.csv",
+    "*.txt",
+    "plots/*.png",
+    "per_client/*.npz",
+)  # files of a run
 
 
 class Busy(UserError):

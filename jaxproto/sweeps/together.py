@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto.storage import records, workdir
+from jaxproto.storage import workdir
 from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
@@ -169,11 +169,9 @@ class Loop:
     def _evaluate(self, r: int, moved):
         told = evaluation.outcome(self.work, self.server, self.clients)
         for i, m in self.alive():
-            exp, seconds = m.run.work.exp, self.seconds
-            made = evaluation.record(
-                exp, r, self.own[i], moved[i], seconds, row(told, i)
+            made = runner.recorded(
+                m.run, r, self.own[i], moved[i], self.seconds, row(told, i)
             )
-            records.append(m.run.path / "metrics.jsonl", made)
             self.shown[i].evaluated(made)
         self.seconds = []
 

@@ -17,6 +17,8 @@ from jaxproto.training.store import ClientStore, Places, of_places
 from jaxproto.training.threads import at_once
 from jaxproto.types import Client, Shard, Tree
 
+LISTED = 100  # clients whose bytes stand in the records one by one
+
 
 class Outcome(NamedTuple):
     """What the programs of an evaluation tell the host."""
@@ -97,6 +99,7 @@ def record(
         "rules": rules,
         **_sample(exp, len(size_K)),
         **last._asdict(),
+        "bytes_by_client": _listed(last),
         "bytes_total": total,
         **{name: float(value) for name, value in told.diagnostics.items()},
         "every_round": {
@@ -105,6 +108,22 @@ def record(
         },
         "seconds": float(np.mean(seconds)),
     }
+
+
+def _listed(last: Round) -> dict[str, list[int]]:
+    """Bytes by client, of few clients."""
+    by_client = last.bytes_by_client.items()
+    return {way: each.tolist() for way, each in by_client if len(each) <= LISTED}
+
+
+def columns(exp: Experiment, last: Round, told: Outcome) -> dict[str, np.ndarray]:
+    """What an evaluation says of every client that it asked, in the order of ids."""
+    found, size_K = by_client(exp, told.correct)
+    id_K = np.array([i for cohort in exp.cohorts for i in tested_ids(cohort)])
+    rules = {f"correct_{rule}": hits_K for rule, hits_K in found.items()}
+    moved = {f"bytes_{way}": each[id_K] for way, each in last.bytes_by_client.items()}
+    every = {"id": id_K, "test_examples": size_K, **rules, **moved}
+    return {name: column[np.argsort(id_K)] for name, column in every.items()}
 
 
 def _sample(exp: Experiment, evaluated: int) -> dict[str, int]:

@@ -42,7 +42,7 @@ class Round(NamedTuple):
     scalars_down: int
     bytes_up: int
     bytes_down: int
-    bytes_by_client: dict[str, list[int]]  # "up" and "down", by client id; of few
+    bytes_by_client: dict[str, np.ndarray]  # "up" and "down", by client id
 
 
 class Told(NamedTuple):
@@ -223,9 +223,6 @@ def check_wire(exp: Experiment, parts, server: Tree):
     codec.check_broadcast(exp.method.broadcast(server), exp.formats.down)
 
 
-LISTED = 100  # clients whose bytes stand in the records one by one
-
-
 def summarize_round(exp: Experiment, told: Told) -> Round:
     """Sums over clients of what a round moved and lost."""
     reports, pre_uploads = told.reports, told.pre_uploads
@@ -236,7 +233,6 @@ def summarize_round(exp: Experiment, told: Told) -> Round:
         for p in parts:
             np.add.at(up, p.id, p.bytes)
     up, down = up[:clients], trains * int(told.bytes_down)
-    listed = {"up": up.tolist(), "down": down.tolist()} if clients <= LISTED else {}
     return Round(
         loss=sum(float(p.loss.sum()) for p in reports) / max(stepped, 1),
         participants=int(trains.sum()),
@@ -246,5 +242,5 @@ def summarize_round(exp: Experiment, told: Told) -> Round:
         scalars_down=int(told.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),
-        bytes_by_client=listed,
+        bytes_by_client={"up": up, "down": down},
     )

@@ -26,10 +26,10 @@ from jaxproto.training import (
     programs,
     stopping,
 )
-from jaxproto.training.evaluation import evaluate
+from jaxproto.training.evaluation import Outcome, columns, outcome, record
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import progress, result_table
-from jaxproto.training.rounds import Diverged, Work, one_round, unwatched
+from jaxproto.training.rounds import Diverged, Round, Work, one_round, unwatched
 from jaxproto.training.stopping import Stopped
 from jaxproto.training.store import load_rows, open_store
 from jaxproto.types import Examples
@@ -283,9 +283,8 @@ def all_rounds(run: Run, start: int, state: State) -> State:
             bar.round(r + 1, seconds[-1])
             last = r + 1 == config.rounds
             if last or (r + 1) % config.eval_every == 0:
-                record = evaluate(run.work, r + 1, state, told, seconds)
-                records.append(run.path / "metrics.jsonl", record)
-                bar.evaluated(record)
+                found = outcome(run.work, state.server, state.clients)
+                bar.evaluated(recorded(run, r + 1, state, told, seconds, found))
                 seconds = []
             stop = asked()
             if last or stop or (r + 1) % config.checkpoint_every == 0:
@@ -293,6 +292,17 @@ def all_rounds(run: Run, start: int, state: State) -> State:
             if stop:
                 raise Stopped(f"round {r + 1} is saved, the same command goes on")
     return state
+
+
+def recorded(run: Run, r: int, state: State, last: Round, seconds, found: Outcome):
+    """Writes what a round and an evaluation said; returns the record."""
+    exp = run.work.exp
+    made = record(exp, r, state, last, seconds, found)
+    if run.config.eval.per_client:
+        columns_ = columns(exp, last, found)
+        records.write_columns(run.path / "per_client" / f"{r:06}.npz", columns_)
+    records.append(run.path / "metrics.jsonl", made)
+    return made
 
 
 def keep(run: Run, r: int, state: State):
