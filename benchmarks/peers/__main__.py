@@ -11,7 +11,6 @@ first round of a process does not count. Memory is the most that a process had r
 at the end, and the sum of that over its descendants (Flower's workers).
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from absl import flags
 
 from benchmarks import measure
 from benchmarks.measure import Timing
-from benchmarks.peers import environments, prepare, shared
+from benchmarks.peers import environments, prepare, processes, shared
 
 MODULES = {
     "ours": "benchmarks.peers.ours",
@@ -29,13 +28,13 @@ MODULES = {
     "fedjax": "benchmarks.peers.with_fedjax",
     "flower": "benchmarks.peers.with_flower",
 }
-TAIL = 20  # lines of a contender that failed
 FLAGS = measure.flag_values()
 NAMES = tuple(prepare.WORKLOADS)
 flags.DEFINE_enum("workload", "cifar", NAMES, "what is trained", flag_values=FLAGS)
 flags.DEFINE_list("contenders", [*MODULES], "in this order", flag_values=FLAGS)
 flags.DEFINE_integer("rounds", 10, "rounds of a process that count", flag_values=FLAGS)
 flags.DEFINE_integer("repeats", 2, "processes of each contender", flag_values=FLAGS)
+flags.DEFINE_float("limit", 3600, "seconds of a process", flag_values=FLAGS)
 flags.DEFINE_string("data", "", "npz file with x, y; else made up", flag_values=FLAGS)
 flags.DEFINE_bool("install", False, "make missing environments", flag_values=FLAGS)
 flags.DEFINE_string(
@@ -88,19 +87,15 @@ def check(s: dict):
             fail(f"{name} cannot be installed ({e}); leave it out of --contenders.")
 
 
-def one(name: str, file: Path, folder: Path) -> tuple[list[float], dict]:
+def one(name: str, file: Path, s: dict) -> tuple[list[float], dict]:
     """All rounds of a contender in a process of its own."""
-    program = [str(environments.python(folder, name)), "-m", MODULES[name], str(file)]
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    env["XDG_CACHE_HOME"] = str(file.parent)  # of data sets
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    got = subprocess.run(program, cwd=measure.ROOT, env=env, **pipes)
+    interpreter = environments.python(Path(s["venvs"]), name)
+    program = [str(interpreter), "-m", MODULES[name], str(file)]
+    cache = str(file.parent)  # of data sets
     try:
-        got.check_returncode()
-        return shared.read(got.stdout)
-    except (subprocess.CalledProcessError, ValueError) as e:
-        print(*got.stdout.splitlines()[-TAIL:], sep="\n")
-        fail(f"{name}: {e}; above is the end of what it said.")
+        return shared.read(processes.output(program, s["limit"], XDG_CACHE_HOME=cache))
+    except (processes.Unfinished, ValueError) as e:
+        fail(f"{name} {e}")
         raise
 
 
@@ -109,7 +104,7 @@ def measured(s: dict, work: dict, file: Path) -> dict[str, dict]:
     runs: dict[str, list] = {name: [] for name in s["contenders"]}
     for i in range(s["repeats"]):
         for name, rows in runs.items():
-            rows.append(one(name, file, Path(s["venvs"])))
+            rows.append(one(name, file, s))
             print(f"{name} {i + 1}: done", flush=True)
     return {name: summary(work, rows) for name, rows in runs.items()}
 

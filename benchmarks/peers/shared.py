@@ -92,7 +92,7 @@ def read(text: str) -> tuple[list[float], dict]:
         elif "accuracy" in entry:
             last = entry
     if last is None:
-        raise ValueError("no line with an accuracy")
+        raise ValueError("printed no accuracy at its end.")
     return seconds, last
 
 

@@ -15,7 +15,6 @@ import jax
 
 from benchmarks.peers import jax_side, shared
 
-
 jax.tree_map = jax.tree.map
 
 

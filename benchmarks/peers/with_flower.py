@@ -32,6 +32,11 @@ from flwr.simulation import run_simulation
 from benchmarks.peers import shared, torch_side
 from benchmarks.peers.shared import Federation
 
+BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there
+    "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+    "init_args": {"address": "local"},
+}
+
 
 class Listed(FedAvg):
     """FedAvg that says which client's images a node gets, and the seconds of rounds."""
@@ -116,8 +121,7 @@ def main(path: str):
     server.main()(lambda grid, context: serve(grid, path))
     client.train()(train)
     nodes = len(torch_side.federation(path).clients)
-    each = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-    run_simulation(server, client, num_supernodes=nodes, backend_config=each)
+    run_simulation(server, client, num_supernodes=nodes, backend_config=BACKEND)
 
 
 if __name__ == "__main__":
