@@ -48,7 +48,7 @@ def ended(program: list[str], log: Path, env: dict, limit: float) -> int | None:
             env=env,
             stdout=out,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,
         )
         try:
             return run.wait(limit)
