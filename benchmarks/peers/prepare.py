@@ -21,7 +21,7 @@ from jaxproto.types import Tree
 SEED = 0  # of the run, as `synthetic.start` has it
 CLASSES = 10
 BLOCK = 4  # pixels of a patch of one brightness, high and wide
-SPREAD, NOISE = 10.0, 60.0  # of class means and around them, in steps of brightness
+SPREAD, NOISE = 18.0, 60.0  # of class means and around them, in steps of brightness
 CHUNK = 10_000  # images made at a time
 
 
