@@ -108,7 +108,7 @@ def test_made_up_images_can_be_told_apart_and_stay_the_same():
     x = x.reshape(400, -1).astype(float)
     mean = np.stack([x[:200][y[:200] == c].mean(0) for c in range(10)])
     near = ((x[200:, None] - mean) ** 2).sum(-1).argmin(1)
-    assert 0.2 < (near == y[200:]).mean() < 1
+    assert (near == y[200:]).mean() > 0.5
 
 
 def test_images_of_ones_own_are_taken_or_refused(tmp_path):
