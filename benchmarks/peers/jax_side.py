@@ -1,0 +1,77 @@
+"""The networks in plain JAX, for FedJAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchmarks.peers.shared import Federation
+
+CHUNK = 500  # test images at a time
+
+
+def parameters(fed: Federation) -> dict[str, jax.Array]:
+    """The initial parameters of the file, from PyTorch's layout to JAX's."""
+    weights, biases, out = fed.start[::2], fed.start[1::2], {}
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        if weight.ndim == 4:
+            weight = weight.transpose(2, 3, 1, 0)
+        elif i and weights[i - 1].ndim == 4:  # reads a flattened map
+            weight = rows_last_channel(weight, len(weights[i - 1])).T
+        else:
+            weight = weight.T
+        out[f"weight{i}"], out[f"bias{i}"] = jnp.asarray(weight), jnp.asarray(bias)
+    return out
+
+
+def rows_last_channel(weight: np.ndarray, channels: int) -> np.ndarray:
+    """A layer on maps flattened as [C, H, W] to one on [H, W, C]."""
+    outputs, inputs = weight.shape
+    side = int((inputs // channels) ** 0.5)
+    maps = weight.reshape(outputs, channels, side, side)
+    return maps.transpose(0, 2, 3, 1).reshape(outputs, inputs)
+
+
+def decode(x: jax.Array) -> jax.Array:
+    """Images from uint8 to float32 in [-1, 1]."""
+    return x.astype(jnp.float32) / 127.5 - 1
+
+
+def logits(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """[B, H, W, channels] uint8 to [B, C]: either network, by its parameters."""
+    x, last = decode(x), len(params) // 2 - 1
+    for i in range(last + 1):
+        weight, bias = params[f"weight{i}"], params[f"bias{i}"]
+        if weight.ndim == 4:
+            x = jax.nn.relu(convolution(x, weight) + bias)
+            x = lax.reduce_window(x, -jnp.inf, lax.max, *POOL, "VALID")
+            continue
+        x = x.reshape(len(x), -1) @ weight + bias
+        x = jax.nn.relu(x) if i < last else x
+    return x
+
+
+POOL = (1, 2, 2, 1), (1, 2, 2, 1)  # window and strides
+
+
+def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Without padding."""
+    layout = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(
+        x, kernel, (1, 1), "VALID", dimension_numbers=layout
+    )
+
+
+def loss(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
+    """Mean cross-entropy."""
+    log = jax.nn.log_softmax(logits(params, x))
+    return -jnp.mean(jnp.take_along_axis(log, y[:, None], axis=1))
+
+
+def accuracy(params: dict[str, jax.Array], fed: Federation) -> float:
+    """Share of the test images that a network gets right."""
+    predict, correct = jax.jit(logits), 0
+    for i in range(0, len(fed.test_y), CHUNK):
+        best = predict(params, fed.test_x[i : i + CHUNK]).argmax(1)
+        correct += int((np.asarray(best) == fed.test_y[i : i + CHUNK]).sum())
+    return correct / len(fed.test_y)

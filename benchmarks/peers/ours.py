@@ -1,0 +1,92 @@
+"""jaxproto's side: configuration, logistic regression, rounds.
+
+python -m benchmarks.peers.ours FILE
+"""
+
+import math
+import sys
+import time
+
+import jax
+import ml_collections
+
+from benchmarks import synthetic
+from benchmarks.peers import shared
+from jaxproto import config as config_
+from jaxproto import models
+from jaxproto.config import build
+from jaxproto.models.bundle import bundle
+from jaxproto.models.mlp import Perceptron
+from jaxproto.nn import Ops
+from jaxproto.training import rounds
+from jaxproto.types import Net
+
+HIDDEN = 512  # units of cnn4 below its head
+
+
+def logistic(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    feat_dim: int,
+    ops: Ops | None = None,
+) -> Net:
+    """Logistic regression: a head on the pixels, `feat_dim` of them."""
+    widths = (math.prod(input_shape),)
+    return bundle(
+        lambda draws: Perceptron(widths, False, draws),
+        num_classes=num_classes,
+        feat_dim=feat_dim,
+        ops=ops,
+    )
+
+
+models.NETS["logistic"] = logistic
+
+
+def config(path: str, s: dict) -> ml_collections.ConfigDict:
+    """FedAvg on the images of a file.
+
+    Args:
+      path: of an npz file with at least the keys of Keras.
+      s: settings of the workload.
+    """
+    made = config_.default()
+    made.method = ml_collections.ConfigDict(config_.method_fields("fedavg"))
+    pixels = math.prod(s["shape"])
+    made.update_from_flattened_dict(
+        {
+            "data.name": f"npz:{path}",
+            "data.clients": s["clients"],
+            "data.partition": "iid",
+            "data.pool": False,  # the test images are not divided into new parts
+            "model.group": s["network"],
+            "model.feat_dim": HIDDEN if s["network"] == "cnn4" else pixels,
+            "local.epochs": 1,
+            "local.batch_size": s["batch_size"],
+            "optimizer.name": "sgd",
+            "optimizer.learning_rate": s["learning_rate"],
+            "participation.law": "uniform",
+            "participation.fraction": s["cohort"] / s["clients"],
+        }
+    )
+    config_.check(made)
+    return made
+
+
+def main(path: str):
+    """All rounds; compilation comes before them."""
+    fed = shared.load(path)
+    exp = build.experiment(config(path, fed.settings), jax.default_backend())
+    total = len(fed.cohorts)
+    del fed  # its images, that is
+    work, state, _ = synthetic.start(exp)
+    for r in range(total):
+        start = time.perf_counter()
+        state, seen = rounds.one_round(work, r, state)
+        shared.say(round=r + 1, seconds=time.perf_counter() - start)
+    record = rounds.evaluate(work, total, state, seen, [1.0])
+    shared.finish(record["rules"]["received"]["pooled"], ("jax", "jaxlib", "numpy"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,125 @@
+"""What every contender needs, with nothing but NumPy: the file, the lines, the peaks.
+
+A contender runs in the environment of its own framework, reads one npz file and prints
+lines of JSON: one per round, and one at the end.
+"""
+
+import importlib.metadata
+import json
+import os
+import resource
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+LAYER = "start_{}"  # name in the file of the i-th array of the initial network
+
+
+class Federation(NamedTuple):
+    """The file of a benchmark."""
+
+    settings: dict  # network, batch_size, learning_rate
+    x: np.ndarray  # [N, H, W, channels] uint8, training images of all clients
+    y: np.ndarray  # [N]
+    test_x: np.ndarray
+    test_y: np.ndarray
+    clients: np.ndarray  # [K, M] rows of `x`
+    cohorts: np.ndarray  # [R, P] who takes part in each round
+    start: list[np.ndarray]  # initial parameters, in PyTorch's order and layout
+
+    def steps(self) -> int:
+        """Whole batches of a client."""
+        return self.clients.shape[1] // self.settings["batch_size"]
+
+
+def load(path: str | Path) -> Federation:
+    """Reads the file."""
+    with np.load(path) as f:
+        layers = [name for name in f.files if name.startswith(LAYER.format(""))]
+        return Federation(
+            settings=json.loads(str(f["settings"])),
+            x=f["x_train"],
+            y=f["y_train"].astype(np.int64),
+            test_x=f["x_test"],
+            test_y=f["y_test"].astype(np.int64),
+            clients=f["clients"],
+            cohorts=f["cohorts"],
+            start=[f[LAYER.format(i)] for i in range(len(layers))],
+        )
+
+
+def decode(x: np.ndarray) -> np.ndarray:
+    """Images from uint8 to float32 in [-1, 1]."""
+    return x.astype(np.float32) / np.float32(127.5) - np.float32(1)
+
+
+def epoch(fed: Federation, client: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of a client in a fresh order, without those beyond the last whole batch."""
+    used = fed.steps() * fed.settings["batch_size"]
+    return rng.permutation(fed.clients[client])[:used]
+
+
+def say(**entry):
+    """Prints a line that `read` finds among what frameworks print."""
+    print(json.dumps(entry), flush=True)
+
+
+def finish(accuracy: float, packages: Iterable[str]):
+    """The last line of a contender, from the process that began."""
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    say(accuracy=float(accuracy), peak_bytes=peaks(), versions=versions)
+
+
+def read(text: str) -> tuple[list[float], dict]:
+    """Seconds of all rounds, and the last line, of what a contender printed.
+
+    Raises:
+      ValueError: there is no last line.
+    """
+    seconds, last = [], None
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(entry, dict):
+            continue
+        if "seconds" in entry:
+            seconds.append(entry["seconds"])
+        elif "accuracy" in entry:
+            last = entry
+    if last is None:
+        raise ValueError("printed no accuracy at its end.")
+    return seconds, last
+
+
+def peaks() -> list[int]:
+    """The most bytes resident at a time: of this process, then of its descendants.
+
+    A page that processes share counts in each. Elsewhere than on Linux descendants are
+    left out.
+    """
+    if not Path("/proc/self/status").exists():
+        unit = 1 if sys.platform == "darwin" else 1024
+        return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
+    found = {pid: status for pid in _processes() if (status := _status(pid))}
+    family = [os.getpid()]
+    for pid in family:  # grows meanwhile
+        family += [p for p, s in found.items() if int(s["PPid"]) == pid]
+    known = [found[pid] for pid in family if pid in found]
+    return [int(s["VmHWM"].split()[0]) * 1024 for s in known if "VmHWM" in s]
+
+
+def _processes():
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+
+
+def _status(pid):
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # it has ended
+        return {}
+    return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -1,0 +1,87 @@
+"""The networks in plain PyTorch, for the frameworks that train with it."""
+
+import functools
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchmarks.peers import shared
+from benchmarks.peers.shared import Federation
+
+CHUNK = 500  # test images at a time
+
+
+def network(fed: Federation) -> nn.Sequential:
+    """The network of the workload with the initial parameters of the file."""
+    made = NETWORKS[fed.settings["network"]](fed)
+    with torch.no_grad():
+        for own, given in zip(made.parameters(), fed.start, strict=True):
+            own.copy_(torch.from_numpy(given))
+    return made
+
+
+def cnn4(fed: Federation) -> nn.Sequential:
+    """Two 5x5 convolutions with ReLU and 2x2 maximum, a hidden layer, a head."""
+    conv1, conv2, hidden, head = fed.start[::2]
+    return nn.Sequential(
+        nn.Conv2d(conv1.shape[1], len(conv1), 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(len(conv1), len(conv2), 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(hidden.shape[1], len(hidden)),
+        nn.ReLU(),
+        nn.Linear(len(hidden), len(head)),
+    )
+
+
+def logistic(fed: Federation) -> nn.Sequential:
+    """One linear layer."""
+    classes, pixels = fed.start[0].shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))
+
+
+NETWORKS = {"cnn4": cnn4, "logistic": logistic}
+
+
+@functools.cache
+def federation(path: str) -> Federation:
+    """The file, read once in a process."""
+    return shared.load(path)
+
+
+def images(x: np.ndarray) -> torch.Tensor:
+    """[N, H, W, channels] uint8 to float32 in PyTorch's default layout."""
+    first = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    return torch.from_numpy(shared.decode(first))
+
+
+def examples(fed: Federation, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images and labels of some rows."""
+    return images(fed.x[rows]), torch.from_numpy(fed.y[rows])
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, fed: Federation) -> float:
+    """Share of the test images that a network gets right."""
+    correct = 0
+    for i in range(0, len(fed.test_y), CHUNK):
+        x = images(fed.test_x[i : i + CHUNK])
+        y = torch.from_numpy(fed.test_y[i : i + CHUNK])
+        correct += int((net(x).argmax(1) == y).sum())
+    return correct / len(fed.test_y)
+
+
+def train(net: nn.Module, fed: Federation, client: int, rng: np.random.Generator):
+    """One epoch of SGD on the images of a client, in place."""
+    size, rate = fed.settings["batch_size"], fed.settings["learning_rate"]
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    x, y = examples(fed, shared.epoch(fed, client, rng))
+    for x_B, y_B in zip(x.split(size), y.split(size), strict=True):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x_B), y_B).backward()
+        optimizer.step()

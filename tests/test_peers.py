@@ -1,0 +1,184 @@
+"""Federated averaging beside other frameworks, as far as it needs none of them."""
+
+import importlib
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import (
+    environments,
+    jax_side,
+    ours,
+    prepare,
+    processes,
+    shared,
+)
+from jaxproto import models
+
+pytestmark = pytest.mark.long
+
+SIZES = {"clients": 6, "cohort": 2, "images": 25, "test": 60}
+FLAGS = [f"--{name}={value}" for name, value in SIZES.items()]
+
+
+def made(folder, workload, **other):
+    """The file of a small federation."""
+    settings = prepare.WORKLOADS[workload]._asdict()
+    settings |= {**SIZES, "rounds": 3, "data": "", **other}
+    path = folder / "federation.npz"
+    prepare.images(path, settings)
+    prepare.complete(str(path), settings)
+    return path
+
+
+def test_clients_have_images_of_their_own_and_rounds_different_clients(tmp_path):
+    fed = shared.load(made(tmp_path, "logistic"))
+    assert sorted(fed.clients.ravel()) == list(range(6 * 25)) == list(range(len(fed.x)))
+    assert len(fed.test_x) == len(fed.test_y) == 60
+    assert fed.cohorts.shape == (3, 2)
+    assert all(len({*cohort}) == 2 for cohort in fed.cohorts.tolist())
+    assert len({tuple(cohort) for cohort in fed.cohorts.tolist()}) > 1
+    rows = shared.epoch(fed, 3, np.random.default_rng(0))
+    assert len({*rows}) == 20 and {*rows} < {*fed.clients[3]}
+
+
+def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
+    path, seen = made(tmp_path, "logistic"), []
+    one_round = ours.rounds.one_round
+
+    def spied(work, r, state):
+        state, told = one_round(work, r, state)
+        seen.append(np.flatnonzero(told.bytes_by_client["up"]).tolist())
+        return state, told
+
+    monkeypatch.setattr(ours.rounds, "one_round", spied)
+    ours.main(str(path))
+    assert seen == shared.load(path).cohorts.tolist()
+    seconds, last = shared.read("noise\n[1]\n" + capsys.readouterr().out)
+    assert len(seconds) == 3 and min(seconds) > 0
+    assert 0 <= last["accuracy"] <= 1 and last["peak_bytes"][0] > 2**20
+
+
+def first_logits(fed, work):
+    """Eight test images and what our own network says of them before round 1."""
+    net = models.build(
+        work.network,
+        input_shape=work.shape,
+        num_classes=prepare.CLASSES,
+        feat_dim=fed.start[-2].shape[1],
+    )
+    params, norm = net.init(prepare.programs.keys(prepare.SEED)[1])
+    x = fed.test_x[:8]
+    return x, net.apply(params, norm, shared.decode(x), False).logits
+
+
+@pytest.mark.parametrize("workload", ["cifar", "logistic"])
+def test_fedjax_starts_with_our_network(tmp_path, workload):
+    fed = shared.load(made(tmp_path, workload))
+    x, expected = first_logits(fed, prepare.WORKLOADS[workload])
+    found = jax_side.logits(jax_side.parameters(fed), x)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("workload", ["cifar", "logistic"])
+def test_frameworks_with_pytorch_start_with_our_network(tmp_path, workload):
+    torch = pytest.importorskip("torch")
+    torch_side = importlib.import_module("benchmarks.peers.torch_side")
+    fed = shared.load(made(tmp_path, workload))
+    x, expected = first_logits(fed, prepare.WORKLOADS[workload])
+    with torch.no_grad():
+        found = torch_side.network(fed)(torch_side.images(x)).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_the_cnn_has_the_parameters_of_the_paper(tmp_path):
+    fed = shared.load(made(tmp_path, "cifar"))
+    assert sum(a.size for a in fed.start) == 878_538
+    assert sum(a.size for a in jax.tree.leaves(jax_side.parameters(fed))) == 878_538
+
+
+def test_made_up_images_can_be_told_apart_and_stay_the_same():
+    x, y = prepare.made_up(400, (32, 32, 1))
+    again, _ = prepare.made_up(400, (32, 32, 1))
+    assert np.array_equal(x, again) and np.bincount(y).tolist() == [40] * 10
+    x = x.reshape(400, -1).astype(float)
+    mean = np.stack([x[:200][y[:200] == c].mean(0) for c in range(10)])
+    near = ((x[200:, None] - mean) ** 2).sum(-1).argmin(1)
+    assert (near == y[200:]).mean() > 0.5
+
+
+def test_images_of_ones_own_are_taken_or_refused(tmp_path):
+    x = np.arange(3 * 4 * 4 * 1, dtype=np.uint8).reshape(3, 4, 4, 1)
+    np.savez(tmp_path / "own.npz", x=x, y=np.array([[0], [1], [2]]))
+    taken = prepare.given(tmp_path / "own.npz", 2, (4, 4, 1))
+    assert np.array_equal(taken[0], x[:2]) and taken[1].tolist() == [0, 1]
+    with pytest.raises(ValueError, match=r"3 images .* but 4 are needed"):
+        prepare.given(tmp_path / "own.npz", 4, (4, 4, 1))
+    with pytest.raises(ValueError, match=r"uint8 \[3, 4, 4, 1\]; .* 28, 28, 1"):
+        prepare.given(tmp_path / "own.npz", 2, (28, 28, 1))
+    np.savez(tmp_path / "own.npz", images=x)
+    with pytest.raises(ValueError, match="lacks x, y"):
+        prepare.given(tmp_path / "own.npz", 2, (4, 4, 1))
+
+
+def test_one_contender_is_measured_and_written(tmp_path):
+    out = tmp_path / "out.json"
+    flags = ["--workload=logistic", "--contenders=ours", "--rounds=2", "--repeats=1"]
+    peers.main(["peers", f"--out={out}", *FLAGS, *flags])
+    record = json.loads(out.read_text())
+    found = record["results"]["contenders"]["ours"]
+    assert len(found["round"]["seconds"]) == 2  # the first of three does not count
+    rate = 2 * 20 / found["round"]["median"]
+    assert found["images_per_second"] == pytest.approx(rate)
+    assert found["peak_bytes_of_all"] >= found["peak_bytes"] > 2**20
+    assert found["versions"]["jax"] == jax.__version__
+    assert record["results"]["workload"]["clients"] == 6
+
+
+@pytest.mark.parametrize(
+    ("flag", "why"),
+    [
+        ("--contenders=tff", "they are ours, pfl, fedjax, flower"),
+        ("--contenders=ours,pfl", r"pfl: no environment in .* --install"),
+        ("--cohort=7", "--cohort=7 of --clients=6"),
+        ("--images=9", "a whole batch"),
+        ("--data=none.npz", "none.npz"),
+    ],
+)
+def test_what_cannot_run_ends_in_words(tmp_path, flag, why):
+    given = [*FLAGS, f"--venvs={tmp_path}", "--contenders=ours", flag]
+    with pytest.raises(SystemExit, match=f"error: .*{why}"):
+        peers.main(["peers", "--workload=logistic", *given])
+
+
+def test_a_program_that_fails_or_takes_too_long_is_named_with_what_it_said(capsys):
+    ended = "print('why'); raise SystemExit(3)"
+    with pytest.raises(processes.Unfinished, match="ended with status 3"):
+        processes.output([sys.executable, "-c", ended], 60)
+    assert "why" in capsys.readouterr().out
+    slow = "import time; time.sleep(60)"
+    with pytest.raises(processes.Unfinished, match=r"took more than 0\.2 s"):
+        processes.output([sys.executable, "-c", slow], 0.2)
+    with pytest.raises(ValueError, match="no accuracy"):
+        shared.read(json.dumps({"round": 1, "seconds": 2.0}))
+
+
+def test_peaks_count_processes_that_were_started():
+    child = (
+        "import subprocess, sys; from benchmarks.peers import shared\n"
+        "other = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1)\n"
+        "print(len(shared.peaks())); other.communicate(b'x')"
+    )
+    said = processes.output([sys.executable, "-c", child], 60)
+    assert int(said) == (2 if sys.platform == "linux" else 1)
+
+
+def test_an_environment_is_absent_until_its_installation_has_ended(tmp_path):
+    (tmp_path / "pfl" / "bin").mkdir(parents=True)
+    assert environments.absent(tmp_path, ["ours", "pfl"]) == ["pfl"]
+    environments.marker(tmp_path, "pfl").write_text("pfl\n")
+    assert environments.absent(tmp_path, ["ours", "pfl"]) == []
