@@ -18,7 +18,7 @@ from jaxproto.config import build
 from jaxproto.models.bundle import bundle
 from jaxproto.models.mlp import Perceptron
 from jaxproto.nn import Ops
-from jaxproto.training import rounds
+from jaxproto.training import evaluation, rounds
 from jaxproto.types import Net
 
 HIDDEN = 512  # units of cnn4 below its head
@@ -84,7 +84,7 @@ def main(path: str):
         start = time.perf_counter()
         state, seen = rounds.one_round(work, r, state)
         shared.say(round=r + 1, seconds=time.perf_counter() - start)
-    record = rounds.evaluate(work, total, state, seen, [1.0])
+    record = evaluation.evaluate(work, total, state, seen, [1.0])
     shared.finish(record["rules"]["received"]["pooled"], ("jax", "jaxlib", "numpy"))
 
 
