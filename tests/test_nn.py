@@ -208,7 +208,8 @@ def test_max_pool_keeps_nan():
 
 def test_platform_decides_the_form():
     assert nn.ops_for("cpu") is ops.CPU
-    assert nn.ops_for("gpu") is nn.ops_for("tpu") is ops.LAX
+    assert nn.ops_for("gpu") is ops.GPU and nn.ops_for("tpu") is ops.TPU
+    assert nn.ops_for("unknown") is ops.LAX
     assert nn.ops_for() is nn.ops_for(jax.default_backend())
 
 
