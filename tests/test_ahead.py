@@ -3,13 +3,17 @@
 The compilers of TPU and CUDA are not installed here; `.ci/run` has the TPU's.
 """
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from benchmarks import ahead, ahead_run, cuda, cuda_chips, hlo, tpu
+from benchmarks import ahead, ahead_run, cuda, cuda_chips, hlo, measure, tpu
 from jaxproto import models
 from jaxproto.errors import UserError
 
@@ -75,7 +79,6 @@ def mesh(devices: int = 1) -> Mesh:
     return Mesh(np.array(jax.devices()[:1] * devices), (ahead.AXIS,))
 
 
-@pytest.mark.long
 def test_every_program_of_a_run_is_lowered_from_shapes_alone():
     exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32")
     found = ahead.lowered(exp, mesh())
@@ -115,6 +118,31 @@ def test_division_gives_each_device_its_rows_and_everyone_the_rest():
     jaxpr = str(jax.make_jaxpr(f)(*args))
     assert "f32[2]" in jaxpr and "f32[3]" in jaxpr
     assert jax.eval_shape(f, *args).shape == (8,)
+
+
+FOUR = """
+import jax, numpy as np
+from benchmarks import ahead
+
+mesh = jax.sharding.Mesh(np.array(jax.devices()), (ahead.AXIS,))
+exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32", mesh.size)
+(train,) = [p for p in ahead.lowered(exp, mesh) if p.name == "train cnn4"]
+text = train.stage.as_text()
+print("manual" in text, "collective" in text or "stablehlo.all_" in text)
+"""
+
+
+@pytest.mark.long
+def test_training_on_four_devices_has_no_collective():
+    flags = {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    }
+    command, env = [sys.executable, "-c", FOUR], {**os.environ, **flags}
+    out = subprocess.run(
+        command, cwd=measure.ROOT, env=env, capture_output=True, text=True
+    )
+    assert out.stdout.startswith("True False"), out.stdout + out.stderr
 
 
 def test_a_missing_compiler_is_told_with_its_extra(monkeypatch):
