@@ -53,17 +53,33 @@ def flag_values(chips: str, forms: str) -> flags.FlagValues:
     return values
 
 
-def run(target: Target, settings: dict) -> list[dict]:
-    """Compiles what the settings ask for; a row for each program.
+def run(target: Target, settings: dict, tables: Callable):
+    """Compiles what the settings ask for, writes each row at once, prints the tables.
+
+    Args:
+      tables: of rows.
 
     Raises:
       SystemExit: a name is wrong, or the compiler is not installed.
     """
     jax.config.update("jax_platforms", "cpu")
+    default = measure.ROOT / "benchmarks" / "results" / f"{target.name}.json"
+    settings = {**settings, "out": settings["out"] or str(default)}
+    rows = before(settings)
     try:
-        return [*compiled(target, settings)]
+        for row in compiled(target, settings):
+            rows = [*(old for old in rows if key(old) != key(row)), row]
+            measure.write(target.name, settings, rows)
     except UserError as e:
         sys.exit(f"error: {e}")
+    measure.finish(target.name, settings, rows, tables(rows))
+
+
+def before(settings: dict) -> list[dict]:
+    """The rows of the file, if this run adds to it."""
+    path = Path(settings["out"])
+    there = settings["add"] and path.exists()
+    return json.loads(path.read_text())["results"] if there else []
 
 
 def compiled(target: Target, s: dict) -> Iterator[dict]:
@@ -113,18 +129,6 @@ def asked(s: dict, group: str, how: ahead.Form, dtype: str, mesh: Mesh):
             ):
                 last = program.name.split()[-1]
                 yield "programs", last if last in members else "", program
-
-
-def finish(target: Target, settings: dict, rows: list[dict], tables: Callable):
-    """Writes the file, with the rows it had if asked to, and prints the tables."""
-    default = measure.ROOT / "benchmarks" / "results" / f"{target.name}.json"
-    path = Path(settings["out"] or default)
-    if settings["add"] and path.exists():
-        old = json.loads(path.read_text())["results"]
-        new = {key(row) for row in rows}
-        rows = [*(row for row in old if key(row) not in new), *rows]
-    settings = {**settings, "out": str(path)}
-    measure.finish(target.name, settings, rows, tables(rows))
 
 
 def key(row: dict) -> tuple:

@@ -76,11 +76,14 @@ def main(argv):
     """Compiles for each GPU, and writes a file for each."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no driver: known
     settings = measure.parse(FLAGS, argv, __doc__)
-    for gpu in settings["gpus"]:
+    gpus = settings["gpus"]
+    for gpu in gpus:
         if gpu not in CHIPS:
             sys.exit(f"error: no GPU {gpu!r} in --gpus; they are {', '.join(CHIPS)}.")
-        chosen = target(gpu)
-        ahead_run.finish(chosen, settings, ahead_run.run(chosen, settings), tables)
+    if settings["out"] and len(gpus) > 1:
+        sys.exit(f"error: one --out for {len(gpus)} GPUs; name one in --gpus.")
+    for gpu in gpus:
+        ahead_run.run(target(gpu), settings, tables)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,7 @@ def tables(rows: list[dict]):
 def main(argv):
     """Compiles, and writes what came of it."""
     settings = measure.parse(FLAGS, argv, __doc__)
-    rows = ahead_run.run(TARGET, settings)
-    ahead_run.finish(TARGET, settings, rows, lambda rows: [*tables(rows)])
+    ahead_run.run(TARGET, settings, lambda rows: [*tables(rows)])
 
 
 if __name__ == "__main__":

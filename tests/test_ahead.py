@@ -3,6 +3,7 @@
 The compilers of TPU and CUDA are not installed here; `.ci/run` has the TPU's.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -164,14 +165,33 @@ def test_an_unknown_gpu_is_named():
     assert all(text.count("{") == text.count("}") for text in cuda_chips.CHIPS.values())
 
 
-def test_rows_of_a_file_are_kept_unless_made_anew(tmp_path, capsys):
+def test_rows_are_written_at_once_and_kept_unless_made_anew(tmp_path, monkeypatch):
     same = dict.fromkeys(ahead_run.KEY, "a")
-    memory = {"need": 1}
     row = {**same, "part": "programs", "chips": 1, "flops": 1.0, "bytes_accessed": 2.0}
-    row |= {"roofline_seconds": 1.0, "collectives": {}, "memory": memory}
+    row |= {"roofline_seconds": 1.0, "collectives": {}, "memory": {"need": 1}}
     other, again = {**row, "program": "b"}, {**row, "flops": 3.0}
-    settings = {"out": str(tmp_path / "out.json"), "add": True}
-    for rows in ([row, other], [again]):
-        ahead_run.finish(tpu.TARGET, settings, rows, lambda r: [*tpu.tables(r)])
-    kept = ahead_run.json.loads((tmp_path / "out.json").read_text())["results"]
-    assert [(r["program"], r["flops"]) for r in kept] == [("b", 1.0), ("a", 3.0)]
+    path = tmp_path / "out.json"
+    settings = {"out": str(path), "add": True}
+
+    def written():
+        rows = json.loads(path.read_text())["results"]
+        return [(r["program"], r["flops"]) for r in rows]
+
+    def run(*rows, stops=False):
+        def compiled(*_):
+            yield from rows
+            if stops:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(ahead_run, "compiled", compiled)
+        ahead_run.run(tpu.TARGET, settings, lambda r: [*tpu.tables(r)])
+
+    run(row, other)
+    with pytest.raises(KeyboardInterrupt):
+        run(again, stops=True)
+    assert written() == [("b", 1.0), ("a", 3.0)]
+
+
+def test_gpus_have_a_file_each():
+    with pytest.raises(SystemExit, match="one --out for 2 GPUs"):
+        cuda.main(["cuda", "--gpus=h100,a100", "--out=a.json"])
