@@ -198,8 +198,8 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Path:
-    """Prints the tables and writes everything as JSON; returns the file."""
+def write(name: str, settings: Mapping, results) -> Path:
+    """Writes everything as JSON; returns the file."""
     file = f"{name}-{jax.default_backend()}.json"
     path = Path(settings["out"] or ROOT / "benchmarks" / "results" / file)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -213,6 +213,12 @@ def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Pa
         "results": results,
     }
     records.write_json(path, record)
+    return path
+
+
+def finish(name: str, settings: Mapping, results, tables: Sequence[Table]) -> Path:
+    """Prints the tables and writes everything as JSON; returns the file."""
+    path = write(name, settings, results)
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH

@@ -34,6 +34,7 @@ FORMS = {  # kind -> name -> function
     "conv": {
         "lax": conv.conv_lax,
         "taps": conv.conv_by_tap,
+        "gemm": conv.conv_gemm,
         "matmul": conv.conv_matmul,
     },
     "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},

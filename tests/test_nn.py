@@ -3,12 +3,13 @@
 import functools
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxproto import nn
-from jaxproto.nn import conv, cut, ops, pool, winograd
+from jaxproto.nn import conv, cut, norm, ops, pool, reduce, winograd
 from jaxproto.nn.product import product
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -55,7 +56,9 @@ def assert_same(one, other, *args):
 
 
 @pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
-@pytest.mark.parametrize("form", [conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap])
+@pytest.mark.parametrize(
+    "form", [conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap, conv.conv_gemm]
+)
 def test_conv_as_matmul_equals_lax(form, k, s, p, n):
     kernel = normal(k, k, 6, 5)
     assert_same(at(form, s, p), at(conv.conv_lax, s, p), image(n), kernel)
@@ -168,7 +171,8 @@ def test_product_has_the_gradients_of_a_matrix_product(shape):
     assert_same(product, jnp.matmul, *both)
 
 
-CPU_FORMS = {
+FORMS = {
+    "gemm": (at(conv.conv_gemm, 2, 1), (3, 3, 4, 5)),
     "conv": (at(conv.conv_matmul, 2, 1), (3, 3, 4, 5)),
     "winograd": (at(winograd.conv_winograd, 1), (3, 3, 4, 5)),
     "depthwise": (at(conv.depthwise_shift, 2, 1), (3, 3, 1, 4)),
@@ -181,9 +185,9 @@ CPU_FORMS = {
 }
 
 
-@pytest.mark.parametrize("name", CPU_FORMS)
+@pytest.mark.parametrize("name", FORMS)
 def test_vmap_over_clients_equals_one_by_one_and_a_loop(name):
-    function, shape = CPU_FORMS[name]
+    function, shape = FORMS[name]
     both = functools.partial(value_and_grads, function)
     x_KBHWC = normal(2, 3, 6, 5, 4)
     kernel_K = normal(2, *shape)
@@ -208,7 +212,8 @@ def test_max_pool_keeps_nan():
 
 def test_platform_decides_the_form():
     assert nn.ops_for("cpu") is ops.CPU
-    assert nn.ops_for("gpu") is nn.ops_for("tpu") is ops.LAX
+    assert nn.ops_for("gpu") is ops.GPU and nn.ops_for("tpu") is ops.TPU
+    assert nn.ops_for("unknown") is ops.LAX
     assert nn.ops_for() is nn.ops_for(jax.default_backend())
 
 
@@ -257,6 +262,44 @@ def test_batch_norm_gradient_is_that_of_its_definition():
     scale, bias = normal(2, 6) + 1.0
     x = 3.0 * image(4) + 1.0
     assert_same(lambda *a: nn.batch_norm(*a)[0], plain, x, scale, bias)
+
+
+@pytest.mark.parametrize(("mean", "near"), [(0.0, 0.0), (30.0, 29.0)])
+def test_batch_norm_of_one_pass_equals_that_of_two(mean, near):
+    """Even where the mean is 30 deviations from 0, if the running mean is close."""
+    x, both = image(4) + mean, (normal(2, 6) + 1.0)
+
+    def form(sums):
+        near_C = jnp.full(6, near)
+        return lambda x, scale: nn.batch_norm(x, scale, both[1], near_C, sums)[0]
+
+    assert_same(form(reduce.ONE_PASS), form(reduce.PLAIN), x, both[0])
+    held = (both[0], both[1], jnp.full(6, near), jnp.ones(6))
+    one, two = (nn.with_batch(x, *held, s) for s in (reduce.ONE_PASS, reduce.PLAIN))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def test_batch_norm_of_one_pass_reads_its_input_once():
+    def passes(sums):
+        x = jax.ShapeDtypeStruct((8, 4, 4, 6), jnp.float32)
+        near = jnp.zeros(6)
+        given = jax.make_jaxpr(lambda x: norm.moments(x, near, sums))(x)
+        return len(depths(given.jaxpr))
+
+    assert passes(reduce.PLAIN) == 2 and passes(reduce.ONE_PASS) == 1
+
+
+def depths(jaxpr):
+    """How many sums over images have to be known before each of them, as a set."""
+    known, found = {}, set()
+    for step in jaxpr.eqns:
+        given = [v for v in step.invars if isinstance(v, jax.extend.core.Var)]
+        before = max((known.get(v, 0) for v in given), default=0)
+        is_sum = step.primitive.name == "reduce_sum"
+        found |= {before} if is_sum else set()
+        known.update(dict.fromkeys(step.outvars, before + is_sum))
+    return found
 
 
 def test_batch_norm_of_one_element_stays_finite():

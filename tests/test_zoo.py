@@ -75,16 +75,20 @@ CUT = {  # each kind of block once or twice: the same code in a small graph
 }
 
 
-@pytest.mark.parametrize("name", NEW)
-def test_training_clients_together_equals_each_alone(name, monkeypatch):
-    """The accelerator's way (XLA's convolutions under vmap) against the CPU's (one
+TOGETHER = [(name, ops.LAX) for name in NEW]
+TOGETHER += [("mobilenet_v2", form) for form in (ops.TPU, ops.GPU)]
+
+
+@pytest.mark.parametrize(("name", "form"), TOGETHER)
+def test_training_clients_together_equals_each_alone(name, form, monkeypatch):
+    """The accelerator's way (its forms under vmap) against the CPU's (one
     client, convolutions as matrix products), outputs and gradients, in float64: in
     float32 a ReLU whose input is within rounding of 0 goes either way."""
     monkeypatch.setattr(*CUT[name])
     with jax.enable_x64(True):
         trees = start.__wrapped__(name)
         trees = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), trees)
-        together = jax.jit(jax.vmap(step(name, ops.LAX)))(*trees)
+        together = jax.jit(jax.vmap(step(name, form)))(*trees)
         alone = jax.jit(step(name, ops.CPU))
         for client in range(2):
             got = alone(*one(trees, client))

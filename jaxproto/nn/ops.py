@@ -1,6 +1,6 @@
 """The form of each operation that a platform runs fastest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ class Ops(NamedTuple):
     grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
     product: Callable[..., Array]  # x [R, N], matrix [N, N']
     max_pool: Callable[..., Array]  # x, size, stride, padding
-    sums: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
+    sums: reduce.Sums  # of batch normalisation
     cut: Callable[..., Array]  # f, tokens [B, L], columns that count
 
 
@@ -34,7 +34,7 @@ CPU = Ops(
     once(conv.grouped_matmul, "stride", "padding", "groups"),
     once(product),
     once(pool.max_pool_chain, "size", "stride", "padding"),
-    reduce.channel_sums_short,
+    reduce.SHORT_FIRST,
     cut.cut_by_switch,
 )
 LAX = Ops(
@@ -43,11 +43,18 @@ LAX = Ops(
     conv.conv_lax,
     jnp.matmul,
     pool.max_pool_lax,
-    reduce.channel_sums,
+    reduce.PLAIN,
     cut.whole,
 )
+TPU = LAX._replace(sums=reduce.ONE_PASS)
+GPU = LAX._replace(conv=conv.conv_gemm, sums=reduce.ONE_PASS)
+PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 
 
 def ops_for(platform: str | None = None) -> Ops:
-    """The operations for 'cpu', 'gpu', 'tpu', ...; by default where JAX runs now."""
-    return CPU if (platform or jax.default_backend()) == "cpu" else LAX
+    """The operations for 'cpu', 'gpu', 'tpu', ...; by default where JAX runs now.
+
+    Those of TPU and GPU are chosen by what XLA compiles for them (`benchmarks.tpu`,
+    `benchmarks.cuda`); their times are not known.
+    """
+    return PLATFORMS.get(platform or jax.default_backend(), LAX)

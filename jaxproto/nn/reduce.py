@@ -7,7 +7,8 @@ remains is small.
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -68,3 +69,15 @@ def channel_sums_short(*arrays: Array) -> Sequence[Array]:
         return channel_sums(*arrays)
     grouped = [a.reshape(-1, SHORT, channels) for a in arrays]
     return [jnp.sum(a, 0) for a in column_sums(grouped, 1)]
+
+
+class Sums(NamedTuple):
+    """How batch normalisation sums up."""
+
+    channels: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
+    passes: int = 2  # over the input; `norm.moments` says what one pass means
+
+
+PLAIN = Sums(channel_sums)
+SHORT_FIRST = Sums(channel_sums_short)
+ONE_PASS = Sums(channel_sums, passes=1)

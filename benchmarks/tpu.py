@@ -1,0 +1,117 @@
+"""What XLA compiles for TPU v5e: memory, traffic, collectives. No TPU is needed.
+
+    python -m benchmarks.tpu
+    python -m benchmarks.tpu --networks=cnn4 --chips=1
+    python -m benchmarks.tpu --parts=steps --forms=all:lax,one:tpu --dtype=bfloat16
+
+Every program of a run is compiled ahead of time (libtpu is the compiler), nothing is
+executed: there are no times here but a lower bound, the roofline. MODE:OPS is a form:
+how clients run and which operations (jaxproto/nn/ops.py). Steps are one local step of
+all clients of a network; if clients run one by one, numbers are those of one client
+times their number. In programs the body of every loop counts once.
+"""
+
+import os
+import sys
+
+from benchmarks import ahead, ahead_run, hlo, measure
+from benchmarks.ahead_run import Target
+
+FLOPS = 197e12  # per second, bfloat16: Google's data sheet of v5e
+BANDWIDTH = 819e9  # bytes per second of the HBM, of the same
+HBM = 16e9  # bytes
+
+FLAGS = ahead_run.flag_values("1,4", "one:tpu")
+WITHOUT = {  # libtpu asks for a machine with TPUs otherwise
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+}
+
+
+def devices(chips: int):
+    """Chips of one host of v5e, which has four."""
+    for name, value in WITHOUT.items():
+        os.environ.setdefault(name, value)
+    return ahead_run.topology("tpu", "v5e:2x2")[:chips]
+
+
+def read(stage, compiled, chips: int) -> dict:
+    """What XLA tells of a program, per chip.
+
+    Float32 is taken at the rate of bfloat16, to which the TPU rounds the operands of
+    products by default.
+    """
+    del stage, chips
+    cost, text = compiled.cost_analysis(), compiled.as_text()
+    moved, flops = hlo.traffic(text), cost.get("flops", 0.0)  # none of whole numbers
+    count = cost.get("bytes accessed", 0.0)
+    return {
+        "flops": flops,
+        "bytes_accessed": count,
+        "hbm_bytes": moved["hbm"],
+        "memory": ahead.memory(compiled),
+        "collectives": hlo.collectives(text),
+        "roofline_seconds": max(flops / FLOPS, count / BANDWIDTH),
+        "roofline_seconds_hbm": max(flops / FLOPS, moved["hbm"] / BANDWIDTH),
+    }
+
+
+TARGET = Target("tpu-v5e", devices, read, "tpu-aot")
+
+
+def times(row: dict) -> int:
+    """That the program of a step runs until all clients have taken theirs."""
+    group, mode = row["group"], row["form"].split(":")[0]
+    return -(-ahead.rows(group, 1) // ahead.at_once(group, mode))
+
+
+def tables(rows: list[dict]):
+    """Steps by form, then programs."""
+    of = {part: [r for r in rows if r["part"] == part] for part in ahead_run.PARTS}
+    names = ("network", "dtype", "form")
+    columns = (*names, "GFLOP", "GB accessed", "GB of HBM", "ms", "ms by HBM")
+    kinds = ("flops", "bytes_accessed", "hbm_bytes")
+    bounds = ("roofline_seconds", "roofline_seconds_hbm")
+    steps = [
+        [
+            *(r[n] for n in names),
+            *(times(r) * r[k] / 1e9 for k in kinds),
+            *(times(r) * r[k] * 1e3 for k in bounds),
+        ]
+        for r in of["steps"]
+    ]
+    title = "One local step of all clients of a network, on one chip"
+    yield measure.table(title, columns, steps)
+    names = ("group", "program", "chips", "dtype", "form")
+    columns = (
+        *names,
+        "GFLOP",
+        "GB accessed",
+        "ms",
+        "GB needed",
+        "% of HBM",
+        "collectives",
+    )
+    programs = [
+        [
+            *(r[n] for n in names),
+            *(r[k] / 1e9 for k in kinds[:2]),
+            r["roofline_seconds"] * 1e3,
+            r["memory"]["need"] / 1e9,
+            100 * r["memory"]["need"] / HBM,
+            sum(r["collectives"].values()),
+        ]
+        for r in of["programs"]
+    ]
+    yield measure.table("Programs, loops' bodies once, per chip", columns, programs)
+
+
+def main(argv):
+    """Compiles, and writes what came of it."""
+    settings = measure.parse(FLAGS, argv, __doc__)
+    ahead_run.run(TARGET, settings, lambda rows: [*tables(rows)])
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,197 @@
+"""Compiling ahead of time: what is read of a module's text, sizes, division of clients.
+
+The compilers of TPU and CUDA are not installed here; `.ci/run` has the TPU's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from benchmarks import ahead, ahead_run, cuda, cuda_chips, hlo, measure, tpu
+from jaxproto import models
+from jaxproto.errors import UserError
+
+TEXT = """HloModule jit_step, is_scheduled=true
+
+%body (arg: (f32[8,128])) -> (f32[8,128]) {
+  %arg = (f32[8,128]{1,0:T(8,128)}) parameter(0)
+  %x = f32[8,128]{1,0:T(8,128)} get-tuple-element(%arg), index=0
+  %y = f32[8,128]{1,0:T(8,128)S(1)} fusion(%x), kind=kLoop, calls=%fused
+  ROOT %out = (f32[8,128]{1,0:T(8,128)}) tuple(%y)
+}
+
+%cond (arg: (f32[8,128])) -> pred[] {
+  ROOT %yes = pred[] constant(true)
+}
+
+ENTRY %main (p: f32[8,128], q: bf16[4]) -> f32[8,128] {
+  %p = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %q = bf16[4]{0} parameter(1)
+  %copy-start.1 = (f32[8,128]{1,0:S(1)}, f32[8,128]{1,0}, u32[]{:S(2)}) copy-start(%p)
+  %copy-done.1 = f32[8,128]{1,0:S(1)} copy-done(%copy-start.1)
+  %call = f32[4]{0} custom-call(%q), custom_call_target="__cudnn$conv", CONFIG
+  %loop = (f32[8,128]{1,0:T(8,128)}) while(%tuple), condition=%cond, body=%body
+  %all-gather-start.3 = f32[8]{0} all-gather-start(%call), replica_groups={}
+  %all-gather-done.3 = f32[8]{0} all-gather-done(%all-gather-start.3)
+  ROOT %sum = f32[8]{0} all-reduce(%all-gather-done.3), to_apply=%add
+}
+""".replace("CONFIG", "feature_group_count=8")
+
+
+def test_traffic_counts_loops_and_copies_once_and_tells_the_memories_apart():
+    image, call = 8 * 128 * 4, 4 * 2 + 4 * 4
+    gathered = (8 + 4) * 4 + (8 + 8) * 4
+    assert hlo.traffic(TEXT) == {"hbm": 2 * image + call + gathered, "core": image}
+
+
+def test_calls_and_collectives_are_counted_by_name():
+    assert hlo.collectives(TEXT) == {"all-gather": 1, "all-reduce": 1}
+    assert hlo.library_calls(TEXT) == {"__cudnn$conv": 1}
+    assert hlo.grouped(TEXT) == {"8": 1}
+
+
+def test_a_cohort_has_its_share_of_twenty_clients_made_up_to_the_chips():
+    assert [ahead.rows(g, 1) for g in ahead.GROUPS] == [5, 20, 10]
+    assert [ahead.rows(g, 4) for g in ahead.GROUPS] == [8, 20, 12]
+    row = {"group": "Ht0", "form": "one:tpu"}
+    assert tpu.times(row) == 5 and tpu.times({**row, "form": "all:lax"}) == 1
+    assert tpu.times({**row, "form": "2:lax"}) == 3
+
+
+def test_networks_bring_their_groups():
+    assert ahead.groups(["cnn4"]) == ["HmCNN"]
+    assert ahead.groups(["textcnn", "resnet8"]) == ["Ht0", "text"]
+    assert {*ahead.NETWORKS} <= {*models.NETS}
+    for wrong in ("resnet9", "mlp"):
+        with pytest.raises(UserError, match=wrong):
+            ahead.groups([wrong])
+    with pytest.raises(UserError, match="fast"):
+        ahead.form("all:fast")
+
+
+def mesh(devices: int = 1) -> Mesh:
+    return Mesh(np.array(jax.devices()[:1] * devices), (ahead.AXIS,))
+
+
+def test_every_program_of_a_run_is_lowered_from_shapes_alone():
+    exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32")
+    found = ahead.lowered(exp, mesh())
+    assert [p.name for p in found] == [
+        "first cnn4",
+        "first server",
+        "broadcast",
+        "participate",
+        "train cnn4",
+        "evaluate cnn4",
+        "update",
+        "diagnostics",
+    ]
+    assert all(ahead.wanted(p, ["cnn4"]) for p in found)
+    server = [p.name for p in found if ahead.wanted(p, ["resnet8"])]
+    assert server == [p.name for p in found if "cnn4" not in p.name]
+
+
+def test_texts_have_the_tokens_of_ag_news():
+    exp = ahead.federation("text", ahead.form("all:lax"), "float32")
+    assert [(c.name, len(c.ids)) for c in exp.cohorts] == [
+        ("fasttext", 10),
+        ("textcnn", 10),
+    ]
+    step = ahead.step("fasttext", "text", ahead.form("one:lax"), "float32", mesh())
+    table = step.out[0]["body"]["embedding"]["table"]
+    assert table.shape == (32_000, ahead.DIM)
+
+
+def test_division_gives_each_device_its_rows_and_everyone_the_rest():
+    abstract = jax.sharding.AbstractMesh((4,), (ahead.AXIS,))
+    f = ahead.divided(lambda a, b: a + jnp.sum(b) + len(a), abstract, [0], 2)
+    args = (
+        jax.ShapeDtypeStruct((8,), jnp.float32),
+        jax.ShapeDtypeStruct((3,), jnp.float32),
+    )
+    jaxpr = str(jax.make_jaxpr(f)(*args))
+    assert "f32[2]" in jaxpr and "f32[3]" in jaxpr
+    assert jax.eval_shape(f, *args).shape == (8,)
+
+
+FOUR = """
+import jax, numpy as np
+from benchmarks import ahead
+
+mesh = jax.sharding.Mesh(np.array(jax.devices()), (ahead.AXIS,))
+exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32", mesh.size)
+(train,) = [p for p in ahead.lowered(exp, mesh) if p.name == "train cnn4"]
+text = train.stage.as_text()
+print("manual" in text, "collective" in text or "stablehlo.all_" in text)
+"""
+
+
+@pytest.mark.long
+def test_training_on_four_devices_has_no_collective():
+    flags = {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    }
+    command, env = [sys.executable, "-c", FOUR], {**os.environ, **flags}
+    out = subprocess.run(
+        command, cwd=measure.ROOT, env=env, capture_output=True, text=True
+    )
+    assert out.stdout.startswith("True False"), out.stdout + out.stderr
+
+
+def test_a_missing_compiler_is_told_with_its_extra(monkeypatch):
+    def missing(*_, **__):
+        raise RuntimeError("no libtpu\nlong story")
+
+    monkeypatch.setattr(ahead_run, "topology", missing)
+    with pytest.raises(
+        SystemExit, match=r"no libtpu \(pip install -e '.\[tpu-aot\]'\)"
+    ):
+        ahead_run.devices(tpu.TARGET, 1)
+
+
+def test_an_unknown_gpu_is_named():
+    with pytest.raises(
+        SystemExit, match="no GPU 'b100' in --gpus; they are h100, a100"
+    ):
+        cuda.main(["cuda", "--gpus=b100"])
+    assert all(text.count("{") == text.count("}") for text in cuda_chips.CHIPS.values())
+
+
+def test_rows_are_written_at_once_and_kept_unless_made_anew(tmp_path, monkeypatch):
+    same = dict.fromkeys(ahead_run.KEY, "a")
+    row = {**same, "part": "programs", "chips": 1, "flops": 1.0, "bytes_accessed": 2.0}
+    row |= {"roofline_seconds": 1.0, "collectives": {}, "memory": {"need": 1}}
+    other, again = {**row, "program": "b"}, {**row, "flops": 3.0}
+    path = tmp_path / "out.json"
+    settings = {"out": str(path), "add": True}
+
+    def written():
+        rows = json.loads(path.read_text())["results"]
+        return [(r["program"], r["flops"]) for r in rows]
+
+    def run(*rows, stops=False):
+        def compiled(*_):
+            yield from rows
+            if stops:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(ahead_run, "compiled", compiled)
+        ahead_run.run(tpu.TARGET, settings, lambda r: [*tpu.tables(r)])
+
+    run(row, other)
+    with pytest.raises(KeyboardInterrupt):
+        run(again, stops=True)
+    assert written() == [("b", 1.0), ("a", 3.0)]
+
+
+def test_gpus_have_a_file_each():
+    with pytest.raises(SystemExit, match="one --out for 2 GPUs"):
+        cuda.main(["cuda", "--gpus=h100,a100", "--out=a.json"])
