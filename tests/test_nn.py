@@ -164,7 +164,9 @@ def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
     assert found.tolist() == [taken, taken]
 
 
-@pytest.mark.parametrize("shape", [(40, 6, 4), (40, 3, 4), (15, 6, 4)])
+@pytest.mark.parametrize(
+    "shape", [(40, 6, 4), (40, 3, 4), (15, 6, 4), (10, 512, 256), (17, 512, 256)]
+)
 def test_product_has_the_gradients_of_a_matrix_product(shape):
     rows, inputs, outputs = shape
     both = normal(rows, inputs), normal(inputs, outputs)

@@ -5,11 +5,15 @@ faster with operands and result turned round. Left alone XLA turns them back, so
 barrier stands behind those (times: benchmarks/RESULTS.md).
 """
 
+import functools
+import operator
+
 import jax
 from jax import lax
 
 from jaxproto.types import Array
 
+FEWEST, LARGE = 16, 2**17  # rows and elements of a matrix for `grad_of_few`
 FEW = 64  # rows below which a gradient is made from the matrix as first operand
 
 
@@ -25,9 +29,24 @@ def forward(x, matrix):
 
 
 def backward(kept, grad):
-    """Gradients of the rows and of the matrix."""
+    """Gradients of the rows and of the matrix.
+
+    Of a few rows and a large matrix, the gradient of the matrix is written as a sum of
+    products of vectors: XLA makes it where it is added to the matrix, and never writes
+    it. It comes after that of the rows, which reads the matrix before it changes.
+    """
     x, matrix = kept
-    return grad_rows(grad, matrix), grad_matrix(x, grad)
+    rows = grad_rows(grad, matrix)
+    if len(x) > FEWEST or matrix.size < LARGE:
+        return rows, grad_matrix(x, grad)
+    rows, x, grad = lax.optimization_barrier((rows, x, grad))
+    return rows, grad_of_few(x, grad)
+
+
+def grad_of_few(x: Array, grad: Array) -> Array:
+    """As grad_matrix, as a sum over rows of products of vectors."""
+    parts = (a[:, None] * b for a, b in zip(x, grad, strict=True))
+    return functools.reduce(operator.add, parts)
 
 
 product.defvjp(forward, backward)
