@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 from jaxproto import config as config_
 from jaxproto import models
 from jaxproto.config import build
+from jaxproto.config import cohorts as cohorts_
 from jaxproto.config.build import Experiment
 from jaxproto.data import datasets
 from jaxproto.data.dataset import Dataset
@@ -115,9 +116,9 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     config_.check(made)
     dataset = GROUPS[group]()
     with mock.patch.dict(datasets.DATASETS, {"shapes": lambda seed: dataset}):
-        exp = build.experiment(made, "cpu")
-    steps = build.steps(exp.partition, range(each // chips), exp.local)
-    mode = build.build_mode(how.mode, "cpu", steps)
+        exp = programs.in_one_lane(build.experiment(made, "cpu"))
+    steps = cohorts_.steps(exp.partition, range(each // chips), exp.local)
+    mode = cohorts_.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)
     cohorts = zip(exp.cohorts, nets, strict=True)
     return exp._replace(

@@ -28,7 +28,7 @@ from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
 from jaxproto import batches, federation, losses, models, participation
 from jaxproto.client import Local
-from jaxproto.config import build
+from jaxproto.config import cohorts
 from jaxproto.federation import Cohort
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
@@ -114,7 +114,7 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
     index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
     local = Local(optax.sgd(RATE), batch_size=task.batch)
-    mode = build.build_mode(mode, jax.default_backend(), [steps] * task.clients)
+    mode = cohorts.build_mode(mode, jax.default_backend(), [steps] * task.clients)
     cohort = Cohort(task.name, net, tuple(range(task.clients)), mode)
     count = jnp.ones((task.clients, task.spec.num_classes))
     init = jax.jit(partial(federation.init_cohort, task.method, local, cohort))

@@ -9,6 +9,7 @@ evaluation of a sample of clients beside it. Bytes of the device are those of th
 hungriest program, less the examples.
 """
 
+import contextlib
 import json
 import resource
 import statistics
@@ -84,15 +85,14 @@ def one(registered: int, participants: int, s: dict) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         held = store.open_store(exp, work.compiled, 0, Path(folder))
         work = work._replace(store=held)
-        for r in range(s["rounds"] + 1):
-            clock = measure.Clock()
-            state, seen = rounds.one_round(work, r, state)
-            clock.lap("training")
-            evaluation.evaluate(work, r + 1, state, seen, [1.0])
-            clock.lap("evaluation")
-            laps.append(clock.parts)
-        if held is not None:
-            held.__exit__()
+        with held or contextlib.nullcontext():
+            for r in range(s["rounds"] + 1):
+                clock = measure.Clock()
+                state, seen = rounds.one_round(work, r, state)
+                clock.lap("training")
+                evaluation.evaluate(work, r + 1, state, seen, [1.0])
+                clock.lap("evaluation")
+                laps.append(clock.parts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "registered": registered,

@@ -18,6 +18,7 @@ from benchmarks import (
     memory,
     methods,
     operations,
+    participants,
     round,
     scaling,
 )
@@ -224,3 +225,14 @@ def test_every_case_of_an_operation_fits_its_forms():
             for f in operations.FORMS[case.kind].values()
         }
         assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("method, store", [("fedavg", "none"), ("fedproto", "disk")])
+def test_rounds_over_registered_clients_have_the_participants_asked_for(method, store):
+    given = f"--method={method} --store={store} --rounds=1 --train=12 --evaluated=4"
+    s = measure.parse(participants.FLAGS, ["", *given.split()], "")
+    told = participants.one(9, 3, s)
+    assert told["registered"] == 9 and told["participants"] == 3
+    assert told["store"] == store
+    assert told["training"] > 0 and told["evaluation"] > 0
+    assert 0 < told["device_bytes"] < told["peak_bytes"]

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from unittest import mock
 
 import jax
 import numpy as np
@@ -23,6 +24,13 @@ pytestmark = pytest.mark.long
 
 SIZES = {"clients": 6, "cohort": 2, "images": 25, "test": 60}
 FLAGS = [f"--{name}={value}" for name, value in SIZES.items()]
+
+
+@pytest.fixture(autouse=True)
+def networks():
+    """Afterwards there are those that were there before."""
+    with mock.patch.dict(models.NETS):
+        yield
 
 
 def made(folder, workload, **other):

@@ -16,6 +16,7 @@ from jaxproto import config
 from jaxproto.config import cohorts
 from jaxproto.errors import UserError
 from jaxproto.storage import changes, checkpoint, manifest, records
+from jaxproto.training import store as store_
 
 ROOT = Path(__file__).parent.parent
 QUIET = Console(quiet=True)
@@ -51,7 +52,7 @@ def on_device(tmp_path_factory):
 def test_the_numbers_are_those_of_clients_on_the_device(tmp_path, on_device, store):
     jaxproto.run(few(**{"clients.store": store}), tmp_path, QUIET)
     assert told(tmp_path) == on_device
-    assert not (tmp_path / "clients").exists()  # room to work in, gone at the end
+    assert not (tmp_path / store_.FOLDER).exists()  # room to work in, gone at the end
 
 
 @pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.long), 3])

@@ -40,9 +40,6 @@ def logistic(
     )
 
 
-models.NETS["logistic"] = logistic
-
-
 def config(path: str, s: dict) -> ml_collections.ConfigDict:
     """FedAvg on the images of a file.
 
@@ -50,6 +47,7 @@ def config(path: str, s: dict) -> ml_collections.ConfigDict:
       path: of an npz file with at least the keys of Keras.
       s: settings of the workload.
     """
+    models.NETS["logistic"] = logistic
     made = config_.default()
     made.method = ml_collections.ConfigDict(config_.method_fields("fedavg"))
     pixels = math.prod(s["shape"])

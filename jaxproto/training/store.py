@@ -26,7 +26,7 @@ from jaxproto.storage.changes import Changes
 from jaxproto.training.programs import Programs, identities, keys
 from jaxproto.types import Client, Shard
 
-FOLDER = "clients"  # of the files, in the work directory
+FOLDER = "clients.scratch"  # of the files, in the work directory
 
 
 class Places(NamedTuple):
