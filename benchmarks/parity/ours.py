@@ -25,7 +25,7 @@ from jaxproto.config import build, registries
 from jaxproto.config.build import Experiment
 from jaxproto.federation import Cohort
 from jaxproto.models import to_torch
-from jaxproto.training import programs, rounds
+from jaxproto.training import evaluation, programs, rounds
 from jaxproto.training.programs import State
 from jaxproto.types import Array, Data, Examples, Protos, Shard, Tree
 
@@ -114,15 +114,10 @@ class Ours:
         """Scores, and the correct predictions of the run's own evaluation."""
         down = self.work.compiled.broadcast(self.state.server).message
         examples = self.work.examples
-        every = [*zip(self.state.clients, self.exp.test, strict=True)]
-
-        def apply(functions):
-            pairs = zip(functions, every, strict=True)
-            return self.by_client(
-                f(down, c, examples, shard) for f, (c, shard) in pairs
-            )
-
-        found, right = apply(self.score), apply(self.work.compiled.evaluate)
+        every = zip(self.score, self.state.clients, self.exp.test, strict=True)
+        found = self.by_client(f(down, c, examples, s) for f, c, s in every)
+        told = evaluation.outcome(self.work, self.state.server, self.state.clients)
+        right = self.by_client(told.correct)
         sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in found[0]):
             made[record.SCORES.format(rule)] = {
