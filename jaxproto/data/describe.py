@@ -219,7 +219,7 @@ def _caption(counts, work, most):
         parts.append(f"{empty.sum()} classes without examples")
     if work is not None:
         parts.append(
-            f"{work.steps.sum()} steps per round, {work.dropped.sum()} examples "
+            f"{work.steps.sum()} steps of all clients, {work.dropped.sum()} examples "
             f"outside whole batches, padding would waste {work.total_waste:.0%}"
         )
     return "; ".join(parts) + "."
