@@ -68,7 +68,7 @@ def stops(patch):
         return lambda path, row: row["round"] == r
 
     def saves(r):
-        return lambda folder, about: folder.name == f"{r}.partial"
+        return lambda folder, *_: folder.name == f"{r}.partial"
 
     yield lambda: once(runner.records, "append", record(2), torn)
     yield lambda: once(runner.records, "append", record(2), lambda f, *a: f(*a))
@@ -109,8 +109,8 @@ def die(*_):
 
 if moment == "before the manifest":  # of round 3: half a checkpoint
     write = checkpoint.manifest.write
-    checkpoint.manifest.write = lambda folder, about: (
-        die() if folder.name == "3.partial" else write(folder, about)
+    checkpoint.manifest.write = lambda folder, *rest: (
+        die() if folder.name == "3.partial" else write(folder, *rest)
     )
 with open(file) as f:
     jaxproto.run(ml_collections.ConfigDict(json.load(f)), path)

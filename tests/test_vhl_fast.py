@@ -180,12 +180,12 @@ def test_snapshots_come_as_often_as_their_probability():
 
 def test_adaptive_snapshots_follow_the_training_accuracy():
     """Released code: q <- clip(q + gamma (previous - accuracy), 0, 1), gamma 0.7."""
-    seen = jnp.asarray([6.0, 0.0]), jnp.asarray([10.0, 10.0])  # 30 %
+    seen = jnp.float32(6.0), jnp.float32(20.0)  # 30 %
     q, accuracy = fast.follow(jnp.float32(0.2), jnp.float32(0.8), seen, 0.7)
     np.testing.assert_allclose((q, accuracy), (0.2 + 0.7 * 0.5, 0.3), rtol=1e-6)
     q, _ = fast.follow(jnp.float32(0.1), jnp.float32(0.0), seen, 0.7)
     assert q == 0
-    nobody = jnp.zeros(2), jnp.zeros(2)
+    nobody = jnp.zeros(()), jnp.zeros(())
     q, accuracy = fast.follow(jnp.float32(0.1), jnp.float32(0.4), nobody, 0.7)
     np.testing.assert_allclose((q, accuracy), (0.1, 0.4), rtol=1e-6)
 
