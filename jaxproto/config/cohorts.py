@@ -168,23 +168,30 @@ def forgetting(
     examples = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(dataset)
     )
-    made = []
-    for cohort in cohorts:
-        args = method, cohort.net, local
-        given = reads.shapes(*args, spec.num_classes, examples, 2)
-        free = (
-            ()
-            if reads.uploads_ask(*args, given)
-            else reads.rules_that_ask_nothing(method, cohort.net, given)
+    free = [
+        _rules(method, cohort, local, reads.shapes(*given, examples, 2))
+        for cohort in cohorts
+        for given in [(method, cohort.net, local, spec.num_classes)]
+    ]
+    if choice == "none" and not all(free):
+        name = cohorts[free.index(())].name
+        raise UserError(
+            f"clients.store is none, but with method {method.name!r} clients of cohort "
+            f"{name!r} keep something of their own between rounds, or nothing of them "
+            "could be evaluated; use auto."
         )
-        if choice == "none" and not free:
-            raise UserError(
-                f"clients.store is none, but with method {method.name!r} clients of "
-                f"cohort {cohort.name!r} keep something of their own between rounds, "
-                "or nothing of them could be evaluated; use auto."
-            )
-        made.append(cohort._replace(rules=free))
-    return tuple(made)
+    if len({*free}) > 1:  # some keep what others do not: all are kept
+        return tuple(cohorts)
+    return tuple(c._replace(rules=own) for c, own in zip(cohorts, free, strict=True))
+
+
+def _rules(
+    method: Method, cohort: Cohort, local: Local, given: reads.Shapes
+) -> tuple[str, ...]:
+    """The rules by which clients that keep nothing are evaluated; () keeps them."""
+    if reads.uploads_ask(method, cohort.net, local, given):
+        return ()
+    return reads.rules_that_ask_nothing(method, cohort.net, given)
 
 
 def first_of(dataset: Dataset) -> Examples:
