@@ -3,7 +3,8 @@
 A checkpoint holds, in `rows/`, folders of rows in the order in which they count, each
 named by its round and its number of rows. Those of earlier checkpoints are linked, not
 copied; where there are twice as many rows as clients, all are written anew. So each
-checkpoint is whole by itself, and older ones can go.
+checkpoint is whole by itself, and older ones can go. A linked file has one content: if
+it is damaged on the disk, so is every checkpoint that has it.
 """
 
 import os
