@@ -44,12 +44,12 @@ class Form(NamedTuple):
     ops: Ops
 
 
-class Lowered(NamedTuple):
-    """A program before it is compiled."""
+class Traced(NamedTuple):
+    """A program that is neither lowered nor compiled unless it is asked for."""
 
     name: str
     out: Tree  # shapes of its results
-    stage: jax.stages.Lowered
+    stage: jax.stages.Traced
 
 
 def form(text: str) -> Form:
@@ -139,7 +139,7 @@ def network(name: str, dataset: Dataset, how: Form, dtype: str) -> Net:
     )
 
 
-def lowered(exp: Experiment, mesh: Mesh) -> list[Lowered]:
+def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
     """All programs of a run for the devices of a mesh, clients divided among them."""
     found = []
 
@@ -153,11 +153,12 @@ def lowered(exp: Experiment, mesh: Mesh) -> list[Lowered]:
         placed = [at(arg, mesh, i in own) for i, arg in enumerate(given)]
         if name.startswith("first ") and name != "first server":
             options["out_shardings"] = NamedSharding(mesh, P(AXIS))
-        stage = jax.jit(f, **options).lower(*placed)
-        found.append(Lowered(name, stage.out_info, stage))
+        stage = jax.jit(f, **options).trace(*placed)
+        found.append(Traced(name, stage.out_info, stage))
         return found[-1]
 
-    examples = Examples(exp.dataset.x, exp.dataset.y)
+    x, y = exp.dataset.x, exp.dataset.y
+    examples = Examples(build.in_rows(x), y, shape=x.shape[1:])
     compiler.submit_all(submit, exp, programs.functions(exp), examples)
     return found
 
@@ -184,7 +185,7 @@ def dtype_of(a):
     return a.dtype if hasattr(a, "dtype") else jnp.result_type(a)
 
 
-def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Lowered:
+def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Traced:
     """One local step of a group's clients of one network: cross-entropy and SGD.
 
     Clients in step are one program; of clients one after the other it is the step of
@@ -199,8 +200,8 @@ def step(name: str, group: str, how: Form, dtype: str, mesh: Mesh) -> Lowered:
         one = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((clients, *a.shape), a.dtype), one
         )
-    stage = jax.jit(f).lower(*(at(arg, mesh, False) for arg in one))
-    return Lowered(f"step {name}", stage.out_info, stage)
+    stage = jax.jit(f).trace(*(at(arg, mesh, False) for arg in one))
+    return Traced(f"step {name}", stage.out_info, stage)
 
 
 def step_shapes(net: Net, dataset: Dataset) -> tuple[Tree, ...]:
@@ -234,7 +235,7 @@ def memory(compiled: jax.stages.Compiled) -> dict[str, int]:
     return {**found, "need": need}
 
 
-def wanted(program: Lowered, networks: Sequence[str]) -> bool:
+def wanted(program: Traced, networks: Sequence[str]) -> bool:
     """Whether it is of the server, or of a cohort of one of the networks."""
     cohort = program.name.split()[-1]
     return cohort not in NETWORKS or cohort in networks

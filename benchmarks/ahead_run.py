@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ class Target(NamedTuple):
     devices: Callable[[int], Sequence]  # so many of them
     read: Callable[[jax.stages.Lowered, jax.stages.Compiled, int], dict]  # and chips
     install: str  # the extra that has the compiler
+    packages: tuple[str, ...]  # whose versions a row tells
 
 
 def flag_values(chips: str, forms: str) -> flags.FlagValues:
@@ -91,15 +93,18 @@ def compiled(target: Target, s: dict) -> Iterator[dict]:
         mesh = Mesh(np.array(devices(target, chips)), (ahead.AXIS,))
         how = ahead.form(name)
         common = {"group": group, "chips": chips, "dtype": dtype, "form": name}
+        versions = {name: metadata.version(name) for name in target.packages}
         for part, network, program in asked(s, group, how, dtype, mesh):
             start = time.process_time()
-            made = program.stage.compile()
+            stage = program.stage.lower()
+            made = stage.compile()
             seconds = time.process_time() - start
             what = {"part": part, "network": network, "program": program.name, **common}
-            found = target.read(program.stage, made, chips)
+            found = target.read(stage, made, chips)
             at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             print(*what.values(), f"{seconds:.0f} s of CPU", flush=True)
-            yield {**what, **found, "compile_cpu_seconds": seconds, "date": at}
+            cost = {"compile_cpu_seconds": seconds, "date": at, "versions": versions}
+            yield {**what, **found, **cost}
 
 
 def devices(target: Target, chips: int) -> Sequence:
@@ -120,7 +125,7 @@ def asked(s: dict, group: str, how: ahead.Form, dtype: str, mesh: Mesh):
         for name in (n for n in members if n in s["networks"]):
             yield "steps", name, ahead.step(name, group, how, dtype, mesh)
     if "programs" in s["parts"]:
-        for program in ahead.lowered(
+        for program in ahead.traced(
             ahead.federation(group, how, dtype, mesh.size), mesh
         ):
             kinds = s["programs"] or [program.name.split()[0]]

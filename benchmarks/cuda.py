@@ -43,7 +43,8 @@ def target(gpu: str) -> Target:
         options = {"target_config": CHIPS[gpu], "topology": f"1x1x{many}"}
         return ahead_run.topology("cuda", "", **options)
 
-    return Target(f"cuda-{gpu}", devices, read, "cuda-aot")
+    packages = "jax", "jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12"
+    return Target(f"cuda-{gpu}", devices, read, "cuda-aot", packages)
 
 
 def tables(rows: list[dict]):

@@ -4,14 +4,13 @@
 
 One client of the digits trains with FedProto and uploads the mean feature of each class
 of m examples. The attacker has the upload and a body: the client's own, as the server
-does where bodies are shared, or one that other examples trained from another start.
+does where bodies are shared, or one that other examples trained from another start. Its
+attacks are those of `jaxproto.leakage`, without total variation:
 
-- Inversion: gradient descent on an image until its feature is the prototype, from grey
-  or from the mean of public images of the class; the correlation over pixels with the
-  mean of the client's images of that class. Beside it, that of the public mean itself,
-  which needs no upload.
-- Membership: an example is said to be the client's if its feature is near the prototype
-  of its class; the area under the ROC curve, members against as many examples of each
+- Inversion, from grey or from the mean of public images of the class; the correlation
+  over pixels with the mean of the client's images of that class. Beside it, that of the
+  public mean itself, which needs no upload.
+- Membership: the area under the ROC curve, members against as many examples of each
   class that nobody trained on (0.5 is guessing).
 """
 
@@ -22,16 +21,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from absl import flags
-from jax import lax
 
 from benchmarks import measure
 from jaxproto import batches, config, federation, participation, wire
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.federation import Cohort, Exchange
-from jaxproto.types import Client, Shard
+from jaxproto.leakage import inversion, membership, scores
+from jaxproto.leakage.inversion import Target
+from jaxproto.types import Client, Net, Shard
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list("behind", "1,2,5,20", "m, examples of a class", flag_values=FLAGS)
@@ -92,55 +91,28 @@ def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
     return Trained(jax.tree.map(lambda a: a[0], clients), np.asarray(mean_CD))
 
 
-def features(exp: Experiment, trained: Trained, x):
-    """Of images by a client's body, as it is when it tests."""
-    params, norm = trained.client.params["net"], trained.client.norm
-    return exp.cohorts[0].net.apply(params, norm["net"], x, False).feat
-
-
-def invert(exp: Experiment, body: Trained, mean_CD, start, steps: int):
+def invert(
+    net: Net, body: Client, goal: Target, start: np.ndarray, steps: int
+) -> np.ndarray:
     """Images [C, ...] whose features are near the prototypes."""
-    opt = optax.adam(0.05)
-
-    def loss(x):
-        return jnp.mean(jnp.sum((features(exp, body, x) - mean_CD) ** 2, -1))
-
-    def step(_, state):
-        x, kept = state
-        updates, kept = opt.update(jax.grad(loss)(x), kept)
-        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), kept
-
-    @jax.jit
-    def descend(start):
-        return lax.fori_loop(0, steps, step, (start, opt.init(start)))[0]
-
-    return np.asarray(descend(jnp.asarray(start)))
+    given = goal.mean, goal.mask, start
+    return np.asarray(inversion.descend(net, body, *given, steps=steps, tv=0.0)[0])
 
 
-def correlation(a, b) -> float:
-    """Over pixels, mean over classes."""
-    pairs = zip(a.reshape(10, -1), b.reshape(10, -1), strict=True)
-    return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]))
-
-
-def auc(members: np.ndarray, others: np.ndarray) -> float:
-    """The chance that a member is nearer than another; a tie is half."""
-    nearer = members[:, None] < others
-    return float(np.mean(nearer + 0.5 * (members[:, None] == others)))
-
-
-def distances(exp: Experiment, body: Trained, mean_CD, x) -> np.ndarray:
-    """Of images [C, m, ...] to the prototypes of their classes."""
-    feat = features(exp, body, x.reshape(-1, *x.shape[2:])).reshape(10, -1, 64)
-    return np.asarray(jnp.linalg.norm(feat - mean_CD[:, None], axis=-1)).ravel()
+def auc(net: Net, body: Client, goal: Target, members, others) -> float:
+    """Of images [C, m, ...] by class."""
+    y = np.repeat(np.arange(10), members.shape[1])
+    both = (x.reshape(-1, *x.shape[2:]) for x in (members, others))
+    return scores.auc(*(membership.near(net, body, goal, (x, y)) for x in both))
 
 
 def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     """One client with m examples of each class."""
     own, held_out, public, other = split(exp.dataset.y, seed, m)
-    made = partial(train, exp, rounds=settings["rounds"])
+    made, net = partial(train, exp, rounds=settings["rounds"]), exp.cohorts[0].net
     bodies = {"own": made(own, seed), "other": made(other, 1000 + seed)}
     mean_CD = bodies["own"].mean_CD
+    goal = Target(mean_CD, np.ones(10, bool), np.ones(mean_CD.shape, bool), False)
     image = {
         k: np.asarray(batches.decode(jnp.asarray(exp.dataset.x[v])))
         for k, v in (("own", own), ("held", held_out), ("public", public))
@@ -148,13 +120,12 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     target, known = image["own"].mean(1), image["public"].mean(1)
     starts = {"grey": np.zeros_like(known), "public": known}
     row = {"m": m, "seed": seed}
-    row["public mean"] = correlation(known, target)
-    for name, body in bodies.items():
-        far = partial(distances, exp, body, mean_CD)
+    row["public mean"] = scores.correlation(known, target)
+    for name, (body, _) in bodies.items():
         for start, x in starts.items():
-            found = invert(exp, body, mean_CD, x, settings["steps"])
-            row[f"{name}, {start}"] = correlation(found, target)
-        row[f"{name}, AUC"] = auc(far(image["own"]), far(image["held"]))
+            found = invert(net, body, goal, x, settings["steps"])
+            row[f"{name}, {start}"] = scores.correlation(found, target)
+        row[f"{name}, AUC"] = auc(net, body, goal, image["own"], image["held"])
     return row
 
 

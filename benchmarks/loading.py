@@ -35,7 +35,7 @@ def once(name: str, settings: dict) -> dict:
         partition="pfllib",
     )
     before, clock = measure.peak_bytes(), measure.Clock()
-    dataset, _ = dividing.build_data(fields.data)
+    dataset = dividing.build_data(fields.data).dataset
     clock.lap("seconds")
     return {
         **clock.parts,

@@ -4,7 +4,8 @@
     python -m benchmarks.local_training --networks=resnet8 --contenders=ours,torch
     python -m benchmarks.local_training --contenders=ours,all:lax,one:lax,4:matmul
 
-Contenders: `ours` is the federation's own training in the form of the platform;
+Contenders: `ours` is a run's own training of clients with one architecture, in the form
+of the platform: on a CPU a lane of clients per core, side by side;
 `naive` is one jitted `vmap` of a step over the clients, with XLA's convolutions, and
 `naive_loop` the same with the loop over the steps inside the program (as in `ours`);
 `torch` is an eager PyTorch loop over the clients; FORM:OPS is ours in another form
@@ -26,13 +27,14 @@ from absl import flags
 
 from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
-from jaxproto import batches, federation, losses, models, participation
+from jaxproto import batches, federation, losses, models, participation, rows
 from jaxproto.client import Local
 from jaxproto.config import cohorts
 from jaxproto.federation import Cohort
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.nn import ops
+from jaxproto.training.threads import at_once
 from jaxproto.types import Batch, Examples, Net, Shard, Spec
 from jaxproto.wire import EXACT
 
@@ -108,38 +110,55 @@ def server(task: Task, net: Net):
 
 
 def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
-    """The federation's local training of one cohort, without what follows it."""
+    """A run's local training of one cohort, in its lanes, without what follows it."""
     net, key = network(task, kind), jax.random.key(0)
     each = len(task.examples.y) // task.clients
     index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
+    cohort = cohort_of(task, net, mode, steps)
     local = Local(optax.sgd(RATE), batch_size=task.batch)
-    mode = cohorts.build_mode(mode, jax.default_backend(), [steps] * task.clients)
-    cohort = Cohort(task.name, net, tuple(range(task.clients)), mode)
     count = jnp.ones((task.clients, task.spec.num_classes))
     init = jax.jit(partial(federation.init_cohort, task.method, local, cohort))
     clients, state = init(key, count), server(task, net)
     participants = participation.everyone()(key, task.clients, 0)
     down = federation.broadcast(task.method, state, EXACT).message
 
-    def train(participants, down, key, clients, *rest):
+    def train(number, participants, down, key, *rest):
         given = (task.method, local, EXACT, participants, down, key)
-        exchange = federation.Exchange(*given)
-        return federation.train_cohort(exchange, cohort, clients, *rest)
+        lane = rows.Lane(number, cohort.lanes)
+        return federation.train_lane(federation.Exchange(*given), cohort, lane, *rest)
 
-    fixed = (participants, down, key)
+    fixed, first = (participants, down, key), np.int32(0)
     begin = time.perf_counter()
-    jitted = jax.jit(train, donate_argnums=3)
-    compiled = jitted.lower(*fixed, clients, task.examples, shards).compile()
+    lowered = jax.jit(train).lower(first, *fixed, clients, task.examples, shards)
+    compiled = lowered.compile()
     seconds = time.perf_counter() - begin
+    put_back = jax.jit(federation.put_back, donate_argnums=0)
 
     def run():
         nonlocal clients
-        clients, report = compiled(*fixed, clients, task.examples, shards)
-        if not np.all(jax.device_get(report.finite)):
-            sys.exit(f"error: the loss of {task.name} is no longer finite.")
+        given = (*fixed, clients, task.examples, shards)
+        lanes = [partial(compiled, np.int32(n), *given) for n in range(cohort.lanes)]
+        moved, reports = zip(*at_once(lanes), strict=True)
+        clients = put_back(clients, list(moved))
+        for report in reports:
+            if not np.all(jax.device_get(report.finite)):
+                sys.exit(f"error: the loss of {task.name} is no longer finite.")
 
     return Contender(run, task.clients * steps * task.batch, seconds)
+
+
+def cohort_of(task: Task, net: Net, mode: str, steps: int) -> Cohort:
+    """All clients of the task, as they run in a federation of this network alone."""
+    platform = jax.default_backend()
+    choices = cohorts.Choices(mode, "device", 0, 0, platform, measure.cores(), ())
+    return Cohort(
+        task.name,
+        net,
+        tuple(range(task.clients)),
+        cohorts.build_mode(mode, platform, [steps] * task.clients),
+        lanes=cohorts.lanes(choices, 1, task.clients),
+    )
 
 
 def naive(task: Task, steps: int) -> Contender:
@@ -166,8 +185,8 @@ def naive(task: Task, steps: int) -> Contender:
     def run():
         nonlocal params, norm
         for s in range(steps):
-            rows = slice(s * task.batch, (s + 1) * task.batch)
-            params, norm = compiled(params, norm, x[:, rows], y[:, rows], keys)
+            now = slice(s * task.batch, (s + 1) * task.batch)
+            params, norm = compiled(params, norm, x[:, now], y[:, now], keys)
         jax.block_until_ready(params)
 
     return Contender(run, task.clients * steps * task.batch, seconds)
@@ -235,9 +254,9 @@ def main(argv):
     settings = measure.parse(FLAGS, argv, __doc__)
     if "torch" in settings["contenders"] and not measure.has_torch():
         print(measure.NO_TORCH)
-    rows, ceiling = [], ceiling_.matmul_flops()
+    found, ceiling = [], ceiling_.matmul_flops()
     for name in settings["networks"]:
-        rows += one_network(name, settings, ceiling)
+        found += one_network(name, settings, ceiling)
         print(f"{name}: done", flush=True)
     columns = {
         "network": "network",
@@ -249,10 +268,10 @@ def main(argv):
         "share_of_ceiling": "ceiling",
         "compile_seconds": "compile s",
     }
-    cells = [[r.get(k) for k in columns] for r in rows]
+    cells = [[r.get(k) for k in columns] for r in found]
     title = f"Local training, medians; ceiling: {ceiling / 1e9:.0f} GF/s in a matmul"
     view = measure.table(title, columns.values(), cells)
-    results = {"matmul_flops": ceiling, "rows": rows}
+    results = {"matmul_flops": ceiling, "rows": found}
     measure.finish("local_training", settings, results, [view])
 
 

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ import numpy as np
 from jaxproto import config as config_
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.training import compiler, programs
+from jaxproto.devices import Layout
+from jaxproto.training import compiler, placing, programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
 
@@ -50,7 +52,14 @@ def config(path: Path, clients: int, **fields) -> ml_collections.ConfigDict:
 
 
 def equal_clients(
-    *, clients: int, train: int, test: int, shape: Sequence[int], classes: int, **fields
+    *,
+    clients: int,
+    train: int,
+    test: int,
+    shape: Sequence[int],
+    classes: int,
+    layout: Layout | None = None,
+    **fields,
 ) -> tuple[ml_collections.ConfigDict, Experiment]:
     """Clients of `train` and `test` random images each, of all classes alike.
 
@@ -63,7 +72,7 @@ def equal_clients(
         share = (train + 0.5) / each  # rounded down later
         how = {"data__partition": "iid", "data__train_share": share}
         made = config(path, clients, **how, **fields)
-        exp = build.experiment(made, jax.default_backend())
+        exp = build.experiment(made, jax.default_backend(), layout=layout)
     made.data.name = "made up"
     return made, exp
 
@@ -78,8 +87,11 @@ class Start(NamedTuple):
 
 def start(exp: Experiment, seed: int = 0) -> Start:
     """Everything compiled, as the runner does it."""
-    examples = build.examples(exp.dataset)
+    placed = exp.layout and placing.placed(exp, exp.layout)
+    examples = placed.examples if placed else build.examples(exp.dataset)
     compiled, seconds = compiler.compile_all(exp, examples)
-    compiled = programs.with_floats(compiled, exp.floats)
+    place = partial(programs.everywhere, exp)
+    compiled = programs.with_floats(compiled, exp.floats, place)
     state = programs.init(exp, seed, compiled)
-    return Start(Work(exp, examples, compiled, seed), state, seconds)
+    work = Work(exp, examples, compiled, seed, placed=placed or None)
+    return Start(work, state, seconds)

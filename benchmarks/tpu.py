@@ -57,7 +57,7 @@ def read(stage, compiled, chips: int) -> dict:
     }
 
 
-TARGET = Target("tpu-v5e", devices, read, "tpu-aot")
+TARGET = Target("tpu-v5e", devices, read, "tpu-aot", ("jax", "libtpu"))
 
 
 def times(row: dict) -> int:

@@ -7,14 +7,27 @@ import importlib
 
 _HOMES = {  # public name -> module, name there
     "METHODS": ("methods", "METHODS"),
+    "Callback": ("writers", "Callback"),
     "Method": ("method", "Method"),
+    "Stop": ("writers", "Stop"),
     "UserError": ("errors", "UserError"),
     "default_config": ("config", "default"),
+    "load": ("saved", "load"),
     "run": ("training.runner", "run"),
     "sweep": ("sweeps", "sweep"),
 }
 
-__all__ = ["METHODS", "Method", "UserError", "default_config", "run", "sweep"]
+__all__ = [
+    "METHODS",
+    "Callback",
+    "Method",
+    "Stop",
+    "UserError",
+    "default_config",
+    "load",
+    "run",
+    "sweep",
+]
 
 
 def __getattr__(name):

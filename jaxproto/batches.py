@@ -54,8 +54,11 @@ def skip(size: Array, batch_size: int) -> Array:
 
 def take(data: Data, pos_B: Array, mask_B: Array, key: Array | None = None) -> Batch:
     """Gathers the examples at positions `pos_B` of one client."""
-    row_B = data.shard.index[pos_B]
-    return Batch(decode(data.examples.x[row_B]), data.examples.y[row_B], mask_B, key)
+    every, row_B = data.examples, data.shard.index[pos_B]
+    x = every.x[row_B]
+    if every.shape is not None:
+        x = x.reshape(*row_B.shape, *every.shape)
+    return Batch(decode(x), every.y[row_B], mask_B, key)
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:

@@ -1,7 +1,7 @@
 """Local training of one client. The only loop over local steps."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from jax import lax
 
 from jaxproto import batches
 from jaxproto.method import Method
+from jaxproto.metrics import Metric, correct
 from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tree
 
 
@@ -43,6 +44,11 @@ def same(key: Array, id: Array) -> Array:
     return jax.random.fold_in(key, jnp.zeros_like(id))
 
 
+def by_batch(loss: Callable) -> Callable:
+    """Value and gradient of the loss of a batch."""
+    return jax.value_and_grad(loss, has_aux=True)
+
+
 @dataclasses.dataclass(frozen=True)
 class Local:
     """How clients start, and train between two exchanges (defaults: N Section 5.1)."""
@@ -56,6 +62,7 @@ class Local:
     schedule: Callable = constant  # round -> factor of the learning rate
     factor: float | Array = 1.0  # of the learning rate, as it is now
     init_key: Callable = independent  # key, id -> key of a client's initial network
+    gradient: Callable = by_batch  # loss -> what it and its gradient are on a batch
 
     def at_round(self, r: Array) -> "Local":
         """As it is in round `r`, from 0."""
@@ -123,7 +130,7 @@ def local_steps(
     """Local steps from `first` to before `last`, as far as the client has steps."""
     del client  # `session.before` is the client with what it received
 
-    loss = jax.value_and_grad(partial(task.method.loss, task.net), has_aux=True)
+    loss = task.local.gradient(partial(task.method.loss, task.net))
 
     def step(s, now):
         given = now.norm, _batch(task, now, shard, s), task.down, now.before
@@ -150,6 +157,9 @@ def end_session(task: Task, session: Session, client: Client, shard: Shard):
     after = before.replace(params=params, norm=norm, opt=opt)
     data = Data(task.examples, shard)
     up, memory = task.method.upload(task.net, before, after, data, task.down, sums)
+    if task.method.release is not None:
+        key = jax.random.fold_in(_own_key(task, before), RELEASE)
+        up = task.method.release(task.net, after, data, up, task.down, key)
     return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
 
 
@@ -163,7 +173,14 @@ def _batch(task: Task, now: Session, shard: Shard, s) -> Batch:
 
 def _keys(task: Task, client: Client):
     """Two keys of this client in this round: batch order, steps."""
-    return jax.random.split(jax.random.fold_in(task.key, client.id))
+    return jax.random.split(_own_key(task, client))
+
+
+RELEASE = 2  # stream of a client's key; `split` of `_keys` uses 0 and 1
+
+
+def _own_key(task: Task, client: Client) -> Array:
+    return jax.random.fold_in(task.key, client.id)
 
 
 def hits(method: Method, net: Net, down: Tree, client: Client, batch: Batch):
@@ -171,20 +188,31 @@ def hits(method: Method, net: Net, down: Tree, client: Client, batch: Batch):
 
     A score of -inf (no prototype) or nan is never correct.
     """
-
-    def correct(scores_BC):
-        best_B = jnp.max(scores_BC, -1)
-        return (jnp.argmax(scores_BC, -1) == batch.y) & jnp.isfinite(best_B)
-
     by_rule = method.predict(net, client, batch.x, down)
-    return {rule: correct(scores) for rule, scores in by_rule.items()}
+    return {rule: correct(scores, batch.y) for rule, scores in by_rule.items()}
 
 
-def score(method: Method, net: Net, down: Tree, client: Client, data: Data):
-    """Correct predictions of one client per rule: {rule: count}."""
+class Asked(NamedTuple):
+    """What an evaluation asks of every client."""
+
+    metrics: Sequence[Metric]
+    rules: Sequence[str] = ()  # () is every rule
+
+
+def score(
+    method: Method, net: Net, down: Tree, client: Client, data: Data, asked: Asked
+):
+    """Sums of one client: {rule: {metric: tree}}."""
 
     def f(batch):
-        right = hits(method, net, down, client, batch)
-        return {rule: jnp.sum(hit_B * batch.mask) for rule, hit_B in right.items()}
+        by_rule = method.predict(net, client, batch.x, down)
+        return {
+            rule: {
+                metric.name: metric.sums(scores, batch.y, batch.mask)
+                for metric in asked.metrics
+            }
+            for rule, scores in by_rule.items()
+            if rule in (asked.rules or by_rule)
+        }
 
     return batches.sum_over(f, data)

@@ -16,9 +16,10 @@ from jax import lax
 
 from jaxproto import batches, kernels, rows, wire
 from jaxproto import client as clients_
-from jaxproto.client import Local
+from jaxproto.client import Asked, Local
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Method, SumOverClients
+from jaxproto.metrics import ACCURACY, Metric, named
 from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 from jaxproto.wire import Wire
@@ -36,6 +37,7 @@ class Cohort(NamedTuple):
     rules: tuple[str, ...] = ()  # that evaluate clients which keep nothing between
     # rounds; () is every rule, of clients that keep their networks
     tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
+    metrics: tuple[Metric, ...] = named(ACCURACY)  # of every rule
 
     @property
     def room(self) -> int:
@@ -290,7 +292,9 @@ def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
     if [len(u.id) for u in uploads] == [len(c.ids) for c in cohorts]:
         stacked = by_id(cohorts, ups)
     else:
+        most = sum(c.room for c in cohorts)  # lanes may have a row more
         stacked = rows.ordered([u.id for u in uploads], ups)
+        stacked = jax.tree.map(lambda a: a[:most], stacked)
     return jax.vmap(wire.unpack)(stacked) if jax.tree.leaves(stacked) else stacked
 
 
@@ -331,8 +335,8 @@ def evaluate_cohort(
     examples: Examples,
     shards: Shard,
     lane: rows.Lane = rows.WHOLE,
-) -> dict[str, Array]:
-    """Correct predictions per rule and client: {rule: [K]}, or those of a lane.
+) -> dict[str, Tree]:
+    """Sums per rule, metric and client, or those of a lane: {rule: {metric: [K, ...]}}.
 
     Args:
       down: the broadcast, as clients have it.
@@ -343,7 +347,8 @@ def evaluate_cohort(
 
     def one(client, shard):
         data = Data(examples, shard)
-        return clients_.score(method, cohort.net, down, client, data)
+        every = Asked(cohort.metrics)
+        return clients_.score(method, cohort.net, down, client, data, every)
 
     return cohort.mode.each(one)(clients, shards)
 
@@ -361,23 +366,34 @@ def evaluate_network(
     down: Tree,
     clients: Client,
     examples: Examples,
-    index_TB: Array,
+    test: Array | Shard,
     lane: rows.Lane = rows.WHOLE,
-) -> dict[str, Array]:
-    """Which examples the rules get right that ask nothing of a client: {rule: [T, B]}.
+) -> dict[str, Tree]:
+    """The rules that ask nothing of a client, of a network that serves all of them.
 
     Args:
       clients: that keep nothing.
-      index_TB: examples, a batch a row.
+      test: all examples, a batch a row [T, B]; or, where more than the accuracy is
+        asked, the shards of clients, those of equal ones once.
+
+    Returns:
+      Which examples are right, {rule: {"accuracy": [T, B]}}; or the sums of each shard,
+      as `evaluate_cohort`.
     """
-    index_TB, first = rows.dealt(index_TB, lane), jax.tree.map(lambda a: a[:1], clients)
+    test, first = rows.dealt(test, lane), jax.tree.map(lambda a: a[:1], clients)
     client = jax.tree.map(lambda a: a[0], fresh(method, cohort, first))
+
+    def one(shard):
+        every, data = Asked(cohort.metrics, cohort.rules), Data(examples, shard)
+        return clients_.score(method, cohort.net, down, client, data, every)
 
     def batch(index_B):
         shown = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
         given = batches.take(shown, jnp.arange(len(index_B)), ones)
         hits = clients_.hits(method, cohort.net, down, client, given)
-        return {rule: hits[rule] for rule in cohort.rules}
+        return {rule: {ACCURACY: hits[rule]} for rule in cohort.rules}
 
-    return lax.map(batch, index_TB)
+    if isinstance(test, Shard):
+        return cohort.mode.each(one)(test)
+    return lax.map(batch, test)

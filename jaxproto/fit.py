@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 
 from jaxproto.errors import UserError
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.types import Spec, Tree
+from jaxproto.metrics import further
+from jaxproto.metrics.check import check
+from jaxproto.types import Client, Spec, Tree
 
 
 def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
@@ -30,6 +33,7 @@ def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
+        _check_metrics(method, cohort, spec, x, down)
 
 
 def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
@@ -68,3 +72,29 @@ def _check_received(cohort: Cohort, have: Tree, got: Tree):
                 f"{jax.tree_util.keystr(path)} from {a} into {b}. A method that "
                 "shares this part needs clients of one architecture."
             )
+
+
+def _check_metrics(method: Method, cohort: Cohort, spec: Spec, x, down: Tree):
+    """Whether rules have scores for the metrics beside the accuracy."""
+    metrics = further(cohort.metrics)
+    if not metrics:
+        return
+
+    def predict(key, x, down):
+        params, norm, memory = method.init_client(cohort.net, key)
+        count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
+        client = Client(params, norm, (), memory, count_C, zero, zero)
+        return method.predict(cohort.net, client, x, down)
+
+    found = jax.eval_shape(predict, jax.eval_shape(jax.random.key, 0), x, down)
+    for rule, scores in found.items():
+        if scores.ndim != 2 or scores.shape[-1] < spec.num_classes:
+            raise UserError(
+                f"rule {rule!r} of {method.name} returns an array of shape "
+                f"{scores.shape} for {len(x)} examples of {spec.num_classes} classes; "
+                f"{', '.join(m.name for m in metrics)} need a score for every class: "
+                "return them, or leave eval.metrics at accuracy."
+            )
+    for classes in {scores.shape[-1] for scores in found.values()}:
+        for metric in metrics:
+            check(metric, classes)

@@ -98,6 +98,8 @@ class Method:
     predict: Callable = by_head  # net, client, x, down -> {rule: scores_BC}
     pre_upload: Callable = no_pre_upload  # net, client, data, down -> message
     pre_aggregate: Callable = lambda server, ups, key: server  # ups [K, ...] -> server
+    release: Callable | None = None  # net, after, data, up, down, key -> what is sent
+    # in place of the upload; None sends it as it is
     setup: Tree = ()  # sent once to every client, before the first round
     adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
     check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used

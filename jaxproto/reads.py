@@ -80,17 +80,24 @@ def uploads_ask(method: Method, net: Net, local: Local, given: Shapes) -> bool:
     return _asks(trained, given)
 
 
+def rules(method: Method, net: Net, given: Shapes) -> tuple[str, ...]:
+    """The rules of prediction."""
+    return tuple(jax.eval_shape(partial(scores, method, net), *given))
+
+
+def scores(method: Method, net: Net, client, down, examples, shard, rule=""):
+    """What a client makes of two examples by one rule, or by all of them."""
+    data, two = Data(examples, shard), jnp.arange(2)
+    batch = batches.take(data, two, jnp.ones(2))
+    found = method.predict(net, client, batch.x, down)
+    return found[rule] if rule else found
+
+
 def rules_that_ask_nothing(method: Method, net: Net, given: Shapes) -> tuple[str, ...]:
     """The rules that say of every client the same."""
-
-    def scores(client, down, examples, shard, rule=""):
-        data, two = Data(examples, shard), jnp.arange(2)
-        batch = batches.take(data, two, jnp.ones(2))
-        found = method.predict(net, client, batch.x, down)
-        return found[rule] if rule else found
-
-    names = jax.eval_shape(scores, *given)
-    asks = {name: _asks(partial(scores, rule=name), given, True) for name in names}
+    by = partial(scores, method, net)
+    names = rules(method, net, given)
+    asks = {name: _asks(partial(by, rule=name), given, True) for name in names}
     return tuple(name for name, so in asks.items() if not so)
 
 

@@ -106,11 +106,16 @@ class Client(flax.struct.PyTreeNode):
 
 
 class Examples(flax.struct.PyTreeNode):
-    """Every example of the federation, on the device once."""
+    """Every example of the federation, on the device once.
+
+    A run has each in a row, [N, F]: a TPU would copy and pad images [N, H, W, C].
+    """
 
     x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
     y: Array  # [N] int32
     public: Array | None = None  # [P] int32, rows that server and all clients know
+    shape: tuple[int, ...] | None = flax.struct.field(pytree_node=False, default=None)
+    # of one example; None: as in `x`
 
 
 class Shard(flax.struct.PyTreeNode):

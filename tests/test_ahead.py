@@ -80,9 +80,9 @@ def mesh(devices: int = 1) -> Mesh:
     return Mesh(np.array(jax.devices()[:1] * devices), (ahead.AXIS,))
 
 
-def test_every_program_of_a_run_is_lowered_from_shapes_alone():
+def test_every_program_of_a_run_is_traced_from_shapes_alone():
     exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32")
-    found = ahead.lowered(exp, mesh())
+    found = ahead.traced(exp, mesh())
     assert [p.name for p in found] == [
         "first cnn4",
         "first server",
@@ -127,8 +127,8 @@ from benchmarks import ahead
 
 mesh = jax.sharding.Mesh(np.array(jax.devices()), (ahead.AXIS,))
 exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32", mesh.size)
-(train,) = [p for p in ahead.lowered(exp, mesh) if p.name == "train cnn4"]
-text = train.stage.as_text()
+(train,) = [p for p in ahead.traced(exp, mesh) if p.name == "train cnn4"]
+text = train.stage.lower().as_text()
 print("manual" in text, "collective" in text or "stablehlo.all_" in text)
 """
 

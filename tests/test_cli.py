@@ -54,10 +54,10 @@ def received(monkeypatch):
     """What main.py hands to the runner, which does nothing."""
     calls = []
 
-    def record(config, path, cache, grace):
+    def record(config, path, cache, grace, devices="", callbacks=()):
         calls.append((config, path))
         assert (
-            cache is program_cache.disk_cache
+            cache is program_cache.disk_cache and devices == ""
         )  # nothing can have been changed in this process
         return {"status": "finished"}
 
@@ -320,7 +320,10 @@ def test_help_lists_every_command(capsys):
         ("plot", "accuracy_against_bytes"),
         ("prepare", "--manual_dir"),
         ("cache", "--clear"),
-        ("list", "{methods,networks,datasets,partitions,samplers,optimizers,sweeps}"),
+        (
+            "list",
+            "{methods,networks,datasets,partitions,samplers,optimizers,metrics,plots,sweeps}",
+        ),
     ],
 )
 def test_help_of_a_command_lists_its_flags(capsys, name, flag):
@@ -346,7 +349,9 @@ def test_an_unknown_command_is_one_line_of_error(capsys):
         ("partitions", r"pfllib_pathological +\S"),
         ("samplers", r"random_count +\S"),
         ("optimizers", r"adamw +\S"),
+        ("metrics", r"auc +Area under the ROC curve"),
         ("sweeps", r"sweeps/clients +\S"),
+        ("plots", r"confusion +Which class"),
     ],
 )
 def test_list_prints_names_with_a_line_about_each(capsys, kind, line):

@@ -206,6 +206,19 @@ def test_the_batch_of_a_short_client_repeats_its_own_examples_with_mask_zero():
     assert batch.mask.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
 
 
+def test_examples_in_rows_make_the_batches_of_images():
+    x = jnp.asarray(np.arange(N * 12).reshape(N, 2, 3, 2) % 251, jnp.uint8)
+    rows = Examples(x.reshape(N, -1), POOL.y, shape=x.shape[1:])
+    given = data(5).shard, jnp.arange(4), jnp.ones(4)
+
+    def take(examples, shard, *at):
+        return batches.take(Data(examples, shard), *at)
+
+    images = jax.jit(take)(Examples(x, POOL.y), *given)
+    jax.tree.map(np.testing.assert_array_equal, images, jax.jit(take)(rows, *given))
+    assert images.x.shape == (4, 2, 3, 2)
+
+
 def test_a_client_that_sits_out_gathers_without_harm():
     batch = batches.training_batch(data(0), jnp.arange(20), 0, 4, None)
     assert batch.mask.sum() == 0 and np.all(np.isfinite(batch.x))

@@ -12,10 +12,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.workdirs import cells_of, folder, made
 
 from jaxproto import compare, config, models
 from jaxproto.cli import compare as command
-from jaxproto.compare import cells, names
+from jaxproto.compare import cells, latex, names
 from jaxproto.compare.judged import judged
 from jaxproto.config import presets
 from jaxproto.config.readings import READINGS
@@ -24,49 +25,6 @@ from jaxproto.methods import METHODS
 
 RECORDS = Path(__file__).parents[1] / "results/fashion_mnist/records"
 ONE_CLASS = {"pooled": 0.25, "client_mean": 0.2, "examples": 400}
-
-
-def folder(
-    path,
-    method="fedproto",
-    seed=0,
-    accuracy=0.5,
-    status="finished",
-    rules=("head",),
-    more=(),
-    **fields,
-):
-    """A work directory as a run leaves it; `more` goes into its summary."""
-    made = config.experiment(method, "cifar10")
-    made.seed = seed
-    made.update_from_flattened_dict(
-        {k.replace("__", "."): v for k, v in fields.items()}
-    )
-    path.mkdir()
-    (path / "config.json").write_text(made.to_json())
-    one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
-    one["last_n"] = 10
-    summary = {
-        "status": status,
-        "rules": {r: {"pooled": one, "client_mean": one} for r in rules},
-        "bytes_per_round": {"up": 1_500_000.0, "down": 500.0},
-        "scalars_per_round": {"nominal": 151_000},
-        "seconds_per_round": 2.0,
-        **dict(more),
-    }
-    if status:
-        (path / "summary.json").write_text(json.dumps(summary))
-    return path
-
-
-def made(*paths, **how):
-    return compare.table(compare.groups(map(compare.load, paths)), **how)
-
-
-def cells_of(table, method="fedproto"):
-    """The row of a method, by column."""
-    (row,) = (row for row in table.rows if row[0] == method)
-    return dict(zip(table.head, row, strict=True))
 
 
 def test_seeds_share_a_cell_with_mean_and_population_deviation(tmp_path):
@@ -94,10 +52,10 @@ def test_a_method_that_nobody_registered_is_a_row_under_its_own_name(
     monkeypatch.delitem(METHODS, "mine")
     table = made(*paths, other, known)
     labels = [row[0] for row in table.rows]
-    assert labels == ["mine (lam=1.0)", "mine (lam=2.0)", "fedproto"]
+    assert labels == ["mine (lam=1.0)", "mine (lam=2.0)", "FedProto"]
     assert cells_of(table, "mine (lam=2.0)")["head final %"] == "70.00"
     assert cells_of(table, "mine (lam=2.0)")["published %"] == "-"
-    assert cells_of(table, "fedproto")["published %"] != "-"
+    assert cells_of(table, "FedProto")["published %"] != "-"
 
 
 def test_the_first_note_says_what_an_accuracy_is(tmp_path):
@@ -110,11 +68,26 @@ def test_the_first_note_says_what_an_accuracy_is(tmp_path):
     assert not any(note.startswith("Last evaluations") for note in notes)
 
 
+def test_a_run_on_nodes_stands_beside_its_simulation(tmp_path):
+    """Every setting and the seed agree; where the clients were is the difference."""
+    simulated, deployed = folder(tmp_path / "a"), folder(tmp_path / "b")
+    (deployed / "nodes.json").write_text("{}")
+    table = made(simulated, deployed)
+    names = ["FedProto (clients=simulated)", "FedProto (clients=nodes)"]
+    assert [row[0] for row in table.rows] == names
+    (note,) = (note for note in table.notes if note.startswith("The clients of"))
+    assert note.startswith(f"The clients of {names[1]} were nodes")
+    again = folder(tmp_path / "c")
+    (again / "nodes.json").write_text("{}")
+    with pytest.raises(UserError, match="same run"):
+        made(deployed, again)
+
+
 def test_rows_with_fewer_or_other_seeds_are_named(tmp_path):
     paths = [folder(tmp_path / f"a{s}", seed=s) for s in (0, 1)]
     table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1))
     assert "1 or 2 seeds" in table.notes[0]
-    assert "Seeds: 0, 1 in fedproto; 1 in fedtgp." in table.notes
+    assert "Seeds: 0, 1 in FedProto; 1 in FedTGP." in table.notes
 
 
 def test_runs_of_different_settings_never_share_a_cell(tmp_path):
@@ -122,7 +95,7 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     b = folder(tmp_path / "b", seed=1, local__epochs=5)
     table = made(a, b)
     labels = [row[0] for row in table.rows]
-    assert labels == ["fedproto (local.epochs=1)", "fedproto (local.epochs=5)"]
+    assert labels == ["FedProto (local.epochs=1)", "FedProto (local.epochs=5)"]
     assert any("local.epochs differs: 1 in" in note for note in table.notes)
 
 
@@ -136,7 +109,7 @@ def test_settings_that_differ_between_data_sets_are_said(tmp_path):
     a = folder(tmp_path / "a", rounds=5)
     b = folder(tmp_path / "b", data__name="tfds:cifar100", rounds=300)
     table = made(a, b)
-    assert [row[0] for row in table.rows] == ["fedproto"]
+    assert [row[0] for row in table.rows] == ["FedProto"]
     assert "rounds differs: 5 in cifar10; 300 in cifar100." in table.notes
 
 
@@ -184,13 +157,13 @@ def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
     (runs[1] / "metrics.jsonl").write_text('{"round": 1}\n{"round": 2}\n')
     table = made(*runs, statistics=["last10"])
     assert {row[1] for row in table.rows} == {"50.00"}
-    last = "10 at most in local (reference); 3 in fedproto; 2 in fedtgp"
+    last = "10 at most in Local (reference); 3 in FedProto; 2 in FedTGP"
     assert f"Last evaluations: {last}." in table.notes
 
 
 def test_local_stands_first_and_is_named_as_the_reference(tmp_path):
     table = made(folder(tmp_path / "a"), folder(tmp_path / "b", "local"))
-    assert [row[0] for row in table.rows] == ["local (reference)", "fedproto"]
+    assert [row[0] for row in table.rows] == ["Local (reference)", "FedProto"]
     assert "Reference: local, clients that never exchange anything." in table.notes
 
 
@@ -212,16 +185,16 @@ def test_it_is_counted_in_partition_csv_and_for_other_runs_on_the_same_data(tmp_
     a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
     c = folder(tmp_path / "c", "fedgh", data__clients=3)
     (b / "partition.csv").write_text("c,s,0,1\n0,train,2,1\n0,test,3,1\n")
-    unknown = "unknown (older runs, no partition.csv beside them)"
+    unknown = "unknown (no partition.csv: older runs, or nodes with their own data)"
     assert SHARE + f"{unknown}." in made(a, c).notes
-    here = "75.00 %, mean over clients 75.00 % in fedproto, fedtgp"
-    assert SHARE + f"{here}; {unknown} in fedgh." in made(a, b, c).notes
+    here = "75.00 %, mean over clients 75.00 % in FedProto, FedTGP"
+    assert SHARE + f"{here}; {unknown} in FedGH." in made(a, b, c).notes
 
 
 def test_a_collapsed_run_is_named(tmp_path):
     more = {"commonest_class": ONE_CLASS, "collapsed": {"head": 30}}
     a = folder(tmp_path / "a", accuracy=0.25, more=more)
-    line = "cifar10: fedproto collapsed: head 0.2500 since round 30 (seed 0) is the sha"
+    line = "cifar10: FedProto collapsed: head 0.2500 since round 30 (seed 0) is the sha"
     assert sum(note.startswith(line) for note in made(a).notes) == 1
 
 
@@ -246,7 +219,7 @@ def test_the_published_number_of_the_same_cell_stands_beside_ours(tmp_path):
     here = {"data__partition": "pfllib", "model__feat_dim": 500}
     wide = folder(tmp_path / "b", "fedtgp", model__feat_dim=512)  # N Section 5.1
     table = made(folder(tmp_path / "a", **here), wide)
-    mine = [cells_of(table), cells_of(table, "fedtgp")]
+    mine = [cells_of(table), cells_of(table, "FedTGP")]
     assert mine[0]["published %"] == (
         "86.02 ± 0.38 (TinyProto, Table 1); 82.90 ± 0.46 (CPS+PPA+CPKD, Table 1)"
     )
@@ -277,10 +250,10 @@ def test_the_best_by_the_rule_of_the_published_number_stands_beside_it(tmp_path)
     columns = ("method", by, best)
     rows = [tuple(cells_of(table, row[0])[c] for c in columns) for row in table.rows]
     assert rows == [
-        ("fedproto", "global", "90.00"),
-        ("lg_fedavg", "received", "91.00"),
-        ("fml", "head", "92.00"),
-        ("refprotofl", "-", "-"),
+        ("FedProto", "global", "90.00"),
+        ("LG-FedAvg", "received", "91.00"),
+        ("FML", "head", "92.00"),
+        ("RefProtoFL", "-", "-"),
     ]
 
 
@@ -293,7 +266,7 @@ def protocol(name="mnist", alpha=0.5, **more):
 def test_a_rule_that_the_run_does_not_have_is_not_replaced_by_another(tmp_path):
     rules = ("received",)
     table = made(folder(tmp_path / "a", "fedavg", rules=rules, **protocol()))
-    got = cells_of(table, "fedavg")
+    got = cells_of(table, "FedAvg")
     assert got["published by"] == "head, mean over clients"
     assert got["best by it %"] == "-" and got["published %"].startswith("88.18")
 
@@ -331,7 +304,7 @@ def test_what_a_paper_did_otherwise_is_said_by_the_reading_that_is_closest(tmp_p
     """lam 0.1 is a paper's for FedProto (S 5.1), not the default."""
     here = {"data__partition": "pfllib", "model__feat_dim": 500, "rounds": 5}
     notes = made(folder(tmp_path / "a", wire__up="int8", **here)).notes
-    line = "cifar10: fedproto, {}'s setting{} in brackets: {}rounds 5 (300){}."
+    line = "cifar10: FedProto, {}'s setting{} in brackets: {}rounds 5 (300){}."
     wire = ", wire.up int8 (float32)"
     assert line.format("TinyProto", "", "", wire) in notes
     assert line.format("CPS+PPA+CPKD", "", "", wire) in notes
@@ -358,9 +331,11 @@ def test_other_settings_have_no_published_number(tmp_path):
 def test_every_format_for_readers_holds_all_cells_and_notes(tmp_path, form):
     table = made(folder(tmp_path / "a"))
     text = compare.render(table, form)
-    for cell in (*table.rows[0], "fedproto"):
-        assert cell in text
-    assert all(note in text for note in table.notes)
+    written = latex.escaped if form == "latex" else str
+    for cell in (*table.rows[0], "FedProto"):
+        assert written(cell) in text
+    first, *notes = table.notes
+    assert written(first) in text and all(note in text for note in notes)
 
 
 def as_published(tmp_path):
@@ -418,7 +393,7 @@ def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path, capsy
     run, out = folder(tmp_path / "a"), tmp_path / "table.md"
     command.main("compare", [str(run), "--format", "markdown", "--out", str(out)])
     assert str(out) in capsys.readouterr().out
-    assert "| fedproto" in out.read_text()
+    assert "| FedProto" in out.read_text()
     with pytest.raises(UserError, match="is there already"):
         command.main("compare", [str(run), "--out", str(out)])
     with pytest.raises(UserError, match=r"holds no config\.json"):

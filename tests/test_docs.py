@@ -4,39 +4,24 @@ import doctest
 import importlib
 import re
 import shlex
-import shutil
 from pathlib import Path
 
-import jax
 import pytest
 from rich.console import Console
-from support import runs
+from support import pages, runs
+from support.pages import DOCS, FENCE, ROOT, TUTORIALS, blocks
 
 import jaxproto
-from jaxproto import cli, config, participation, plots
+from jaxproto import cli, config
 from jaxproto.methods import METHODS
-from jaxproto.models import NETS
 
-ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-TUTORIALS = [p for p in sorted((DOCS / "tutorials").glob("*.md")) if p.stem != "index"]
-SCRIPTS = [*TUTORIALS, DOCS / "how_to/notebook.md"]
+SCRIPTS = [*TUTORIALS, DOCS / "how_to/metrics.md", DOCS / "how_to/notebook.md"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 URL = re.compile(r"https://github\.com/jaxproto/jaxproto/(?:blob|tree)/main/(.*)")
 MADE = re.compile(r"configs/(mine|\$method)\.py")  # by the reader, or by a loop
-FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 cache = runs.cache
-
-
-def blocks(page: Path, language: str) -> list[tuple[int, str]]:
-    """Fenced blocks of a language, each with the line on which its text begins."""
-    text = page.read_text()
-    return [
-        (text[: found.start(2)].count("\n"), found[2])
-        for found in FENCE.finditer(text)
-        if found[1] == language
-    ]
+elsewhere = pages.elsewhere
 
 
 def commands(page: Path) -> list[tuple[str, list[str]]]:
@@ -45,25 +30,6 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     lines = re.findall(r"(?:main\.py|-m jaxproto)\b[^\n|&]*", text)
     words = [shlex.split(line, comments=True) for line in lines]
     return [("run", w[1:]) if w[0] == "main.py" else (w[2], w[3:]) for w in words]
-
-
-@pytest.fixture
-def elsewhere(cache, tmp_path, monkeypatch):
-    """A folder with `configs/`; no pictures, programs made quickly.
-
-    Afterwards the registries are as they were.
-    """
-    registries = METHODS, NETS, participation.SAMPLERS
-    before = [dict(registry) for registry in registries]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "available", lambda: False)
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield tmp_path
-    jax.config.update("jax_disable_most_optimizations", False)
-    for registry, entries in zip(registries, before, strict=True):
-        registry.clear()
-        registry.update(entries)
 
 
 def execute(page: Path, namespace: dict):
@@ -113,7 +79,8 @@ def test_the_commands_of_a_page_exist(page, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_links_to_in_the_repository_is_there(page):
-    targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+    prose = FENCE.sub("", page.read_text())  # f["x"](y) is no link
+    targets = re.findall(r"\]\(([^)\s#]+)", prose)
     for target in targets:
         if in_repository := URL.match(target):
             assert (ROOT / in_repository[1]).exists(), target

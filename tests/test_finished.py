@@ -6,12 +6,14 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 from support import drawing, runs
 
 from jaxproto import kernels, plots
 from jaxproto.cli import plot
+from jaxproto.config import build
 from jaxproto.errors import UserError
-from jaxproto.figures import finished, from_checkpoints
+from jaxproto.figures import between_classes, confusion, finished, tsne
 from jaxproto.report import pictures
 from jaxproto.report.pictures import HostProtos
 from jaxproto.storage import records
@@ -99,7 +101,7 @@ def test_a_trace_shows_distances_angles_energy_and_force(drawn, path):
     assert [axes.get_title() for axes in figure.axes] == titles
     energy = figure.axes[2].lines[0].get_ydata()
     assert energy[0] > energy[-1]
-    assert figure.legends[0].get_texts()[0].get_text() == "spiral, round 3"
+    assert figure.legends[0].get_texts()[0].get_text() == "ProtoNorm, round 3"
 
 
 def test_prototypes_are_those_of_the_chosen_clients_and_classes(drawn, path, run):
@@ -119,25 +121,71 @@ def test_prototypes_are_those_of_the_chosen_clients_and_classes(drawn, path, run
 
 def test_features_have_a_panel_per_client(drawn, path):
     figure = drawn("features", path, "--clients", "4,0")
-    assert [axes.get_title() for axes in figure.axes] == ["client 4", "client 0"]
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["ProtoNorm, client 4", "ProtoNorm, client 0"]
 
 
-def test_heatmaps_have_the_chosen_rows(drawn, path):
+def test_heatmaps_have_the_chosen_rows(drawn, path, run):
     figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
     rows = figure.axes[0].get_yticklabels()
     assert [t.get_text() for t in rows] == ["1", "4"]
     figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
     rows = figure.axes[0].get_yticklabels()
-    assert [t.get_text() for t in rows] == ["L1", "L2", "G"]
-    assert figure.get_suptitle().startswith("local prototypes of class 3")
+    local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
+    here = [f"L{i}" for i in (1, 2) if local.count[i, 3] > 0]
+    assert [t.get_text() for t in rows] == [*here, "10 G"]
+    assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
     with pytest.raises(UserError, match="are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")
 
 
-@pytest.mark.parametrize("name", ["angles", "cosine", "cosine_by_class", "margins"])
+@pytest.mark.parametrize("name", ["cosine_by_class", "margins"])
 def test_pictures_between_classes_show_the_chosen_ones(drawn, path, name):
     axes = drawn(name, path, "--classes", "0,3,5").axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "3", "5"]
+
+
+def test_angles_are_of_the_chosen_classes(drawn, path):
+    axes = drawn("angles", path, "--classes", "0,3,5").axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "3"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["3", "5"]
+    assert axes.get_title().startswith("ProtoNorm\n")
+
+
+def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path):
+    made = sorted(p.stem for p in (path / "plots").iterdir())
+    assert {"accuracy", "bytes", "angles", "prototypes", "features"} <= set(made)
+    for name in made:
+        drawn(name, path)
+        again = tmp_path / "x.png"
+        with Image.open(again) as a, Image.open(path / f"plots/{name}.png") as b:
+            assert a.size == b.size, name
+            assert a.tobytes() == b.tobytes(), name
+
+
+def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, run):
+    record = records.read(path / "metrics.jsonl")[-1]
+    trained = pictures.Trained(
+        run.exp, build.examples(run.exp.dataset), run.state.server, run.state.clients
+    )
+    found = confusion.of_clients(run, range(5), trained)
+    assert set(found) == set(record["rules"])
+    total = run.exp.counts.test.sum()
+    for rule, (count_CC, none) in found.items():
+        pooled = record["rules"][rule]["pooled"]
+        assert np.trace(count_CC) / total == pytest.approx(pooled)
+        assert count_CC.sum() + none == total
+        if not none:
+            np.testing.assert_array_equal(count_CC.sum(1), run.exp.counts.test.sum(0))
+    figure = drawn("confusion", path, "--rule", "local", "--classes", "1,2")
+    axes = figure.axes[0]
+    assert axes.get_title().replace("\n", " ") == "ProtoNorm, rule local"
+    count_CC, _ = found["local"]
+    whole = count_CC.sum(1, keepdims=True)
+    want = 100 * (count_CC / np.where(whole > 0, whole, 1))[1:3, 1:3]
+    np.testing.assert_allclose(axes.images[0].get_array().filled(0), want)
+    with pytest.raises(UserError, match="unknown rule 'hed'"):
+        drawn("confusion", path, "--rule", "hed")
 
 
 def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
@@ -162,24 +210,24 @@ def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
 
 def test_samples_are_at_most_so_many_of_each_chosen_class():
     y_M = np.arange(90) % 3
-    at_M = from_checkpoints.sample(y_M, [0, 2], 7, client=5)
+    at_M = tsne.sample(y_M, [0, 2], 7, client=5)
     assert np.bincount(y_M[at_M]).tolist() == [7, 0, 7] and len(set(at_M)) == 14
-    again = from_checkpoints.sample(y_M, [0, 2], 7, client=5)
+    again = tsne.sample(y_M, [0, 2], 7, client=5)
     np.testing.assert_array_equal(at_M, again)
 
 
 def test_a_margin_is_the_distance_to_the_nearest_other_class_over_the_largest():
     mean_CD = np.array([[0.0, 0], [3, 0], [3, 9], [1, 1], [0, 0]])
     count_C = np.array([1, 2, 1, 0, 0])
-    got = from_checkpoints.margin(HostProtos(mean_CD, count_C))
+    got = between_classes.margin(HostProtos(mean_CD, count_C))
     np.testing.assert_allclose(got, [3 / 9, 3 / 9, 1, np.nan, np.nan])
-    alone = from_checkpoints.margin(HostProtos(mean_CD, np.array([1, 0, 0, 0, 0])))
+    alone = between_classes.margin(HostProtos(mean_CD, np.array([1, 0, 0, 0, 0])))
     assert np.isnan(alone).all()
 
 
 def test_similarity_is_over_the_other_classes():
     mean_CD = np.array([[1.0, 0], [0, 2], [3, 3], [1, 1]])
-    rows = from_checkpoints.similarity(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
+    rows = between_classes.similarity(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
     half = np.sqrt(0.5)
     want = [[half / 2, half / 2, half, np.nan], [0, 0, half, np.nan]]
     np.testing.assert_allclose(rows[:2], want, atol=1e-12)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxproto import nn
-from jaxproto.nn import conv, cut, norm, ops, pool, reduce, winograd
+from jaxproto.nn import conv, cut, norm, ops, pool, reduce, shuffle, winograd
 from jaxproto.nn.product import product
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -41,7 +41,7 @@ def at(function, *static):
 def value_and_grads(function, *args):
     """A function's value, and gradients of a weighted sum of it."""
     out = function(*args)
-    weight = jnp.asarray(normal(*out.shape))
+    weight = jnp.asarray(normal(*out.shape), out.dtype)
     pulled = jax.vjp(function, *args)[1](weight)
     return out, pulled
 
@@ -171,6 +171,16 @@ def test_product_has_the_gradients_of_a_matrix_product(shape):
     rows, inputs, outputs = shape
     both = normal(rows, inputs), normal(inputs, outputs)
     assert_same(product, jnp.matmul, *both)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_shuffle_by_products_has_the_same_numbers_and_gradients(dtype):
+    a, b = (jnp.asarray(image(4) + i, dtype) for i in range(2))
+    forms = shuffle.interleave, shuffle.interleave_by_product
+    both = jax.jit(value_and_grads, static_argnums=0)
+    one, other = (both(form, a, b) for form in forms)
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+    assert np.array_equal(one[0][..., 0::2], a) and np.array_equal(one[0][..., 1::2], b)
 
 
 FORMS = {

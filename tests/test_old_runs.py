@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from jaxproto import compare, config
-from jaxproto.figures import finished
+from jaxproto.saved import opened
 from jaxproto.storage import checkpoint
 from jaxproto.training import runner
 
@@ -31,7 +31,7 @@ def old(tmp_path):
 
 def test_a_run_of_an_earlier_version_goes_on(old, quiet):
     before = (old / "metrics.jsonl").read_text()
-    again = finished.configuration(old)
+    again = opened.configuration(old)
     assert again.model.init == "independent"  # a field that did not exist then
     again.rounds = 4
     summary = runner.run(again, old, quiet)
@@ -42,7 +42,7 @@ def test_a_run_of_an_earlier_version_goes_on(old, quiet):
 
 
 def test_it_goes_on_to_where_a_run_of_this_version_comes(old, tmp_path, quiet):
-    again = finished.configuration(old)
+    again = opened.configuration(old)
     again.rounds = 3
     both = [tmp_path / "new", old]
     new, went_on = (runner.run(again, path, quiet)["rules"] for path in both)
@@ -53,11 +53,11 @@ def test_it_goes_on_to_where_a_run_of_this_version_comes(old, tmp_path, quiet):
 
 
 def test_its_state_is_read_and_its_records_are_compared(old):
-    run = finished.load(old)
+    run = opened.load(old)
     assert run.round == 2 and sorted(run.state.clients[0].id.tolist()) == [0, 1, 2, 3]
     assert np.isfinite(np.asarray(run.state.server.protos.mean)).all()
     table = compare.table(compare.groups([compare.load(old)]))
-    assert "protonorm" in compare.render(table, "csv")
+    assert "ProtoNorm" in compare.render(table, "csv")
 
 
 def test_a_saved_configuration_has_every_field_of_today(old):

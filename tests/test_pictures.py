@@ -12,14 +12,14 @@ from support import toys
 
 from jaxproto import masks
 from jaxproto.methods import METHODS
-from jaxproto.report import pictures
+from jaxproto.report import learnt, pictures
 from jaxproto.storage import records as metrics
 from jaxproto.types import Protos
 
 QUIET = Console(quiet=True)
 DRAWN = ["partition_heatmap", "accuracy_over_rounds", "accuracy_against_bytes"]
-DRAWN += ["prototype_angles", "cosine_similarity", "prototype_heatmap", "head_norms"]
-DRAWN += ["prototypes_2d", "features_2d"]
+DRAWN += ["prototype_angles", "prototype_heatmap", "head_norms"]
+DRAWN += ["prototypes_2d", "features_grid"]
 
 
 class Nested(NamedTuple):
@@ -35,7 +35,7 @@ def calls(monkeypatch):
     seen = {}
     for name in DRAWN:
         monkeypatch.setattr(
-            pictures.plots, name, lambda *a, name=name: seen.update({name: a})
+            pictures.plots, name, lambda *a, of=name, **_: seen.update({of: a})
         )
     return seen
 
@@ -89,13 +89,14 @@ def by_id(trained, pick):
 def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     trained, path = finished(tmp_path, make("fedproto"))
     pictures.draw(trained, path, QUIET)
-    assert set(calls) == set(DRAWN[:7])
+    assert set(calls) == set(DRAWN[:6])
     (file, runs) = calls["accuracy_against_bytes"]
     assert file == path / "plots" / "bytes.png"
-    assert list(runs) == ["a-run"] and runs["a-run"][0]["round"] == 1
-    file, mean_CD, _, note = calls["cosine_similarity"]
+    assert list(runs) == ["a-run"] and runs["a-run"][0][0]["round"] == 1
+    file, mean_CD, _, classes, title = calls["prototype_angles"]
     np.testing.assert_array_equal(mean_CD, trained.server.protos.mean)
-    assert file.name == "cosine.png" and note == ""
+    assert file.name == "angles.png" and title == "a-run"
+    assert classes == list(range(5))
 
 
 def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
@@ -103,12 +104,15 @@ def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
 ):
     trained, path = finished(tmp_path, make("fedproto"))
     pictures.draw(trained, path, QUIET)
-    _, proto_KD, title, mask_D = calls["prototype_heatmap"]
+    _, proto_KD, title, mask_D, rows, _ = calls["prototype_heatmap"]
     held_C = (trained.exp.counts.train > 0).sum(0)
     c = held_C.argmax()
     want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
-    np.testing.assert_array_equal(proto_KD, want_KD)
-    assert title == f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
+    np.testing.assert_array_equal(proto_KD[:-1], want_KD)
+    np.testing.assert_array_equal(proto_KD[-1], trained.server.protos.mean[c])
+    assert rows == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
+    told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
+    assert title == f"a-run, {told}"
     assert mask_D is None
 
 
@@ -133,15 +137,15 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     pictures.draw(trained, path, QUIET)
     down = method.broadcast(trained.server)
     assert down.mean.shape == (5, 3)
-    _, mean_CD, _, note = calls["cosine_similarity"]
+    _, mean_CD, _, _, title = calls["prototype_angles"]
     index_CS = masks.free(*toys.SPEC, 3, 0)
     want_CD = np.zeros((5, 8), np.float32)
     for c, row_S in enumerate(index_CS):
         want_CD[c, row_S] = down.mean[c]
     np.testing.assert_array_equal(mean_CD, want_CD)
-    assert note == "" and np.any(want_CD)
-    _, proto_KD, _, mask_D = calls["prototype_heatmap"]
-    assert proto_KD.shape == (6, 8) and mask_D.sum() == 3
+    assert title == "a-run" and np.any(want_CD)
+    _, proto_KD, _, mask_D, *_ = calls["prototype_heatmap"]
+    assert proto_KD.shape == (7, 8) and mask_D.sum() == 3
 
 
 @pytest.mark.parametrize("feat_dim", [40, 8])  # an index table, a bitmap
@@ -150,26 +154,27 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
     sent = masks.message(index_CS, feat_dim)
     method = SimpleNamespace(setup={"else": np.ones(3), "masks": sent})
     assert (sent.masks.dtype == bool) == (feat_dim == 8)
-    mask_CD = pictures.masks(method, feat_dim)
+    mask_CD = learnt.masks(method, feat_dim)
     assert mask_CD.shape == (2, feat_dim)
     assert np.argwhere(mask_CD).tolist() == [[0, 1], [0, 5], [1, 0], [1, 7]]
-    assert pictures.masks(make("fedproto"), 8) is None
+    assert learnt.masks(make("fedproto"), 8) is None
 
 
 def test_prototypes_of_another_dimension_are_compared_as_sent(tmp_path, calls):
-    protos = pictures.HostProtos(np.ones((5, 4)), np.ones(5))
-    for name, picture in pictures._global(pictures.spread(protos, None), 8).items():
-        picture(tmp_path / f"{name}.png")
-    assert calls["cosine_similarity"][1].shape == (5, 4)
-    assert calls["cosine_similarity"][3] == "as sent: 4 values each, features have 8"
+    protos = learnt.HostProtos(np.ones((5, 4)), np.ones(5))
+    found = learnt.Learnt(None, learnt.spread(protos, None), None)
+    pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
+    assert calls["prototype_angles"][1].shape == (5, 4)
+    told = "FedGH, as sent: 4 values each, features have 8"
+    assert calls["prototype_angles"][4] == told
 
 
 def test_prototypes_are_found_inside_a_message():
     protos = Protos(np.ones((5, 4)), np.ones(5))
     tree = Nested((np.zeros(3), None), {"a": np.zeros(2), "b": protos})
-    assert pictures.protos_in(tree).mean.shape == (5, 4)
-    assert pictures.protos_in({"a": np.zeros(2)}) is None
-    assert pictures.protos_in(()) is None
+    assert learnt.protos_in(tree).mean.shape == (5, 4)
+    assert learnt.protos_in({"a": np.zeros(2)}) is None
+    assert learnt.protos_in(()) is None
 
 
 def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
@@ -180,10 +185,10 @@ def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
         ({"net": net, "adapter": {"head": {"kernel": kernel}}}, 2),
         ({"net": net}, 14),
     ]:
-        norm_KC = pictures.head_norms(cohorts, [SimpleNamespace(params=params)])
+        norm_KC = learnt.head_norms(cohorts, [SimpleNamespace(params=params)])
         np.testing.assert_allclose(norm_KC, np.full((6, 5), norm))
     bare = [SimpleNamespace(params={"net": {"body": kernel}})]
-    assert pictures.head_norms(cohorts, bare) is None
+    assert learnt.head_norms(cohorts, bare) is None
 
 
 def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
@@ -203,19 +208,19 @@ def test_the_files_of_a_run_are_written(tmp_path):
     trained, path = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
     pictures.draw(trained, path, QUIET)
     names = {p.stem for p in (path / "plots").iterdir()}
-    common = {"partition", "accuracy", "bytes", "angles", "cosine", "global_prototypes"}
+    common = {"partition", "accuracy", "bytes", "angles", "global_prototypes"}
     assert names == {*common, "local_prototypes", "heads"}
 
 
 def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
     trained, _ = finished(tmp_path, make("fedproto"))
-    drawn = pictures._global(trained.server.protos, 8)
-    drawn["global_prototypes"](tmp_path / "global_prototypes.png")
+    path = tmp_path / "global_prototypes.png"
+    pictures.global_values(path, trained.server.protos, 8, "FedProto")
     path, value_CD, title, *_, what = calls["prototype_heatmap"]
     np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
     assert (path.name, title, what) == (
         "global_prototypes.png",
-        "global prototypes",
+        "FedProto, global prototypes",
         "class",
     )
 

@@ -9,7 +9,7 @@ from support import drawing
 
 from jaxproto import plots
 from jaxproto.errors import UserError
-from jaxproto.plots import canvas, heatmaps
+from jaxproto.plots import canvas, heads, values
 
 RNG = np.random.default_rng(0)
 
@@ -24,9 +24,9 @@ def texts(axes):
     return [t.get_text() for t in axes.texts]
 
 
-def legend(axes):
+def legend(figure):
     """The lines of a legend."""
-    return [t.get_text() for t in axes.get_legend().get_texts()]
+    return [t.get_text() for t in figure.legends[0].get_texts()]
 
 
 def test_partition_numbers_every_cell_that_has_examples(drawn):
@@ -60,7 +60,7 @@ def record(r):
 def test_accuracy_has_a_panel_per_rule_in_percent(drawn):
     figure = drawn(plots.accuracy_over_rounds, [record(r) for r in (10, 20, 40)])
     head, local = figure.axes
-    assert (head.get_title(), local.get_title()) == ("head", "local")
+    assert (head.get_title(), local.get_title()) == ("rule head", "rule local")
     lines = {line.get_label(): line for line in head.lines}
     pooled, mean = lines["pooled over samples"], lines["mean over clients"]
     np.testing.assert_allclose(pooled.get_xydata(), [[10, 10], [20, 20], [40, 40]])
@@ -85,7 +85,7 @@ def test_angles_are_those_of_a_loop_over_pairs():
         for j, b in enumerate(mean_CD):
             cosine = a @ b / np.sqrt((a @ a) * (b @ b))
             want = np.degrees(np.arccos(min(cosine, 1.0)))
-            assert heatmaps.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
+            assert plots.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
 
 
 def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
@@ -94,51 +94,70 @@ def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
     mean_CD[4] = 0  # no direction: as good as absent
     count_C = np.array([1, 1, 5, 0, 1])
     axes = drawn(plots.prototype_angles, mean_CD, count_C).axes[0]
-    assert axes.get_title() == "smallest angle 30.0°, classes 0 and 1"
-    assert sorted(texts(axes)) == ["30", "30", "60", "60", "90", "90"]
+    told = "mean 60.0° (all equal: 120.0°)\nsmallest 30.0°: classes 0 and 1"
+    assert axes.get_title() == told
+    assert sorted(texts(axes)) == ["30", "60", "90"]  # each pair once
+
+
+def test_angles_are_told_apart_by_a_scale_that_ends_where_they_do(drawn):
+    turns = np.radians([0, 80, 165])
+    mean_CD = np.stack([np.cos(turns), np.sin(turns)], 1)
+    figure = drawn(plots.prototype_angles, mean_CD, np.ones(3), None, "ProtoNorm")
+    assert figure.axes[0].get_title().startswith("ProtoNorm\n")
+    assert figure.axes[0].images[0].get_clim() == pytest.approx((80, 165))
+    mean_CD = np.eye(4)  # all alike: rounding shall not look like a pattern
+    image = drawn(plots.prototype_angles, mean_CD, np.ones(4)).axes[0].images[0]
+    assert image.get_clim() == pytest.approx((85, 95))
 
 
 def test_angles_of_100_classes_are_drawn_without_numbers(drawn):
     axes = drawn(
         plots.prototype_angles, RNG.normal(size=(100, 512)), np.ones(100)
     ).axes[0]
-    assert texts(axes) == [] and "smallest angle" in axes.get_title()
+    assert texts(axes) == [] and "smallest" in axes.get_title()
+    assert "all equal: 90.6°" in axes.get_title()
 
 
-def test_angles_of_a_single_class_have_no_smallest(drawn):
-    axes = drawn(plots.prototype_angles, np.ones((3, 2)), np.array([0, 1, 0])).axes[0]
-    assert axes.get_title() == ""
+def test_angles_of_a_single_class_are_none(drawn, tmp_path):
+    plots.prototype_angles(tmp_path / "x.png", np.ones((3, 2)), np.array([0, 1, 0]))
+    assert (tmp_path / "x.png").stat().st_size > 1000
 
 
 def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(drawn):
     global_CD = np.array([[3.0, 0.0], [0.0, 2.0]])
     local_KCD = RNG.normal(size=(3, 2, 2))
     count_KC = np.array([[4, 0], [1, 0], [0, 9]])
-    axes = drawn(plots.prototypes_2d, global_CD, local_KCD, count_KC).axes[0]
+    runs = [plots.Arrows("ProtoNorm", global_CD, local_KCD, count_KC)]
+    figure = drawn(plots.prototypes_2d, runs)
+    axes = figure.axes[0]
     lines = [line for line in axes.lines if line.get_linestyle() == "--"]
     np.testing.assert_allclose(lines[1].get_xydata(), [[0, 0], [0, 2]])
     first, second = (points.get_offsets() for points in axes.collections)
     np.testing.assert_allclose(first, local_KCD[:2, 0])
     np.testing.assert_allclose(second, local_KCD[2:, 1])
-    assert axes.get_aspect() == 1 and legend(axes) == ["class 0", "class 1"]
+    assert axes.get_aspect() == 1 and legend(figure) == ["class 0", "class 1"]
+    assert axes.get_title() == "ProtoNorm"
 
 
 def test_features_show_own_classes_as_lines_and_every_sample_as_a_point(drawn):
     feat_MD, y_M = RNG.normal(size=(50, 2)), RNG.integers(0, 2, 50)
     local_CD, count_C = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
-    figure = drawn(plots.features_2d, feat_MD, y_M, local_CD, count_C, "client 4")
+    plane = plots.Plane("client 4", feat_MD, y_M, local_CD, count_C)
+    figure = drawn(plots.features_grid, [plane])
     axes = figure.axes[0]
     lines = [line.get_xydata().tolist() for line in axes.lines]
     assert [[0, 0], [1, 2]] in lines and [[0, 0], [3, 4]] not in lines
     assert sum(len(points.get_offsets()) for points in axes.collections) == 50
-    assert axes.get_title() == "client 4" and legend(axes) == ["class 0", "class 1"]
+    assert axes.get_title() == "client 4"
+    assert legend(figure) == ["class 0", "class 1"]
 
 
 def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
     global_CD = RNG.normal(size=(100, 2))
     local_KCD, count_KC = RNG.normal(size=(20, 100, 2)), RNG.integers(0, 2, (20, 100))
-    figure = drawn(plots.prototypes_2d, global_CD, local_KCD, count_KC)
-    assert figure.axes[0].get_legend() is None
+    runs = [plots.Arrows("a", global_CD, local_KCD, count_KC)]
+    figure = drawn(plots.prototypes_2d, runs)
+    assert not figure.legends
     assert figure.axes[1].get_ylabel() == "class"
 
 
@@ -151,18 +170,40 @@ def test_prototypes_with_and_without_cps_share_one_scale(drawn):
     assert sparse.get_title() == "with CPS: 2 of 4 dimensions"
     assert figure.get_suptitle() == "class 2" and bar.get_ylabel() == "value"
     before, after = (axes.images[0].get_array() for axes in (dense, sparse))
-    np.testing.assert_array_equal(before.filled(0), proto_KD)
-    np.testing.assert_array_equal(after.filled(0), proto_KD * mask_D)
-    assert (before.mask == (proto_KD == 0)).all()  # zeros stay white
+    there = [0, 2]  # client 1 has no prototype, and no row
+    np.testing.assert_array_equal(before, proto_KD[there])
+    np.testing.assert_array_equal(after, (proto_KD * mask_D)[there])
+    assert [t.get_text() for t in dense.get_yticklabels()] == ["0", "2"]
     assert dense.images[0].get_clim() == sparse.images[0].get_clim()
-    assert [p.get_y() for p in dense.patches] == [0.5]  # client 1 is a grey row
 
 
-def test_a_prototype_of_which_a_mask_leaves_nothing_is_not_grey(drawn):
+def test_a_prototype_of_which_a_mask_leaves_nothing_stays(drawn):
     proto_KD = np.array([[0, 0, 3.0], [0, 0, 0]])
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", np.array([1, 1, 0]))
     for axes in figure.axes[:2]:
-        assert [p.get_y() for p in axes.patches] == [0.5]
+        assert [t.get_text() for t in axes.get_yticklabels()] == ["0"]
+
+
+def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
+    proto_KD, mask_D = RNG.normal(size=(5, 512)), RNG.random(512) < 0.1
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", mask_D)
+    shown, kept = figure.axes[0].images[0].get_array(), mask_D.sum()
+    for part in (shown[:, :kept], shown[:, kept:]):
+        assert (np.diff(part.mean(0)) <= 0).all()
+    assert not np.any(figure.axes[1].images[0].get_array()[:, kept:])
+    assert figure.axes[1].get_xlabel() == "feature dimension, largest mean first"
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", in_order=True)
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), proto_KD)
+    assert figure.axes[0].get_xlabel() == "feature dimension"
+    order_D = values.sorting(proto_KD, np.ones(512, bool), "class")
+    assert (np.diff(proto_KD.argmax(0)[order_D]) >= 0).all()  # a block for each class
+
+
+def test_zeros_are_white_whatever_else_there_is(drawn):
+    for proto_KD in (np.array([[0.0, 1, 5]]), np.array([[0.0, -3, 5]])):
+        image = drawn(plots.prototype_heatmap, proto_KD, "t").axes[0].images[0]
+        assert min(image.cmap(image.norm(0.0))[:3]) > 0.96
+        assert min(image.cmap(image.norm(5.0))[:3]) < 0.5
 
 
 def test_prototypes_without_cps_are_one_panel(drawn):
@@ -188,30 +229,12 @@ def test_every_dimension_of_a_prototype_has_a_pixel(drawn, num_D):
     assert box.height / 100 * 72 / figure.dpi > 3.5  # points of a client
 
 
-def test_cosine_similarity_is_that_of_a_loop_over_pairs(drawn):
-    mean_CD, count_C = RNG.normal(size=(4, 6)), np.array([1, 2, 0, 1])
-    axes = drawn(plots.cosine_similarity, mean_CD, count_C).axes[0]
-    shown = axes.images[0].get_array()
+def test_cosine_similarity_is_that_of_a_loop_over_pairs():
+    mean_CD = RNG.normal(size=(4, 6))
     for i, a in enumerate(mean_CD):
         for j, b in enumerate(mean_CD):
-            assert shown.mask[i, j] == (i == j or 2 in (i, j))
             cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-            assert shown.data[i, j] == pytest.approx(cosine)
-
-
-def test_cosine_similarity_names_its_mean_and_the_closest_pair(drawn):
-    mean_CD = np.array([[1.0, 0], [3, 3], [0, 2], [5, 5]])
-    count_C = np.array([1, 1, 1, 0])
-    axes = drawn(plots.cosine_similarity, mean_CD, count_C, "as sent").axes[0]
-    title, note = axes.get_title().split("\n")
-    assert title == "mean 0.47, largest 0.71, classes 0 and 1" and note == "as sent"
-    assert sorted(texts(axes)) == ["0.00"] * 2 + ["0.71"] * 4
-    assert axes.images[0].get_clim() == (-1, 1)
-
-
-def test_cosine_similarity_of_a_single_class_has_no_title(drawn):
-    axes = drawn(plots.cosine_similarity, np.ones((3, 2)), np.array([0, 1, 0])).axes[0]
-    assert axes.get_title() == ""
+            assert plots.cosines(mean_CD)[i, j] == pytest.approx(cosine)
 
 
 def loop_frobenius(norm_KC, count_KC):
@@ -253,8 +276,9 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
 def test_rows_of_a_choice_have_their_own_numbers(drawn):
     mean_CD = np.array([[1.0, 0], [3, 3], [0, 2]])
     axes = drawn(plots.prototype_angles, mean_CD, np.ones(3), [2, 5, 9]).axes[0]
-    assert axes.get_title() == "smallest angle 45.0°, classes 2 and 5"
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["2", "5", "9"]
+    assert "smallest 45.0°: classes 2 and 5" in axes.get_title().replace("\n", " ")
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["2", "5"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["5", "9"]
     axes = drawn(plots.partition_heatmap, np.ones((2, 3), int), [4, 7], [0, 1, 2])
     rows = axes.axes[0].get_yticklabels()
     assert [t.get_text() for t in rows] == ["4", "7"]
@@ -265,7 +289,7 @@ def test_a_binary_panel_shows_what_is_above_0(drawn):
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", None, ["L3", "G"], "p", True)
     values, above, bar = figure.axes
     assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
-    shown = above.images[0].get_array().filled(0)
+    shown = above.images[0].get_array()
     np.testing.assert_array_equal(shown, proto_KD > 0)
     assert [t.get_text() for t in values.get_yticklabels()] == ["L3", "G"]
 
@@ -273,7 +297,7 @@ def test_a_binary_panel_shows_what_is_above_0(drawn):
 def test_a_choice_of_heads_changes_neither_their_scale_nor_the_distance(drawn):
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
     figure = drawn(plots.head_norms, norm_KC, count_KC, 1, [4, 1], [0, 3])
-    want = heatmaps.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
+    want = heads.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
     np.testing.assert_allclose(figure.axes[1].images[0].get_array(), want)
     distance = plots.frobenius(norm_KC, count_KC)
     assert figure.get_suptitle() == f"Frobenius distance {distance:.2f}"
@@ -286,7 +310,7 @@ def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
     data, first, second, gap = (
         axes.images[0] for axes in figure.axes if axes.get_xlabel() == "class"
     )
-    both = [heatmaps.min_max(runs[k], 1) for k in "ab"]
+    both = [heads.min_max(runs[k], 1) for k in "ab"]
     np.testing.assert_allclose(first.get_array(), both[0])
     np.testing.assert_allclose(gap.get_array(), both[1] - both[0])
     assert gap.get_clim() == (-1, 1) and data.get_clim() == second.get_clim() == (0, 1)
@@ -302,7 +326,7 @@ def test_features_of_several_clients_have_a_panel_each(drawn):
     figure = drawn(plots.features_grid, planes, [0, 2])
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in panels] == [f"client {i}" for i in range(7)]
-    assert legend(panels[4]) == ["class 0", "class 2"]
+    assert legend(figure) == ["class 0", "class 2"]
     assert sum(len(p.get_offsets()) for p in panels[0].collections) == 6
 
 

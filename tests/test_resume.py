@@ -81,6 +81,15 @@ def stops(patch):
     yield lambda: once(runner.records, "write_json", lambda p, _: "summary" in p.name)
 
 
+@pytest.fixture
+def listening():
+    """Ctrl-C is heard, also where a shell started these tests in its background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
 def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_path):
     """Nine ends: in an evaluation, a round, a save, and after the last round."""
     resumed_after = []

@@ -11,7 +11,7 @@ from support import drawing
 from jaxproto import config, plots
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
-from jaxproto.figures import from_formulas, from_records, registry, selection
+from jaxproto.figures import from_formulas, registry, selection
 from jaxproto.storage import records
 from jaxproto.types import Spec
 
@@ -69,7 +69,11 @@ def test_accuracy_over_rounds_is_the_mean_over_seeds(tmp_path, make, bands):
     draw(tmp_path, "accuracy_over_rounds", *runs, make("b", "local", 0.3))
     ((shown, xlabel, _, _),) = bands
     ours, other = shown["rule head"]
-    assert (ours.label, other.label, xlabel) == ("a (2 seeds)", "b", "round")
+    assert (ours.label, other.label, xlabel) == (
+        "FedProto (2 seeds)",
+        "Local (1 seed)",
+        "round",
+    )
     assert ours.x == [1, 3]
     np.testing.assert_allclose(ours.mean, [25, 75])
     np.testing.assert_allclose([ours.low, ours.high], [[20, 60], [30, 90]])
@@ -89,8 +93,8 @@ def test_accuracy_against_a_field_has_a_line_per_series(tmp_path, make, bands):
     assert (first.x, first.kind) == ([5, 50], "points")
     np.testing.assert_allclose(first.mean, [10, 55])
     np.testing.assert_allclose([first.low, first.high], [[5, 50], [15, 60]])
-    assert other.label == "tinyproto (mu 0.5)" and other.x == [5]
-    assert (across.label, across.kind) == ("fedproto", "across")
+    assert other.label == "TinyProto-FP (mu 0.5)" and other.x == [5]
+    assert (across.label, across.kind) == ("FedProto", "across")
     np.testing.assert_allclose(across.mean, [90])
     draw(tmp_path, "accuracy_against_field", *runs, *arguments, "--statistic", "best")
     np.testing.assert_allclose(bands[1][0]["rule head"][0].mean, [20, 65])
@@ -102,8 +106,8 @@ def test_two_fields_share_an_axis(tmp_path, make, bands):
     field = ["--field", "method.s,model.feat_dim"]
     draw(tmp_path, "accuracy_against_field", *runs, *field)
     tiny, whole = bands[0][0]["rule local"]
-    assert (tiny.label, tiny.x) == ("tinyproto (s)", [7, 32])  # 0: a tenth of 64
-    assert (whole.label, whole.x) == ("fedproto (feat_dim)", [8, 32])
+    assert (tiny.label, tiny.x) == ("TinyProto-FP (s)", [7, 32])  # 0: a tenth of 64
+    assert (whole.label, whole.x) == ("FedProto (feat_dim)", [8, 32])
 
 
 def test_a_field_of_words_has_its_words_on_the_axis(tmp_path, make, bands):
@@ -131,7 +135,7 @@ def test_iterations_are_those_of_every_round(tmp_path, make, bands):
         (["accuracy_over_rounds", "--rule", "hed"], "unknown rule 'hed'"),
         (["partition"], "is no partition of a run"),
         (["partition", "--classes", "a"], "'a' is no list of numbers such as 2,5"),
-        (["margins"], "holds no checkpoint, which this picture needs"),
+        (["margins"], "holds no checkpoint, which networks and prototypes are read"),
     ],
 )
 def test_what_a_command_cannot_use_is_named(tmp_path, make, arguments, what):
@@ -176,7 +180,8 @@ def test_partition_is_that_of_the_run(tmp_path, monkeypatch):
     )
     (tmp_path / "partition.csv").write_text(text)
     draw(tmp_path, "partition", str(tmp_path), "--clients", "1,0", "--classes", "2")
-    ((shown, clients, classes),) = seen
+    ((shown, clients, classes, name),) = seen
+    assert name == ""  # there is no config.json
     assert shown.tolist() == [[6], [3]] and (clients, classes) == ([1, 0], [2])
 
 
@@ -229,6 +234,5 @@ def test_every_picture_says_what_it_is_and_has_known_options():
         assert picture.help.endswith("."), name
         assert set(picture.options) <= set(registry.OPTIONS), name
         assert picture.runs in ("one", "some", "none")
-    assert from_records.accuracy_over_rounds.__doc__ in [
-        p.draw.__doc__ for p in registry.PICTURES.values()
-    ]
+    assert set(registry.FORMER.values()) <= set(registry.PICTURES)
+    assert not set(registry.FORMER) & set(registry.PICTURES)

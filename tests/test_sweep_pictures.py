@@ -160,8 +160,8 @@ def test_true_and_false_are_names():
 
 def test_lines_are_named_by_the_other_field_as_ticks_are(bands):
     by_lam, by_upscale = bands("method.lam=1,2.5", "method.upscale=1,3", "seed=0,1")
-    assert [b.label for b in by_lam] == ["fedproto (upscale 1)", "fedproto (upscale 3)"]
-    assert [b.label for b in by_upscale] == ["fedproto (lam 1)", "fedproto (lam 2.5)"]
+    assert [b.label for b in by_lam] == ["FedProto (upscale 1)", "FedProto (upscale 3)"]
+    assert [b.label for b in by_upscale] == ["FedProto (lam 1)", "FedProto (lam 2.5)"]
     assert by_lam[1].x == [1.0, 2.5]
     np.testing.assert_allclose(by_lam[1].mean, [25, 65])  # cells 2, 3 and 6, 7
     np.testing.assert_allclose(by_lam[1].low, [20, 60])

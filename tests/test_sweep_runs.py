@@ -67,7 +67,7 @@ def test_every_cell_has_ended_and_is_in_the_table(swept):
     rows = (folder / "sweep.csv").read_text().splitlines()
     rules = len(next(iter(done.summaries.values()))["rules"])
     assert len(rows) == 1 + 4 * rules * 2 * 3
-    assert "fedproto" in (folder / "compare.md").read_text()
+    assert "FedProto" in (folder / "compare.md").read_text()
 
 
 def test_the_programs_are_compiled_once_for_all_cells(swept):

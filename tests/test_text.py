@@ -260,10 +260,13 @@ def ended(toy, name, group="fasttext"):
 @pytest.mark.parametrize("name", [m for m in METHODS if m not in ON_IMAGES])
 def test_every_method_runs_two_rounds_on_texts_and_compiles_once(toy, name):
     loss, finite, hits, traces = ended(toy, name)
+    sizes = experiment(toy, name, model__group="fasttext").test[0].size
     assert traces == 1 and np.all(finite)
     assert np.all(np.isfinite(loss)) and np.all(np.concatenate(loss) != 0)
     for rule in hits[0].values():
-        assert np.all((rule >= 0) & (rule <= 8))  # of the 8 test texts of a client
+        right, count = rule["accuracy"]
+        assert np.all((right >= 0) & (right <= count))
+        assert np.array_equal(count, sizes)  # test texts of each client
 
 
 @pytest.mark.parametrize("name", ON_IMAGES)

@@ -77,6 +77,7 @@ CUT = {  # each kind of block once or twice: the same code in a small graph
 
 TOGETHER = [(name, ops.LAX) for name in NEW]
 TOGETHER += [("mobilenet_v2", form) for form in (ops.TPU, ops.GPU)]
+TOGETHER += [("shufflenet_v2_x1_0", ops.TPU)]
 
 
 @pytest.mark.parametrize(("name", "form"), TOGETHER)

@@ -24,6 +24,7 @@ from jaxproto import config as config_
 from jaxproto.config import build, registries
 from jaxproto.config.build import Experiment
 from jaxproto.federation import Cohort
+from jaxproto.metrics import ACCURACY
 from jaxproto.models import to_torch
 from jaxproto.training import evaluation, programs, rounds
 from jaxproto.training.programs import State
@@ -117,7 +118,7 @@ class Ours:
         every = zip(self.score, self.state.clients, self.exp.test, strict=True)
         found = self.by_client(f(down, c, examples, s) for f, c, s in every)
         told = evaluation.outcome(self.work, self.state.server, self.state.clients)
-        right = self.by_client(told.correct)
+        right = self.by_client(told.sums)
         sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in found[0]):
             made[record.SCORES.format(rule)] = {
@@ -125,7 +126,7 @@ class Ours:
                 for i, (s, n) in enumerate(zip(found, sizes, strict=True))
             }
             made[record.CORRECT.format(rule)] = {
-                record.client(i): np.asarray(n[rule], float)
+                record.client(i): np.asarray(n[rule][ACCURACY][0], float)
                 for i, n in enumerate(right)
             }
         return made

@@ -14,12 +14,15 @@ from jaxproto.training import stopping
 
 COMMANDS = {  # name -> what it does
     "run": "run or resume one experiment: what main.py does",
+    "flower": "one experiment with clients of their own, by Flower",
     "sweep": "run or resume one experiment for every value of some fields",
     "inspect": "what the data of a configuration look like: who gets what, pictures",
     "cost": "scalars and bytes of a round, without training",
     "fields": "every field that crosses the network, and what it reveals",
+    "leak": "what uploads of finished runs give away: attacks, tables, pictures",
     "compare": "one table of finished runs",
     "plot": "a picture of finished runs, as in the papers",
+    "report": "one HTML page to look at, of a run, several or a sweep",
     "prepare": "download and prepare a data set for data.name=tfds:NAME",
     "cache": "what the cache of decoded data sets holds",
     "list": "the names that a configuration can choose from",

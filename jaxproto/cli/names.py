@@ -10,6 +10,7 @@ from jaxproto.config import optimizers, presets, shipped
 from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.methods import METHODS
+from jaxproto.metrics import METRICS
 
 READERS = {  # the prefixes of `datasets.PREFIXES`
     "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
@@ -24,6 +25,8 @@ KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "partitions": lambda: PARTITIONS,
     "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optimizers().items())),
+    "metrics": lambda: METRICS,
+    "plots": lambda: _plots(),
     "sweeps": lambda: {k: shipped.about(k) for k in shipped.names() if "/" in k},
 }
 
@@ -40,6 +43,13 @@ def main(prog: str, arguments: Sequence[str]):
     width = max(map(len, names)) + 2
     for name, thing in names.items():
         sys.stdout.write(f"{name:<{width}}{_about(thing)}".rstrip() + "\n")
+
+
+def _plots() -> dict[str, str]:
+    """The pictures of `jaxproto plot`."""
+    from jaxproto.figures import registry  # half a second: only who needs it pays
+
+    return {name: picture.help for name, picture in registry.PICTURES.items()}
 
 
 def _groups() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from jaxproto import plots
 from jaxproto.cli.arguments import Parser, new_file
 from jaxproto.errors import UserError
 from jaxproto.figures import registry
@@ -14,18 +15,26 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     parser = Parser(prog=prog, description=__doc__)
-    kinds = parser.add_subparsers(dest="picture", required=True)
+    kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
     for name, picture in registry.PICTURES.items():
-        one = kinds.add_parser(name, help=picture.help)
-        one.add_argument("out", type=new_file, metavar="OUT.png")
+        former = [old for old, new in registry.FORMER.items() if new == name]
+        one = kinds.add_parser(name, help=picture.help, aliases=former)
+        one.add_argument("out", type=new_file, metavar="OUT.png|.pdf|.svg")
         registry.add_arguments(one, picture)
+        one.add_argument(
+            "--size",
+            choices=list(plots.SIZES),
+            default="",
+            help="as wide as a column of a paper (3.25 in) or its text (6.75 in)",
+        )
+        one.set_defaults(draw=picture.draw)
     args = parser.parse_args(arguments)
-    if args.out.suffix.lower() != ".png":
-        raise UserError(f"{args.out} does not end in .png: give a PNG file to write.")
+    plots.check(args.out)
     if not args.out.parent.is_dir():
         raise UserError(f"cannot write {args.out}: its folder does not exist.")
     try:
-        registry.PICTURES[args.picture].draw(args)
+        with plots.sized(args.size):
+            args.draw(args)
     except OSError as e:
         raise UserError(
             f"cannot write {args.out}: {e.strerror}. Choose another file."

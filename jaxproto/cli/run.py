@@ -1,15 +1,28 @@
 """Runs one experiment, or with --sweep many; the same command again resumes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
 
 from jaxproto.cli import configured
+from jaxproto.errors import UserError
 from jaxproto.training import stopping
 
 GRACE = (
     "seconds that the running round may still take after SIGTERM, so that it is saved; "
     f"default {stopping.GRACE:g}, 0 ends at once"
+)
+DEVICES = (
+    "that share the clients: all, a number, or places such as 0,2; default all, on CPU "
+    "one"
+)
+COORDINATOR = (
+    "HOST:PORT of the first of several processes that share one run, or auto (SLURM, "
+    "TPU pods)"
+)
+WRITERS = (
+    "who else is told of the run, joined by commas: csv, tensorboard, wandb, mlflow, "
+    "aim; metrics.jsonl is always written"
 )
 AGAIN = "the same command resumes from the last checkpoint"
 
@@ -35,26 +48,63 @@ def define(always: bool = False) -> Callable:
         "of all its cells",
     )
     grace = flags.DEFINE_float("grace", stopping.GRACE, GRACE, lower_bound=0.0)
+    on = flags.DEFINE_string("devices", "", DEVICES)
+    join = _define_hosts()
+    writers = flags.DEFINE_list("writers", [], WRITERS)
     sweep = sweeping.define(always)
+
+    def given() -> dict:
+        return {"devices": on.value, "callbacks": writers.value}
 
     def show(config) -> bool:
         stopping.then(AGAIN)
+        join(sweep.asked())
         try:
             if sweep.asked():
-                return not sweep.run(config, path.value, grace.value)
-            return not _run(config, path.value, grace.value)
+                return not sweep.run(config, path.value, grace.value, given())
+            return not _run(config, path.value, grace.value, given())
         except stopping.Stopped as e:
             stopping.end(e)
 
     return show
 
 
-def _run(config, path: str, grace: float) -> bool:
-    """Whether the run has finished."""
-    from jaxproto.storage import naming
-    from jaxproto.training import program_cache, runner
+def _define_hosts() -> Callable[[bool], None]:
+    """The flags of a run by several processes, and what joins them."""
+    coordinator = flags.DEFINE_string("coordinator", "", COORDINATOR)
+    processes = flags.DEFINE_integer("processes", 0, "with --coordinator: how many")
+    process = flags.DEFINE_integer("process", -1, "with --coordinator: which, from 0")
+
+    def join(sweep: bool):
+        from jaxproto.training import hosts
+
+        address = coordinator.value
+        for flag in (processes, process):
+            if flag.present and address in ("", hosts.AUTO):
+                raise UserError(
+                    f"--{flag.name}={flag.value} needs --coordinator=HOST:PORT, where "
+                    "the first process listens."
+                )
+        if address and sweep:
+            raise UserError(
+                f"--coordinator={address} is for one run by several processes; cells "
+                "of a sweep go to several machines with --part or --launcher."
+            )
+        if address:
+            hosts.join(address, processes.value, process.value)
+
+    return join
+
+
+def _run(config, path: str, grace: float, given: Mapping) -> bool:
+    """Whether the run has ended well."""
+    from jaxproto.storage import naming, workdir
+    from jaxproto.training import hosts, program_cache, runner
 
     where = path or naming.chosen(config, configured.plain())
     cache = program_cache.disk_cache
-    summary = runner.run(config, where, cache=cache, grace=grace)
-    return summary["status"] == "finished"
+    with hosts.together():
+        summary = runner.run(config, where, cache=cache, grace=grace, **given)
+        well = summary["status"] in workdir.DONE
+        hosts.part(0 if well else 1)
+    return well

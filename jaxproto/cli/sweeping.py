@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -37,7 +37,8 @@ class Sweep(NamedTuple):
     """What the flags ask for."""
 
     asked: Callable[[], bool]
-    run: Callable  # config, outdir, grace -> whether every cell has finished
+    run: Callable  # config, outdir, grace, of `sweeps.How` -> whether every cell has
+    # finished
 
 
 class Launch(NamedTuple):
@@ -61,7 +62,7 @@ def define(always: bool = False) -> Sweep:
     at_once = flags.DEFINE_string("cells_at_once", "auto", AT_ONCE)
     launch = _define_launch()
 
-    def run(config, outdir: str, grace: float) -> bool:
+    def run(config, outdir: str, grace: float, more: Mapping) -> bool:
         from jaxproto import sweeps
         from jaxproto.config import files
         from jaxproto.training import program_cache
@@ -71,6 +72,7 @@ def define(always: bool = False) -> Sweep:
             jax.config.update("jax_platforms", "cpu")
         axes = given.value or files.axes(configured.file())
         how = sweeps.How(at_once.value, program_cache.disk_cache, grace)
+        how = how._replace(**more)
         plain = configured.plain()
         if launch.launcher.value == "print":
             return _print(config, axes, outdir, plain, launch.parts.value)
@@ -95,7 +97,8 @@ def define(always: bool = False) -> Sweep:
 
 
 def _say(done, config) -> bool:
-    """Says what came of a sweep; whether every cell that has ended has finished."""
+    """Says what came of a sweep; whether every cell that has ended has ended well."""
+    from jaxproto.storage.workdir import DONE
     from jaxproto.sweeps import report
 
     for path in done.files:
@@ -103,7 +106,7 @@ def _say(done, config) -> bool:
     for line in report.closing(done.plan, done.summaries, _alone(config)):
         sys.stdout.write(line + "\n")
     ended = [s["status"] for s in done.summaries.values()]
-    return bool(ended) and all(status == "finished" for status in ended)
+    return bool(ended) and all(status in DONE for status in ended)
 
 
 def _define_launch() -> Launch:

@@ -3,7 +3,7 @@
 from jaxproto.compare.notes import lines
 from jaxproto.compare.rendering import render
 from jaxproto.compare.runs import Group, Run, groups, is_run, load
-from jaxproto.compare.tables import Table, table
+from jaxproto.compare.tables import Table, rows, table
 
 __all__ = [
     "Group",
@@ -14,5 +14,6 @@ __all__ = [
     "lines",
     "load",
     "render",
+    "rows",
     "table",
 ]

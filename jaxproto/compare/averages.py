@@ -3,16 +3,9 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from jaxproto.compare.cells import (
-    ACCURACY,
-    PAPERS,
-    Printed,
-    cell,
-    known_cell,
-    matches,
-    printed,
-)
+from jaxproto.compare.cells import cell, known_cell, matches
 from jaxproto.compare.judged import judged
+from jaxproto.compare.papers import ACCURACY, PAPERS, Printed, printed
 from jaxproto.compare.runs import Group
 
 AVERAGE = "AVERAGE"  # how the data set of such a row begins

@@ -82,7 +82,7 @@ def _shares(rows: Sequence[Row], found: Known) -> Iterable[str]:
 
 def _share(alone: Commonest | None) -> str:
     if alone is None:
-        return "unknown (older runs, no partition.csv beside them)"
+        return "unknown (no partition.csv: older runs, or nodes with their own data)"
     mean = f"mean over clients {100 * alone.client_mean:.2f} %"
     return f"{100 * alone.pooled:.2f} %, {mean}"
 

@@ -1,46 +1,35 @@
 """The cells of the papers' tables as settings of a run, and back.
 
-The printed numbers are in `published.csv`: T tinyproto_aaai26, S
-cps_ppa_cpkd_iclr_sub, N protonorm, R refprotofl. Hyper-parameters: T 5.1, S 5.1, N 5.1,
-R 5.1 as the configurations of the methods have them. What a text and its released code
-say differently is a reading of a cell: "" is the defaults of the methods, "paper" and
-"code" are those of `readings.READINGS`, which do not change what makes it that cell.
+The printed numbers, and what T, S, N, R are, stand in `papers`. Hyper-parameters: T
+5.1, S 5.1, N 5.1, R 5.1 as the configurations of the methods have them. What a text
+and its released code say differently is a reading of a cell: "" is the defaults of the
+methods, "paper" and "code" are those of `readings.READINGS`, which do not change what
+makes it that cell.
 """
 
-import csv
 import functools
 from collections.abc import Mapping
-from importlib import resources
 from typing import NamedTuple
 
 import ml_collections
 
 from jaxproto import config
+from jaxproto.compare.papers import (
+    ABLATIONS,
+    ACCURACY,
+    CLASSES_PER_CLIENT,
+    COST,
+    GROUPS,
+    NAMES,
+    PRESETS,
+    SPELLINGS,
+    Printed,
+    printed,
+)
 from jaxproto.compare.runs import IGNORED
 from jaxproto.config import presets, readings
 from jaxproto.errors import pick
 
-PRESETS = {  # as printed -> preset of `presets.DATASETS`
-    "CIFAR-10": "cifar10",
-    "CIFAR-100": "cifar100",
-    "Flowers-102": "flowers102",
-    "TinyImageNet-200": "tiny_imagenet",
-    "GTSRB-43": "gtsrb",
-    "AG News": "ag_news",
-    "MNIST": "mnist",
-    "FashionMNIST": "fashion_mnist",
-}
-PAPERS = {  # source -> name of the paper
-    "tinyproto_aaai26": "TinyProto",
-    "cps_ppa_cpkd_iclr_sub": "CPS+PPA+CPKD",
-    "protonorm": "ProtoNorm",
-    "refprotofl": "RefProtoFL",
-}
-SPELLINGS = {
-    "oxford_flowers102": "flowers102",
-    "gtsrb43/torchvision": "gtsrb",
-    "ag_news_subset": "ag_news",
-}
 SAME = {  # values that are one setting of a paper
     "pfllib": "dirichlet",
     "pfllib_pathological": "pathological",
@@ -62,63 +51,7 @@ STATED: dict[
     # Not stated by R, and with the pull of FedProto's text every client is at chance
     ("refprotofl", "fedproto"): {"method.reg": "mse_mean", "method.lam": 10.0},
 }
-GROUPS = {  # as printed, up to the bracket -> model.group
-    "Ht0": "Ht0",
-    "4-layer CNN": "HmCNN",
-    "ResNet-18": "HmRes18",
-    "fastText+TextCNN": "text",
-}
-NAMES = {  # methods whose cells need no more than a name
-    "FAST": "fast",
-    "FML": "fml",
-    "FedAvg": "fedavg",
-    "FedDistill": "feddistill",
-    "FedGH": "fedgh",
-    "FedKD": "fedkd",
-    "FedNH": "fednh",
-    "FedNova": "fednova",
-    "FedProto": "fedproto",
-    "FedProx": "fedprox",
-    "FedTGP": "fedtgp",
-    "FedUV": "feduv",
-    "LG-FedAvg": "lg_fedavg",
-    "VHL": "vhl",
-}
-ABLATIONS: dict[str, dict[str, object]] = {  # of RefProtoFL, R Table 1
-    "": {},
-    "Full": {},
-    "w/o ERPA": {"method.anchors": "none"},
-    "w/o APUD": {"method.budget": 1.0},
-    "w/o APUD & ERPA": {"method.anchors": "none", "method.budget": 1.0},
-}
-CLASSES_PER_CLIENT = {  # of the released code
-    "CIFAR-10": 2,
-    "CIFAR-100": 10,
-    "Flowers-102": 10,
-    "TinyImageNet-200": 20,
-}
-ACCURACY = ("accuracy", "top1_accuracy")
-COST = ("comm_cost",)  # millions of scalars per round, both directions
 NOT_IN_PAPERS = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
-
-
-class Printed(NamedTuple):
-    """One number of a paper, as strings; see the header of `published.csv`."""
-
-    source: str
-    table: str
-    dataset: str
-    partition: str
-    alpha: str
-    clients: str
-    feature_dim: str
-    models: str
-    method: str
-    variant: str
-    metric: str
-    mean: str
-    std: str
-    unit: str
 
 
 class Cell(NamedTuple):
@@ -126,13 +59,6 @@ class Cell(NamedTuple):
 
     identity: dict  # what makes it this cell
     chosen: dict  # what the papers state besides, where `identity` says nothing
-
-
-@functools.cache
-def printed() -> tuple[Printed, ...]:
-    """Every number that the papers' tables print."""
-    text = resources.files("jaxproto.compare").joinpath("published.csv").read_text()
-    return tuple(Printed(**row) for row in csv.DictReader(text.splitlines()))
 
 
 @functools.cache

@@ -18,7 +18,8 @@ the received network is 14 to 18 points above. One rule for all its methods.
 
 from typing import NamedTuple
 
-from jaxproto.compare.cells import Printed, known_cell
+from jaxproto.compare.cells import known_cell
+from jaxproto.compare.papers import Printed
 
 GLOBAL = ("fedproto", "fedtgp", "protonorm", "tinyproto", "cps_ppa_cpkd")
 RECEIVED = ("lg_fedavg",)

@@ -1,7 +1,8 @@
-"""Names for the cells of the papers' tables, and the configuration of each.
+"""Names as papers print them, and names for the cells of their tables.
 
-A name is the data set, the method, its variant, and whatever else the table varies:
-`cifar10-fedproto-cps-s50-ppa-cpkd`, `cifar100-fedtgp-dirichlet-alpha0.1`.
+A cell has its configuration. Its name is the data set, the method, its variant, and
+whatever else the table varies: `cifar10-fedproto-cps-s50-ppa-cpkd`,
+`cifar100-fedtgp-dirichlet-alpha0.1`.
 """
 
 import re
@@ -10,7 +11,16 @@ from collections.abc import Callable
 import ml_collections
 
 from jaxproto.compare import cells
-from jaxproto.compare.cells import ACCURACY, GROUPS, PRESETS, Printed, cell, printed
+from jaxproto.compare.cells import cell
+from jaxproto.compare.papers import (
+    ACCURACY,
+    GROUPS,
+    PRESETS,
+    SPELLINGS,
+    Printed,
+    printed,
+)
+from jaxproto.config.printed import method as method
 from jaxproto.errors import pick
 
 TABLES = {  # name -> source and table in `published.csv`
@@ -35,6 +45,12 @@ VARIED: dict[str, Callable[[Printed], str]] = {  # in a name if a table varies i
     "feature_dim": lambda row: f"d{row.feature_dim}",
     "models": lambda row: GROUPS[row.models.partition("(")[0]].lower(),
 }
+
+
+def dataset(name: str) -> str:
+    """How papers print a data set; its own name if none of them has it."""
+    preset = SPELLINGS.get(name, name)
+    return next((text for text, p in PRESETS.items() if p == preset), name)
 
 
 def rows(table: str) -> dict[str, Printed]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from jaxproto.compare import averages, baselines, cells
-from jaxproto.compare.cells import PAPERS
-from jaxproto.compare.runs import Group, differing
+from jaxproto.compare import averages, baselines, cells, measures
+from jaxproto.compare.measures import Measure
+from jaxproto.compare.papers import PAPERS
+from jaxproto.compare.runs import CLIENTS, ON_NODES, Group, differing
 from jaxproto.config.ranges import FOLLOW
 from jaxproto.storage import records
 
@@ -22,26 +23,33 @@ def lines(
     groups: Sequence[Group],
     rows: Sequence[Row],
     statistics: Sequence[str],
-    average: str,
+    measure: Measure,
+    published: bool = True,
 ) -> list[str]:
     """One sentence each.
 
     Args:
       groups: all that was given.
       rows: those of them with a finished run.
-      statistics, average: as in `tables.table`.
+      statistics: as in `tables.table`.
+      measure: what the table is of.
+      published: whether papers' numbers are beside it.
     """
     number = sorted({len(g.seeds) for _, g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
+    plain = measure.metric == measures.ACCURACY
+    metric = f"{'Accuracy' if plain else measure.metric}{' in %' * bool(measure.unit)}"
     return [
-        f"Accuracy in %, {' and '.join(TOLD[s] for s in statistics)}, {TOLD[average]}; "
-        f"mean ± standard deviation (ddof 0) of {count}.",
+        f"{metric}, {' and '.join(TOLD[s] for s in statistics)}, "
+        f"{TOLD[measure.average]}; mean ± standard deviation (ddof {measure.ddof}) of "
+        f"{count}.",
         *(_last(rows) if "last10" in statistics else []),
         *_seeds(rows),
         *_partitions(rows),
         *baselines.lines(rows),
-        *_published(rows),
-        *averages.lines([g for _, g in rows]),
+        *(_published(rows) if published else []),
+        *(averages.lines([g for _, g in rows]) if published else []),
+        *_nodes(rows),
         *_left_out(groups),
         *_within(rows),
         *_between(rows),
@@ -66,6 +74,17 @@ def _partitions(rows: Sequence[Row]) -> list[str]:
         f"All seeds of a row share one partition, that of data.seed{only}: the "
         "deviation is that of weights and batches. --config.data.seed=follow draws a "
         "partition for each seed."
+    ]
+
+
+def _nodes(rows: Sequence[Row]) -> list[str]:
+    """Whose clients were no part of a simulation."""
+    names = [name for name, g in rows if g.config[CLIENTS] == ON_NODES]
+    if not names:
+        return []
+    return [
+        f"The clients of {', '.join(dict.fromkeys(names))} were nodes, with processes "
+        "of their own: the seconds there include the way of every message."
     ]
 
 
@@ -157,4 +176,5 @@ def _between(rows: Sequence[Row]) -> list[str]:
 
 
 def _differing(configs: Iterable[dict]) -> list[str]:
-    return [k for k in differing(list(configs)) if not k.startswith("method.")]
+    found = differing(list(configs))
+    return [k for k in found if k != CLIENTS and not k.startswith("method.")]

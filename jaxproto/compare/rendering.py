@@ -7,27 +7,70 @@ for the paper of a printed number.
 import re
 from collections.abc import Sequence
 
-from jaxproto.compare.tables import MISSING, SPREAD, Table
+from jaxproto.compare import latex
+from jaxproto.compare.columns import MISSING
+from jaxproto.compare.measures import SPREAD
+from jaxproto.compare.ranks import BEST, SECOND, marks
+from jaxproto.compare.tables import Table
+from jaxproto.errors import UserError, pick
 from jaxproto.report import rendering
 from jaxproto.report.rendering import Value, View
 
 FORMATS = (*rendering.FORMATS, "latex")
 NUMBER = re.compile(
-    rf"(?P<mean>-?[\d,]*\.?\d+)(?:{SPREAD}(?P<std>[\d.]+))?(?: \((?P<source>.*)\))?"
+    rf"(?P<mean>-?[\d,]*\.?\d+(?:e-?\d+)?)(?:{SPREAD}(?P<std>[\d.,]+))?"
+    r"(?: \((?P<source>.*)\))?"
 )
+MARKED = "Best in bold, second underlined."
+MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>", "": "{}"}
 
 
-def render(made: Table, form: str = "text") -> str:
+def render(
+    made: Table, form: str = "text", *, transpose: bool = False, siunitx: bool = False
+) -> str:
     """The table and its notes in one of the formats.
 
     In csv and json every number has a field of its own, standard deviations in columns
-    named `... std` and papers in `... source`; csv is plain and has no notes.
+    named `... std` and papers in `... source`; csv is plain and has no notes. In
+    markdown and latex the best of a column is bold, the second underlined.
+
+    Args:
+      made: of `tables.table`.
+      form: one of `FORMATS`.
+      transpose: a column per method; for readers.
+      siunitx: numbers in S columns; of latex.
 
     Raises:
-      UserError: no such form.
+      UserError: no such form, or one that the rest is not of.
     """
-    view = View("", made.head, made.rows, made.notes)
-    return rendering.render(_apart(view) if form in rendering.DATA else view, form)
+    pick("format", form, FORMATS)
+    if siunitx and form != "latex":
+        raise UserError(f"--siunitx is of --format=latex, and this is {form}.")
+    if transpose and form in rendering.DATA:
+        raise UserError(
+            f"--transpose is of tables for readers, and {form} has a row per method: "
+            "leave it out, or give --format=markdown, latex or text."
+        )
+    if form in rendering.DATA:
+        view = View("", made.head, made.rows, made.notes)
+        return rendering.render(_apart(view), form)
+    signs = [["" for _ in made.rows], *map(marks, made.columns)]
+    signs += [signs[0]] * (len(made.head) - len(signs))  # of a table made by hand
+    lines = [*zip(*signs, strict=True)]  # by row, as the cells
+    if form == "latex":
+        return latex.render(made, lines, MARKED, transpose=transpose, siunitx=siunitx)
+    drawn = made.rows
+    notes = made.notes
+    if form == "markdown":
+        drawn = tuple(
+            tuple(MARKDOWN[m].format(c) for c, m in zip(*pair, strict=True))
+            for pair in zip(made.rows, lines, strict=True)
+        )
+        notes = (*notes, MARKED) if any(map(any, lines)) else notes
+    head, *body = (
+        zip(made.head, *drawn, strict=True) if transpose else (made.head, *drawn)
+    )
+    return rendering.render(View("", head, tuple(body), notes), form)
 
 
 def _apart(view: View) -> View:
@@ -44,7 +87,7 @@ def _apart(view: View) -> View:
 def _parts(title: str, cells: Sequence[str]) -> list[list[Value]]:
     """A column as columns, titles first: of mean, deviation, source of each number."""
     texts = ["" if c == MISSING else c for c in cells]
-    if title == "method" or title.endswith("published by"):
+    if title == "method" or title.endswith(("published by", "privacy of a")):
         return [[title, *(c or None for c in texts)]]
     found = [[_number(c) for c in text.split("; ") if c] for text in texts]
     columns: list[list[Value]] = []
@@ -73,4 +116,4 @@ def _number(cell: str) -> dict[str, Value]:
 
 def _plain(number: str) -> Value:
     """The number with the digits that are printed, where a float keeps them."""
-    return float(number) if "." in number else int(number)
+    return float(number) if "." in number or "e" in number else int(number)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.storage import jsonfile
-from jaxproto.storage.workdir import read_config
+from jaxproto.storage.workdir import DONE, NODES, read_config
 
 LEFT = ("config.json", "summary.json", "metrics.jsonl")  # by which a run is known
 
@@ -22,17 +22,22 @@ IGNORED = {
 }
 
 
+CLIENTS = "clients"  # of a group: where they were, beside the fields of the runs
+SIMULATED, ON_NODES = "simulated", "nodes"
+
+
 class Run(NamedTuple):
     """One work directory."""
 
     path: Path
     config: dict  # flat, fields that did not exist then at their default
     summary: dict | None  # None while it is not finished
+    clients: str = SIMULATED  # or ON_NODES
 
     @property
     def finished(self) -> bool:
-        """Whether it came to its last round."""
-        return self.summary is not None and self.summary["status"] == "finished"
+        """Whether it came to its last round, or was stopped early."""
+        return self.summary is not None and self.summary["status"] in DONE
 
     @property
     def results(self) -> dict:
@@ -49,7 +54,7 @@ class Run(NamedTuple):
 class Group(NamedTuple):
     """Runs that differ in nothing but the seed."""
 
-    config: dict  # flat, without what is ignored
+    config: dict  # flat, without what is ignored, with CLIENTS
     runs: tuple[Run, ...]
 
     @property
@@ -91,7 +96,9 @@ def load(workdir: str | Path) -> Run:
             f"{path} holds no config.json: give work directories of runs, such as "
             "runs/protonorm-digits-seed0."
         )
-    return Run(path, given, _read(path / "summary.json", jsonfile.read_summary))
+    clients = ON_NODES if (path / NODES).exists() else SIMULATED
+    summary = _read(path / "summary.json", jsonfile.read_summary)
+    return Run(path, given, summary, clients)
 
 
 def is_run(workdir: str | Path) -> bool:
@@ -115,7 +122,7 @@ def groups(runs: Iterable[Run]) -> tuple[Group, ...]:
     """
     found: dict[str, list[Run]] = {}
     for run in runs:
-        key = json.dumps(_setting(run.config), sort_keys=True)
+        key = json.dumps(_setting(run), sort_keys=True)
         for other in found.setdefault(key, []):
             if other.config["seed"] == run.config["seed"]:
                 raise UserError(
@@ -123,11 +130,12 @@ def groups(runs: Iterable[Run]) -> tuple[Group, ...]:
                     f"seed {run.config['seed']} agree. Give one of them."
                 )
         found[key].append(run)
-    return tuple(Group(_setting(g[0].config), tuple(g)) for g in found.values())
+    return tuple(Group(_setting(g[0]), tuple(g)) for g in found.values())
 
 
-def _setting(fields: Mapping) -> dict:
-    return {k: v for k, v in fields.items() if k not in IGNORED}
+def _setting(run: Run) -> dict:
+    kept = {k: v for k, v in run.config.items() if k not in IGNORED}
+    return kept | {CLIENTS: run.clients}
 
 
 def dataset(name: str) -> str:

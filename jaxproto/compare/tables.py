@@ -1,26 +1,23 @@
 """One table: rows are methods, columns are rules, bytes and seconds per data set."""
 
-import statistics as stats
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
-from jaxproto.compare import cells
+from jaxproto.compare import measures, names, paired, ranks, targets
 from jaxproto.compare.baselines import LOCAL
-from jaxproto.compare.cells import PAPERS
-from jaxproto.compare.judged import Judged, judged
+from jaxproto.compare.columns import (
+    KINDS,
+    METRIC,
+    PUBLISHED,
+    Asked,
+    Column,
+    of_dataset,
+)
+from jaxproto.compare.measures import AVERAGES, STATISTICS, Measure
 from jaxproto.compare.notes import lines
-from jaxproto.compare.runs import Group, Run, differing
-from jaxproto.errors import UserError
-from jaxproto.storage import records as metrics
-
-STATISTICS = {  # option -> of an entry of the summary's rules
-    "best": lambda digest: digest["best"],
-    "final": lambda digest: digest["final"],
-    "last10": lambda digest: metrics.mean_last(digest)[0],
-}
-AVERAGES = {"pooled": "pooled", "client": "client_mean"}
-MISSING, SPREAD = "-", " ± "
+from jaxproto.compare.runs import Group, differing
+from jaxproto.config.ranges import FOLLOW
+from jaxproto.errors import UserError, pick
 
 
 class Table(NamedTuple):
@@ -29,6 +26,58 @@ class Table(NamedTuple):
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
+    columns: tuple[Column, ...] = ()  # those of the head but the first
+    caption: int = 1  # how many of the notes say what the numbers are
+
+
+class Rows(NamedTuple):
+    """What a table is made of: groups with a finished run, and how they are called."""
+
+    groups: tuple[Group, ...]  # local first
+    labels: tuple[str, ...]  # of each group
+    rules: tuple[str, ...]  # shown
+    measure: Measure
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the rows; groups on several data sets can share one."""
+        return list(dict.fromkeys(self.labels))
+
+    @property
+    def pairs(self) -> list[tuple[str, Group]]:
+        """Labels with groups."""
+        return [*zip(self.labels, self.groups, strict=True)]
+
+    def of(self, dataset: str) -> list[Group | None]:
+        """The group of every row on a data set."""
+        mine = {n: g for n, g in self.pairs if g.dataset == dataset}
+        return [mine.get(name) for name in self.names]
+
+
+def rows(
+    groups: Sequence[Group],
+    *,
+    average: str = "pooled",
+    rules: Sequence[str] = (),
+    metric: str = measures.ACCURACY,
+    ddof: int = 0,
+) -> Rows:
+    """The rows of a table; arguments as those of `table`."""
+    if ddof not in (0, 1):
+        raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
+    ready = sorted((g for g in groups if g.finished), key=lambda g: g.method != LOCAL)
+    if not ready:
+        raise UserError("none of these runs is finished: there is nothing to compare.")
+    runs = [run for g in ready for run in g.finished]
+    measures.check(runs, metric)
+    least = measures.least(runs, metric)
+    measure = Measure(metric, pick("average", average, AVERAGES), ddof, least)
+    there = sorted({rule for run in runs for rule in measures.rules(run, metric)})
+    for rule in rules:
+        if rule not in there:
+            raise UserError(f"no run has rule {rule!r}; there are: {', '.join(there)}.")
+    shown = tuple(dict.fromkeys(rules)) or tuple(there)
+    return Rows(tuple(ready), tuple(labels(ready)), shown, measure)
 
 
 def table(
@@ -37,6 +86,13 @@ def table(
     statistics: Sequence[str] = ("best", "final"),
     average: str = "pooled",
     rules: Sequence[str] = (),
+    metric: str = measures.ACCURACY,
+    ddof: int = 0,
+    columns: Sequence[str] = (),
+    target: float | None = None,
+    against: str = "",
+    test: str = "t",
+    rank: str = "",
 ) -> Table:
     """The comparison.
 
@@ -45,152 +101,115 @@ def table(
       statistics: of the rounds, each a column: best, final or last10.
       average: of the clients: pooled over test examples, or their mean.
       rules: only these; all by default.
+      metric: of the records.
+      ddof: of standard deviations over seeds, 0 or 1.
+      columns: only these kinds of columns, of `columns.KINDS`; all by default.
+      target: also the rounds and bytes until the metric is there, in %.
+      against: also p of a paired test against this row, or against the best.
+      test: which, of `paired.TESTS`.
+      rank: also "average" ranks, or "all" ranks.
 
     Raises:
       UserError: an option that is none, a rule that no run has, no finished run.
     """
-    ready = sorted(
-        (g for g in groups if g.finished), key=lambda g: g.method != LOCAL
-    )  # the reference first
-    if not ready:
-        raise UserError("none of these runs is finished: there is nothing to compare.")
-    there = sorted({rule for g in ready for rule in g.rules})
-    for rule in rules:
-        if rule not in there:
-            raise UserError(f"no run has rule {rule!r}; there are: {', '.join(there)}.")
-    shown, names = rules or there, labels(ready)
-    datasets = list(dict.fromkeys(g.dataset for g in ready))
-    how = statistics, AVERAGES[average]
-    columns = {d: _columns(d, shown, ready, how, len(datasets) > 1) for d in datasets}
-    head = ("method", *(title for d in datasets for title in columns[d]))
-    rows = []
-    for name in dict.fromkeys(names):
-        mine = {g.dataset: g for g, n in zip(ready, names, strict=True) if n == name}
-        cells_ = [
-            show(mine[d]) if d in mine else MISSING
-            for d in datasets
-            for show in columns[d].values()
-        ]
-        rows.append((name, *cells_))
-    said = lines(groups, [*zip(names, ready, strict=True)], statistics, average)
-    return Table(head, tuple(rows), tuple(said))
+    for name in statistics:
+        pick("statistic", name, STATISTICS)
+    found = rows(groups, average=average, rules=rules, metric=metric, ddof=ddof)
+    kinds = _kinds(columns, found.measure, bool(against or rank))
+    shown = list(dict.fromkeys(statistics))
+    made = _columns(found, Asked(found.rules, shown, found.measure, kinds, target))
+    runs = [run for g in found.groups for run in g.finished]
+    more, short = [], measures.lacking(runs, metric)
+    if target is not None:
+        more.append(targets.line(target, found.measure))
+        short += targets.short(found.pairs, found.rules, found.measure, target)
+    if against:
+        made, note = _against(made, found, against, pick("test", test, paired.TESTS))
+        more.append(note)
+    if rank:
+        made = ranks.added(made, pick("ranks", rank, ranks.SHOWN))
+        more.append(ranks.line(made, found.names))
+    first, *told = lines(groups, found.pairs, shown, found.measure, PUBLISHED in kinds)
+    notes = (first, *more, *short, *told)
+    return _table(found.names, made, notes, 1 + len(more))
+
+
+def _table(
+    labels: Sequence[str], made: Sequence[Column], notes: tuple[str, ...], caption: int
+) -> Table:
+    """Rows of columns."""
+    texts = zip(*([e.text for e in c.entries] for c in made), strict=True)
+    rows = ((n, *row) for n, row in zip(labels, texts, strict=True))
+    head = ("method", *(column.name for column in made))
+    return Table(head, tuple(rows), notes, tuple(made), caption)
+
+
+def _columns(found: Rows, asked: Asked) -> list[Column]:
+    """What was measured, data set by data set."""
+    if asked.target is not None:
+        targets.check(asked.target, asked.measure)
+    datasets = list(dict.fromkeys(g.dataset for g in found.groups))
+    several = len(datasets) > 1
+    made = [c for d in datasets for c in of_dataset(d, found.of(d), asked, several)]
+    if not made:
+        raise UserError(
+            f"no column is left: no run has one of --columns={','.join(asked.kinds)}."
+        )
+    return made
+
+
+def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, ...]:
+    """The kinds of columns that are shown."""
+    for kind in asked:
+        pick("kind of columns", kind, KINDS)
+    if asked and derived and METRIC not in asked:
+        raise UserError(
+            "--against and --ranks are about the columns of the metric: add "
+            f"--columns={METRIC}."
+        )
+    plain = measure.metric == measures.ACCURACY
+    if not plain and PUBLISHED in asked:
+        raise UserError(
+            f"papers print accuracies: --columns={PUBLISHED} cannot stand beside "
+            f"--metric={measure.metric}. Leave one of them out."
+        )
+    return tuple(k for k in asked or KINDS if plain or k != PUBLISHED)
+
+
+def _against(made: Sequence[Column], found: Rows, against: str, test: str):
+    """The columns with those of p, and what they are."""
+    known = [
+        (n, *{x for m, g in found.pairs if m == n for x in _called(g)})
+        for n in found.names
+    ]
+    reference = paired.rows_of(against, known)
+    label = against if reference is None else found.names[reference]
+    tested, pairs = paired.added(made, reference, test)
+    several = [g for g in found.groups if len(g.seeds) > 1]
+    shared = any(g.config["data.seed"] != FOLLOW for g in several)
+    return tested, paired.line(label, test, pairs, shared)
+
+
+def _called(group: Group) -> tuple[str, str]:
+    return group.method, names.method(group.config)
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """A method's name, with the fields that tell its groups on a data set apart.
+    """A method as printed, with the fields that tell its groups on a data set apart.
 
     Local is named as the reference.
     """
+    printed = [names.method(g.config) for g in groups]
     named = []
-    for g in groups:
-        alike = [h.config for h in groups if (h.method, h.dataset) == _where(g)]
-        told = [k for k in differing(alike) if k != "method.base"]
+    for g, name in zip(groups, printed, strict=True):
+        alike = [
+            h.config
+            for h, other in zip(groups, printed, strict=True)
+            if (other, h.dataset) == (name, g.dataset)
+        ]
         parts = ["reference"] * (g.method == LOCAL)
-        parts += [f"{k.removeprefix('method.')}={g.config.get(k)}" for k in told]
-        base = g.config.get("method.base")
-        name = f"{g.method} on {base}" if base else g.method
+        parts += [
+            f"{k.removeprefix('method.')}={g.config.get(k)}" for k in differing(alike)
+        ]
         named.append(f"{name} ({', '.join(parts)})" if parts else name)
     return named
-
-
-def _where(group: Group):
-    return group.method, group.dataset
-
-
-def _columns(dataset, rules, groups, how, several: bool) -> dict:
-    """Title -> function of a group that fills the cell."""
-    here = [g for g in groups if g.dataset == dataset]
-    before = f"{dataset} " if several else ""
-    columns = {
-        f"{before}{title}": of
-        for rule in rules
-        if any(rule in g.rules for g in here)
-        for title, of in _of_rule(rule, *how).items()
-    }
-    if any(_published(g) != MISSING for g in here):
-        columns[f"{before}published by"] = _rule
-        columns[f"{before}best by it %"] = _best
-        columns[f"{before}published %"] = _published
-    if any(_published(g, cells.COST) != MISSING for g in here):
-        columns[f"{before}M/round"] = lambda g: _mean(g, _millions, ".3f")
-        columns[f"{before}published M/round"] = lambda g: _published(g, cells.COST)
-    columns[f"{before}kB/round"] = lambda g: _mean(g, _kilobytes, ",.1f")
-    columns[f"{before}s/round"] = lambda g: _mean(g, _seconds, ".2f")
-    return columns
-
-
-def _of_rule(rule: str, statistics: Sequence[str], average: str) -> dict:
-    """A column per statistic, which its title names if there are several."""
-    return {
-        f"{rule} {name} %" if len(statistics) > 1 else f"{rule} %": partial(
-            accuracy, rule=rule, average=average, statistic=name
-        )
-        for name in statistics
-    }
-
-
-def accuracy(group: Group, rule: str, average: str, statistic: str) -> str:
-    """Mean and standard deviation (ddof 0) over seeds."""
-    digests = [r.results["rules"].get(rule, {}).get(average) for r in group.finished]
-    found = [STATISTICS[statistic](digest) for digest in digests if digest]
-    values = [100 * value for value in found if value is not None]
-    if not values:
-        return MISSING
-    text = f"{stats.fmean(values):.2f}"
-    many = len(values) > 1
-    return f"{text}{SPREAD}{stats.pstdev(values):.2f}" if many else text
-
-
-def _kilobytes(summary) -> float:
-    return sum(summary["bytes_per_round"].values()) / 1e3
-
-
-def _millions(summary) -> float | None:
-    """Scalars by the papers' formula."""
-    nominal = summary["scalars_per_round"]["nominal"]
-    return nominal and nominal / 1e6
-
-
-def _seconds(summary) -> float:
-    return summary["seconds_per_round"]
-
-
-def _mean(group: Group, of, form: str) -> str:
-    values = [_of_run(r, of) for r in group.finished]
-    values = [v for v in values if v is not None]
-    return format(stats.fmean(values), form) if values else MISSING
-
-
-def _of_run(run: Run, of):
-    try:
-        return of(run.results)
-    except (KeyError, TypeError, AttributeError) as e:
-        raise UserError(
-            f"{run.path / 'summary.json'} lacks a number of the table ({e}). Leave "
-            "this run out."
-        ) from e
-
-
-def _judged(group: Group) -> list[Judged]:
-    """How the numbers printed for a cell were measured; one, as no papers share it."""
-    return list(dict.fromkeys(map(judged, cells.beside(group.config, group.dataset))))
-
-
-def _rule(group: Group) -> str:
-    return "; ".join(map(str, _judged(group))) or MISSING
-
-
-def _best(group: Group) -> str:
-    """Best round by the rule of the published number."""
-    found = [accuracy(group, *how, "best") for how in _judged(group)]
-    return "; ".join(found) or MISSING
-
-
-def _published(group: Group, metrics=cells.ACCURACY) -> str:
-    """What the papers print for the same cell."""
-    found = [
-        f"{row.mean}{SPREAD + row.std if row.std else ''} "
-        f"({PAPERS[row.source]}, Table {row.table})"
-        for row in cells.beside(group.config, group.dataset, metrics)
-    ]
-    return "; ".join(dict.fromkeys(found)) or MISSING

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import math
 import os
 from collections.abc import Callable
 from functools import partial
@@ -12,12 +13,21 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import batches, fit, models, participation, wire
+from jaxproto import batches, fit, models, participation, reads, wire
 from jaxproto.client import Local
 from jaxproto.config import cohorts as cohorts_
-from jaxproto.config import dividing, fields, floats, registries, room, sampling
+from jaxproto.config import (
+    dividing,
+    fields,
+    floats,
+    private,
+    registries,
+    room,
+    sampling,
+)
 from jaxproto.config.choices import evaluated, network_names
 from jaxproto.config.cohorts import Choices
+from jaxproto.config.dividing import Given
 from jaxproto.config.floats import Floats
 from jaxproto.config.optimizers import build_local
 from jaxproto.config.sampling import build_sampler
@@ -25,12 +35,16 @@ from jaxproto.data import describe
 from jaxproto.data.datasets import Dataset
 from jaxproto.data.describe import Counts
 from jaxproto.data.partitions.schemes import Partition
+from jaxproto.devices import Layout
 from jaxproto.errors import UserError, pick
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
+from jaxproto.metrics import named
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
+
+FROM_RUN = {**registries.FROM_RUN, "privacy": lambda run, _: private.of_run(run)}
 
 
 class Parts(NamedTuple):
@@ -62,12 +76,15 @@ class Experiment(NamedTuple):
     check_wire: bool  # encode and decode every message
     fit: bool  # fewer clients run at a time where all do not fit into memory
     store: str = "device"  # where clients are between rounds: `choices.STORES`
+    layout: Layout | None = None  # several devices
 
 
 def experiment(
     config: ml_collections.ConfigDict,
     platform: str,
     tokens: tuple[str, ...] | None = None,
+    layout: Layout | None = None,
+    given: Given | None = None,
 ) -> Experiment:
     """Builds and checks everything that can be checked before training.
 
@@ -75,6 +92,8 @@ def experiment(
       config: checked by `config.check`.
       platform: of the device, "cpu", "gpu" or "tpu".
       tokens: the vocabulary of a run on texts that goes on; None makes one.
+      layout: several devices; None is one.
+      given: the data; None are those of the configuration.
 
     Raises:
       UserError: whatever is wrong with names, data, partition or shapes.
@@ -82,17 +101,18 @@ def experiment(
     build_sampler(config.participation)  # before data are read
     local = build_local(config)
     names = network_names(config.model.group)
-    dataset, partition = dividing.build_data(fields.data_fields(config), tokens)
+    given = given or dividing.build_data(fields.data_fields(config), tokens)
+    dataset, partition, num_examples = given
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     network = networks(dataset, spec, config.model.compute_dtype)
     cohorts = cohorts_.build_cohorts(names, partition, network)
     room.check_networks(cohorts, spec)
-    num_examples = sum(map(len, partition.train))
+    private.check_networks(config.privacy.unit, cohorts)
     parts = partial(build_parts, config, spec, num_examples, network)
     method, _, sampler, _ = parts({})
     most = sampling.room_of(method, sampler, cohorts[0].net, len(partition.train))
     cohorts = cohorts_.arranged(
-        cohorts, choices_of(config, platform), partition, local, most
+        cohorts, choices_of(config, platform, layout), partition, local, most
     )
     cohorts = cohorts_.forgetting(
         cohorts, config.clients.store, method, local, spec, dataset
@@ -114,10 +134,13 @@ def experiment(
         check_wire=config.wire.check,
         fit=config.clients_at_once == "auto",
         store=store,
+        layout=layout,
     )
 
 
-def choices_of(config: ml_collections.ConfigDict, platform: str) -> Choices:
+def choices_of(
+    config: ml_collections.ConfigDict, platform: str, layout: Layout | None
+) -> Choices:
     """How the clients of a run train and are kept."""
     return Choices(
         at_once=config.clients_at_once,
@@ -126,6 +149,8 @@ def choices_of(config: ml_collections.ConfigDict, platform: str) -> Choices:
         seed=fields.data_fields(config).seed,
         platform=platform,
         cores=os.cpu_count() or 1,
+        devices=layout.number if layout else 1,
+        metrics=named(config.eval.metrics),
     )
 
 
@@ -149,7 +174,7 @@ def build_parts(
     try:
         return Parts(
             method=build_method(now.method, spec, num_examples, now, network),
-            local=build_local(now),
+            local=private.local(now, build_local(now)),
             sampler=build_sampler(now.participation),
             dropout=now.participation.dropout,
         )
@@ -205,9 +230,7 @@ def build_method(
         if run is not None:
             arguments[key] = registries.FOLLOWING[key](run)
     asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
-    arguments |= {
-        k: f(run, arguments) for k, f in registries.FROM_RUN.items() if k in asked
-    }
+    arguments |= {k: f(run, arguments) for k, f in FROM_RUN.items() if k in asked}
     arguments = registries.gathered(METHODS[name], arguments)
     return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
 
@@ -230,8 +253,13 @@ def examples(dataset: Dataset) -> Examples:
     """Every example, on the device once."""
     rows = dataset.public
     shown = None if rows is None else jnp.asarray(rows, jnp.int32)
-    x = jax.device_put(np.asarray(dataset.x))  # a memory map without a copy on CPU
-    return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown)
+    x = jax.device_put(in_rows(dataset.x))  # a memory map without a copy on CPU
+    return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown, dataset.x.shape[1:])
+
+
+def in_rows(x: np.ndarray) -> np.ndarray:
+    """Inputs [N, ...] as [N, F], on the host, where that copies nothing."""
+    return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
 
 
 def check(exp: Experiment):
@@ -246,3 +274,16 @@ def check(exp: Experiment):
             f"client has {max(sizes)} examples; make it smaller, or set local.short to "
             "wrap."
         )
+
+
+def check_rule(exp: Experiment, rule: str):
+    """Raises UserError for a rule of early stopping that nothing is evaluated by."""
+    if not rule:
+        return
+    cohort, shape_of = exp.cohorts[0], jax.ShapeDtypeStruct
+    two = cohorts_.first_of(exp.dataset)
+    examples = jax.tree.map(lambda a: shape_of(a.shape, a.dtype), two)
+    given, classes = (exp.method, cohort.net), exp.spec.num_classes
+    shapes = reads.shapes(*given, exp.local, classes, examples, 2)
+    rules = cohort.rules or reads.rules(*given, shapes)
+    pick("early_stopping.rule", rule, rules)

@@ -3,17 +3,21 @@
 from collections.abc import Iterable, Mapping
 
 from jaxproto import models, participation, wire
-from jaxproto.config import optimizers, ranges, registries
+from jaxproto.config import optimizers, private, ranges, registries
 from jaxproto.data import datasets
 from jaxproto.data.partitions.schemes import PARTITIONS
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
+from jaxproto.metrics import METRICS, named
+from jaxproto.privacy import UNITS
 from jaxproto.types import MOST, Range
 
 FILE = ("file:PATH",)
 KINDS = {"optimizer.name": "optimizer"}  # how messages call a field that is chosen
-OPEN = ("data.name", "data.partition", "clients_at_once", "eval.clients")  # other
-# values fit, too
+OPEN = (  # other values fit, too
+    *("data.name", "data.partition", "clients_at_once"),
+    *("eval.clients", "eval.metrics"),
+)
 STORES = ("auto", "none", "device", "host", "disk")  # of clients between rounds
 
 
@@ -26,7 +30,7 @@ def registered() -> dict[str, Iterable[str]]:
         "model.group": [*models.GROUPS, *models.NETS],
         "model.compute_dtype": models.registry.PRECISIONS,
         "model.init": registries.INITS,
-        "data.name": [*datasets.DATASETS, *files],
+        "data.name": [*datasets.DATASETS, datasets.NODES, *files],
         "data.partition": [*PARTITIONS, *FILE],
         "participation.law": participation.SAMPLERS,
         "optimizer.name": sorted(optimizers.optimizers()),
@@ -34,11 +38,13 @@ def registered() -> dict[str, Iterable[str]]:
         "local.order": registries.ORDERS,
         "local.short": registries.SHORT,
         "local.optimizer_state": registries.OPTIMIZER_STATES,
+        "privacy.unit": UNITS,
         "wire.up": formats,
         "wire.down": formats,
         "clients_at_once": ("auto", "one", "all", "a number"),
         "clients.store": STORES,
         "eval.clients": ("all", "a number"),
+        "eval.metrics": [*METRICS, "several joined by commas"],
         **{f"method.{k}": names for k, names in registries.OPTIONS.items()},
         **{f"method.{k}": models.NETS for k in registries.NETWORKS},
     }
@@ -76,9 +82,19 @@ def evaluated(config) -> int:
 
 def check_together(config):
     """Raises UserError for fields that do not go together."""
+    private.check(config)
     evaluated(config)
+    named(config.eval.metrics)
+    shared = config.data.public_share or config.data.public_source
     needs_public = config.method.get("anchors", "none") != "none"
-    if needs_public and not (config.data.public_share or config.data.public_source):
+    if config.data.name == datasets.NODES and (needs_public or shared):
+        raise UserError(
+            f"data.name=nodes: all examples are some node's own, but "
+            f"data.public_share={config.data.public_share}, data.public_source="
+            f"{config.data.public_source!r} and the anchors of "
+            f"{config.method.name} ask for public ones; set these to 0, '' and none."
+        )
+    if needs_public and not shared:
         raise UserError(
             f"{config.method.name} with method.anchors={config.method.anchors} needs "
             "public examples, but data.public_share is 0.0 and data.public_source is "

@@ -16,6 +16,7 @@ from jaxproto.errors import UserError
 from jaxproto.execution import ExecutionMode
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
+from jaxproto.metrics import Metric, further
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 
 
@@ -45,6 +46,8 @@ class Choices(NamedTuple):
     seed: int  # `data.seed`
     platform: str  # of the device
     cores: int  # of the machine
+    metrics: tuple[Metric, ...]  # `eval.metrics`
+    devices: int = 1  # that the rows of a cohort are dealt to
 
 
 def arranged(
@@ -63,7 +66,7 @@ def arranged(
 
     def one(cohort):
         room = min(most, len(cohort.ids))
-        work = steps(partition, cohort.ids, local)[:room]
+        work = steps(partition, cohort.ids, local)[: room : choices.devices]
         places = [k for k, i in enumerate(cohort.ids) if i in asked]
         whole = len(places) == len(cohort.ids)
         return cohort._replace(
@@ -71,6 +74,7 @@ def arranged(
             most=0 if room == len(cohort.ids) else room,
             lanes=lanes(choices, len(cohorts), room),
             tested=() if whole else tuple(places),
+            metrics=choices.metrics,
         )
 
     return tuple(map(one, cohorts))
@@ -85,6 +89,8 @@ def lanes(choices: Choices, cohorts: int, room: int) -> int:
     The programs of other cohorts run at the same time, too.
     """
     if choices.platform != "cpu" or choices.at_once not in ("auto", "one"):
+        return 1
+    if choices.devices > 1:
         return 1
     return max(1, min(-(-choices.cores // cohorts), room))
 
@@ -106,7 +112,8 @@ def tested_ids(cohort: Cohort) -> tuple[int, ...]:
     return tuple(cohort.ids[k] for k in cohort.tested) or cohort.ids
 
 
-HOSTED = ("host", "disk")  # where the device has the clients of a round alone
+NODES = "nodes"  # where clients are on nodes of their own: `jaxproto.flower`
+HOSTED = ("host", "disk", NODES)  # where the device has the clients of a round alone
 
 
 def store(choice: str, platform: str, cohorts: Sequence[Cohort], size: int) -> str:
@@ -140,7 +147,7 @@ def store(choice: str, platform: str, cohorts: Sequence[Cohort], size: int) -> s
 
 def device_memory() -> float | None:
     """Bytes of the first device's memory, where it says."""
-    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
 def forgetting(
@@ -210,6 +217,13 @@ def same_rows(rows: Sequence[np.ndarray]) -> bool:
     return all(own is first or np.array_equal(own, first) for own in rows[1:])
 
 
+def distinct(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
+    """The different ones among the examples of clients, and which of them each has."""
+    found = {own.tobytes(): own for own in map(np.asarray, rows)}
+    place = {key: i for i, key in enumerate(found)}
+    return [*found.values()], [place[np.asarray(own).tobytes()] for own in rows]
+
+
 def tests(
     cohort: Cohort, rows: Sequence[np.ndarray], store: str = "device"
 ) -> Shard | Array:
@@ -221,12 +235,16 @@ def tests(
 
     Returns:
       Index tables of the clients that are evaluated; or, of a cohort that keeps
-      nothing, the examples of all of them once, in batches [T, B].
+      nothing, the examples of all of them once, in batches [T, B]. More than accuracies
+      of those are sums over index tables too, one for all clients that have the same.
     """
     ids = tested_ids(cohort)
     if cohort.keeps:
         return shards(rows, ids, store)
     own = [rows[i] for i in ids]
+    if further(cohort.metrics):
+        different, _ = distinct(own)
+        return shards(different, range(len(different)), store)
     every = np.asarray(own[0] if same_rows(own) else np.unique(np.concatenate(own)))
     batch = min(len(every), batches.SWEEP_BATCH)
     table = np.zeros(-(-len(every) // batch) * batch, np.int32)

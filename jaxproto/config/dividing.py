@@ -2,9 +2,11 @@
 
 import inspect
 from functools import partial
+from typing import NamedTuple
 
 from jaxproto.config import room
-from jaxproto.data import text
+from jaxproto.data import agreement, nodes, text
+from jaxproto.data.agreement import Agreement
 from jaxproto.data.datasets import Dataset
 from jaxproto.data.partitions import file as partition_file
 from jaxproto.data.partitions import public
@@ -12,9 +14,30 @@ from jaxproto.data.partitions.schemes import PARTITIONS, Partition
 from jaxproto.errors import pick
 
 
-def build_data(
-    config, tokens: tuple[str, ...] | None = None
-) -> tuple[Dataset, Partition]:
+class Given(NamedTuple):
+    """The data of an experiment."""
+
+    dataset: Dataset
+    partition: Partition
+    num_examples: int  # of all clients, to train on
+
+
+def of_server(made: Agreement, config) -> Given:
+    """The data as the server of nodes with their own knows them.
+
+    Args:
+      config: the fields `data` of the federation.
+    """
+    return Given(*nodes.of_server(made, config.max_len), agreement.total(made))
+
+
+def of_node(made: Agreement, id: int, own: nodes.Own, config) -> Given:
+    """The data as a node has them; see `of_server`."""
+    data = nodes.of_node(made, id, own, config.max_len)
+    return Given(*data, agreement.total(made))
+
+
+def build_data(config, tokens: tuple[str, ...] | None = None) -> Given:
     """The data set, and who has which examples; texts as tokens.
 
     Args:
@@ -33,7 +56,8 @@ def build_data(
     room.check_counts(config.clients, dataset.num_classes)
     partition = build_partition(config, dataset)
     sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
-    return text.encode(dataset, partition, **sizes, known=tokens), partition
+    dataset = text.encode(dataset, partition, **sizes, known=tokens)
+    return Given(dataset, partition, sum(map(len, partition.train)))
 
 
 def build_partition(config, dataset: Dataset) -> Partition:

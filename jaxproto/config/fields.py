@@ -34,6 +34,7 @@ def default() -> ml_collections.ConfigDict:
                 "pixels": 0,  # height and width images are resized to; 0: as they are
                 "vocab_size": 0,  # tokens of texts at most; 0: all training words
                 "max_len": 200,  # words of a text that count (T's code)
+                "min_texts": 5,  # of a node that tells a word, with data.name=nodes
                 "clients": 20,  # N 5.1
                 "partition": "dirichlet",  # N 5.1
                 "alpha": 0.1,  # N 5.1, dirichlet, pfllib and quantity
@@ -83,15 +84,27 @@ def default() -> ml_collections.ConfigDict:
                 "circular_groups": 10,
                 "dropout": 0.0,  # probability that a trained update is lost
             },
+            "privacy": {
+                "unit": "off",  # off, client, example
+                "clip": 1.0,  # largest norm of what a unit contributes
+                "noise": 1.0,  # standard deviation of a sum's noise, over clip
+                "delta": 1e-5,  # of (epsilon, delta)
+            },
             "wire": {  # format of values: float32, float16, bfloat16, int8
                 "up": "float32",
                 "down": "float32",
                 "check": False,  # encode and decode every message of every round
             },
+            "early_stopping": {  # writers.EarlyStopping
+                "rule": "",  # of prediction; "": the first of the records
+                "patience": 0,  # evaluations without improvement; 0 is off
+                "least": 0.0,  # of accuracy, that is an improvement
+            },
             "clients_at_once": "auto",  # auto, one, all, or a number
             "clients": {"store": "auto"},  # where they are between rounds
             "eval": {
                 "clients": "all",  # or a number: a sample of them
+                "metrics": "accuracy",  # and others by name, joined by commas
                 "per_client": False,  # a table of clients for each evaluation
             },
         }

@@ -16,14 +16,19 @@ from jaxproto.config.fields import data_fields, default, flat, method_fields
 from jaxproto.config.registries import annotations, needs_rounds
 from jaxproto.config.sampling import room
 from jaxproto.methods import METHODS
+from jaxproto.privacy import OFF
 from jaxproto.types import STATIC, ArrayLike
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 NOT_TRACED = {
     *("name", "seed", "eval_every", "checkpoint_every", "data.data_dir"),
     "eval.per_client",
+    "early_stopping.rule",
+    "early_stopping.patience",
+    "early_stopping.least",
+    "privacy.delta",
 }
-GROUPS = ("method.", "optimizer.", "participation.")
+GROUPS = ("method.", "optimizer.", "participation.", "privacy.")
 
 
 def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
@@ -31,14 +36,22 @@ def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     name = config.method.name
     usual = {**flat(default()), **flat({"method": method_fields(name)})}
     given, told = flat(config), annotations(METHODS[name])
+    unused = {*NOT_TRACED, *_of_privacy(config)}
     return {
         path: np.float32(given[path])
         for path, example in usual.items()
         if path.startswith(GROUPS)
+        and path not in unused
         and type(example) is float
         and not given[path] == example == 0
         and STATIC not in told.get(path.removeprefix("method."), ())
     }
+
+
+def _of_privacy(config: ml_collections.ConfigDict) -> set[str]:
+    """Fields that mean nothing where privacy is off."""
+    off = config.privacy.unit == OFF
+    return {"privacy.clip", "privacy.noise"} if off else set()
 
 
 def program_settings(config: ml_collections.ConfigDict) -> dict:
@@ -46,7 +59,7 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
 
     Runs that agree in them and have the same data share their programs.
     """
-    free = {*NOT_TRACED, *traced(config)}
+    free = {*NOT_TRACED, *traced(config), *_of_privacy(config)}
     free |= set() if needs_rounds(config) else {"rounds"}
     fields = {
         **flat(config),

@@ -35,6 +35,7 @@ def spiral_literal(seed: int = 0) -> Dataset:
     return assemble("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
+NODES = "nodes"  # where every node of a federation has its own: `data.nodes`
 DATASETS = {  # name -> seed -> Source
     "digits": digits,
     "spiral": spiral_fednh,
@@ -72,7 +73,13 @@ def load(
     if colon:
         read = PREFIXES[errors.pick("data set prefix", prefix, PREFIXES)]
         return read(rest, data_dir, pixels)
-    there = [*DATASETS, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    if name == NODES:
+        raise errors.UserError(
+            "data.name=nodes: the examples are on the nodes of a federation, each of "
+            "which names its own; run it with `python -m jaxproto flower`, or choose "
+            "another data.name."
+        )
+    there = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
     dataset = DATASETS[errors.pick("data set", name, there)](seed)
     if pixels:
         x = pixels_.join(name, [dataset.x], pixels, cache.in_memory)

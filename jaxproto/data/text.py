@@ -11,7 +11,7 @@ Deviations:
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,14 +80,34 @@ def vocabulary(found: Found, rows: np.ndarray, size: int = 0) -> tuple[str, ...]
       size: of the vocabulary, at most; 0 is all words. Of equally common words those
         first in the alphabet stay.
     """
+    count = np.bincount(_of(found, rows)[0], minlength=len(found.words))
+    seen = {found.words[i]: int(count[i]) for i in np.flatnonzero(count)}
+    return ordered(seen, size)
+
+
+def common(found: Found, rows: np.ndarray, least: int) -> dict[str, int]:
+    """Words that so many of some texts have at the least -> how often they have it."""
+    which, text = _of(found, rows)
+    number = len(found.words)
+    pairs = np.unique(text * max(number, 1) + which)  # a word once for each text
+    texts = np.bincount(pairs % max(number, 1), minlength=number)
+    often = np.bincount(which, minlength=number)
+    return {found.words[i]: int(often[i]) for i in np.flatnonzero(texts >= least)}
+
+
+def _of(found: Found, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which words some texts have, one text after the other, and in which text each."""
     chosen_N = np.zeros(len(found.length), bool)
     chosen_N[rows] = True
-    which = found.which[np.repeat(chosen_N, found.length)]
-    count = np.bincount(which, minlength=len(found.words))
-    seen = [found.words[i] for i in np.flatnonzero(count)]
-    order = sorted(zip((-count[count > 0]).tolist(), seen, strict=True))
-    words = [word for _, word in order if word not in SPECIAL]
-    return (*SPECIAL, *words)[: size or None]
+    text_T = np.repeat(np.arange(len(found.length)), found.length)
+    kept = chosen_N[text_T]
+    return found.which[kept], text_T[kept]
+
+
+def ordered(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
+    """The tokens of words that are counted; `size` as in `vocabulary`."""
+    order = sorted(count, key=lambda word: (-count[word], word))
+    return (*SPECIAL, *(w for w in order if w not in SPECIAL))[: size or None]
 
 
 def table(found: Found, tokens: Sequence[str], max_len: int) -> np.ndarray:

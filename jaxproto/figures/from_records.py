@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxproto import masks, plots
+from jaxproto.compare import names as compare_names
 from jaxproto.compare.runs import Group, differing
 from jaxproto.compare.tables import AVERAGES, STATISTICS
 from jaxproto.data import describe
@@ -16,42 +17,45 @@ from jaxproto.errors import UserError, pick
 from jaxproto.figures import selection
 from jaxproto.report import pictures
 
-SEEDS = "line: mean over seeds, band: least to largest"
 
-
-def accuracy_against_bytes(args):
-    """Accuracy of every rule and run against the bytes sent so far."""
-    found = selection.named(args.workdirs)
-    runs = {name: selection.records(path) for name, path in found.items()}
+def bytes_(args):
+    """Accuracy against the bytes sent so far; mean, least and largest over seeds."""
+    runs = {
+        name: [selection.records(r.path) for r in group.runs]
+        for name, group in selection.over_seeds(args.workdirs).items()
+    }
     plots.accuracy_against_bytes(args.out, runs, args.rule)
 
 
-def accuracy_over_rounds(args):
-    """Accuracy over rounds; mean, least and largest over seeds."""
+def accuracy(args):
+    """Accuracy over rounds; mean, least and largest over seeds.
+
+    A run alone has its spread over clients.
+    """
     groups = selection.over_seeds(args.workdirs)
-    found = {name: [_records(r.path) for r in g.runs] for name, g in groups.items()}
-    there = [k for runs in found.values() for k in runs[0][-1]["rules"]]
-    rules = _rules(args.rule, there)
-    shown = {f"rule {rule}": [] for rule in rules}
-    for name, runs in found.items():
-        for rule in (k for k in rules if k in runs[0][-1]["rules"]):
-            rows = [_accuracies(run, rule, AVERAGES[args.average]) for run in runs]
-            at = sorted(set.intersection(*[set(row) for row in rows]))
-            values = [[row[r] for r in at] for row in rows]
-            shown[f"rule {rule}"].append(plots.band(name, at, values))
-    plots.bands(args.out, shown, "round", "test accuracy (%)", SEEDS)
+    found = {
+        name: [selection.evaluated(r.path) for r in group.runs]
+        for name, group in groups.items()
+    }
+    there = [k for seeds in found.values() for k in seeds[0][-1]["rules"]]
+    rules = selection.rules(args.rule, there)
+    if len(args.workdirs) == 1 and args.rule is None:
+        ((name, (records,)),) = found.items()
+        plots.accuracy_over_rounds(args.out, records, name)
+        return
+    average, shown = AVERAGES[args.average], {f"rule {rule}": [] for rule in rules}
+    for name, seeds in found.items():
+        for rule in (k for k in rules if k in seeds[0][-1]["rules"]):
+            rows = [_accuracies(run, rule, average) for run in seeds]
+            shown[f"rule {rule}"].append(_over_rounds(name, rows))
+    note = selection.seeds_note([*groups.values()])
+    plots.bands(args.out, shown, "round", "test accuracy (%)", note)
 
 
-def _records(path):
-    found = selection.records(path)
-    if not found:
-        raise UserError(f"{path} has no evaluation yet: nothing to draw. Leave it out.")
-    return found
-
-
-def _rules(asked: str | None, there: Sequence[str]) -> list[str]:
-    there = list(dict.fromkeys(there))
-    return there if asked is None else [pick("rule", asked, there)]
+def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
+    """A line over the rounds that all seeds have."""
+    at = sorted(set.intersection(*[set(row) for row in rows]))
+    return plots.band(name, at, np.array([[row[r] for r in at] for row in rows]))
 
 
 def _accuracies(records, rule: str, average: str) -> dict[int, float]:
@@ -60,22 +64,22 @@ def _accuracies(records, rule: str, average: str) -> dict[int, float]:
     return {at: np.nan if v is None else 100 * v for at, v in values.items()}
 
 
-def alignment_iterations(args):
+def iterations(args):
     """Iterations of the alignment in every round (ProtoNorm Figure 3a)."""
-    shown = []
-    for name, group in selection.over_seeds(args.workdirs).items():
-        runs = [pictures.every_round(_records(r.path), NAME) for r in group.runs]
-        rows = [dict(zip(*run, strict=True)) for run in runs]
-        at = sorted(set.intersection(*[set(row) for row in rows]))
-        if not at:
+    shown, found = [], selection.over_seeds(args.workdirs)
+    for name, group in found.items():
+        runs = [
+            pictures.every_round(selection.evaluated(r.path), NAME) for r in group.runs
+        ]
+        line = _over_rounds(name, [dict(zip(*run, strict=True)) for run in runs])
+        if not line.x:
             raise UserError(
                 f"{group.runs[0].path} has no {NAME} in its records: it has no "
                 "alignment, or is of a version that did not log it. Leave it out."
             )
-        values = [[row[r] for r in at] for row in rows]
-        shown.append(plots.band(name, at, values))
-    ylabel = "iterations of the alignment"
-    plots.bands(args.out, {"": shown}, "round", ylabel, SEEDS, whole=True)
+        shown.append(line)
+    note, title = selection.seeds_note([*found.values()]), ""
+    pictures.iterations(args.out, {title: shown}, note)
 
 
 NAME = "alignment_iterations"
@@ -91,7 +95,9 @@ def accuracy_against_field(args):
     groups = list(selection.over_seeds(args.workdirs).values())
     _check_fields(fields, groups)
     how = AVERAGES[args.average], STATISTICS[args.statistic]
-    rules = _rules(args.rule, [k for g in groups for k in _summary(g)[0]["rules"]])
+    rules = selection.rules(
+        args.rule, [k for g in groups for k in _summary(g)[0]["rules"]]
+    )
     shown = {}
     for rule in rules:
         found = []
@@ -161,18 +167,15 @@ def _labels(series, fields, several: bool) -> list[str]:
     names = []
     for members in series:
         first, mine = members[0], _field(members[0], fields)
+        name = compare_names.method(first.config)
         rest = [_rest(m[0], fields) for m in series if m[0].method == first.method]
         told = [
-            f"{k.split('.')[-1]} {_short(first.config.get(k))}" for k in differing(rest)
+            f"{k.split('.')[-1]} {selection.short(first.config.get(k))}"
+            for k in differing(rest)
         ]
         told += [mine.split(".")[-1]] if several and mine else []
-        names.append(f"{first.method} ({', '.join(told)})" if told else first.method)
+        names.append(f"{name} ({', '.join(told)})" if told else name)
     return names
-
-
-def _short(value) -> str:
-    """As ticks have it: 1 for 1.0."""
-    return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
 
 def _rest(group: Group, fields) -> Mapping:
@@ -200,4 +203,10 @@ def partition(args):
     clients = selection.chosen(args.clients, len(count_KC), "clients")
     classes = selection.chosen(args.classes, count_KC.shape[1], "classes")
     shown = count_KC[np.ix_(clients, classes)]
-    plots.partition_heatmap(args.out, shown, clients, classes)
+    plots.partition_heatmap(args.out, shown, clients, classes, _name(path))
+
+
+def _name(path) -> str:
+    """The printed name of a run; "" for a partition alone."""
+    there = (path / "config.json").is_file()
+    return next(iter(selection.labelled([path]))) if there else ""

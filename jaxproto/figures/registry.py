@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxproto.compare.tables import AVERAGES, STATISTICS
-from jaxproto.figures import from_checkpoints, from_formulas, from_records
+from jaxproto.figures import (
+    between_classes,
+    confusion,
+    from_checkpoints,
+    from_formulas,
+    from_records,
+    tsne,
+    until,
+)
 from jaxproto.figures.selection import numbers
 
 OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
@@ -17,6 +25,8 @@ OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
     "classes": {"type": numbers, "metavar": "0,1", "help": "these only"},
     "data_dir": {"default": "", "help": "where the data set is now"},
     "binary": {"action": "store_true", "help": "also what is above 0"},
+    "in_order": {"action": "store_true", "help": "dimensions as they are numbered"},
+    "target": {"type": float, "required": True, "help": "accuracy in %%"},
     "samples": {"type": int, "default": 10, "help": "of each class and client"},
     "perplexity": {"type": float, "default": 30.0, "help": "of t-SNE"},
     "methods": {"default": from_formulas.SHOWN, "help": "joined by commas"},
@@ -45,31 +55,38 @@ class Picture(NamedTuple):
 ACCURACY = ("rule", "average")
 BOTH = ("clients", "classes", "data_dir")
 CLASS = ("classes", "data_dir")
+VALUES = ("binary", "in_order")
 COSTS = ("methods", "network", "image", "num_classes", "feat_dims")
-_r, _c = from_records, from_checkpoints
+_r, _c, _b = from_records, from_checkpoints, between_classes
 
 PICTURES = {
-    "accuracy_against_bytes": Picture(_r.accuracy_against_bytes, "some", ("rule",)),
-    "accuracy_over_rounds": Picture(_r.accuracy_over_rounds, "some", ACCURACY),
+    "accuracy": Picture(_r.accuracy, "some", ACCURACY),
+    "bytes": Picture(_r.bytes_, "some", ("rule",)),
+    "until": Picture(until.until, "some", (*ACCURACY, "target")),
     "accuracy_against_field": Picture(
         _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")
     ),
-    "alignment_iterations": Picture(_r.alignment_iterations, "some", ()),
     "partition": Picture(_r.partition, "one", ("clients", "classes")),
-    "alignment_trace": Picture(_c.alignment_trace, "some", ("data_dir",)),
-    "margins": Picture(_c.margins, "some", CLASS),
-    "angles": Picture(_c.angles, "one", CLASS),
-    "cosine": Picture(_c.cosine, "one", CLASS),
-    "cosine_by_class": Picture(_c.cosine_by_class, "some", CLASS),
-    "global_prototypes": Picture(_c.global_prototypes, "one", (*CLASS, "binary")),
-    "local_prototypes": Picture(_c.local_prototypes, "one", (*BOTH, "binary")),
-    "heads": Picture(_c.heads, "some", BOTH),
-    "prototypes": Picture(_c.prototypes, "one", BOTH),
+    "confusion": Picture(confusion.confusion, "some", (*BOTH, "rule")),
+    "tsne": Picture(tsne.tsne, "some", (*BOTH, "samples", "perplexity")),
+    "prototypes": Picture(_c.prototypes, "some", BOTH),
     "features": Picture(_c.features, "some", BOTH),
-    "tsne": Picture(_c.tsne, "some", (*BOTH, "samples", "perplexity")),
+    "global_prototypes": Picture(_c.global_prototypes, "one", (*CLASS, *VALUES)),
+    "local_prototypes": Picture(_c.local_prototypes, "one", (*BOTH, *VALUES)),
+    "angles": Picture(_b.angles, "one", CLASS),
+    "cosine_by_class": Picture(_b.cosine_by_class, "some", CLASS),
+    "margins": Picture(_b.margins, "some", CLASS),
+    "heads": Picture(_b.heads, "some", BOTH),
+    "iterations": Picture(_r.iterations, "some", ()),
+    "alignment_trace": Picture(_c.alignment_trace, "some", ("data_dir",)),
     "communication_cost": Picture(
         from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
     ),
+}
+FORMER = {  # names that pictures had before, which still draw them
+    "accuracy_over_rounds": "accuracy",
+    "accuracy_against_bytes": "bytes",
+    "alignment_iterations": "iterations",
 }
 
 

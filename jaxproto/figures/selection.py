@@ -2,12 +2,23 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jaxproto.compare.runs import Group, Run, groups, load
-from jaxproto.errors import UserError, some
+from jaxproto.compare import names as compare_names
+from jaxproto.compare.runs import (
+    IGNORED,
+    Group,
+    Run,
+    dataset,
+    differing,
+    groups,
+    load,
+)
+from jaxproto.errors import UserError, pick, some
 from jaxproto.storage import records as metrics
+
+_LONG = 32  # letters of what tells two runs of a method apart
 
 
 def numbers(text: str) -> list[int]:
@@ -55,6 +66,54 @@ def named(workdirs: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, workdirs, strict=True))
 
 
+def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
+    """Work directories by the printed names of their methods and what differs.
+
+    Raises:
+      UserError: one is given twice or is not that of a run.
+    """
+    folders = named(workdirs)
+    settings = [
+        {k: v for k, v in load(path).config.items() if k not in IGNORED - {"seed"}}
+        for path in workdirs
+    ]
+    return dict(zip(labels(settings, list(folders)), workdirs, strict=True))
+
+
+def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
+    """Methods as papers print them, with the fields that tell those of a name apart.
+
+    Folders instead of fields where many differ.
+
+    Args:
+      settings: flat configurations.
+      folders: names of the folders.
+    """
+    names, made = [compare_names.method(s) for s in settings], []
+    for name, setting, folder in zip(names, settings, folders, strict=True):
+        alike = [s for n, s in zip(names, settings, strict=True) if n == name]
+        told = ", ".join(_told(k, setting.get(k)) for k in differing(alike))
+        told = told if len(told) <= _LONG else folder
+        made.append(f"{name} ({told})" if told else name)
+    again = {label for label in made if made.count(label) > 1}
+    return [
+        f"{name} ({folder})" if label in again else label
+        for label, name, folder in zip(made, names, folders, strict=True)
+    ]
+
+
+def _told(field: str, value) -> str:
+    """A field and its value as a legend has them: alpha 0.1, seed 1."""
+    if field == "data.name":
+        return dataset(str(value))
+    return f"{field.split('.')[-1]} {short(value)}"
+
+
+def short(value) -> str:
+    """As ticks have it: 1 for 1.0."""
+    return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
+
+
 def records(workdir: Path) -> list[dict]:
     """The records of a run.
 
@@ -69,28 +128,63 @@ def records(workdir: Path) -> list[dict]:
     return metrics.read(workdir / "metrics.jsonl")
 
 
+def evaluated(workdir: Path) -> list[dict]:
+    """The records of a run.
+
+    Raises:
+      UserError: there are none.
+    """
+    found = records(workdir)
+    if not found:
+        raise UserError(
+            f"{workdir} has no evaluation yet: nothing to draw. Leave it out."
+        )
+    return found
+
+
+def rules(asked: str | None, there: Sequence[str]) -> list[str]:
+    """The rule that was asked for, or all that there are.
+
+    Raises:
+      UserError: there is no such rule.
+    """
+    there = list(dict.fromkeys(there))
+    return there if asked is None else [pick("rule", asked, there)]
+
+
 def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
-    """Runs that differ in nothing but the seed together, by what their folders share.
+    """Runs that differ in nothing but the seed together, by the names of `labels`.
+
+    How many seeds stands in the names where the groups differ in it.
 
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    by_name = {path.resolve(): name for name, path in named(workdirs).items()}
+    by_path = {path.resolve(): name for name, path in named(workdirs).items()}
     found = groups(map(load, workdirs))
-    shared = [_shared([by_name[r.path.resolve()] for r in g.runs]) for g in found]
-    whole = [by_name[g.runs[0].path.resolve()] for g in found]
-    names = [
-        a if shared.count(a) == 1 else b for a, b in zip(shared, whole, strict=True)
-    ]
+    stems = [_shared([by_path[r.path.resolve()] for r in g.runs]) for g in found]
+    names = labels([g.config for g in found], stems)
+    if len({len(g.runs) for g in found}) > 1:
+        names = [f"{n}{_seeds(g)}" for n, g in zip(names, found, strict=True)]
     return dict(zip(names, found, strict=True))
 
 
+def seeds_note(found: Sequence[Group]) -> str:
+    """What has to be said of lines and bands; "" where every run is alone."""
+    most = {len(g.runs) for g in found}
+    over = f"{most.pop()} seeds" if len(most) == 1 and most != {1} else "seeds"
+    return "" if most == {1} else f"mean over {over}, least to largest"
+
+
+def _seeds(group: Group) -> str:
+    num = len(group.runs)
+    return f" ({num} seed{'s' * (num > 1)})"
+
+
 def _shared(names: Sequence[str]) -> str:
-    """`protonorm (2 seeds)` of protonorm-seed0 and protonorm-seed1."""
-    if len(names) == 1:
-        return names[0]
+    """`protonorm` of protonorm-seed0 and protonorm-seed1."""
     stems = {re.sub(r"[-_]?(seed)?\d+$", "", name) for name in names}
-    return f"{stems.pop() if len(stems) == 1 else names[0]} ({len(names)} seeds)"
+    return stems.pop() if len(names) > 1 and len(stems) == 1 else names[0]
 
 
 def finished(run: Run) -> dict:

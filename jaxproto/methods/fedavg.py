@@ -30,6 +30,8 @@ import jax.numpy as jnp
 from jaxproto.method import Method, SumOverClients, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.local import local
+from jaxproto.privacy import NONE, Privacy
+from jaxproto.privacy.release import private_update
 from jaxproto.types import Array, Spec, Statistics, Tree
 
 
@@ -171,12 +173,18 @@ def averaged_statistics(
 Statistical = Callable[..., Method]  # method, weight -> method: one of these two
 
 
-def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
+def fedavg(
+    spec: Spec,
+    *,
+    statistics: Statistical = own_statistics,
+    privacy: Privacy = NONE,
+) -> Method:
     """FedAvg. The server keeps, and broadcasts, the parameters of a client.
 
     Args:
       spec: number of classes and feature dimension.
       statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      privacy: clipping and noise of what clients send.
     """
 
     def upload(net, before, after, data, down, sums):
@@ -193,4 +201,4 @@ def fedavg(spec: Spec, *, statistics: Statistical = own_statistics) -> Method:
         homogeneous=True,
         nominal=nominal.networks("net"),
     )
-    return statistics(method)
+    return statistics(private_update(method, privacy))

@@ -36,6 +36,8 @@ from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
+from jaxproto.privacy import NONE, Privacy
+from jaxproto.privacy.release import MEANS, Contribution, private_prototypes
 from jaxproto.transforms import (
     IDENTITY,
     Transform,
@@ -136,6 +138,8 @@ def fedproto(
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
     on_arrival: Callable = identity,
+    privacy: Privacy = NONE,
+    contribution: Contribution = MEANS,
 ) -> Method:
     """FedProto.
 
@@ -149,6 +153,9 @@ def fedproto(
       on_upload, on_server, on_client: prototype transforms. On upload, counts are
         those of the client's training data.
       on_arrival: uploads [K, C, ...] -> what is aggregated.
+      privacy: clipping and noise of what clients send; the mean is then over all that
+        was sent, weighted by how much of it was not clipped.
+      contribution: of an example to its class's row, for `privacy`.
     """
     weighted = aggregate is kernels.mean_over_examples
     on_upload = chain(on_upload, show_count() if weighted else hide_count())
@@ -189,7 +196,7 @@ def fedproto(
         out = net.apply(client.params["net"], client.norm["net"], x, False)
         return {"head": out.logits, **scores(out.feat, client, apply(on_client, down))}
 
-    return Method(
+    method = Method(
         init_client=init_client,
         init_server=init_server,
         loss=loss,
@@ -199,3 +206,4 @@ def fedproto(
         predict=predict,
         nominal=nominal.prototypes(spec),
     )
+    return private_prototypes(method, privacy, contribution, spec.num_classes)

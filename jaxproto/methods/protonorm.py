@@ -20,6 +20,7 @@ from collections.abc import Callable
 from jaxproto import kernels
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto
+from jaxproto.privacy import NONE, Privacy
 from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
 from jaxproto.types import Positive, Spec
 
@@ -32,12 +33,13 @@ def protonorm(
     upscale: Positive = 100.0,
     aggregate: Callable = kernels.mean_over_clients,
     on_server: Transform = IDENTITY,
+    privacy: Privacy = NONE,
 ) -> Method:
     """ProtoNorm; `alignment=IDENTITY, upscale=1.0` is FedProto.
 
     Args:
       spec: number of classes and feature dimension.
-      pull, aggregate: as in `fedproto`.
+      pull, aggregate, privacy: as in `fedproto`.
       alignment: server-side transform of the mean prototypes.
       upscale: gamma of Eq. 15 (paper: 100 for CIFAR-10, 200 for CIFAR-100 and
         Flowers-102, 400 for Tiny ImageNet; released code: 80).
@@ -49,4 +51,5 @@ def protonorm(
         aggregate=aggregate,
         on_server=chain(on_server, alignment),
         upscale=upscale,
+        privacy=privacy,
     )

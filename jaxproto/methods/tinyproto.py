@@ -41,6 +41,8 @@ from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.fedtgp import ServerTraining
+from jaxproto.privacy import NONE, OFF, Privacy
+from jaxproto.privacy.release import Contribution
 from jaxproto.transforms import (
     IDENTITY,
     Transform,
@@ -142,6 +144,16 @@ def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
     return 0.9 * spec.num_classes / num_examples
 
 
+def _hidden(privacy: Privacy, index_CS: Array) -> dict:
+    """What `fedproto` is given: sums n_ij c_ij need no counts to divide by."""
+
+    def entries(feat_BD, y_B):
+        return jnp.take_along_axis(feat_BD, index_CS[y_B], -1)
+
+    made = Contribution(entries, weighed=False)
+    return {"privacy": privacy, "contribution": made}
+
+
 def tinyproto(
     spec: Spec,
     *,
@@ -154,6 +166,7 @@ def tinyproto(
     tau: NonNegative = 100.0,
     training: ServerTraining = ServerTraining(),
     compare: Comparison = DENSE,
+    privacy: Privacy = NONE,
 ) -> Method:
     """TinyProto; `sparsity=Sparsity(masks=masks.every), scaling=UNSCALED` is the base.
 
@@ -171,6 +184,7 @@ def tinyproto(
       tau, training: as in `fedtgp`, for -FT only.
       compare: what the pull sees of the features, `DENSE` (T) or `SPARSE` (S), in place
         of `pull.feature_map`.
+      privacy: as in `fedproto`, for -FP with `SUM`; the sum is that of what was sent.
 
     Raises:
       UserError: the masks do not fit the feature dimension; neither mu nor the number
@@ -189,6 +203,7 @@ def tinyproto(
         up = scaling.on_arrival(up, factor)
         return up.replace(mean=kernels.sparse(up.mean, table, spec.feat_dim))
 
+    hidden = {} if privacy.unit == OFF else _hidden(privacy, table)
     method = base(
         spec,
         tau=tau,
@@ -198,6 +213,7 @@ def tinyproto(
         on_arrival=on_arrival,
         on_server=compress(table),
         on_client=restore,
+        **hidden,
     )
 
     def predict(net, client, x, down):

@@ -1,6 +1,13 @@
 """Networks by name, groups of them, the way to build one and to load its weights."""
 
-from jaxproto.models.from_torch import fresh_head, from_torch, given_head, to_torch
+from jaxproto.models.adapters import from_equinox, from_linen, from_nnx
+from jaxproto.models.from_torch import (
+    fresh_head,
+    from_torch,
+    given_head,
+    is_mapped,
+    to_torch,
+)
 from jaxproto.models.registry import GROUPS, NETS, assign, build, members
 
 __all__ = [
@@ -9,8 +16,12 @@ __all__ = [
     "assign",
     "build",
     "fresh_head",
+    "from_equinox",
+    "from_linen",
+    "from_nnx",
     "from_torch",
     "given_head",
+    "is_mapped",
     "members",
     "to_torch",
 ]

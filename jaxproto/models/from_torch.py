@@ -18,7 +18,7 @@ import safetensors
 import safetensors.numpy
 
 from jaxproto.errors import UserError
-from jaxproto.models.registry import build
+from jaxproto.models.registry import NETS, build
 from jaxproto.types import Array, Net, Tree
 
 Weights = Mapping[str, np.ndarray]  # PyTorch's names and shapes
@@ -108,6 +108,13 @@ def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
         k if HEAD.fullmatch(k) else f"base.{k}": np.asarray(v)
         for k, v in entries.items()
     }
+
+
+def is_mapped(name: str) -> bool:
+    """Whether a network is one of this package, whose arrays PyTorch has as well."""
+    make = NETS.get(name)
+    made_in = getattr(getattr(make, "func", make), "__module__", "")
+    return made_in.startswith("jaxproto.models.")
 
 
 def flat(tree: Tree) -> dict:

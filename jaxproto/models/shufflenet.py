@@ -47,9 +47,9 @@ class ShuffleUnit(nnx.Module):
     def __call__(self, x: Array, call: Call) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
         if hasattr(self, "branch1"):
-            return shuffle(self.branch1(x, call), self.branch2(x, call))
+            return call.ops.shuffle(self.branch1(x, call), self.branch2(x, call))
         kept, used = jnp.split(x, 2, -1)
-        return shuffle(kept, self.branch2(used, call))
+        return call.ops.shuffle(kept, self.branch2(used, call))
 
 
 def pointwise(inputs: int, outputs: int, draws: Draws) -> tuple:
@@ -71,11 +71,6 @@ def depthwise(width: int, stride: int, draws: Draws) -> tuple:
         init=kaiming_uniform,
     )
     return conv, BatchNorm(width)
-
-
-def shuffle(a: Array, b: Array) -> Array:
-    """Channels of both in turn, a_0, b_0, a_1, ...: the shuffle of two groups."""
-    return jnp.stack((a, b), -1).reshape(*a.shape[:-1], -1)
 
 
 class ShuffleNetV2(nnx.Module):

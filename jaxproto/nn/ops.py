@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.nn import conv, cut, pool, reduce
+from jaxproto.nn import conv, cut, pool, reduce, shuffle
 from jaxproto.nn.product import product
 from jaxproto.types import Array
 
@@ -21,6 +21,7 @@ class Ops(NamedTuple):
     max_pool: Callable[..., Array]  # x, size, stride, padding
     sums: reduce.Sums  # of batch normalisation
     cut: Callable[..., Array]  # f, tokens [B, L], columns that count
+    shuffle: Callable[..., Array]  # a, b [..., C]
 
 
 def once(f: Callable, *static: str) -> Callable:
@@ -36,6 +37,7 @@ CPU = Ops(
     once(pool.max_pool_chain, "size", "stride", "padding"),
     reduce.SHORT_FIRST,
     cut.cut_by_switch,
+    shuffle.interleave,
 )
 LAX = Ops(
     conv.conv_lax,
@@ -45,8 +47,9 @@ LAX = Ops(
     pool.max_pool_lax,
     reduce.PLAIN,
     cut.whole,
+    shuffle.interleave,
 )
-TPU = LAX._replace(sums=reduce.ONE_PASS)
+TPU = LAX._replace(sums=reduce.ONE_PASS, shuffle=shuffle.interleave_by_product)
 GPU = LAX._replace(conv=conv.conv_gemm, sums=reduce.ONE_PASS)
 PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 

@@ -1,46 +1,48 @@
-"""Pictures of a run, as PNG files. Needs matplotlib: the extra `[plots]`.
+"""Pictures of a run, as PNG, PDF or SVG files. Needs matplotlib: the extra `[plots]`.
 
-Functions of arrays. `report/pictures.py` draws those of a run at its end, `figures`
-those of finished runs.
+Functions of arrays. The suffix of the file names its format, and within
+`sized("column")` or `sized("text")` it is as wide as that of a paper.
+`report/pictures.py` draws those of a run at its end, `figures` those of finished runs.
 """
 
-from jaxproto.plots.canvas import HINT, available
+from jaxproto.plots.bars import Bar, until_bars
+from jaxproto.plots.between import angles, cosines, prototype_angles
+from jaxproto.plots.canvas import FORMATS, HINT, SIZES, available, check, sized
 from jaxproto.plots.classes import cosine_by_class, margins
+from jaxproto.plots.confused import confusion_matrices
 from jaxproto.plots.curves import accuracy_against_bytes, accuracy_over_rounds
 from jaxproto.plots.embedding import Embedded, embedding
 from jaxproto.plots.grid import grid_heatmap
-from jaxproto.plots.heatmaps import (
-    cosine_similarity,
-    cosines,
-    frobenius,
-    head_norm_difference,
-    head_norms,
-    partition_heatmap,
-    prototype_angles,
-    prototype_heatmap,
-)
-from jaxproto.plots.planes import Plane, features_2d, features_grid, prototypes_2d
+from jaxproto.plots.heads import frobenius, head_norm_difference, head_norms
+from jaxproto.plots.heatmaps import partition_heatmap
+from jaxproto.plots.planes import Arrows, Plane, features_grid, prototypes_2d
 from jaxproto.plots.samples import image_grid, scatter_grid
 from jaxproto.plots.several import Band, band, bands, communication_cost
 from jaxproto.plots.trace import alignment_trace
+from jaxproto.plots.values import prototype_heatmap
 
 __all__ = [
+    "FORMATS",
     "HINT",
+    "SIZES",
+    "Arrows",
     "Band",
+    "Bar",
     "Embedded",
     "Plane",
     "accuracy_against_bytes",
     "accuracy_over_rounds",
     "alignment_trace",
+    "angles",
     "available",
     "band",
     "bands",
+    "check",
     "communication_cost",
+    "confusion_matrices",
     "cosine_by_class",
-    "cosine_similarity",
     "cosines",
     "embedding",
-    "features_2d",
     "features_grid",
     "frobenius",
     "grid_heatmap",
@@ -53,4 +55,6 @@ __all__ = [
     "prototype_heatmap",
     "prototypes_2d",
     "scatter_grid",
+    "sized",
+    "until_bars",
 ]

@@ -7,51 +7,59 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.errors import UserError, pick
-from jaxproto.plots.canvas import COLOURS, blank, look, panels
+from jaxproto.plots import layout
+from jaxproto.plots.canvas import COLOURS, blank, look, marks
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
-_FAR_APART = 20  # times more bytes than another run: from there on a log scale
+FAR_APART = 20  # times more bytes than another run: from there on a log scale
 
 
 class Line(NamedTuple):
-    """A curve of accuracy against bytes."""
+    """A curve of accuracy against bytes, the mean over seeds."""
 
     panel: str
     label: str
     sent: np.ndarray  # bytes until each evaluation
     accuracy: np.ndarray  # per cent
+    low: np.ndarray  # least of the seeds
+    high: np.ndarray
 
 
-def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping]):
+def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str = ""):
     """Accuracy of every rule: a panel each, and the pooled ones of all behind it.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       records: of `metrics.jsonl`, at least one.
+      name: of the method.
     """
     rules = list(records[-1]["rules"])
-    with blank(path, (1 + 2.6 * len(rules), 3.3)) as figure:
-        row = panels(figure, rules)
-        row[0].set_ylabel("test accuracy (%)")
-        for panel, rule in zip(row, rules, strict=True):
+    with blank(path, layout.size(len(rules), more=0.2)) as figure:
+        drawn = layout.panels(figure, [f"rule {rule}" for rule in rules])
+        figure.suptitle(name)
+        for panel, rule in zip(drawn, rules, strict=True):
             _one_rule(panel, records, rules, rule)
             panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-        row[0].legend(fontsize=7, frameon=False, reverse=True)
-        figure.supxlabel("round", fontsize="medium")
+        layout.outer(drawn, "round", "test accuracy (%)")
+        shown = dict(zip(*drawn[0].get_legend_handles_labels()[::-1], strict=True))
+        layout.legend(figure, list(shown.values()), list(shown))
 
 
 def accuracy_against_bytes(
-    path: str | Path, runs: Mapping[str, Sequence[Mapping]], rule: str | None = None
+    path: str | Path,
+    runs: Mapping[str, Sequence[Sequence[Mapping]]],
+    rule: str | None = None,
 ):
     """Accuracy, pooled over samples, against all bytes sent so far, up and down.
 
     One run is a panel with a line per rule; several are a panel per rule with a line
     per run, on a log scale where one sends far more than another. What sends nothing
-    is a dotted line at its last accuracy.
+    is a dotted line at its last accuracy. The mean over seeds, with a band from the
+    least to the largest.
 
     Args:
-      path: of the PNG file.
-      runs: {name: records of `metrics.jsonl`}.
+      path: of the file.
+      runs: {name: for each of its seeds, records of `metrics.jsonl`}.
       rule: the only rule to draw; None draws all.
 
     Raises:
@@ -63,49 +71,84 @@ def accuracy_against_bytes(
     titles = list(dict.fromkeys(line.panel for line in lines))
     labels = list(dict.fromkeys(line.label for line in lines))
     shown = titles if len(runs) == 1 else [f"rule {title}" for title in titles]
-    wide = max(3.4, 2.6 * len(titles)) + 0.055 * max(map(len, labels))
-    with blank(path, (1.2 + wide, 3.3)) as figure:
-        places = dict(zip(titles, panels(figure, shown), strict=True))
+    with blank(path, layout.size(len(titles), (2.5, 2.3))) as figure:
+        drawn = layout.panels(figure, shown)
+        places = dict(zip(titles, drawn, strict=True))
         handles = {}
         for line in lines:
             index = labels.index(line.label)
             handles[line.label] = _against(places[line.panel], line, index, size)
-        place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
-        figure.legend([handles[k] for k in labels], labels, **place)
-        first = places[titles[0]]
-        first.set_ylabel("test accuracy (%), over samples")
-        _bytes_axis(first, ends)
-        for panel in places.values():
-            panel.set_xlabel(f"sent so far, both ways ({unit})")
+        _bytes_axis(drawn[0], ends)
+        layout.outer(drawn, f"sent so far, both ways ({unit})", "test accuracy (%)")
+        layout.legend(figure, [handles[k] for k in labels], labels)
 
 
 def curves(
-    runs: Mapping[str, Sequence[Mapping]], rule: str | None = None
+    runs: Mapping[str, Sequence[Sequence[Mapping]]], rule: str | None = None
 ) -> list[Line]:
     """The lines of `accuracy_against_bytes`, which says what they are."""
-    there = {name: _evaluated(name, records)[-1] for name, records in runs.items()}
+    for name, seeds in runs.items():
+        for records in seeds:
+            evaluated(name, records)
+    there = {name: seeds[0][-1] for name, seeds in runs.items()}
     rules = list(dict.fromkeys(k for last in there.values() for k in last["rules"]))
     rules = rules if rule is None else [pick("rule", rule, rules)]
     lines = []
-    for name, records in runs.items():
-        sent = np.array([sum(r["bytes_total"].values()) for r in records], float)
+    for name, seeds in runs.items():
+        common = shared_rounds(seeds)
+        sent = np.mean([[_sent(r) for r in rows] for rows in common], 0)
         silent = "" if sent[-1] > 0 else " (sends nothing)"
         for kind in (k for k in rules if k in there[name]["rules"]):
             panel, label = (name, kind) if len(runs) == 1 else (kind, name)
-            accuracy = _series(records, kind, "pooled")
-            lines.append(Line(panel, label + silent, sent, accuracy))
+            seen = around([_series(rows, kind, "pooled") for rows in common])
+            lines.append(Line(panel, label + silent, sent, *seen))
     return lines
+
+
+def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
+    """Of each seed, the records of those rounds that all of them have.
+
+    Raises:
+      UserError: there are none.
+    """
+    common = set.intersection(*[{r["round"] for r in records} for records in seeds])
+    if not common:
+        raise UserError(
+            "the seeds of a run share no evaluated round: no mean over them can be "
+            "drawn. Give runs with the same eval_every."
+        )
+    return [[r for r in records if r["round"] in common] for records in seeds]
+
+
+def around(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, least and largest over the S rows [N]; nan counts as missing."""
+    values_SN = np.asarray(values_SN, float)
+    there_N = np.isfinite(values_SN).any(0)
+    mean, low, high = (np.full(values_SN.shape[1], np.nan) for _ in range(3))
+    known_SN = values_SN[:, there_N]
+    for out, f in ((mean, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
+        out[there_N] = f(known_SN, axis=0)
+    return mean, low, high
+
+
+def _sent(record) -> float:
+    return float(sum(record["bytes_total"].values()))
 
 
 def _bytes_axis(panel, ends):
     if not ends:
         panel.set_xticks([0])
-    elif max(ends) > _FAR_APART * min(ends):
+    elif max(ends) > FAR_APART * min(ends):
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
 
 
-def _evaluated(name, records):
+def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
+    """The records of a run.
+
+    Raises:
+      UserError: there are none, or some have no bytes.
+    """
     if not records:
         raise UserError(
             f"run {name!r} has no evaluation yet: nothing to draw. Leave it out or "
@@ -125,9 +168,11 @@ def _against(panel, line, index, size):
     if line.sent[-1] == 0:
         known = line.accuracy[np.isfinite(line.accuracy)]
         last = known[-1] if len(known) else np.nan
-        return panel.axhline(last, color=colour, ls=":", lw=1.4, label=line.label)
-    marker = "o" if len(line.sent) == 1 else ""
-    style = {**look(index), "marker": marker, "label": line.label}
+        return panel.axhline(last, color=colour, ls=":", label=line.label)
+    if np.any(line.high > line.low):
+        band = {"color": colour, "alpha": 0.18, "lw": 0}
+        panel.fill_between(line.sent / size, line.low, line.high, **band)
+    style = {**look(index), **marks(index, len(line.sent)), "label": line.label}
     return panel.plot(line.sent / size, line.accuracy, **style)[0]
 
 
@@ -137,17 +182,15 @@ def _series(records, rule, key):
 
 
 def _one_rule(panel, records, rules, rule):
-    rounds = [r["round"] for r in records]
-    colour = COLOURS[rules.index(rule) % len(COLOURS)]
+    rounds, colour = [r["round"] for r in records], COLOURS[0]
     kind = {"color": colour, "mfc": "white", "marker": "o" if len(rounds) == 1 else ""}
     mean, spread = (_series(records, rule, f"client_{k}") for k in ("mean", "std"))
     low, high = np.clip([mean - spread, mean + spread], 0, 100)
     band = {"color": colour, "alpha": 0.15, "lw": 0}
-    panel.fill_between(rounds, low, high, label="its ± std over clients", **band)
+    solid = {**kind, "mfc": colour, "label": "pooled over samples"}
+    panel.plot(rounds, _series(records, rule, "pooled"), **solid)
     panel.plot(rounds, mean, "--", label="mean over clients", **kind)
-    kind["mfc"] = colour
-    pooled = _series(records, rule, "pooled")
-    panel.plot(rounds, pooled, label="pooled over samples", **kind)
+    panel.fill_between(rounds, low, high, label="its ± std over clients", **band)
     for other in rules:
         label = "pooled, other rules" if other == rules[-1] != rule else None
         row = {"color": "0.8", "lw": 0.8, "zorder": 1, "label": label}

@@ -1,12 +1,12 @@
 """Features and prototypes in a plane that keeps neighbours together."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxproto.plots import layout
 from jaxproto.plots.canvas import blank
 from jaxproto.plots.planes import class_colours, class_legend
 
@@ -27,28 +27,20 @@ def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str)
     """A panel for each run: dots are features, the rest prototypes (R Figure 2).
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       runs: at least one.
       num_C: classes in all.
       note: below: how the points were chosen and placed.
     """
     colours = np.array([*map(_rgba, class_colours(num_C))])
-    columns = min(len(runs), 4)
-    rows = -(-len(runs) // columns)
-    with blank(path, (1.6 + 3.3 * columns, 0.9 + 3.3 * rows)) as figure:
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for axes in grid.flat[len(runs) :]:
-            axes.set_visible(False)
-        for axes, run in zip(grid.flat, runs, strict=False):
+    with blank(path, layout.size(len(runs), (2.9, 2.9), 0.4)) as figure:
+        drawn = layout.panels(figure, [run.title for run in runs], share=False)
+        for axes, run in zip(drawn, runs, strict=True):
             _one(axes, run, colours)
+        figure.supxlabel(note, fontsize=6)
         labels = [y for run in runs for y in (run.y_N, run.local_y_P, run.global_y_C)]
-        classes = np.unique(np.concatenate(labels)).astype(int)
-        last = grid[0, -1]
-        for c in classes:
-            last.scatter([], [], color=colours[c], s=20, label=f"class {c}")
-        _marks(last)
-        class_legend(last, num_C, len(classes))
-        figure.supxlabel(textwrap.fill(note, 72 * columns), fontsize=7)
+        classes = np.unique(np.concatenate(labels)).astype(int).tolist()
+        class_legend(figure, list(drawn), num_C, classes, marks=_marks())
 
 
 def _rgba(colour):
@@ -57,8 +49,8 @@ def _rgba(colour):
     return to_rgba(colour)
 
 
-_LOCAL = {"marker": "^", "s": 30, "lw": 0.7, "ec": "black", "zorder": 3}
-_GLOBAL = {"marker": "*", "s": 190, "lw": 1.0, "ec": "black", "zorder": 4}
+_LOCAL = {"marker": "^", "s": 22, "lw": 0.7, "ec": "black", "zorder": 3}
+_GLOBAL = {"marker": "*", "s": 110, "lw": 0.8, "ec": "black", "zorder": 4}
 
 
 def _one(axes, run, colours):
@@ -66,11 +58,16 @@ def _one(axes, run, colours):
     axes.scatter(*run.feature_N2.T, color=colours[run.y_N], **dots)
     axes.scatter(*run.local_P2.T, color=colours[run.local_y_P], **_LOCAL)
     axes.scatter(*run.global_C2.T, color=colours[run.global_y_C], **_GLOBAL)
-    axes.set(title=run.title, xticks=[], yticks=[])
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
 
 
-def _marks(axes):
+def _marks() -> dict:
     """What the signs mean, in grey."""
-    for name, style in (("local prototype", _LOCAL), ("global prototype", _GLOBAL)):
-        style = {**style, "s": min(style["s"], 70)}
-        axes.scatter([], [], color="0.75", label=name, **style)
+    from matplotlib.lines import Line2D
+
+    grey: dict[str, Any] = {"ls": "", "color": "0.75", "mec": "black", "mew": 0.7}
+    return {
+        "local prototype": Line2D([], [], marker="^", ms=5, **grey),
+        "global prototype": Line2D([], [], marker="*", ms=8, **grey),
+    }

@@ -24,7 +24,7 @@ def grid_heatmap(
     """A number in each cell, coloured by its size; a dash for nan.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       values_RC: the numbers.
       rows: names of the rows.
       columns: names of the columns.

@@ -1,42 +1,54 @@
 """Prototypes and features of two dimensions, as ProtoNorm's Figure 2 shows them."""
 
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxproto.plots import layout
 from jaxproto.plots.canvas import COLOURS, blank
 
 
+class Arrows(NamedTuple):
+    """Global prototypes and those of clients, of two dimensions."""
+
+    title: str
+    global_CD: np.ndarray  # as clients are pulled to them
+    local_KCD: np.ndarray
+    local_count_KC: np.ndarray  # 0 where a client has none
+
+
 def prototypes_2d(
-    path: str | Path,
-    global_CD: np.ndarray,
-    local_KCD: np.ndarray,
-    local_count_KC: np.ndarray,
-    classes: Sequence[int] | None = None,
+    path: str | Path, runs: Sequence[Arrows], classes: Sequence[int] | None = None
 ):
     """Global prototypes (dashed lines) and local ones (points); N Figure 2 (a)-(d).
 
     Args:
-      path: of the PNG file.
-      global_CD: as clients are pulled to them.
-      local_KCD: of the clients.
-      local_count_KC: 0 where a client has none.
+      path: of the file.
+      runs: a panel each.
       classes: those that are shown; all by default.
     """
-    there_KC = np.asarray(local_count_KC) > 0
-    chosen = range(len(global_CD)) if classes is None else classes
-    with blank(path, (4.6, 4)) as figure:
-        axes = figure.add_subplot()
-        _plane(axes, "global (lines) and local prototypes (points)")
-        colours = class_colours(len(global_CD))
-        for c in chosen:
-            colour, (x, y) = colours[c], global_CD[c]
-            axes.plot([0, x], [0, y], "--", color=colour, lw=1.6, label=f"class {c}")
-            points = local_KCD[there_KC[:, c], c]
-            axes.scatter(*points.T, color=colour, s=26, lw=0.5, ec="white", zorder=3)
-        class_legend(axes, len(global_CD), len(chosen))
+    num_C = len(runs[0].global_CD)
+    chosen = range(num_C) if classes is None else classes
+    with blank(path, layout.size(len(runs), (2.9, 2.7))) as figure:
+        drawn = layout.panels(figure, [run.title for run in runs], share=False)
+        for axes, run in zip(drawn, runs, strict=True):
+            _plane(axes)
+            _arrows(axes, run, class_colours(num_C), chosen)
+        layout.outer(drawn, "feature 1", "feature 2")
+        class_legend(figure, list(drawn), num_C, chosen)
+
+
+def _arrows(axes, run, colours, chosen):
+    there_KC = np.asarray(run.local_count_KC) > 0
+    for c in chosen:
+        x, y = run.global_CD[c]
+        axes.plot([0, x], [0, y], "--", color=colours[c], lw=1.6)
+        points = run.local_KCD[there_KC[:, c], c]
+        dots = {"color": colours[c], "s": 22, "lw": 0.5, "ec": "white", "zorder": 3}
+        axes.scatter(*points.T, **dots)
 
 
 class Plane(NamedTuple):
@@ -49,49 +61,26 @@ class Plane(NamedTuple):
     local_count_C: np.ndarray
 
 
-def features_2d(
-    path: str | Path,
-    feat_MD: np.ndarray,
-    y_M: np.ndarray,
-    local_CD: np.ndarray,
-    local_count_C: np.ndarray,
-    title: str,
-):
-    """A client's test features (points), its prototypes (lines); N Figure 2 (e)-(f)."""
-    features_grid(path, [Plane(title, feat_MD, y_M, local_CD, local_count_C)])
-
-
 def features_grid(
     path: str | Path, planes: Sequence[Plane], classes: Sequence[int] | None = None
 ):
-    """As `features_2d` for several clients, at most five in a row (N Figure 6).
+    """Test features of clients (points), their prototypes (lines); N Figures 2, 6.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       planes: one for each client.
       classes: those that are shown; all by default.
     """
     num_C = len(planes[0].local_CD)
     chosen = range(num_C) if classes is None else classes
-    columns = min(len(planes), 5)
-    rows = -(-len(planes) // columns)
-    size = (4.6, 4) if len(planes) == 1 else (1 + 2.5 * columns, 0.4 + 2.5 * rows)
-    with blank(path, size) as figure:
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for axes in grid.flat[len(planes) :]:
-            axes.set_visible(False)
+    with blank(path, layout.size(len(planes), (2.3, 2.2))) as figure:
+        drawn = layout.panels(figure, [one.title for one in planes], share=False)
         there = set()
-        for axes, plane in zip(grid.flat, planes, strict=False):
-            _plane(axes, plane.title, named=len(planes) == 1)
-            there |= _features(axes, plane, chosen)
-        first = grid.flat[0] if len(planes) == 1 else grid[0, -1]
-        for c in sorted(there):
-            dot = {"color": class_colours(num_C)[c], "s": 26}
-            first.scatter([], [], **dot, label=f"class {c}")
-        class_legend(first, num_C, len(there))
-        if len(planes) > 1:
-            figure.supxlabel("feature 1", fontsize="medium")
-            figure.supylabel("feature 2", fontsize="medium")
+        for axes, one in zip(drawn, planes, strict=True):
+            _plane(axes)
+            there |= _features(axes, one, chosen)
+        layout.outer(drawn, "feature 1", "feature 2")
+        class_legend(figure, list(drawn), num_C, sorted(there))
 
 
 def _features(axes, plane, chosen):
@@ -107,13 +96,10 @@ def _features(axes, plane, chosen):
     return there
 
 
-def _plane(axes, title, named=True):
-    axes.set(aspect="equal", adjustable="datalim", title=title)
+def _plane(axes):
+    axes.set(aspect="equal", adjustable="datalim")
     axes.axhline(0, color="0.85", lw=0.8, zorder=0)
     axes.axvline(0, color="0.85", lw=0.8, zorder=0)
-    if named:
-        axes.set(xlabel="feature 1", ylabel="feature 2")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def class_colours(num: int):
@@ -125,21 +111,36 @@ def class_colours(num: int):
     return matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, num))
 
 
-def class_legend(axes, num: int, shown: int | None = None):
-    """A line for each class beside the axes, or a bar of colours for many.
+def class_legend(
+    figure,
+    drawn: Sequence,
+    num: int,
+    shown: Sequence[int],
+    names: Sequence[str] = (),
+    marks: Mapping = types.MappingProxyType({}),
+):
+    """A sign for each class outside of the panels, or a bar of colours for many.
 
     Args:
-      axes: has artists with labels.
+      figure: has the panels.
+      drawn: these panels.
       num: classes in all.
-      shown: of them; all by default.
+      shown: those that are drawn.
+      names: of all classes; "class 0" and so on by default.
+      marks: {what a sign means: the sign}, besides.
     """
-    if (num if shown is None else shown) > 20:
+    from matplotlib.lines import Line2D
+
+    colours, signs = class_colours(num), dict(marks)
+    dot: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5}
+    if len(shown) > 20:
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import ListedColormap, Normalize
 
-        colours = ListedColormap(class_colours(num))
-        rows = ScalarMappable(Normalize(-0.5, num - 0.5), colours)
-        axes.figure.colorbar(rows, ax=axes, label="class", pad=0.02)
-        return
-    place = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
-    axes.legend(fontsize=7, frameon=False, **place)
+        scale = ScalarMappable(Normalize(-0.5, num - 0.5), ListedColormap(colours))
+        figure.colorbar(scale, ax=drawn, label="class", pad=0.02)
+    else:
+        told = [names[c] if names else f"class {c}" for c in shown]
+        dots = [Line2D([], [], color=colours[c], **dot) for c in shown]
+        signs = dict(zip(told, dots, strict=True)) | signs
+    layout.legend(figure, list(signs.values()), list(signs))

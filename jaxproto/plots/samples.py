@@ -22,7 +22,7 @@ def image_grid(
     """A row of images for each client, with the class above each.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       rows: name of the client; images [M, H, W, channels], uint8 or floats (those
         from the smallest value of all, black, to the largest, white); classes [M].
         One or three channels, or four with the opacity; of others, their mean.
@@ -78,7 +78,7 @@ def scatter_grid(
     """A panel of points for each client, coloured by class, on those of all in grey.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       panels: name of the client, points [M, 2], classes [M].
       behind_N2: points of everybody.
       classes: names of all classes.
@@ -94,10 +94,9 @@ def scatter_grid(
         for axes, (name, point_M2, y_M) in zip(grid.flat, panels, strict=False):
             axes.scatter(*behind_N2.T, color="0.87", s=2, lw=0, rasterized=True)
             axes.scatter(*point_M2.T, c=colours[y_M], s=5, lw=0, rasterized=True)
-            axes.set_title(name, fontsize=8)
+            axes.set_title(name)
             axes.spines[["top", "right"]].set_visible(False)
-        for colour, name in zip(colours, classes, strict=True):
-            grid[0, -1].scatter([], [], color=colour, s=20, label=name)
-        class_legend(grid[0, -1], len(classes))
-        figure.supxlabel(axis_names[0], fontsize="medium")
-        figure.supylabel(axis_names[1], fontsize="medium")
+        figure.supxlabel(axis_names[0])
+        figure.supylabel(axis_names[1])
+        shown = list(range(len(classes)))
+        class_legend(figure, list(grid.flat), len(classes), shown, classes)

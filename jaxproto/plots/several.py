@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.plots.canvas import blank, look, panels
+from jaxproto.plots import layout
+from jaxproto.plots.canvas import MARKERS, blank, look, marks
+from jaxproto.plots.curves import around
 
 _FAR_APART = 10  # times the least: below that a log scale is not worth it
 _ABREAST = 24  # characters of names that fit side by side below a panel
@@ -32,12 +34,7 @@ def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> 
       values_SN: a row for each run.
       kind: as in `Band`.
     """
-    values_SN = np.asarray(values_SN, float)
-    there_N = np.isfinite(values_SN).any(0)
-    low, mean, high = (np.full(values_SN.shape[1], np.nan) for _ in range(3))
-    known_SN = values_SN[:, there_N]
-    for out, f in ((low, np.nanmin), (mean, np.nanmean), (high, np.nanmax)):
-        out[there_N] = f(known_SN, axis=0)
+    mean, low, high = around(values_SN)
     return Band(label, x, mean, low, high, kind)
 
 
@@ -54,7 +51,7 @@ def bands(
     The x axis is logarithmic where the places are apart by factors.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       shown: {title of a panel: its bands}.
       xlabel: of all panels.
       ylabel: of all panels.
@@ -62,36 +59,35 @@ def bands(
       whole: values are counts.
     """
     labels = list(dict.fromkeys(b.label for rows in shown.values() for b in rows))
-    wide = max(3.4, 2.8 * len(shown)) + 0.06 * max(map(len, labels))
-    with blank(path, (1.2 + wide, 3.4)) as figure:
+    with blank(path, layout.size(len(shown), (2.5, 2.3))) as figure:
         handles = {}
-        drawn = panels(figure, list(shown))
+        drawn = layout.panels(figure, list(shown))
         for axes, rows in zip(drawn, shown.values(), strict=True):
             for b in rows:
                 handles[b.label] = _draw(axes, b, labels.index(b.label))
         places = [b for rows in shown.values() for b in rows if len(b.x)]
         _x_axis(drawn, places)
-        drawn[0].set_ylabel(ylabel)
+        layout.outer(drawn, "" if note else xlabel, ylabel)
         if whole:
             drawn[0].yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-        place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
-        figure.legend([handles[k] for k in labels], labels, **place)
-        figure.supxlabel("\n".join(filter(None, [xlabel, note])), fontsize="medium")
+        if note:
+            figure.supxlabel(f"{xlabel}\n{note}")
+        layout.legend(figure, [handles[k] for k in labels], labels)
 
 
 def _draw(axes, b, index):
     style = look(index)
     if b.kind == "across":
         axes.axhspan(b.low[0], b.high[0], color=style["color"], alpha=0.15, lw=0)
-        return axes.axhline(b.mean[0], color=style["color"], ls="--", lw=1.4)
+        return axes.axhline(b.mean[0], color=style["color"], ls="--")
     if b.kind == "points":
         bars = np.stack([b.mean - b.low, b.high - b.mean])
         if any(isinstance(x, str) for x in b.x):  # without an order
             style["ls"] = "none"
-        return axes.errorbar(b.x, b.mean, bars, marker="o", ms=4, capsize=3, **style)
+        sign = {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "capsize": 3}
+        return axes.errorbar(b.x, b.mean, bars, **sign, **style)
     axes.fill_between(b.x, b.low, b.high, color=style["color"], alpha=0.18, lw=0)
-    marker = "o" if len(b.x) == 1 else ""
-    return axes.plot(b.x, b.mean, marker=marker, **style)[0]
+    return axes.plot(b.x, b.mean, **marks(index, len(b.x)), **style)[0]
 
 
 def _x_axis(drawn, places):
@@ -111,8 +107,6 @@ def _x_axis(drawn, places):
     if points and len(points) <= 8:
         axes.set_xticks(points, [f"{x:g}" for x in points])
         axes.minorticks_off()
-        for each in drawn:
-            each.tick_params(axis="x", labelsize=8)
     elif all(float(x).is_integer() for x in values):
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
@@ -142,22 +136,20 @@ def communication_cost(
     """Scalars of a round against something, a panel each, both axes logarithmic.
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       parts: title, name of the x axis, bands.
       note: a line below.
     """
     labels = [b.label for b in parts[0][2]]
-    wide = 3.1 * len(parts) + 0.06 * max(map(len, labels))
-    with blank(path, (1.4 + wide, 3.5)) as figure:
-        row = figure.subplots(ncols=len(parts), sharey=True, squeeze=False)[0]
-        for axes, (title, xlabel, shown) in zip(row, parts, strict=True):
+    with blank(path, layout.size(len(parts), (2.6, 2.4), 0.3)) as figure:
+        row = layout.panels(figure, [title for title, *_ in parts], share=False)
+        for axes, (_, xlabel, shown) in zip(row, parts, strict=True):
             for index, b in enumerate(shown):
-                axes.plot(b.x, b.mean, label=b.label, marker="o", ms=3, **look(index))
-            axes.set(title=title, xlabel=xlabel, xscale="log", yscale="log")
+                style = {**look(index), **marks(index, len(b.x))}
+                axes.plot(b.x, b.mean, label=b.label, **style)
+            axes.set(xlabel=xlabel, xscale="log", yscale="log")
             axes.set_xticks(shown[0].x, [f"{x:g}" for x in shown[0].x])
             axes.minorticks_off()
-            axes.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel("scalars of a round, both ways")
-        figure.supxlabel(note, fontsize="medium")
-        place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
-        figure.legend(row[0].lines, labels, **place)
+        figure.supxlabel(note)
+        layout.legend(figure, row[0].lines, labels)

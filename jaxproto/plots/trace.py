@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxproto.plots import layout
 from jaxproto.plots.canvas import blank, look
 
 
@@ -25,47 +26,46 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
     """What happens over the iterations of an alignment (N Figure 4).
 
     Args:
-      path: of the PNG file.
+      path: of the file.
       runs: {name: `kernels.Spacing` of arrays [steps + 1] as a mapping}.
       shapes: {name: how many prototypes, of how many dimensions}.
     """
     titles = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
-    with blank(path, (8.6 + 0.06 * max(map(len, runs)), 5.6)) as figure:
+    with blank(path, layout.size(4, (1.7, 2.1), 2.2)) as figure:
         grid = figure.subplots(2, 2, sharex=True).ravel()
         for axes, title in zip(grid, titles, strict=True):
             axes.set_title(title)
             axes.spines[["top", "right"]].set_visible(False)
         away, angle, energy, force = grid
         for index, seen in enumerate(runs.values()):
-            style, at = look(index), np.arange(len(seen["energy"]))
+            style = look(index)
+            at = np.arange(len(seen["energy"]))
             around = {"color": style["color"], "alpha": 0.18, "lw": 0}
             low, high = seen["smallest_distance"], seen["largest_distance"]
             away.fill_between(at, low, high, **around)
             away.plot(at, seen["mean_distance"], **style)
             angle.plot(at, seen["mean_angle"], **style)
-            angle.plot(at, seen["smallest_angle"], **{**style, "ls": ":"})
+            angle.plot(at, seen["smallest_angle"], **style, lw=0.7)
             energy.plot(at, seen["energy"], **style)
             force.plot(at, seen["force"], **style)
         for name, level in _levels(shapes.values()).items():
             line = away.axhline(level, color="0.4", lw=0.9, ls=(0, (4, 3)))
             below = level < 1.415
-            text = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 7}
-            place = {"transform": away.get_yaxis_transform(), "color": line.get_color()}
-            away.text(0.99, level, name, **text, **place)
-        force.set_yscale("log")
-        _plain_log(force)
+            text = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 6}
+            place = {"xycoords": away.get_yaxis_transform(), "color": line.get_color()}
+            aside = {"xytext": (0, -2 if below else 2), "textcoords": "offset points"}
+            away.annotate(name, (0.99, level), **text, **place, **aside)
+        if _far_apart([line.get_ydata() for line in force.lines]):
+            force.set_yscale("log")
+            force.yaxis.set_major_formatter("{x:g}")
         figure.supxlabel(
             "iteration (0: the mean of local prototypes at length 1)\n"
-            "distance: mean, least to largest; angle: mean, dotted the smallest",
-            fontsize="medium",
+            "distance: mean, least to largest; angle: mean, thin the smallest"
         )
-        place = {"loc": "outside right center", "fontsize": 7, "frameon": False}
-        figure.legend(away.lines[: len(runs)], list(runs), **place)
+        layout.legend(figure, away.lines[: len(runs)], list(runs))
 
 
-def _plain_log(axes):
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+def _far_apart(values) -> bool:
+    """Whether the largest is ten times the smallest, which is above 0."""
+    low, high = min(map(np.min, values)), max(map(np.max, values))
+    return low > 0 and high >= 10 * low

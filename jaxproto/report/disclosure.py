@@ -1,14 +1,14 @@
 """What server and clients learn: every field that crosses the network.
 
 Only what is made before training reveals nothing. All else is a function of clients'
-data, exact or not, and KNOWN says what is known of it. None of it is protected by
-secure aggregation, encryption or noise here.
+data, exact or not; KNOWN says what is known of it, MEASURED what attacks found on a
+run. None of it is protected by secure aggregation or encryption here.
 
 From shapes alone, without data: the bytes of a field are those of a message in which
 every class is there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -17,9 +17,14 @@ import ml_collections
 import numpy as np
 
 from jaxproto import wire
-from jaxproto.config import build
+from jaxproto.config import build, dividing
 from jaxproto.config.build import Experiment
+from jaxproto.config.dividing import Given
+from jaxproto.data.agreement import Agreement
+from jaxproto.data.datasets import NODES
+from jaxproto.errors import UserError
 from jaxproto.method import Method, no_pre_upload
+from jaxproto.privacy import CLIENT, EXAMPLE, OFF
 from jaxproto.report import cost
 from jaxproto.report.rendering import Value, View
 from jaxproto.types import Net, Protos, Spec, Statistics, Top, Tree
@@ -50,6 +55,59 @@ KNOWN = {  # what a field reveals -> what is known of it
     FEATURES: "mean and variance of each channel over the client's data, exactly. "
     "Gradient inversion is stronger with them (Yin et al., CVPR 2021).",
 }
+
+NOISY = " with noise"
+EVERY, ONE = "every class", "the number 1"
+PRIVATE = {  # what a field would reveal -> what it reveals under `privacy.unit`
+    MEANS: MEANS + NOISY,
+    VALUES: VALUES + NOISY,
+    PRESENCE: PRESENCE + NOISY,
+}
+KNOWN_PRIVATE = {
+    MEANS + NOISY: "sums over a class's examples of clipped rows, with noise",
+    VALUES + NOISY: "weights trained on the data, with noise",
+    PRESENCE + NOISY: "the classes whose noisy sums are surely above 0",
+}
+PLAIN = {  # what says nothing of the data under `privacy.unit`
+    EVERY: "bits that are set for every class, whatever the client holds.",
+    ONE: "the weight of whoever is there, whatever the client holds.",
+}
+GUARANTEE = {  # unit -> of whom, against whom
+    CLIENT: "all data of a client, against whoever sees the broadcasts; the server is "
+    "trusted, as an upload alone has only its share of the noise",
+    EXAMPLE: "one example of a client, against the server, too",
+}
+
+RUN = "digits, ten clients with uneven classes, mlp, ten rounds: results/leakage"
+MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxproto leak`
+    PRESENCE: "rows of prototypes name the client's classes with precision 1.0 and, "
+    "but of RefProtoFL, recall 1.0, in every format and under noise.",
+    COUNTS: "RefProtoFL's, of the classes that public examples do not cover: error "
+    "0.24 over all classes, where equal counts err by 1.42.",
+    MEANS: "TinyProto's scaled rows give the counts away by their lengths: error 0.03, "
+    "0.2 under noise of half their size, where equal counts err by 1.42. Membership: "
+    "area 0.54 of FedProto (0.47 to 0.62). Images: PSNR 19.79 dB, where public means "
+    "have 23.1.",
+    VALUES: "FedAvg's last layer names classes with precision 1.0 and recall 0.79, "
+    "counts with error 0.45, where equal counts err by 1.42. Membership: area 0.49 "
+    "(0.41 to 0.56). One step on one example gives its image with PSNR 39.85 dB, on "
+    "eight 17.84 dB, where public means have 14.97 and 15.23.",
+    ENTRIES: "RefProtoFL's, of the last layer, name classes with precision 0.44 and "
+    "recall 0.93.",
+}
+
+
+FIRST = (  # of nodes with data of their own, whatever the method is
+    "before round 1, up: kind and shape of an input, the labels that the node has "
+    "(class presence), its numbers of training and test examples; of texts, each word "
+    "in at least {min_texts} of its training texts (data.min_texts), and how often.",
+    "before round 1, down: kind and shape of an input, all labels and words without "
+    "whose they are, the numbers of training and test examples of each client.",
+)
+WITHOUT = (
+    "Messages of the rounds depend on what nodes agree on: "
+    "--agreement=WORKDIR/agreement.json shows them, too."
+)
 
 
 class Field(NamedTuple):
@@ -134,18 +192,96 @@ def message_fields(
     return [field for pair in pairs for field in fields(*pair)]
 
 
-def view(config: ml_collections.ConfigDict, every: bool) -> View:
+def no_account(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
+    """Says nothing of epsilon."""
+    del config, exp
+    return {}
+
+
+def view(
+    config: ml_collections.ConfigDict,
+    every: bool,
+    account: Callable = no_account,
+    made: Agreement | None = None,
+) -> View:
     """The fields of a configured method, or of every method.
 
     Methods other than the configured one have the defaults of their fields.
+
+    Args:
+      config: of a run; with `every`, `privacy.unit` must be off.
+      every: method, not just its own.
+      account: config, experiment -> what the run spends of privacy, as its records say.
+      made: what nodes with data of their own have agreed on.
+
+    Raises:
+      UserError: every method is asked for, and not every one has a guarantee.
     """
-    exp = build.experiment(config, jax.default_backend())
-    if not every:
-        build.check(exp)
-        return table({config.method.name: _fields_of(exp)}, config.method.name)
-    made = cost.each_method(config, exp)
-    found = {k: v if isinstance(v, str) else _fields_of(v) for k, v in made.items()}
-    return table(found, "every method", named=True)
+    unit = config.privacy.unit
+    if every and unit != OFF:
+        raise UserError(
+            f"privacy.unit is {unit!r}, which not every method has: leave out --all, "
+            "or set privacy.unit to off."
+        )
+    if config.data.name != NODES:
+        return _of_messages(config, every, account, None)
+    title, first = f"What crosses the network: {config.method.name}", _first(config)
+    if made is None:
+        return View(title, Field._fields, (), (*first, WITHOUT))
+    given = dividing.of_server(made, config.data)
+    found = _of_messages(config, every, account, given)
+    return found._replace(notes=(*first, *found.notes))
+
+
+def _first(config: ml_collections.ConfigDict) -> list[str]:
+    """What nodes with data of their own tell and learn before the first round."""
+    return [line.format(min_texts=config.data.min_texts) for line in FIRST]
+
+
+def _of_messages(
+    config: ml_collections.ConfigDict,
+    every: bool,
+    account: Callable,
+    given: Given | None,
+) -> View:
+    unit = config.privacy.unit
+    exp = build.experiment(config, jax.default_backend(), given=given)
+    if every:
+        made = cost.each_method(config, exp)
+        each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in made.items()}
+        return table(each, "every method", named=True)
+    build.check(exp)
+    own = [_hidden(unit, field) for field in _fields_of(exp)]
+    shown = table({config.method.name: own}, config.method.name)
+    if unit == OFF:
+        return shown
+    said = _guaranteed(unit, config.rounds, account(config, exp), own)
+    return shown._replace(notes=(*shown.notes, *said))
+
+
+def _hidden(unit: str, field: Field) -> Field:
+    """A field as it is under privacy."""
+    if unit == OFF:
+        return field
+    reveals = PRIVATE.get(field.reveals, field.reveals)
+    if field.way == "up" and field.reveals == PRESENCE:
+        reveals = EVERY
+    if unit == CLIENT and field.reveals == NUMBERS:
+        reveals = ONE
+    return field._replace(reveals=reveals)
+
+
+def _guaranteed(unit: str, rounds: int, spent: Mapping, found: list[Field]):
+    """Notes on what is guaranteed of fields with noise, and what attacks found."""
+    labels = {f.reveals for f in found}
+    epsilon = f"epsilon {spent['epsilon']:.3g}, " if spent else ""
+    delta = f"delta {spent['delta']:g}" if spent else "delta"
+    least = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
+    yield from (f"{k}: {v}: {least}" for k, v in KNOWN_PRIVATE.items() if k in labels)
+    yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)
+    bare = {k: MEASURED[k] for k, v in PRIVATE.items() if v in labels}
+    yield from (f"{k} without noise, measured: {v}" for k, v in bare.items())
+    yield f"Measured on {RUN}, without `privacy.unit`; see docs/how_to/privacy.md."
 
 
 def _fields_of(exp: Experiment) -> list[Field]:
@@ -177,6 +313,9 @@ def table(
         about = "Nothing crosses the network."
     notes = [about] * (not named or not rows)
     notes += [f"{label}: {known}" for label, known in KNOWN.items() if label in labels]
+    cited = [f"{k}, measured: {v}" for k, v in MEASURED.items() if k in labels]
+    if cited:
+        notes += [*cited, f"Measured on {RUN}, with `jaxproto leak`."]
     notes += [f"{k}: {why}" for k, why in found.items() if isinstance(why, str)]
     head = ("method",) * named + Field._fields
     return View(f"What crosses the network: {title}", head, tuple(rows), tuple(notes))

@@ -1,8 +1,6 @@
 """Every picture of a finished run, into `plots/`."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,21 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxproto import batches, federation, plots
-from jaxproto import masks as masks_
+from jaxproto import batches, plots
 from jaxproto.config.build import Experiment
 from jaxproto.data import files
-from jaxproto.method import Method
 from jaxproto.methods import refprotofl
 from jaxproto.report import stages
+from jaxproto.report.learnt import (
+    HostProtos,
+    Learnt,
+    head_norms,
+    held,
+    learnt_by,
+    mask_of,
+    note_of,
+    rows_of,
+)
 from jaxproto.storage import records as metrics
-from jaxproto.types import Client, Data, Examples, Protos, Shard, Tree
+from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 
 SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
-HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the network
-    "['adapter']['head']['kernel']",
-    "['net']['head']['kernel']",
-)
 
 
 Picture = Callable[[Path], None]  # draws it into a file
@@ -40,7 +42,13 @@ class Trained(NamedTuple):
     clients: tuple[Client, ...]  # per cohort, [K, ...]
 
 
-def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
+def draw(
+    trained: Trained,
+    path: Path,
+    console: Console,
+    upscale: float = 1.0,
+    name: str = "",
+):
     """Draws what the run has: partition and accuracies, and what was learnt.
 
     Without matplotlib it says how to get it and draws nothing.
@@ -50,6 +58,7 @@ def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
       path: work directory, with the run's records; pictures go into its `plots/`.
       console: where it says what it draws, or that there is no matplotlib.
       upscale: gamma, the factor of the global prototypes that pull clients.
+      name: of the method, for titles; that of the folder by default.
 
     Raises:
       Unwritable: a picture cannot be written.
@@ -60,9 +69,9 @@ def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
     folder = path / "plots"
     with files.writing(folder, 0):
         folder.mkdir(exist_ok=True)
-    records = metrics.read(path / "metrics.jsonl")
-    drawn = _of_records(trained.exp, records, path.name)
-    drawn |= _of_learnt(trained, upscale)
+    records, name = metrics.read(path / "metrics.jsonl"), name or path.name
+    drawn = _of_records(trained.exp, records, name)
+    drawn |= _of_learnt(trained, upscale, name)
     with stages.counted(console, "drawing", "pictures", len(drawn)) as done:
         for name, picture in drawn.items():
             picture(folder / f"{name}.png")
@@ -72,118 +81,41 @@ def draw(trained: Trained, path: Path, console: Console, upscale: float = 1.0):
 def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
     """Of the partition and of what was measured."""
     train_KC = exp.counts.train
-    drawn = {"partition": lambda to: plots.partition_heatmap(to, train_KC)}
+    drawn = {"partition": lambda to: plots.partition_heatmap(to, train_KC, name=name)}
     if not records:
         return drawn
-    drawn["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records)
-    drawn["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: records})
+    drawn["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records, name)
+    drawn["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: [records]})
     at, values = every_round(records, "alignment_iterations")
     if np.isfinite(values).any():
-        drawn["iterations"] = lambda to: _iterations(to, name, at, values)
+        line = plots.band(name, at, np.array([values]))
+        drawn["iterations"] = lambda to: iterations(to, {"": [line]})
     return drawn
 
 
-def _of_learnt(trained: Trained, upscale: float) -> dict[str, Picture]:
+def _of_learnt(trained: Trained, upscale: float, name: str) -> dict[str, Picture]:
     """Of prototypes and heads."""
     exp, drawn = trained.exp, dict[str, Picture]()
-    mask_CD, learnt, local = learnt_by(exp, trained.server, trained.clients)
-    norm_KC = head_norms(exp.cohorts, trained.clients)
-    if learnt is not None:
-        drawn |= _global(learnt, exp.spec.feat_dim)
+    learnt = learnt_by(exp, trained.server, trained.clients)
+    protos, local = learnt.protos, learnt.local
+    norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
+    if protos is not None:
+        drawn["angles"] = lambda to: angles(to, learnt, dim, name)
+        drawn["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
     if local is not None and np.any(local.count > 0):
-        drawn["local_prototypes"] = lambda to: _local(to, local, mask_CD)
+        drawn["local_prototypes"] = lambda to: local_values(to, learnt, name, upscale)
     if norm_KC is not None:
-        drawn["heads"] = lambda to: plots.head_norms(to, norm_KC, exp.counts.train)
-    if learnt is not None and local is not None and exp.spec.feat_dim == 2:
-        drawn |= _planes(trained, learnt.mean * upscale, local)
+        counts = exp.counts.train
+        drawn["heads"] = lambda to: plots.head_norms(to, norm_KC, counts, name=name)
+    if protos is not None and local is not None and dim == 2:
+        drawn |= _planes(trained, protos.mean * upscale, local, name)
     return drawn
 
 
-@dataclasses.dataclass(frozen=True)
-class HostProtos:
-    """Prototypes on the host; as `types.Protos`."""
-
-    mean: np.ndarray  # [..., C, D]
-    count: np.ndarray  # [..., C]
-
-
-class Learnt(NamedTuple):
-    """Prototypes after a round; None where there are none."""
-
-    mask_CD: np.ndarray | None  # of CPS
-    protos: HostProtos | None  # global ones, in the places of the masks
-    local: HostProtos | None  # [K, C, D] by client id
-
-
-def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learnt:
-    """What the server broadcasts and what clients remember."""
-    mask_CD = masks(exp.method, exp.spec.feat_dim)
-    learnt = on_host(protos_in(exp.method.broadcast(server)))
-    memory = [protos_in(c.memory) for c in clients]
-    local = on_host(federation.by_id(exp.cohorts, memory))
-    learnt = learnt if learnt is None else spread(learnt, mask_CD)
-    return Learnt(mask_CD, learnt, local)
-
-
-def protos_in(tree: Tree) -> Protos | None:
-    """The first prototypes in a tree; None if there are none."""
-    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
-    return next((node for node in leaves if isinstance(node, Protos)), None)
-
-
-def on_host(protos: Protos | None) -> HostProtos | None:
-    """Prototypes as numpy arrays; None if there are none."""
-    if protos is None:
-        return None
-    return HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
-
-
-def masks(method: Method, feat_dim: int) -> np.ndarray | None:
-    """The CPS masks [C, D], bool, if the method sends some before the first round."""
-    leaves = jax.tree.leaves(method.setup, is_leaf=_is_masks)
-    sent = next((node.masks for node in leaves if _is_masks(node)), None)
-    if sent is None or sent.dtype == bool:
-        return sent if sent is None else np.asarray(sent)
-    return masks_.bitmap(np.asarray(sent, np.int64), feat_dim)
-
-
-def _is_masks(node):
-    return isinstance(node, masks_.SentMasks)
-
-
-def spread(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
-    """Compressed prototypes [C, s] with their values in the places of the masks.
-
-    TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
-    are not of this form stay as they are.
-    """
-    if mask_CD is None or (mask_CD.sum(1) != protos.mean.shape[-1]).any():
-        return protos
-    mean_CD = np.zeros(mask_CD.shape, protos.mean.dtype)
-    mean_CD[mask_CD] = protos.mean.ravel()
-    return HostProtos(mean_CD, protos.count)
-
-
-def head_norms(cohorts, clients) -> np.ndarray | None:
-    """Lengths of the class weights [K, C] of all clients, by id, without biases.
-
-    None unless every client has one of HEADS as a matrix [D, C].
-    """
-    parts = []
-    for stacked in clients:
-        leaves = jax.tree_util.tree_leaves_with_path(stacked.params)
-        by_path = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-        found = [by_path[name] for name in HEADS if name in by_path]
-        if not found or np.ndim(found[0]) != 3:
-            return None
-        parts.append(np.linalg.norm(found[0], axis=1))
-    return np.asarray(federation.by_id(cohorts, parts))
-
-
-def _iterations(path: Path, name: str, at, values):
+def iterations(path: Path, shown: Mapping[str, Sequence[plots.Band]], note: str = ""):
     """Iterations of the alignment in every round that was watched."""
-    shown = {"": [plots.band(name, at, np.array([values]))]}
-    plots.bands(path, shown, "round", "iterations of the alignment", whole=True)
+    ylabel = "iterations of the alignment"
+    plots.bands(path, shown, "round", ylabel, note, whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:
@@ -197,75 +129,95 @@ def every_round(records, name: str) -> tuple[list[int], list[float]]:
     return at, values
 
 
-def note_of(learnt: HostProtos, feat_dim: int) -> str:
-    """What has to be said of prototypes that are not in the space of features."""
-    sent = learnt.mean.shape[-1]
-    other = f"as sent: {sent} values each, features have {feat_dim}"
-    return other if sent != feat_dim else ""
+def _title(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
-def rows_of(protos: HostProtos) -> np.ndarray:
-    """Prototypes [..., C, D]; zeros where there is none."""
-    return np.where(protos.count[..., None] > 0, protos.mean, 0)
+def angles(
+    path: Path,
+    learnt: Learnt,
+    feat_dim: int,
+    name: str,
+    classes: Sequence[int] | None = None,
+):
+    """Angles between global prototypes, of these classes."""
+    assert learnt.protos is not None
+    mean_CD, count_C = learnt.protos.mean, learnt.protos.count
+    at = list(range(len(mean_CD)) if classes is None else classes)
+    title = _title(name, note_of(learnt.protos, feat_dim))
+    plots.prototype_angles(path, mean_CD[at], count_C[at], at, title)
 
 
-def _global(learnt: HostProtos, feat_dim: int) -> dict[str, Picture]:
-    """Angles, cosine similarity and values of global prototypes."""
-    mean_CD, count_C, note = learnt.mean, learnt.count, note_of(learnt, feat_dim)
-    title = ", ".join(filter(None, ["global prototypes", note]))
-    rows_CD = rows_of(learnt)
+def global_values(
+    path: Path,
+    protos: HostProtos,
+    feat_dim: int,
+    name: str,
+    classes: Sequence[int] | None = None,
+    **more,
+):
+    """Values of global prototypes, of these classes."""
+    at = list(range(len(protos.mean)) if classes is None else classes)
+    title = _title(name, "global prototypes", note_of(protos, feat_dim))
+    given = rows_of(protos)[at], title, None, at, "class"
+    plots.prototype_heatmap(path, *given, **more)
+
+
+def local_values(
+    path: Path,
+    learnt: Learnt,
+    name: str,
+    upscale: float = 1.0,
+    asked: int | None = None,
+    clients: Sequence[int] | None = None,
+    **more,
+):
+    """A class's local prototypes, and the global one G as clients are pulled to it.
+
+    Args:
+      path: of the file.
+      learnt: with local prototypes.
+      name: of the run.
+      upscale: the factor of global prototypes that pull clients.
+      asked: the class; that which most clients hold by default.
+      clients: all by default.
+      **more: of `plots.prototype_heatmap`.
+    """
+    local = learnt.local
+    assert local is not None
+    c = int((local.count > 0).sum(0).argmax()) if asked is None else asked
+    at = list(range(len(local.mean)) if clients is None else clients)
+    value_KD, rows = rows_of(local)[at, c], [f"L{i}" for i in at]
+    dim = value_KD.shape[1]
+    if learnt.protos is not None and learnt.protos.mean.shape[1] == dim:
+        pulls_D = upscale * rows_of(learnt.protos)[c]
+        value_KD = np.concatenate([value_KD, pulls_D[None]])
+        rows.append("G" if upscale == 1 else f"{upscale:g} G")
+    mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, held(local, c))
+    plots.prototype_heatmap(path, value_KD, title, mask_D, rows, "prototype", **more)
+
+
+def _planes(trained: Trained, global_CD, local: HostProtos, name: str):
+    """`global_CD` as clients are pulled to it: scaled."""
+    arrows = [plots.Arrows(name, global_CD, local.mean, local.count)]
+    ids = some_of(range(len(local.mean)))
     return {
-        "angles": lambda to: plots.prototype_angles(to, mean_CD, count_C),
-        "cosine": lambda to: plots.cosine_similarity(to, mean_CD, count_C, note),
-        "global_prototypes": lambda to: plots.prototype_heatmap(
-            to, rows_CD, title, None, None, "class"
+        "prototypes": lambda to: plots.prototypes_2d(to, arrows),
+        "features": lambda to: plots.features_grid(
+            to, [plane(trained, local, i, name) for i in ids]
         ),
     }
 
 
-def _local(path: Path, local: HostProtos, mask_CD):
-    """The local prototypes of the class that most clients hold."""
-    c = int((local.count > 0).sum(0).argmax())
-    plots.prototype_heatmap(
-        path,
-        rows_of(local)[:, c],
-        held(local, c),
-        mask_of(mask_CD, c, local.mean.shape[-1]),
-    )
+def some_of(clients: Sequence[int]) -> list[int]:
+    """Those of the clients whose features are drawn unless others are asked for."""
+    return [i for i in SPIRAL_CLIENTS if i in clients] or list(clients)[:2]
 
 
-def held(local: HostProtos, c: int) -> str:
-    """The title of the local prototypes of a class."""
-    holders = int((local.count[:, c] > 0).sum())
-    clients = len(local.count)
-    return f"local prototypes of class {c}, held by {holders} of {clients} clients"
-
-
-def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
-    """The mask of a class, if prototypes of `dim` values have one."""
-    if mask_CD is None or mask_CD.shape[1] != dim:
-        return None
-    return mask_CD[c]
-
-
-def _planes(trained: Trained, global_CD, local: HostProtos) -> dict[str, Picture]:
-    """`global_CD` as clients are pulled to it: scaled."""
-    mean, count = local.mean, local.count
-    drawn = {"prototypes": lambda to: plots.prototypes_2d(to, global_CD, mean, count)}
-    for i in (i for i in SPIRAL_CLIENTS if i < len(mean)):
-        drawn[f"features_client{i}"] = partial(_features, trained, local, i)
-    return drawn
-
-
-def _features(trained, local, i, path):
-    one = plane(trained, local, i)
-    plots.features_2d(path, *one[1:], one.title)
-
-
-def plane(trained: Trained, local: HostProtos, i: int) -> plots.Plane:
+def plane(trained: Trained, local: HostProtos, i: int, name: str) -> plots.Plane:
     """The test features and the prototypes of a client."""
-    title = f"client {i}, test samples and local prototypes"
     feat_MD, y_M = features(*one_client(trained, i))
+    title = f"{name}, client {i}"
     return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
@@ -293,7 +245,11 @@ def features(net, client, data: Data, at_M: np.ndarray | None = None):
     """
     chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
     batch = batches.take(data, chosen_M, jnp.ones(len(chosen_M)))
-    out = net.apply(client.params["net"], client.norm["net"], batch.x, False)
+    return np.asarray(embedded(net, client, batch.x)), np.asarray(batch.y)
+
+
+def embedded(net: Net, client: Client, x: Array) -> Array:
+    """Features [B, D] of inputs [B, ...] as networks get them."""
+    out = net.apply(client.params["net"], client.norm["net"], x, False)
     adapter = client.params.get("adapter")
-    feat = out.feat if adapter is None else refprotofl.embed(adapter, out.feat)
-    return np.asarray(feat), np.asarray(batch.y)
+    return out.feat if adapter is None else refprotofl.embed(adapter, out.feat)

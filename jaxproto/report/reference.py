@@ -48,9 +48,12 @@ def _since(records, rule, share, near):
     return rounds[-1] if len(rounds) >= STEADY else None
 
 
+ENTRIES = ("commonest_class", "collapsed")  # of a `summary.json`
+
+
 def fields(records: Sequence[Mapping], alone: Commonest) -> dict:
-    """The entries "commonest_class" and "collapsed" of a `summary.json`."""
-    return {"commonest_class": alone._asdict(), "collapsed": collapsed(records, alone)}
+    """What `ENTRIES` names."""
+    return dict(zip(ENTRIES, (alone._asdict(), collapsed(records, alone)), strict=True))
 
 
 def lines(summary: Mapping) -> list[str]:

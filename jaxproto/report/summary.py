@@ -12,7 +12,7 @@ from jaxproto.config.build import Experiment
 from jaxproto.data import describe, files
 from jaxproto.data.partitions import file as partition_file
 from jaxproto.errors import UserError, some
-from jaxproto.report import nominal, reference
+from jaxproto.report import measured, nominal, reference
 from jaxproto.storage import records as metrics
 
 SHOWN = 20  # clients of a list
@@ -45,6 +45,7 @@ WHERE = {
     "device": "they are on the device",
     "host": "they are in the memory of the host",
     "disk": "they are in files",
+    "nodes": "they are on their nodes",
 }
 
 
@@ -143,6 +144,8 @@ def summary(
         "seed": config.seed,
         "rounds": records[-1]["round"] if records else 0,
         "rules": metrics.rule_summary(records),
+        **_further(exp, records),
+        **_privacy(records),
         **reference.fields(records, describe.share_of_commonest(exp.counts)),
         "scalars_per_round": {
             "nominal": nominal.nominal(exp.method, net, classes_K),
@@ -163,6 +166,18 @@ def summary(
         "peak_memory_bytes": metrics.peak_memory_bytes(),
         "versions": metrics.versions(),
     }
+
+
+def _further(exp: Experiment, records: Sequence[Mapping]) -> dict:
+    """The entry `metrics`, where more than the accuracy is measured."""
+    found = measured.summary(records, exp.cohorts[0].metrics)
+    return {"metrics": found} if found else {}
+
+
+def _privacy(records: Sequence[Mapping]) -> dict:
+    """The entry `privacy` of the last record, where there is one."""
+    found = records[-1].get("privacy") if records else None
+    return {"privacy": found} if found else {}
 
 
 def _mean(records, key):

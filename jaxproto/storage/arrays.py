@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
@@ -62,8 +63,15 @@ def _orbax() -> Iterator[ocp.Checkpointer]:
     logging.set_verbosity(logging.FATAL)  # whatever fails raises as well
     try:
         # Weights do not compress: zstd saves 8% and takes two to three times as long.
-        form = ocp.PyTreeCheckpointHandler(use_zarr3=True, use_compression=False)
-        with ocp.Checkpointer(form) as checkpointer:
+        me = jax.process_index()  # of several, one writes and waits for nobody
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"{me}"
+        )
+        how = alone if jax.process_count() > 1 else ocp.options.MultiprocessingOptions()
+        form = ocp.PyTreeCheckpointHandler(
+            use_zarr3=True, use_compression=False, multiprocessing_options=how
+        )
+        with ocp.Checkpointer(form, multiprocessing_options=how) as checkpointer:
             yield checkpointer
     finally:
         logging.set_verbosity(before)

@@ -16,7 +16,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ import numpy as np
 from jaxproto.data import files
 from jaxproto.errors import UserError
 from jaxproto.storage import arrays as arrays_
-from jaxproto.storage import changes, manifest, records
+from jaxproto.storage import changes, divided, manifest, records
 from jaxproto.types import Tree
 
 KEEP = 3  # checkpoints that stay, the newest ones
@@ -63,6 +63,7 @@ def save(
     state: Tree,
     run: Mapping | None = None,
     rows: changes.Changes | None = None,
+    others: Callable[[Path], object] | None = None,
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
@@ -75,6 +76,8 @@ def save(
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
       run: settings of the run, which `latest` compares; JSON knows their values.
       rows: of clients that are not in the state; see `storage/changes.py`.
+      others: writes, into the unfinished folder, leaves for which the state has a
+        `jax.ShapeDtypeStruct`; see `storage/divided.py`.
 
     Raises:
       Unwritable: the system refuses, such as on a full disk; the older ones stay.
@@ -88,14 +91,20 @@ def save(
         _sweep_partial(directory)
         for r in reversed(later):
             _discard(directory / str(r))
-        folder = directory / f"{round}{_PARTIAL}"
+        folder = unfinished(directory, round)
         with files.unfinished(folder):
-            _write(folder, manifest.About(round, run, entries), arrays, size, rows)
+            about = manifest.About(round, run, entries)
+            _write(folder, about, arrays, size, rows, others)
         files.sync(directory)
     sweep(directory, round)
 
 
-def _write(folder: Path, about: manifest.About, arrays, size: int, rows):
+def unfinished(directory: Path, round: int) -> Path:
+    """The folder of a checkpoint before it has its name."""
+    return directory / f"{round}{_PARTIAL}"
+
+
+def _write(folder: Path, about: manifest.About, arrays, size: int, rows, others):
     """All of a checkpoint, on disk before it has its name."""
     final = folder.with_name(str(about.round))
     before = folder.with_name(str(rows.since)) if rows else None
@@ -108,6 +117,9 @@ def _write(folder: Path, about: manifest.About, arrays, size: int, rows):
             arrays_.write(folder / "state", arrays)
         if rows is not None:
             size += changes.write(folder, before, about.round, rows)
+        if others is not None:
+            (folder / divided.FOLDER).mkdir()
+            others(folder)
     except arrays_.Failed as e:
         raise files.Unwritable(final, size, str(e)) from e
     manifest.write(folder, about, before)
@@ -194,14 +206,17 @@ def _discard(folder):
 
 def _to_host(state):
     """What each leaf is, and by path the leaves that have elements."""
-    entries, leaves = [], []
+    entries, here, leaves = [], [], []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         entries.append({"path": jax.tree_util.keystr(path), **_describe(leaf)})
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            continue
+        here.append(entries[-1])
         if _is_key(leaf):
             entries[-1]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves.append(leaf)
-    rows = zip(entries, jax.device_get(leaves), strict=True)
+    rows = zip(here, jax.device_get(leaves), strict=True)
     return entries, {e["path"]: np.asarray(a) for e, a in rows if _has_elements(e)}
 
 
@@ -210,8 +225,10 @@ def _has_elements(entry):
 
 
 def _read_arrays(folder, entries):
-    paths = [e["path"] for e in entries if _has_elements(e)]
-    return arrays_.read(folder / "state", paths) if paths else {}
+    entries = [e for e in entries if _has_elements(e)]
+    clients = divided.read(folder, entries) if divided.is_here(folder) else {}
+    paths = [e["path"] for e in entries if e["path"] not in clients]
+    return clients | (arrays_.read(folder / "state", paths) if paths else {})
 
 
 def _from_host(entries, arrays, like):

@@ -8,6 +8,7 @@ from typing import Any
 SUMMARY: dict[str, type] = {  # entry of summary.json -> what it is
     "status": str,
     "rules": dict,
+    "metrics": dict,
     "rounds": int,
     "scalars_per_round": dict,
     "bytes_per_round": dict,

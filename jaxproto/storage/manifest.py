@@ -85,6 +85,15 @@ def read(folder: Path, run: Mapping | None) -> list[dict]:
     return body["leaves"]
 
 
+def leaves(folder: Path) -> list[dict]:
+    """The leaves by the manifest alone; nothing is said of the other files.
+
+    Raises:
+      Unusable: the manifest is damaged.
+    """
+    return _body(folder)["leaves"]
+
+
 def _body(folder):
     try:
         body = json.loads((folder / NAME).read_bytes())

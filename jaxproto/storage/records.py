@@ -139,15 +139,22 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
       last `last_n` evaluations, 10 where there are as many.
     """
     rules = records[-1]["rules"] if records else {}
-    return {
-        rule: {kind: _digest(records, rule, kind) for kind in ("pooled", "client_mean")}
-        for rule in rules
-    }
+    kinds = ("pooled", "client_mean")
+    return {rule: {k: _of_rule(records, rule, k) for k in kinds} for rule in rules}
 
 
-def _digest(records, rule, kind):
-    rows = [(r["round"], r["rules"].get(rule, {}).get(kind)) for r in records]
-    best_round, best = max(
+def _of_rule(records, rule, kind):
+    return digest([(r["round"], r["rules"].get(rule, {}).get(kind)) for r in records])
+
+
+def digest(rows: Sequence[tuple[int, float | None]], least: bool = False) -> dict:
+    """Best, best round, final and mean of the last of the values of evaluations.
+
+    Args:
+      rows: round and value, which may be None.
+      least: the smallest is the best.
+    """
+    best_round, best = (min if least else max)(
         ((r, a) for r, a in rows if a is not None),
         key=lambda row: row[1],  # the first of equals
         default=(None, None),

@@ -16,7 +16,11 @@ from jaxproto.errors import UserError
 from jaxproto.storage import jsonfile, naming, records
 
 VOCABULARY = "vocabulary.txt"
+NODES = "nodes.json"  # of a run whose clients are on nodes of their own
 FREE = {"data.data_dir", "rounds"}  # what a run may be continued with
+EARLY = "early_stopping."  # fields that say where a run ends, and nothing of its rounds
+FINISHED, STOPPED_EARLY = "finished", "stopped early"  # statuses of a run that ended
+DONE = (FINISHED, STOPPED_EARLY)  # with results
 WRITTEN = (
     "*.json",
     "*.jsonl",
@@ -128,6 +132,7 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
 
     More rounds than it was started with are no difference: they are trained after the
     ones that are there. That holds unless a round depends on how many there will be.
+    Nor is another rule of early stopping, where one has ended the run.
     """
     try:
         there, here = read_config(path / "config.json"), flat(config)
@@ -137,6 +142,8 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
         return
     if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
         there["rounds"] = here["rounds"]
+    if (summary(path) or {}).get("status") == STOPPED_EARLY:
+        there |= {k: v for k, v in here.items() if k.startswith(EARLY)}
     lines = differences(there, here)
     if lines:
         raise UserError(
@@ -185,10 +192,12 @@ def _kind(value) -> type:
 def settings(config: ml_collections.ConfigDict) -> dict:
     """Fields that a checkpoint must have in common with the run that goes on from it.
 
-    Where the data lie may change, and the number of rounds unless rounds depend on it.
+    Where the data lie may change, when to stop early, and the number of rounds unless
+    rounds depend on it.
     """
     free = {"data.data_dir"} if registries.needs_rounds(config) else FREE
-    return {k: v for k, v in flat(config).items() if k not in free}
+    fields = flat(config).items()
+    return {k: v for k, v in fields if k not in free and not k.startswith(EARLY)}
 
 
 def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:

@@ -25,6 +25,7 @@ from jaxproto.sweeps.axes import Given, axes
 from jaxproto.sweeps.execute import How
 from jaxproto.sweeps.plan import Plan, part, plan, standing
 from jaxproto.sweeps.sweep import Result, bytes_of, result
+from jaxproto.writers import makers
 
 HINT = "--launcher=ray needs Ray: pip install 'jaxproto[cluster]'"
 ANSWER = 10.0  # seconds for a cluster to take a connection
@@ -60,6 +61,7 @@ def on_ray(
     """
     console, how, cluster = console or Console(), how or How(), cluster or Cluster()
     execute.mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
+    makers(how.callbacks)  # before anything trains
     whole = plan(config, axes(config, given), outdir, plain)
     launch.count(whole, cluster.parts, 1)
     for line in board.plan_lines(whole, bytes_of(whole)):

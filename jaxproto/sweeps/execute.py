@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +18,9 @@ from typing import NamedTuple
 import jax
 from rich.console import Console
 
+from jaxproto import devices
 from jaxproto.config.cohorts import HOSTED
+from jaxproto.devices import Layout
 from jaxproto.errors import UserError
 from jaxproto.storage import workdir
 from jaxproto.sweeps import together
@@ -26,6 +28,8 @@ from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, Plan, errors_named
 from jaxproto.sweeps.shared import Shared
 from jaxproto.training import program_cache, runner
+from jaxproto.writers import Callback, makers
+from jaxproto.writers.registry import Given
 
 TOGETHER = "together"
 MODES = ("auto", "one", "threads", "all")
@@ -39,6 +43,12 @@ class How(NamedTuple):
     cache: program_cache.ProgramCache = program_cache.no_cache
     grace: float = 0.0  # seconds that running rounds may take after SIGTERM
     cores: int = 0  # threads with a cell each at most; 0: as many as there are cores
+    devices: str = ""  # that share cells of one program; see `jaxproto.devices.chosen`
+    callbacks: Sequence[Given] = ()  # `jaxproto.run` has them; classes, not objects
+
+    def made(self) -> list[Callback]:
+        """The callbacks of a cell, which has its own."""
+        return [make() for make in makers(self.callbacks)]
 
 
 def mode(cells_at_once: str, platform: str, cores: int = 0) -> tuple[str, int]:
@@ -47,7 +57,7 @@ def mode(cells_at_once: str, platform: str, cores: int = 0) -> tuple[str, int]:
     Args:
       cells_at_once: `auto`, `one`, `threads` (a cell per core), `all` (as one program,
         as many as fit into memory), or a number (as one program).
-      platform: of the device.
+      platform: of the device; on several, cells are one program.
       cores: of this process; 0 is all of the machine.
 
     Raises:
@@ -69,18 +79,22 @@ def mode(cells_at_once: str, platform: str, cores: int = 0) -> tuple[str, int]:
 
 def train(plan: Plan, how: How, board: Board, console: Console):
     """Trains what has not ended yet; see `sweep.sweep` for errors."""
-    kind, most = mode(how.cells_at_once, jax.default_backend(), how.cores)
+    layout = devices.chosen(how.devices)
+    platform = "several" if layout else jax.default_backend()
+    kind, most = mode(how.cells_at_once, platform, how.cores)
     groups = [Shared(group, how.cache, console) for group in plan.groups]
     ended: set[str] = set()
     if kind == TOGETHER:
         for shared in groups:
-            ended |= as_one(shared, most, how.grace, board)
+            ended |= as_one(shared, most, how, board, layout)
         most = 1
     left = [(c, s) for s in groups for c in s.group.cells if c.name not in ended]
-    in_threads(left, most, how.grace, board)
+    in_threads(left, most, how, board)
 
 
-def as_one(shared: Shared, most: int, grace: float, board: Board) -> set[str]:
+def as_one(
+    shared: Shared, most: int, how: How, board: Board, layout: Layout | None = None
+) -> set[str]:
     """Cells of a group as one program, `most` at a time; the names of those done.
 
     Cells that another process trains are left out, and groups that check the wire or
@@ -90,20 +104,18 @@ def as_one(shared: Shared, most: int, grace: float, board: Board) -> set[str]:
     if exp.check_wire or exp.store in HOSTED:
         return set()
     with contextlib.ExitStack() as stack:
-        begun = partial(together.begun, shared, grace, board, stack)
+        begun = partial(together.begun, shared, how.grace, how.made, board, stack)
         members, ended = begun(shared.group.cells)
         most = min(most or len(members), len(members))
         if members:
-            most, programs = shared.of_many(most)
+            most, programs = shared.of_many(most, layout)
         for batch in together.batches(members, most):
-            together.train(batch, programs, most, grace, board)
+            together.train(batch, programs, most, how.grace, board)
             ended |= {m.cell.name for m in batch}
     return ended
 
 
-def in_threads(
-    cells: Iterable[tuple[Cell, Shared]], most: int, grace: float, board: Board
-):
+def in_threads(cells: Iterable[tuple[Cell, Shared]], most: int, how: How, board: Board):
     """Cells one after the other, in `most` threads.
 
     Raises:
@@ -118,7 +130,7 @@ def in_threads(
             except IndexError:  # another thread was faster
                 return
             try:
-                one(cell, shared, grace, board)
+                one(cell, shared, how, board)
             except workdir.Busy:  # the others first
                 waiting.append((cell, shared))
                 board.busy(cell)
@@ -133,12 +145,13 @@ def in_threads(
         task.result()
 
 
-def one(cell: Cell, shared: Shared, grace: float, board: Board):
+def one(cell: Cell, shared: Shared, how: How, board: Board):
     """Trains one cell, unless it has ended."""
     clock, console = time.perf_counter(), board.console(cell)
     shown = partial(board.progress, cell)
     with errors_named(cell), workdir.claim(cell.path) as claimed:
-        start = runner.Start(cell.config, cell.path, console, grace, claimed, shown)
+        given = cell.config, cell.path, console, how.grace, claimed, shown
+        start = runner.Start(*given, how.made())
         summary = runner.existing(start)
         if summary is None:
             summary = runner.trained(start, shared(start))

@@ -15,7 +15,7 @@ from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, naming, workdir
 from jaxproto.sweeps.axes import Axis, product
 
-ENDED = ("finished", "diverged")  # of `standing`, where no rounds are left
+ENDED = (*workdir.DONE, "diverged")  # of `standing`, where no rounds are left
 
 
 class Cell(NamedTuple):
@@ -172,7 +172,7 @@ def _group(cells: Sequence[Cell]) -> Group:
         build.check(exp)
     for one in cells:
         with _named(one):
-            experiment(exp, one)
+            build.check_rule(experiment(exp, one), one.config.early_stopping.rule)
     return Group(tuple(cells), exp)
 
 
@@ -228,7 +228,7 @@ def standing(cell: Cell) -> str:
     summary = workdir.summary(cell.path)
     if summary is not None:
         enough = summary["rounds"] >= cell.config.rounds
-        if enough or summary["status"] != "finished":
+        if enough or summary["status"] != workdir.FINISHED:
             return summary["status"]
     begun = checkpoint.rounds(cell.path / "checkpoints")
     return f"round {begun[-1]}" if begun else "new"

@@ -5,7 +5,9 @@ import threading
 import jax
 from rich.console import Console
 
+from jaxproto import devices
 from jaxproto.config import build
+from jaxproto.devices import Layout
 from jaxproto.report import summary as summaries
 from jaxproto.sweeps.plan import Group, experiment
 from jaxproto.training import compilation, compiler, memory, program_cache, runner
@@ -42,19 +44,26 @@ class Shared:
         summaries.save_partition(exp, start.path)
         return made._replace(exp=exp)
 
-    def of_many(self, most: int) -> tuple[int, Programs]:
-        """Programs of as many federations as fit into memory; of how many, and they."""
-        made, count = self.ready(), most
-        limit = memory.available(jax.devices()[0]) if made.exp.fit else None
+    def of_many(self, most: int, layout: Layout | None = None) -> tuple[int, Programs]:
+        """Programs of as many federations as fit into memory; of how many, and they.
+
+        Args:
+          most: federations at most.
+          layout: several devices, which have the same number each.
+        """
+        made, number = self.ready(), layout.number if layout else 1
+        each, wrap = devices.width(most, number), self._wrap()
+        wrap = program_cache.uncached if layout else wrap  # exported ones are of one
+        limit = memory.available(jax.local_devices()[0]) if made.exp.fit else None
         while True:
             with self._first():
                 programs, _ = compiler.compile_all(
-                    made.exp, made.examples, self._wrap(), many=count
+                    made.exp, made.examples, wrap, many=each * number, over=layout
                 )
             need = memory.needed(jax.tree.leaves(programs))
-            if limit is None or need <= limit or count == 1:
-                return count, programs
-            count = -(-count // 2)
+            if limit is None or need <= limit or each == 1:
+                return each * number, programs
+            each = -(-each // 2)
 
     def _first(self):
         """Other processes of the same sweep wait, and find programs in the cache."""

@@ -1,5 +1,6 @@
 """A sweep from its axes to its table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,13 +8,16 @@ import jax
 import ml_collections
 from rich.console import Console
 
+from jaxproto import devices
 from jaxproto.storage import workdir
 from jaxproto.sweeps import board, execute, report
-from jaxproto.sweeps.axes import Given
+from jaxproto.sweeps.axes import Given as Axes
 from jaxproto.sweeps.axes import axes as parsed
 from jaxproto.sweeps.execute import How
 from jaxproto.sweeps.plan import ENDED, Plan, part, plan, standing
 from jaxproto.training import programs
+from jaxproto.writers import makers
+from jaxproto.writers.registry import Given
 
 
 class Result(NamedTuple):
@@ -26,12 +30,13 @@ class Result(NamedTuple):
 
 def sweep(
     config: ml_collections.ConfigDict,
-    axes: Given,
+    axes: Axes,
     outdir: str | Path = "",
     console: Console | None = None,
     how: How | None = None,
     plain: ml_collections.ConfigDict | None = None,
     share: tuple[int, int] = (0, 1),
+    callbacks: Sequence[Given] = (),
 ) -> Result:
     """Trains every cell of a sweep; what is finished already stays as it is.
 
@@ -53,6 +58,8 @@ def sweep(
       how: form of execution, program cache, and grace after SIGTERM.
       plain: the configuration that names folders, see `naming.default`.
       share: (k, n) trains the k-th of n parts of the cells, from 0.
+      callbacks: as of `jaxproto.run`, but each cell makes its own: give classes, or
+        functions that make one, and names of writers.
 
     Raises:
       UserError: before the first cell trains, for anything that cannot work in any of
@@ -60,7 +67,10 @@ def sweep(
       stopping.Stopped: SIGTERM came, and the rounds that were running are saved.
     """
     console, how = console or Console(), how or How()
+    how = how._replace(callbacks=[*how.callbacks, *callbacks])
+    makers(how.callbacks)  # before anything trains
     execute.mode(how.cells_at_once, jax.default_backend(), how.cores)
+    devices.chosen(how.devices)
     whole = plan(config, parsed(config, axes), outdir, plain)
     mine = part(whole, *share)
     for line in board.plan_lines(mine, bytes_of(whole)):

@@ -13,13 +13,16 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxproto import devices
 from jaxproto.storage import workdir
 from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
 from jaxproto.training import evaluation, programs, rounds, runner, stopping
 from jaxproto.training.programs import Programs, State
+from jaxproto.training.start import info
 from jaxproto.types import Tree
+from jaxproto.writers import Callback
 
 
 class Member(NamedTuple):
@@ -32,9 +35,17 @@ class Member(NamedTuple):
 
 
 def begun(
-    shared: Shared, grace: float, board: Board, stack: contextlib.ExitStack, cells
+    shared: Shared,
+    grace: float,
+    made: Callable[[], list[Callback]],
+    board: Board,
+    stack: contextlib.ExitStack,
+    cells: Sequence[Cell],
 ) -> tuple[list[Member], set[str]]:
     """Claims the folders of cells until `stack` closes, but not those that are busy.
+
+    Args:
+      made: the callbacks of a cell.
 
     Returns:
       Members that have rounds to train, and the names of cells that have not.
@@ -46,9 +57,8 @@ def begun(
         except workdir.Busy:
             board.busy(cell)
             continue
-        start = runner.Start(
-            cell.config, cell.path, board.console(cell), grace, claimed
-        )
+        given = cell.config, cell.path, board.console(cell), grace, claimed
+        start = runner.Start(*given, callbacks=made())
         with errors_named(cell):
             summary = runner.existing(start)
             if summary is None:
@@ -91,10 +101,14 @@ def train(
             stack.enter_context(board.progress(m.cell, c.rounds, m.first, None))
             for m in members
         ]
+        for m in members:
+            told = info(m.run.path, m.cell.config, first)
+            stack.enter_context(m.run.told.during(told))
         asked = stack.enter_context(stopping.rounds(grace))
         loop = Loop(members, shown, compiled, count, board)
+        loop.end_early()
         for r in range(first, c.rounds):
-            if loop.round(r, asked):
+            if loop.alive() and loop.round(r, asked):
                 raise stopping.Stopped(
                     f"round {r + 1} is saved, the same command goes on"
                 )
@@ -133,7 +147,7 @@ class Loop:
 
     def state(self, i: int) -> State:
         """The state of one cell."""
-        server, clients = jax.tree.map(lambda a: a[i], (self.server, self.clients))
+        server, clients = devices.to_host(row((self.server, self.clients), i))
         return self.own[i]._replace(server=server, clients=clients)
 
     def round(self, r: int, asked: Callable[[], bool]) -> bool:
@@ -145,15 +159,19 @@ class Loop:
         self.server, self.clients, told = after
         moved = {i: self._count(r, i, m, row(told, i)) for i, m in self.alive()}
         self.seconds.append((time.perf_counter() - clock) / len(self.seeds))
-        for i, _ in self.alive():
+        for i, m in self.alive():
             self.shown[i].round(r + 1, self.seconds[-1])
+            m.run.told.round(r + 1, self.seconds[-1], moved[i]._asdict())
         c = self.members[0].cell.config
         last, stop = r + 1 == c.rounds, asked()
         if last or (r + 1) % c.eval_every == 0:
             self._evaluate(r + 1, moved)
-        if last or stop or (r + 1) % c.checkpoint_every == 0:
-            for i, m in self.alive():
+        due = last or stop or (r + 1) % c.checkpoint_every == 0
+        for i, m in self.alive():
+            if due or m.run.told.stop:
                 runner.keep(m.run, r + 1, self.state(i))
+        if not last:
+            self.end_early()
         return stop
 
     def _count(self, r: int, i: int, member: Member, told: rounds.Told):
@@ -180,10 +198,16 @@ class Loop:
         summary = runner.ended(member.run, self.state(i), status)
         self.board.ended(member.cell, summary, time.perf_counter() - self.start)
 
+    def end_early(self):
+        """Ends the cells whose callbacks have asked for it."""
+        for i, m in self.alive():
+            if m.run.told.stop:
+                self._end(i, m, m.run.told.status(m.run.config))
+
     def ended(self):
         """Summaries and pictures of all that are left."""
         for i, m in self.alive():
-            self._end(i, m, runner.FINISHED)
+            self._end(i, m, m.run.told.status(m.run.config))
 
 
 def row(tree: Tree, i: int) -> Tree:

@@ -11,7 +11,15 @@ import numpy as np
 
 from jaxproto import execution
 from jaxproto.config.build import Experiment
-from jaxproto.training import compilation, memory, program_cache, programs, threads
+from jaxproto.devices import Layout
+from jaxproto.training import (
+    compilation,
+    memory,
+    program_cache,
+    programs,
+    sharded,
+    threads,
+)
 from jaxproto.training.program_cache import Wrap
 from jaxproto.training.programs import Programs
 from jaxproto.types import Examples, Tree
@@ -24,6 +32,7 @@ def compile_all(
     wrap: Wrap = program_cache.uncached,
     done: Callable[[str], object] = str,
     many: int = 0,
+    over: Layout | None = None,
 ):
     """Compiles every program before the first round.
 
@@ -32,6 +41,7 @@ def compile_all(
       done: told the name of each program when it is compiled, by several threads.
       many: federations that the programs are of (`programs.of_many`); 0 is one, without
         a leading axis.
+      over: devices that share many federations, the same number each.
 
     Returns:
       The programs, and the seconds it took.
@@ -39,8 +49,9 @@ def compile_all(
     clock, suffix = time.perf_counter(), ""
     if many:
         exp, suffix = programs.in_one_lane(exp), f" of {many}"
-    f = programs.functions(exp)
+    f = sharded.functions(exp, exp.layout) if exp.layout else programs.functions(exp)
     f = programs.of_many(f) if many else f
+    f = sharded.of_federations(f, over) if many and over else f
 
     def lead(tree):
         return programs.stacked([tree] * many) if many else tree
@@ -50,6 +61,7 @@ def compile_all(
         def submit(name, f, *rest, **options):
             args = (lead(exp.floats), *rest)
             whole = wrap(name + suffix, f, args)
+            options |= f.shardings() if isinstance(f, sharded.Spread) else {}
             lowered = jax.jit(whole, **options).lower(*args)
             program = workers.submit(lowered.compile)
             program.add_done_callback(lambda _: done(name))
@@ -87,7 +99,7 @@ def submit_all(
             f"first {cohort.name}",
             g,
             key,
-            *programs.on_device(exp, cohort, programs.identities(exp, cohort)),
+            *programs.given(exp, cohort, programs.identities(exp, cohort)),
         )
         for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
     )
@@ -97,20 +109,14 @@ def submit_all(
     participate = submit("participate", f.participate, context, server)
     down, participants = broadcast.out.message, participate.out
 
-    def for_each(stage, parts, shards, *args, **options):
-        rows = zip(exp.cohorts, parts, clients, shards, strict=bool(parts))
-        given = ((c, g, own, programs.on_device(exp, c, s)) for c, g, own, s in rows)
-        return tuple(
-            submit(f"{stage} {c.name}", g, *args, down, own, examples, s, **options)
-            for c, g, own, s in given
-        )
-
+    present = tuple(
+        in_round(submit, exp, f, i, participants, own) for i, own in enumerate(clients)
+    )
     train, put_back, reports = [], [], []
     for i, cohort in enumerate(exp.cohorts):
         one = in_lanes if cohort.lanes > 1 else in_place
-        made = one(
-            submit, exp, f, i, (context, participants, down), clients[i], examples
-        )
+        begun = context, participants, down
+        made = one(submit, exp, f, i, begun, clients[i], examples, present[i])
         train.append(made[0])
         put_back.append(made[1])
         reports += [made[0].out[1]] * cohort.lanes
@@ -122,13 +128,18 @@ def submit_all(
             *[np.int32(0)] * (c.lanes > 1),
             own,
             examples,
-            programs.on_device(exp, c, test),
+            programs.given(exp, c, test),
         )
         for c, g, own, test in zip(
             exp.cohorts, f.evaluate, clients, exp.test, strict=True
         )
     )
-    asked = for_each("pre-upload", f.pre_upload, exp.train, participants)
+    asked = tuple(
+        submit(f"pre-upload {c.name}", g, participants, down, own, examples, shards)
+        for c, g, (_, _, own, shards) in zip(
+            exp.cohorts, f.pre_upload, present, strict=bool(f.pre_upload)
+        )
+    )
     first = tuple(p.out.uploads for p in asked)
     ups = tuple(p.uploads for p in reports)
     pre_aggregate = f.pre_aggregate and submit(
@@ -146,22 +157,48 @@ def submit_all(
         update=submit("update", f.update, context, server, ups),
         evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
+        fetch=tuple(p.fetch for p in present) if f.fetch else (),
     )
 
 
-def in_place(submit, exp: Experiment, f: Programs, i: int, given, clients, examples):
-    """The program that trains a cohort, and none that puts clients back."""
+class Present(NamedTuple):
+    """The clients of a cohort as the programs of a round get them."""
+
+    fetch: Compiling | None  # the program that brings them there
+    at: Tree  # what it says of their places
+    clients: Tree
+    shards: Tree
+
+
+def in_round(submit, exp: Experiment, f: Programs, i: int, participants, clients):
+    """All clients of a cohort; where participants are fetched, these alone."""
     cohort = exp.cohorts[i]
-    shards = programs.on_device(exp, cohort, exp.train[i])
-    args = *given, clients, examples, shards
-    return submit(f"train {cohort.name}", f.train[i], *args, donate_argnums=4), None
+    shards = programs.given(exp, cohort, exp.train[i])
+    if not f.fetch or f.fetch[i] is None:
+        return Present(None, None, clients, shards)
+    fetch = submit(f"fetch {cohort.name}", f.fetch[i], participants, clients, shards)
+    return Present(fetch, *fetch.out)
 
 
-def in_lanes(submit, exp: Experiment, f: Programs, i: int, given, clients, examples):
+def in_place(submit, exp: Experiment, f: Programs, i: int, begun, clients, examples, p):
+    """The program that trains a cohort, and the one that brings clients home, if any.
+
+    Args:
+      begun: context, participants, broadcast.
+      p: Present.
+    """
+    name, args = exp.cohorts[i].name, (*begun, p.clients, examples, p.shards)
+    train = submit(f"train {name}", f.train[i], *args, donate_argnums=4)
+    if p.fetch is None:
+        return train, None
+    args = clients, p.at, train.out[0]
+    return train, submit(f"put {name}", f.put_back[i], *args, donate_argnums=1)
+
+
+def in_lanes(submit, exp: Experiment, f: Programs, i: int, begun, clients, examples, p):
     """The program that trains any lane of a cohort, and the one that puts it back."""
     cohort = exp.cohorts[i]
-    shards = programs.on_device(exp, cohort, exp.train[i])
-    args = *given, np.int32(0), clients, examples, shards
+    args = *begun, np.int32(0), clients, examples, p.shards
     train = submit(f"train {cohort.name}", f.train[i], *args)
     lanes = [train.out[0]] * cohort.lanes
     put = f.put_back[i]

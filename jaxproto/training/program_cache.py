@@ -36,6 +36,7 @@ from jaxproto.config import registries as options
 from jaxproto.config.build import Experiment
 from jaxproto.data import files, private
 from jaxproto.methods import METHODS
+from jaxproto.metrics import METRICS
 from jaxproto.storage import workdir
 from jaxproto.training import compilation
 from jaxproto.training.stored import Damaged, Stored, digest, pack, unpack
@@ -46,8 +47,9 @@ ProgramCache = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Wr
 KEPT = "programs kept in"
 UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
-REGISTRIES: tuple[Mapping[str, Callable], ...] = (
+REGISTRIES: tuple[Mapping[str, object], ...] = (
     METHODS,
+    METRICS,
     models.NETS,
     participation.SAMPLERS,
     options.FROM_RUN,
@@ -109,7 +111,7 @@ def first_alone(
     return workdir.alone(folder / f"{cache_key(config, exp)}.lock")
 
 
-def has_user_code(registries: Iterable[Mapping[str, Callable]]) -> bool:
+def has_user_code(registries: Iterable[Mapping[str, object]]) -> bool:
     """Whether a name stands for a function from outside the package."""
     inside = "jaxproto."
     entries = (f for names in registries for f in names.values())

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation, kernels, participation, rows, transforms
+from jaxproto import devices, federation, kernels, participation, rows, transforms
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import HOSTED
 from jaxproto.config.floats import Floats
@@ -54,14 +54,28 @@ class Programs(NamedTuple):
     # the number of a lane before the clients where a cohort has lanes
     put_back: tuple[Callable | None, ...]  # clients, of all lanes -> clients; or None
     update: Callable  # RoundContext, server, uploads -> server
-    evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: [K]}, or
-    # {rule: [T, B]} of clients that keep nothing; lanes as of `train`
+    evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: {metric:
+    # sums [K, ...]}}, or what `evaluate_network` says; lanes as of `train`
     diagnostics: Callable  # server -> {name: scalar}, logged every round
+    fetch: tuple[Callable | None, ...] = ()  # on several devices: participants,
+    # clients, shards -> their places, and both where they train; `put_back` then takes
+    # clients, places and rows
 
 
-def with_floats(programs: Programs, floats: Floats) -> Programs:
-    """Programs that have got the floats of a run."""
-    on_device = {path: jnp.float32(value) for path, value in floats.items()}
+def everywhere(exp: Experiment, tree: Tree) -> Tree:
+    """Arrays as programs get what all devices have."""
+    return tree if exp.layout is None else exp.layout.put(tree, devices.REPLICATED)
+
+
+def with_floats(
+    programs: Programs, floats: Floats, place: Callable[[Tree], Tree] = lambda a: a
+) -> Programs:
+    """Programs that have got the floats of a run.
+
+    Args:
+      place: puts them where the programs are; see `everywhere`.
+    """
+    on_device = place({path: jnp.float32(value) for path, value in floats.items()})
     return jax.tree.map(lambda f: partial(f, on_device), programs)
 
 
@@ -75,13 +89,19 @@ def round_context(seed: int, r: int) -> RoundContext:
     return RoundContext(jnp.int32(r), jax.random.fold_in(keys(seed)[2], r))
 
 
+def sampling_key(context: RoundContext) -> Array:
+    """What says who takes part in a round."""
+    return jax.random.fold_in(context.key, 0)
+
+
 def init(exp: Experiment, seed: int, programs: Programs) -> State:
     """The state before the first round.
 
     Args:
       programs: with the floats of the run.
     """
-    return State(*first_states(exp, keys(seed), programs), np.zeros(2, np.int64))
+    begun = first_states(exp, everywhere(exp, tuple(keys(seed))), programs)
+    return State(*begun, np.zeros(2, np.int64))
 
 
 def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]:
@@ -92,10 +112,11 @@ def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple
       programs: with floats.
     """
     client_key, server_key, _ = keys
-    who = [identities(exp, cohort) for cohort in exp.cohorts]
     if exp.store in HOSTED:  # what they keep is not on the device
+        who = [identities(exp, cohort) for cohort in exp.cohorts]
         known = tuple(federation.known_of(count, ids) for ids, count in who)
         return programs.start_server(server_key), known
+    who = [_dealt(exp, cohort) for cohort in exp.cohorts]
     each = zip(who, programs.start_clients, strict=True)
     clients = tuple(f(client_key, *own) for own, f in each)
     return programs.start_server(server_key), clients
@@ -114,11 +135,28 @@ def identities(exp: Experiment, cohort: Cohort) -> tuple[Array, Array]:
     return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
 
 
-def on_device(exp: Experiment, cohort: Cohort, shards: Tree) -> Tree:
-    """Index tables as programs get them: of hosted clients, as many as a round has."""
-    if exp.store not in HOSTED:
-        return shards
-    return jax.tree.map(lambda a: jnp.resize(a, (cohort.room, *a.shape[1:])), shards)
+def _dealt(exp: Experiment, cohort: Cohort) -> tuple[Array, Array]:
+    """`identities` where the programs of `exp` want them."""
+    ids, count = identities(exp, cohort)
+    if exp.layout is None:
+        return ids, count
+    return exp.layout.dealt_ids(ids, len(exp.counts.train)), exp.layout.dealt(count)
+
+
+def given(exp: Experiment, cohort: Cohort, tree: Tree) -> Tree:
+    """Shapes of what programs get for arrays [K, ...] of the clients of a cohort.
+
+    Of hosted clients there are as many as a round has, and on several devices as many
+    as fill them.
+    """
+    number = exp.layout.number if exp.layout else 1
+
+    def one(a):
+        rows = cohort.room if exp.store in HOSTED else len(a)
+        rows = devices.width(rows, number) * number
+        return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
+
+    return jax.tree.map(one, tree)
 
 
 def functions(exp: Experiment) -> Programs:
@@ -143,7 +181,7 @@ def functions(exp: Experiment) -> Programs:
         now = parts(floats)
         sampler = now.method.adjust_sampler(now.sampler, server)
         sampler = participation.with_dropouts(sampler, now.dropout)
-        return sampler(key(context, 0), num, context.r)
+        return sampler(sampling_key(context), num, context.r)
 
     def train(cohort, floats, context, participants, down, *rest):
         given = exchange(floats, context, participants, down)
@@ -221,6 +259,11 @@ def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
 
 SHARED = {"start_clients": 2, "pre_upload": 2, "train": 2, "evaluate": 2}  # of the
 # last arguments, what all federations have: ids, counts; examples and shards
+
+
+def lanes(cohort: Cohort, put_back: Callable | None) -> int:
+    """Lanes of a cohort in compiled programs; those of many federations have one."""
+    return cohort.lanes if put_back is not None else 1
 
 
 def in_one_lane(exp: Experiment) -> Experiment:

@@ -128,6 +128,41 @@ def result_table(summary: Mapping) -> Table:
     return table
 
 
+def metrics_table(summary: Mapping) -> Table | None:
+    """What was measured besides accuracy: a row per rule and metric; None without any.
+
+    Values of every class are in the files alone.
+
+    Args:
+      summary: of a run (its entry "metrics").
+    """
+    rows = [
+        (rule, name, kinds["pooled"], kinds["mean"]["final"])
+        for rule, of in summary.get("metrics", {}).items()
+        for name, kinds in of.items()
+        if "best" in kinds["pooled"]
+    ]
+    if not rows:
+        return None
+    last = max(pooled["last_n"] for _, _, pooled, _ in rows)
+    title = "further metrics: pooled over examples; mean over clients"
+    table = Table(title=title, show_edge=False)  # fits 80 columns
+    for name in ("rule", "metric"):
+        table.add_column(name, no_wrap=True)
+    for name in ("best", "final", f"last{last}", "client\nfinal"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for rule, name, pooled, mean in rows:
+        values = [_number(pooled[k]) for k in ("best", "final", "mean_last")]
+        if pooled["best_round"] is not None:
+            values[0] += f" ({pooled['best_round']})"
+        table.add_row(rule, name, *values, _number(mean))
+    return table
+
+
+def _number(value) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
 def _cells(digest):
     if digest is None:
         return ("-",) * 3

@@ -1,5 +1,6 @@
 """One round, as the host sees it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -7,11 +8,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxproto import devices
 from jaxproto.config.build import Experiment
 from jaxproto.federation import PreUpload, Report
 from jaxproto.method import Method
 from jaxproto.participation import Participation
-from jaxproto.training import programs
+from jaxproto.training import placing, programs
 from jaxproto.training.programs import Programs, RoundContext, State
 from jaxproto.training.store import ClientStore
 from jaxproto.training.threads import at_once
@@ -31,6 +33,7 @@ class Work(NamedTuple):
     compiled: Programs
     seed: int
     store: ClientStore | None = None  # of clients that the device does not hold
+    placed: placing.Placed | None = None  # data on several devices
 
 
 class Round(NamedTuple):
@@ -62,13 +65,21 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     Raises:
       Diverged: names round, cohort and client.
     """
-    context = programs.round_context(work.seed, r)
+    context = round_context(work, r)
     if work.store is None:
-        given = state.server, state.clients, work.exp.train
-        server, clients, told = on_device(work, context, *given)
+        shards = work.placed.train if work.placed else work.exp.train
+        begin = fetched if work.compiled.fetch else on_device
+        server, clients, told = begin(
+            work, context, state.server, state.clients, shards
+        )
     else:
         server, clients, told = from_store(work, context, r, state)
     return counted(work.exp, r, state, server, clients, told)
+
+
+def round_context(work: Work, r: int) -> RoundContext:
+    """Round `r`, on all devices."""
+    return programs.everywhere(work.exp, programs.round_context(work.seed, r))
 
 
 def from_store(work: Work, context: RoundContext, r: int, state: State):
@@ -77,11 +88,33 @@ def from_store(work: Work, context: RoundContext, r: int, state: State):
     assert store is not None
     mine, shards = store.begin(participate(context, state.server))
     if not asks_server(work.exp.method):
-        after = programs.round_context(work.seed, r + 1)
-        store.ahead(participate(after, state.server))
+        store.ahead(participate(round_context(work, r + 1), state.server))
     server, clients, told = on_device(work, context, state.server, mine, shards)
     store.put(clients)
     return server, state.clients, told
+
+
+def fetched(
+    work: Work,
+    context: RoundContext,
+    server: Tree,
+    clients: Sequence[Client],
+    shards: Sequence[Shard],
+) -> tuple[Tree, tuple[Client, ...], Told]:
+    """As `on_device`, of participants that are dealt to several devices."""
+    run, participants = work.compiled, work.compiled.participate(context, server)
+    each = zip(run.fetch, clients, shards, strict=True)
+    there = [
+        (None, *own) if fetch is None else fetch(participants, *own)
+        for fetch, *own in each
+    ]
+    places, mine, tables = zip(*there, strict=True)
+    server, after, told = on_device(work, context, server, mine, tables)
+    home = tuple(
+        new if put is None else put(own, at, new)
+        for put, own, at, new in zip(run.put_back, clients, places, after, strict=True)
+    )
+    return server, home, told
 
 
 def asks_server(method: Method) -> bool:
@@ -122,7 +155,7 @@ def on_device(
         pre_uploads=[p._replace(uploads=()) for p in pre_uploads],
         diagnostics=run.diagnostics(server),
     )
-    told = jax.device_get(told)  # sizes, losses; never uploads
+    told = devices.to_host(told)  # sizes, losses; never uploads
     return jax.block_until_ready(server), clients, told
 
 
@@ -134,21 +167,22 @@ def train(
     Args:
       given: context, participants, broadcast.
     """
-    run, calls, lanes = work.compiled, [], []
-    each = zip(run.train, run.put_back, clients, shards, strict=True)
-    for i, (f, put, own, shard) in enumerate(each):
+    run, calls = work.compiled, []
+    lanes = list(map(programs.lanes, work.exp.cohorts, run.put_back))
+    for f, own, shard, number in zip(run.train, clients, shards, lanes, strict=True):
         rest = own, work.examples, shard
-        numbers = range(1 if put is None else work.exp.cohorts[i].lanes)
-        lanes.append(len(numbers))
-        if put is None:
+        if number == 1:
             calls.append(partial(f, *given, *rest))
         else:
-            calls += [partial(f, *given, np.int32(n), *rest) for n in numbers]
+            calls += [partial(f, *given, np.int32(n), *rest) for n in range(number)]
     moved, reports = zip(*at_once(calls), strict=True)
     after, first = [], 0
     for put, own, number in zip(run.put_back, clients, lanes, strict=True):
         mine, first = moved[first : first + number], first + number
-        after.append(mine[0] if put is None else put(own, list(mine)))
+        if put is None or number == 1:
+            after.append(mine[0])
+        else:
+            after.append(put(own, list(mine)))
     return tuple(after), list(reports)
 
 
@@ -234,7 +268,7 @@ def summarize_round(exp: Experiment, told: Told) -> Round:
             np.add.at(up, p.id, p.bytes)
     up, down = up[:clients], trains * int(told.bytes_down)
     return Round(
-        loss=sum(float(p.loss.sum()) for p in reports) / max(stepped, 1),
+        loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
         participants=int(trains.sum()),
         scalars_up=sum(
             int(p.sent.sum()) for part in (reports, pre_uploads) for p in part

@@ -15,14 +15,17 @@ Only the standard library is imported here: this is loaded before all others.
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
 GRACE = 20.0  # seconds; SLURM and Kubernetes kill 30 seconds after SIGTERM
+CLOSE = 5.0  # seconds for what is open when the process ends, such as event files
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
@@ -42,6 +45,7 @@ class _Watch:
         self.saves = 0  # checkpoints that are being written, of several runs at once
         self.runs = 0  # that train rounds
         self.grace = 0.0  # seconds that the rounds that are running may still take
+        self.closes: list[Callable[[], None]] = []  # called before the end
 
     def hear(self, told: int):
         """Ends the process, or has it end soon."""
@@ -59,12 +63,28 @@ class _Watch:
     def end(self, told: int) -> NoReturn:
         """Does not return."""
         say(told, self.after)
+        self._close()
         if files := sys.modules.get("jaxproto.data.files"):  # nothing is written before
             files.drop_unfinished()
         os._exit(128 + told)
 
+    def _close(self):
+        """Closes what is open, in `CLOSE` seconds or until a second signal."""
+        left = [threading.Thread(target=f, daemon=True) for f in self.closes]
+        for thread in left:
+            thread.start()
+        until = time.monotonic() + CLOSE
+        while left and time.monotonic() < until and not _again():
+            left[0].join(0.05)
+            left = [thread for thread in left if thread.is_alive()]
+
 
 _process = _Watch()
+
+
+def _again() -> bool:
+    """Whether a signal waits to be heard."""
+    return bool(_listening) and bool(select.select(_listening, [], [], 0)[0])
 
 
 def say(told: int, after: str):
@@ -93,6 +113,7 @@ def watch():
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     _watching.append(tells)
+    _listening.append(hears)
     os.register_at_fork(after_in_child=unwatch)  # its signals are not this process's
     threading.Thread(target=_listen, args=[hears], daemon=True).start()
     for told in WORDS:
@@ -101,6 +122,7 @@ def watch():
 
 
 _watching: list[int] = []  # the end of the pipe that signals write to
+_listening: list[int] = []  # the other end
 
 
 def _nothing(told: int, frame: FrameType | None):
@@ -111,6 +133,7 @@ def _listen(hears: int):
     while heard := os.read(hears, 1):
         if heard[0] in WORDS:
             _process.hear(heard[0])
+    _listening.remove(hears)
     os.close(hears)
 
 
@@ -158,6 +181,16 @@ def rounds(grace: float) -> Iterator[Callable[[], bool]]:
         with _process.lock:
             _process.runs -= 1
             _process.grace = grace if _process.runs else 0.0
+
+
+@contextlib.contextmanager
+def closing(close: Callable[[], None]) -> Iterator[None]:
+    """Calls `close`, which raises nothing, if a signal ends the process meanwhile."""
+    _process.closes.append(close)
+    try:
+        yield
+    finally:
+        _process.closes.remove(close)
 
 
 @contextlib.contextmanager

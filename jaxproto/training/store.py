@@ -15,16 +15,17 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import federation
+from jaxproto import devices, federation
 from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import HOSTED
+from jaxproto.config.cohorts import HOSTED, NODES
 from jaxproto.data import files
 from jaxproto.errors import UserError
+from jaxproto.federation import Cohort
 from jaxproto.participation import Participation
 from jaxproto.storage import changes
 from jaxproto.storage.changes import Changes
 from jaxproto.training.programs import Programs, identities, keys
-from jaxproto.types import Client, Shard
+from jaxproto.types import Client, Shard, Tree
 
 FOLDER = "clients.scratch"  # of the files, in the work directory
 
@@ -119,9 +120,8 @@ class ClientStore:
             self.wait()
             rows = self._read(places)
         self._now = places
-        shards = [
-            of_places(shard, p) for shard, p in zip(self.exp.train, places, strict=True)
-        ]
+        each = zip(self.exp.train, places, strict=True)
+        shards = [self.dealt(of_places(shard, p)) for shard, p in each]
         return self._on_device(places, rows), shards
 
     def ahead(self, participants: Participation):
@@ -131,7 +131,7 @@ class ClientStore:
 
     def put(self, clients: Sequence[Client]):
         """Takes the rows of this round back, as they are after it."""
-        rows = [jax.tree.leaves(c) for c in jax.device_get(list(clients))]
+        rows = [jax.tree.leaves(c) for c in self._undealt(clients)]
         if self._next is not None:
             places, reading = self._next
             for now, new, then, old in zip(
@@ -151,9 +151,14 @@ class ClientStore:
     def places(self, trains: np.ndarray) -> list[Places]:
         """The participants of each cohort."""
         return [
-            Places(np.flatnonzero(trains[held.ids]), cohort.room)
+            Places(np.flatnonzero(trains[held.ids]), self.room(cohort))
             for held, cohort in zip(self.cohorts, self.exp.cohorts, strict=True)
         ]
+
+    def room(self, cohort: Cohort) -> int:
+        """Rows of a round: as many for every device."""
+        number = self.exp.layout.number if self.exp.layout else 1
+        return devices.width(cohort.room, number) * number
 
     def _read(self, places: Sequence[Places]) -> list[list[np.ndarray]]:
         rows = [held.get(p.at) for held, p in zip(self.cohorts, places, strict=True)]
@@ -175,11 +180,22 @@ class ClientStore:
     def _on_device(self, places, rows) -> list[Client]:
         made, nobody = [], len(self.exp.counts.train)
         for held, p, own in zip(self.cohorts, places, rows, strict=True):
-            leaves = [jax.device_put(p.fill(a)) for a in own]
-            client = jax.tree.unflatten(held.form, leaves)
+            client = jax.tree.unflatten(held.form, [p.fill(a) for a in own])
             ids = p.fill(held.ids[p.at], nobody)
-            made.append(client.replace(id=jax.device_put(ids)))
+            made.append(self.dealt(client.replace(id=ids)))
         return made
+
+    def dealt(self, tree: Tree) -> Tree:
+        """Rows that the host has chosen, on the device, or dealt to several."""
+        layout = self.exp.layout
+        return jax.device_put(tree) if layout is None else layout.dealt(tree)
+
+    def _undealt(self, clients: Sequence[Client]) -> list[Client]:
+        layout = self.exp.layout
+        if layout is None:
+            return jax.device_get(list(clients))
+        each = zip(devices.to_host(list(clients)), self._now, strict=True)
+        return [devices.undeal(c, p.room, layout.number) for c, p in each]
 
     def _write(self, places, rows):
         for held, p, new in zip(self.cohorts, places, rows, strict=True):
@@ -273,7 +289,7 @@ def open_store(
     Raises:
       UserError: there is not enough room on the disk.
     """
-    if exp.store not in HOSTED:
+    if exp.store not in HOSTED or exp.store == NODES:
         return None
     key, shapes = keys(seed)[0], []
     for cohort in exp.cohorts:

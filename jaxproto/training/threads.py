@@ -23,16 +23,25 @@ def at_once(calls: Iterable[partial]) -> list:
 
     On CPU, XLA runs the programs of one Python thread one after the other, and those
     with small products leave cores idle: one thread per core, and large networks
-    first, made a round of Ht0 a quarter faster (benchmarks/RESULTS.md).
+    first, made a round of Ht0 a quarter faster (benchmarks/RESULTS.md). A thread waits
+    for its program: a call returns before the program has ended, and the thread would
+    be given the next one. Programs of several devices begin in one order, the same in
+    every process.
     """
     calls = list(calls)
     threads = min(len(calls), os.cpu_count() or 1)
-    if threads < 2:
+    if threads < 2 or any(map(_on_several, calls)):
         return [call() for call in calls]
     size = [sum(a.nbytes for a in jax.tree.leaves(call.args)) for call in calls]
     results = [None] * len(calls)
     with ThreadPoolExecutor(threads) as pool:
         order = np.argsort(size)[::-1]
-        for i, result in zip(order, pool.map(lambda i: calls[i](), order), strict=True):
+        done = pool.map(lambda i: jax.block_until_ready(calls[i]()), order)
+        for i, result in zip(order, done, strict=True):
             results[i] = result
     return results
+
+
+def _on_several(call: partial) -> bool:
+    arrays = (a for a in jax.tree.leaves(call.args) if isinstance(a, jax.Array))
+    return any(len(a.sharding.device_set) > 1 for a in arrays)

@@ -13,6 +13,7 @@ from pathlib import Path
 from results import series
 
 ROUNDS = 16  # of the paper's 300
+LONGER = {"protonorm_clip": 100}  # rounds of those that have more
 TABLE = "table.py:protonorm3,cifar100-{}-hmcnn"
 OTHER = ["--config.model.group=HmCNN", "--config.model.feat_dim=512"]  # as Table 3's
 RUNS = {  # name -> configuration, flags; the table has three of them
@@ -20,6 +21,7 @@ RUNS = {  # name -> configuration, flags; the table has three of them
     "fedproto": ("fedproto.py:cifar100", OTHER),
     "protonorm_g1": (TABLE.format("protonorm"), ["--config.method.upscale=1.0"]),
     "feduv": (TABLE.format("feduv"), []),
+    "protonorm_clip": (TABLE.format("protonorm"), ["--config.optimizer.clip_norm=100"]),
     "local": ("local.py:cifar100", OTHER),
     "fednh": (TABLE.format("fednh"), []),
     "lg_fedavg": ("lg_fedavg.py:cifar100", OTHER),
@@ -29,10 +31,10 @@ RUNS = {  # name -> configuration, flags; the table has three of them
 
 def runs(data_dir: str = ""):
     """Name, configuration and flags of every run."""
-    short = [f"--config.rounds={ROUNDS}", "--config.eval_every=2"]
-    short += [f"--config.data.name=npz:{Path(data_dir, 'cifar100.npz')}"]
+    data = f"--config.data.name=npz:{Path(data_dir, 'cifar100.npz')}"
     for name, (config, flags) in RUNS.items():
-        yield f"{name}-0", config, [*flags, *short]
+        rounds = f"--config.rounds={LONGER.get(name, ROUNDS)}"
+        yield f"{name}-0", config, [*flags, rounds, "--config.eval_every=2", data]
 
 
 if __name__ == "__main__":

@@ -351,7 +351,7 @@ def test_comparing_passes_over_what_is_no_run_and_says_so(run, tmp_path, capfd):
     with pytest.raises(SystemExit) as end:
         cli.call("compare", "compare", given)
     out, err = capfd.readouterr()
-    assert not end.value.code and "fedproto" in out
+    assert not end.value.code and "FedProto" in out
     assert err.splitlines() == [
         f"passed over, for it holds no run: {tmp_path / name}"
         for name in ("empty", "table.md")

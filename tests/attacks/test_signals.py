@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,20 +51,35 @@ def in_rounds(path, process):
         time.sleep(0.02)
 
 
+def listens(process):
+    """Waits until the program hears SIGTERM; before, it is Python that starts."""
+    status, deadline = Path(f"/proc/{process.pid}/status"), time.time() + 60
+    while process.poll() is None and time.time() < deadline and status.exists():
+        (heard,) = re.findall(r"^SigCgt:\s*(\w+)$", status.read_text(), re.MULTILINE)
+        if int(heard, 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
 MAIN = (["main.py"], ["-m", "jaxproto", "run"])
 
 
 @pytest.mark.parametrize("entry", MAIN, ids=["main.py", "-m"])
-@pytest.mark.parametrize("after", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("after", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize(
     ("told", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 def test_a_signal_during_imports_is_one_line(tmp_path, entry, after, told, code, word):
     process = start(entry, tmp_path / "run")
+    listens(process)
     time.sleep(after)
     got, err = ended(process, told)
-    assert got == code and err in (f"{word}\n", f"{word}: {LATER}\n")
+    saved = (
+        r"terminated: round \d+ is saved, the same command goes on\n"  # a fast start
+    )
+    assert got == code
+    assert err in (f"{word}\n", f"{word}: {LATER}\n") or re.fullmatch(saved, err)
 
 
 def test_ctrl_c_in_a_round_ends_at_once(tmp_path):
@@ -126,6 +142,61 @@ def test_a_long_round_ends_with_the_grace_or_a_second_signal(
         time.sleep(0.3)
     got, err = ended(process, told[-1], 10)
     assert got == code and err.count("\n") == 1 and LATER in err
+
+
+TOLD = """
+import json, sys, time
+from jaxproto import cli
+from jaxproto.training import stopping
+from jaxproto.writers import WRITERS, Callback
+
+class Last(Callback):
+    def on_start(self, run_info):
+        self.file = run_info.path / "ended.json"
+
+    def on_end(self, summary):
+        self.file.write_text(json.dumps(dict(summary)))
+        time.sleep({hangs})
+
+WRITERS["last"] = Last
+stopping.watch()
+cli.call("run", "main.py", sys.argv[1:])
+"""
+
+
+def listening(tmp_path, hangs, *more):
+    """A run with a callback that writes how it ended, and then takes its time."""
+    (tmp_path / "told.py").write_text(TOLD.format(hangs=hangs))
+    path = tmp_path / "run"
+    process = start([str(tmp_path / "told.py")], path, "--writers=last", *more)
+    in_rounds(path, process)
+    return process, path / "ended.json"
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_callbacks_are_told_of_an_end_by_a_signal(tmp_path, told):
+    process, file = listening(tmp_path, 0)
+    code, err = ended(process, told)
+    assert code == 128 + told and err.count("\n") == 1
+    found = json.loads(file.read_text())
+    assert found["status"] == "interrupted" and found["rounds"] > 0
+
+
+def test_a_callback_that_hangs_holds_ctrl_c_up_for_five_seconds_at_most(tmp_path):
+    process, _ = listening(tmp_path, 60)
+    clock = time.monotonic()
+    assert ended(process, signal.SIGINT, 15)[0] == 130
+    assert time.monotonic() - clock < 10
+
+
+def test_a_second_signal_does_not_wait_for_callbacks(tmp_path):
+    process, file = listening(tmp_path, 60, "--grace=0")
+    process.send_signal(signal.SIGTERM)
+    while not file.exists():
+        time.sleep(0.02)
+    clock = time.monotonic()
+    assert ended(process, signal.SIGINT, 10)[0] == 143
+    assert time.monotonic() - clock < 4
 
 
 def test_help_says_what_the_grace_is():

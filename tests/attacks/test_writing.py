@@ -22,6 +22,9 @@ ALLOWED = {  # file, call -> why it needs no rename
     ("data/cache.py", "save"): "into memory",
     ("data/readers/builders/archives.py", "save"): "into memory",
     ("plots/canvas.py", "savefig"): "into memory",
+    ("saved/exporting.py", "save"): "into memory",
+    ("storage/divided.py", "save"): "into memory",
+    ("saved/exporting.py", "savez"): "into memory",
 }
 NAMES = {"write_text", "write_bytes", "savefig", "save", "savez", "savetxt", "imsave"}
 OURS = {"checkpoint", "checkpointer"}  # what saves in its own way, then renames

@@ -252,7 +252,8 @@ def evaluate(method, result, mode=ONE, layout=HOM):
     for g, clients in zip(groups, result.stacked, strict=True):
         f = partial(federation.evaluate_cohort, method, g._replace(mode=mode))
         down = federation.broadcast(method, result.server, wire.EXACT).message
-        parts.append(fast_jit.jit(f)(down, clients, examples, shard(rows, g.ids)))
+        sums = fast_jit.jit(f)(down, clients, examples, shard(rows, g.ids))
+        parts.append({rule: of["accuracy"][0] for rule, of in sums.items()})
     return by_id(groups, parts)
 
 

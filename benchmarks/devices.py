@@ -1,0 +1,214 @@
+"""Clients over several devices: the work of each by XLA's account, and seconds.
+
+    python -m benchmarks.devices
+    python -m benchmarks.devices --parts=time --groups=HmCNN
+
+Virtual devices of a CPU, in processes of their own. `count`: the same number of clients
+per device on 1, 2, 4 and 8 devices; FLOPs and bytes of each device in local training
+and in the whole round, by `cost_analysis` of the compiled programs, all clients of a
+device in step. Weak scaling is the work of one device alone over that of one of
+several. `time`: rounds of one federation on one device and on as many as there are
+cores, in turn; evaluation is not timed.
+"""
+
+import sys
+from collections.abc import Callable
+
+import jax
+from absl import flags
+
+from benchmarks import hlo, measure, synthetic
+from jaxproto import devices
+from jaxproto.config import build
+from jaxproto.config.build import Experiment
+from jaxproto.training import compiler, placing, programs, rounds, sharded
+from jaxproto.types import Examples
+
+FLAGS = measure.flag_values()
+flags.DEFINE_list("groups", "Ht0,HmCNN", "groups of networks", flag_values=FLAGS)
+flags.DEFINE_list("parts", "count,time", "see above", flag_values=FLAGS)
+flags.DEFINE_list("devices", "1,2,4,8", "of `count`", flag_values=FLAGS)
+flags.DEFINE_integer("each", 1, "clients of a network and device", flag_values=FLAGS)
+flags.DEFINE_integer("clients", 8, "clients of `time`", flag_values=FLAGS)
+flags.DEFINE_integer("train", 320, "training examples per client", flag_values=FLAGS)
+flags.DEFINE_integer("batch", 32, "examples per step", flag_values=FLAGS)
+flags.DEFINE_integer("pixels", 32, "height and width", flag_values=FLAGS)
+flags.DEFINE_integer("classes", 10, "K", flag_values=FLAGS)
+flags.DEFINE_integer("dim", 512, "d", flag_values=FLAGS)
+flags.DEFINE_integer("repeats", 5, "rounds that count", flag_values=FLAGS)
+
+NETWORKS = {"Ht0": 4}  # architectures of a group; of others one
+STAGES = ("broadcast", "participate", "train", "update", "diagnostics")  # of a round
+
+
+def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Experiment:
+    """A federation on random images, over the first `number` devices."""
+    _, exp = synthetic.equal_clients(
+        clients=clients,
+        train=s["train"],
+        test=32,
+        shape=(s["pixels"], s["pixels"], 3),
+        classes=s["classes"],
+        layout=devices.chosen(str(number)),
+        model__group=group,
+        model__feat_dim=s["dim"],
+        local__batch_size=s["batch"],
+        clients_at_once=form,
+    )
+    return exp
+
+
+def counted(settings: dict, group: str, number: int) -> dict:
+    """FLOPs and bytes of one of several devices, and what devices say."""
+    s = settings
+    clients = s["each"] * NETWORKS.get(group, 1) * number
+    exp = experiment(s, group, clients, number, "all")
+    placed = exp.layout and placing.placed(exp, exp.layout)
+    examples = placed.examples if placed else build.examples(exp.dataset)
+    made = compiled(exp, examples)
+    found = {name: account(made[name]) for name in STAGES}
+    return {
+        "group": group,
+        "devices": number,
+        "clients": len(exp.partition.train),
+        "train": found["train"],
+        "round": summed(list(found.values())),
+    }
+
+
+def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
+    """The programs of a round by stage; those of other stages are traced alone."""
+    layout = exp.layout
+    f = sharded.functions(exp, layout) if layout else programs.functions(exp)
+    made: dict[str, list] = {stage: [] for stage in STAGES}
+
+    def submit(name, f, *rest, **options):
+        options |= f.shardings() if isinstance(f, sharded.Spread) else {}
+        lowered = jax.jit(f, **options).lower(exp.floats, *rest)
+        if (stage := name.split()[0]) in made:
+            made[stage].append(lowered.compile())
+        return compiler.Compiling(lowered.out_info, None)
+
+    compiler.submit_all(submit, exp, f, examples)
+    return made
+
+
+def account(compiled_: list) -> dict:
+    """FLOPs, bytes and collectives of the programs of a stage, on one device."""
+    each = []
+    for program in compiled_:
+        cost = program.cost_analysis() or {}
+        each.append(
+            {
+                "flops": cost.get("flops", 0.0),
+                "bytes": cost.get("bytes accessed", 0.0),
+                "collectives": sum(hlo.collectives(program.as_text()).values()),
+            }
+        )
+    return summed(each)
+
+
+def summed(parts: list[dict]) -> dict:
+    """The sum of accounts."""
+    names = ("flops", "bytes", "collectives")
+    return {name: sum(part[name] for part in parts) for name in names}
+
+
+def timed(s: dict, group: str) -> dict[str, measure.Timing]:
+    """Seconds of a round on one device and on all cores' devices."""
+    numbers = [1, measure.cores()]
+    runs = {
+        f"{n} device" + "s" * (n > 1): one(
+            experiment(s, group, s["clients"], n, "auto")
+        )
+        for n in numbers
+    }
+    return measure.alternate(runs, s["repeats"])
+
+
+def one(exp: Experiment) -> Callable[[], None]:
+    """A round of a federation."""
+    work, state, _ = synthetic.start(exp)
+    r = 0
+
+    def run():
+        nonlocal state, r
+        state, _ = rounds.one_round(work, r, state)
+        r += 1
+
+    return run
+
+
+def timed_record(settings: dict, group: str) -> dict:
+    """`timed`, as JSON has it."""
+    times = timed(settings, group)
+    return {"group": group} | {name: time.record() for name, time in times.items()}
+
+
+def environment(number: int) -> dict[str, str]:
+    """Of a process with virtual devices."""
+    return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={number}"}
+
+
+def in_processes(settings: dict, functions: list[tuple[str, dict, int]]) -> list[dict]:
+    """Results of functions of this module, each with a number of virtual devices."""
+    return [
+        measure.fresh(
+            "benchmarks.devices", name, {"settings": settings} | given, **environment(n)
+        )
+        for name, given, n in functions
+    ]
+
+
+def count_table(rows: list[dict]):
+    """FLOPs and bytes per device, and weak scaling."""
+    first = {row["group"]: row for row in reversed(rows)}
+    lines = []
+    for row in rows:
+        for stage in ("train", "round"):
+            alone, own = first[row["group"]][stage], row[stage]
+            scaling = [100 * alone[k] / own[k] for k in ("flops", "bytes")]
+            name, count = row["group"], own["collectives"]
+            work = own["flops"] / 1e9, own["bytes"] / 1e6
+            lines.append([name, stage, row["devices"], row["clients"], *work, *scaling])
+            lines[-1].append(count)
+    columns = ["group", "programs", "devices", "clients", "GF", "MB"]
+    columns += ["FLOPs %", "bytes %", "collectives"]
+    return measure.table("Work of each device, a loop's body once", columns, lines)
+
+
+def time_table(rows: list[dict]):
+    """Seconds of a round."""
+    lines = [
+        [row["group"], name, time["median"], time["min"], time["max"]]
+        for row in rows
+        for name, time in row.items()
+        if name != "group"
+    ]
+    columns = ["group", "on", "s / round", "min", "max"]
+    return measure.table("Rounds without evaluation", columns, lines)
+
+
+def main(argv):
+    """Measures what is asked for."""
+    s = measure.parse(FLAGS, argv, __doc__)
+    if {*s["parts"]} - {"count", "time"}:
+        sys.exit("error: parts are count, time.")
+    results: dict[str, list[dict]] = {"count": [], "time": []}
+    if "count" in s["parts"]:
+        numbers = measure.whole(s["devices"])
+        asked = [
+            ("counted", {"group": g, "number": n}, n)
+            for g in s["groups"]
+            for n in numbers
+        ]
+        results["count"] = in_processes(s, asked)
+    if "time" in s["parts"]:
+        asked = [("timed_record", {"group": g}, measure.cores()) for g in s["groups"]]
+        results["time"] = in_processes(s, asked)
+    tables = [count_table(results["count"]), time_table(results["time"])]
+    measure.finish("devices", s, results, tables)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,99 @@
+"""What uploads of finished runs give away: an attack, its table and its pictures."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxproto import leakage, plots
+from jaxproto.cli import formats
+from jaxproto.cli.arguments import Parser
+from jaxproto.data import files
+from jaxproto.errors import UserError
+from jaxproto.leakage import drawing, measured
+from jaxproto.report import rendering
+
+TABLES = {"markdown": "md", "json": "json"}  # that are written
+
+
+def main(prog: str, arguments: Sequence[str]):
+    """Attacks the runs that the arguments name.
+
+    Raises:
+      UserError: an argument, a run or the folder to write into cannot be used.
+    """
+    args = _parser(prog).parse_args(arguments)
+    asked = leakage.Asked(
+        workdirs=args.workdirs,
+        clients=_numbers("clients", args.clients, int),
+        formats=[form for form in args.formats.split(",") if form],
+        noises=_numbers("noise", args.noise, float),
+        body=args.body,
+        sizes=_sizes(args.sizes),
+        seed=args.seed,
+        data_dir=args.data_dir,
+    )
+    made = leakage.measure(
+        args.attack, asked, lambda what: sys.stderr.write(f"{what}\n")
+    )
+    formats.show(made.view, "text")
+    if args.out is not None:
+        for path in _write(args.attack, made, args.out):
+            sys.stderr.write(f"written: {path}\n")
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(prog=prog, description=__doc__)
+    listed = "; ".join(f"{k}: {v.about}" for k, v in leakage.ATTACKS.items())
+    parser.add_argument("attack", choices=list(leakage.ATTACKS), help=listed)
+    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for table and pictures"
+    )
+    first = f"ids, 0,3,...; the first {measured.CLIENTS} by default"
+    parser.add_argument("--clients", default="", help=first)
+    parser.add_argument(
+        "--formats", default="", help="on the wire, float32,int8,...; default the run's"
+    )
+    parser.add_argument(
+        "--noise",
+        default="0",
+        help="standard deviations of Gaussian noise on what is sent, in units of its "
+        "root mean square, 0,0.1,...",
+    )
+    parser.add_argument(
+        "--body", choices=measured.BODIES, default="own", help="the attacker's network"
+    )
+    sizes = ",".join(f"{b}x{s}" for b, s in measured.SIZES)
+    told = f"of `updates`: examples of a step x steps, {sizes} by default"
+    parser.add_argument("--sizes", default=sizes, help=told)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data_dir", default="", help="where the data set is now")
+    return parser
+
+
+def _numbers(name: str, text: str, kind):
+    try:
+        return [kind(part) for part in text.split(",") if part]
+    except ValueError:
+        raise UserError(f"{name} is {text!r}; give numbers joined by commas.") from None
+
+
+def _sizes(text: str) -> list[tuple[int, int]]:
+    parts = [part.split("x") for part in text.split(",")]
+    if any(len(p) != 2 or not all(n.isdecimal() and int(n) for n in p) for p in parts):
+        raise UserError(f"sizes is {text!r}; give examples x steps, as 1x1,8x1,2x4.")
+    return [(int(batch), int(steps)) for batch, steps in parts]
+
+
+def _write(name: str, made: leakage.Measured, out: Path) -> list[Path]:
+    """Tables and pictures into a folder."""
+    with files.writing(out, 0):
+        out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for form, suffix in TABLES.items():
+        written.append(out / f"{name}.{suffix}")
+        files.write(written[-1], rendering.render(made.view, form).encode())
+    if not plots.available():
+        sys.stderr.write(f"no pictures: {plots.HINT}\n")
+        return written
+    return written + drawing.draw(name, made, out)

@@ -1,0 +1,181 @@
+"""The server of a federation on nodes: the simulator's programs between messages.
+
+The order in which uploads arrive changes nothing: they are put in the places of their
+clients, and added up as the simulator does. Whoever does not answer, or with damaged
+bytes, counts as one whose upload was lost.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from jaxproto.config.build import Experiment
+from jaxproto.config.cohorts import NODES, tested_ids
+from jaxproto.federation import PreUpload, Report, Uploads
+from jaxproto.flower import uploads
+from jaxproto.flower.messages import Messages
+from jaxproto.flower.node import Said
+from jaxproto.participation import Participation
+from jaxproto.training import programs, rounds
+from jaxproto.training.evaluation import Outcome
+from jaxproto.training.programs import State
+from jaxproto.training.rounds import Round
+from jaxproto.types import Tree
+from jaxproto.wire import HEADER
+from jaxproto.wire.codec import WireError
+
+REFUSED = "refused"  # the field of an answer that says why there is none
+
+
+class Link(Protocol):
+    """The way to the clients."""
+
+    def members(self) -> set[int]:
+        """The clients that are there now."""
+
+    def ask(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+        """What clients say, by id; why one does not is its field `REFUSED`."""
+
+
+class Fault(NamedTuple):
+    """A message that did not come to its end."""
+
+    round: int  # from 1
+    client: int
+    stage: str
+    why: str
+
+
+class Server:
+    """The server's half of every round."""
+
+    def __init__(
+        self, exp: Experiment, seed: int, link: Link, fault: Callable[[Fault], None]
+    ):
+        """Of an experiment; `fault` is told of what did not come to its end."""
+        self.exp = exp = exp._replace(store=NODES)
+        self.seed, self.link, self.fault = seed, link, fault
+        self.messages = Messages(exp)
+        self.halves = self.messages.halves(exp.cohorts) if self.messages.twice else []
+        made = jax.tree.map(jax.jit, programs.functions(exp))
+        self.run = programs.with_floats(made, exp.floats)
+        self.packed = jax.jit(self.messages.packed)
+        self.shapes = uploads.shapes(exp, self.messages.down)
+        self.as_lanes = {
+            adds: jax.jit(partial(uploads.as_lanes, exp, adds))
+            for adds in (True, False)
+        }
+
+    def begun(self, rounds_between: int) -> State:
+        """The state before the first round; of the clients, who they are."""
+        state = programs.init(self.exp, self.seed, self.run)
+        watched = rounds.unwatched(self.run, state.server, rounds_between)
+        return state._replace(watched=watched)
+
+    def one_round(self, r: int, state: State) -> tuple[State, Round]:
+        """Exchanges with whoever is there, and the server's step.
+
+        Raises:
+          Diverged: as `rounds.one_round`.
+        """
+        context = programs.round_context(self.seed, r)
+        drawn = jax.device_get(self.run.participate(context, state.server))
+        asked = self._asked(r, drawn)
+        server, pre_uploads, bytes_down = state.server, list[PreUpload](), 0
+        sent: list = []
+        if self.run.pre_aggregate is not None:
+            sent, _ = self._halves(server)
+            who = asked._replace(reports=asked.trains)
+            got, told = self._exchange("first", r, who, sent, self.shapes.first)
+            server = self.run.pre_aggregate(
+                context, server, self._lanes(drawn, got, "first")
+            )
+            pre_uploads = [PreUpload((), told.id, told.sent, told.bytes)]
+            bytes_down = HEADER
+        down = self._second(server, sent)
+        got, report = self._exchange("train", r, asked, down, self.shapes.up)
+        told = self.run.broadcast(server)
+        server = self.run.update(context, server, self._lanes(drawn, got, "train"))
+        made = rounds.Told(
+            participants=asked,
+            scalars_down=np.asarray(told.scalars),
+            bytes_down=np.asarray(told.bytes) + bytes_down,
+            reports=[report],
+            pre_uploads=pre_uploads,
+            diagnostics=jax.device_get(self.run.diagnostics(server)),
+        )
+        server = jax.block_until_ready(server)
+        return rounds.counted(self.exp, r, state, server, state.clients, made)
+
+    def evaluate(self, r: int, server: Tree) -> tuple[Experiment, Outcome]:
+        """What the clients that are there get right, and who they are."""
+        asked = {i for cohort in self.exp.cohorts for i in tested_ids(cohort)}
+        data = self.messages.encode(self.packed(server), "down")
+        there = asked & self.link.members()
+        told: dict[int, Said] = {i: {"round": r, "down": data} for i in sorted(there)}
+        said = self._answers("evaluate", r - 1, told)
+        among = uploads.evaluated(self.exp, list(said))
+        sums = uploads.sums(self.exp, said, self.shapes, among)
+        return among, Outcome(sums, jax.device_get(self.run.diagnostics(server)))
+
+    def _asked(self, r: int, drawn: Participation) -> Participation:
+        """Who of those that were drawn is there."""
+        members = self.link.members()
+        there = np.array([i in members for i in range(len(drawn.trains))])
+        for i in np.flatnonzero(drawn.trains & ~there):
+            self.fault(Fault(r + 1, int(i), "train", "it is not connected"))
+        return Participation(*(a & there for a in drawn))
+
+    def _halves(self, server: Tree) -> tuple[list, list]:
+        return self.messages.split(jax.device_get(self.packed(server)), self.halves)
+
+    def _second(self, server: Tree, sent: list) -> Tree:
+        """What is sent to whoever trains; of two exchanges, what was not sent yet."""
+        if not self.messages.twice:
+            return self.packed(server)
+        first, down = self._halves(server)
+        pairs = zip(jax.tree.leaves(sent), jax.tree.leaves(first), strict=True)
+        same = all(np.array_equal(a, b) for a, b in pairs)
+        assert same, "pre_aggregate has changed what clients had been sent before it"
+        return down
+
+    def _exchange(
+        self, stage: str, r: int, asked: Participation, down: Tree, like: Tree
+    ) -> tuple[dict[int, Tree], Report]:
+        """The messages of clients, undamaged, and what was told besides them."""
+        data = self.messages.encode(down, "down")
+        told: dict[int, Said] = {
+            int(i): {"round": r, "down": data, "reports": bool(asked.reports[i])}
+            for i in np.flatnonzero(asked.trains)
+        }
+        said, ups = self._answers(stage, r, told), {}
+        for i, answer in said.items():
+            if "up" not in answer:
+                continue
+            try:
+                ups[i] = self.messages.decode(answer["up"], like, "up")
+            except WireError as e:
+                self.fault(Fault(r + 1, i, stage, f"its message is refused: {e}"))
+        return ups, uploads.report(len(asked.trains), said, ups)
+
+    def _answers(self, stage: str, r: int, told: Mapping[int, Said]) -> dict[int, Said]:
+        """What clients say, in the order of ids, without those that do not."""
+        said = self.link.ask(stage, told) if told else {}
+        for i in sorted(said):
+            if REFUSED in said[i]:
+                self.fault(Fault(r + 1, i, stage, str(said[i][REFUSED])))
+        return {i: said[i] for i in sorted(said) if REFUSED not in said[i]}
+
+    def _lanes(
+        self, drawn: Participation, ups: Mapping[int, Tree], stage: str
+    ) -> tuple[Uploads, ...]:
+        """Messages as the programs take them, of the first or the second exchange."""
+        arrived = np.array([i in ups for i in range(len(drawn.trains))])
+        like = self.shapes.up if stage == "train" else self.shapes.first
+        adds = stage == "train" and not self.exp.check_wire
+        who = drawn._replace(reports=drawn.trains & arrived)
+        stacked = uploads.stacked(self.exp, ups, like)
+        return self.as_lanes[adds](who, stacked)

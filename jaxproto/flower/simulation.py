@@ -1,0 +1,51 @@
+"""Flower's simulation of a federation, with a node for every client."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import ml_collections
+
+from jaxproto.errors import UserError
+from jaxproto.flower.apps import client_app, server_app
+from jaxproto.flower.own import sources
+from jaxproto.storage import workdir as folder
+
+BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there
+    "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+    "init_args": {"address": "local", "log_to_driver": False},
+}
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def simulate(
+    config: ml_collections.ConfigDict,
+    workdir: str | Path,
+    data: Sequence[str] = (),
+    **times: float,
+) -> dict:
+    """Runs a federation in Flower's simulation; returns the server's summary.
+
+    Args:
+      config: of the federation.
+      workdir: the server's folder; clients have theirs in `nodes/` of it.
+      data: of each client with data of its own, such as folder:PATH.
+      times: of `server_app`.
+
+    Raises:
+      UserError: the run has ended before its last round.
+    """
+    os.environ.update(QUIET)
+    from flwr.simulation import run_simulation
+
+    path = Path(workdir).resolve()
+    run_simulation(
+        server_app(config, path, **times),
+        client_app(config, path, data=sources(config, data)),
+        num_supernodes=config.data.clients,
+        backend_config=BACKEND,
+    )
+    summary = folder.summary(path)
+    if summary is None:
+        raise UserError(f"the run in {path} has not finished; the reason is above.")
+    return summary

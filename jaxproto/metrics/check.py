@@ -1,0 +1,62 @@
+"""Whether a metric can be evaluated, by shapes alone: nothing is computed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto.errors import UserError, cut
+from jaxproto.metrics.metric import Metric, values
+
+
+def check(metric: Metric, classes: int):
+    """Fails before training where the functions of a metric do.
+
+    Args:
+      classes: scores of an example.
+
+    Raises:
+      UserError: a function of the metric fails, or does not return sums.
+    """
+    name, shapes = metric.name, []
+    for examples in (2, 3):
+        given = {
+            "scores": jax.ShapeDtypeStruct((examples, classes), jnp.float32),
+            "y": jax.ShapeDtypeStruct((examples,), jnp.int32),
+            "mask": jax.ShapeDtypeStruct((examples,), jnp.float32),
+        }
+        try:
+            shapes.append(jax.eval_shape(metric.sums, *given.values()))
+        except Exception as e:  # whatever a function of one's own raises
+            what = f"fails on scores of shape ({examples}, {classes})"
+            raise UserError(f"metric {name!r} {what}: {_first(e)}") from e
+    if str(shapes[0]) != str(shapes[1]) or not jax.tree.leaves(shapes):
+        two, three = (jax.tree.map(lambda a: a.shape, s) for s in shapes)
+        raise UserError(
+            f"metric {name!r} returns {cut(two)} of 2 examples and {cut(three)} of 3: "
+            "return sums over the examples, of shapes that do not depend on them."
+        )
+    _check_value(metric, jax.tree.map(lambda a: np.zeros(a.shape), shapes[0]))
+
+
+def _check_value(metric: Metric, nothing):
+    """The same of its value, on the sums of a client without test examples."""
+    name = metric.name
+    try:
+        found = values(metric, nothing)
+    except Exception as e:
+        raise UserError(
+            f"the value of metric {name!r} fails where all sums are 0, as of a client "
+            f"without test examples: {_first(e)}; it should be nan there."
+        ) from e
+    for part, value in found.items():
+        if value.ndim > 1:
+            raise UserError(
+                f"the value {part!r} of metric {name!r} has shape {value.shape}; it "
+                "must be a number, or one of every class."
+            )
+
+
+def _first(error: Exception) -> str:
+    """An exception in one line."""
+    text = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {text}"

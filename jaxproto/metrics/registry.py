@@ -1,0 +1,64 @@
+"""The registry of metrics, and the decorator for one's own."""
+
+import dataclasses
+from collections.abc import Callable
+
+from jaxproto.errors import UserError, cut, pick
+from jaxproto.metrics import predictions, probabilities, ranks
+from jaxproto.metrics.metric import Metric, ratio
+
+ACCURACY = "accuracy"  # of every run, under `rules` of its records
+METRICS: dict[str, Metric] = {
+    ACCURACY: Metric(predictions.accuracy),
+    "loss": Metric(probabilities.loss, least=True),
+    "balanced_accuracy": Metric(predictions.balanced_accuracy, predictions.mean_recall),
+    "macro_f1": Metric(predictions.macro_f1, predictions.mean_f1),
+    "auc": Metric(ranks.auc, ranks.area),
+    "ece": Metric(probabilities.ece, probabilities.calibration_error, least=True),
+    "per_class": Metric(predictions.per_class, predictions.of_classes),
+}
+
+
+def metric(name: str, value: Callable = ratio, least: bool = False) -> Callable:
+    """Registers a function `(scores_BC, y_B, mask_B) -> sums` as a metric.
+
+    Args:
+      name: for `eval.metrics`, records and columns.
+      value: of the sums, see `Metric`; by default they are a total and a count.
+      least: whether the smallest value is the best.
+
+    Returns:
+      A decorator that leaves the function as it is.
+
+    Raises:
+      UserError: the name is none, or that of the accuracy.
+    """
+    if not name.isidentifier() or name == ACCURACY:
+        raise UserError(
+            f"a metric cannot be named {cut(name)}: names are such as top_2, and "
+            f"{ACCURACY} is the library's own."
+        )
+
+    def register(sums):
+        METRICS[name] = Metric(sums, value, least)
+        return sums
+
+    return register
+
+
+def named(names: str) -> tuple[Metric, ...]:
+    """Metrics by names joined by commas; accuracy is always the first.
+
+    Raises:
+      UserError: there is no metric of a name.
+    """
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    for name in asked:
+        pick("metric", name, METRICS)
+    every = dict.fromkeys([ACCURACY, *asked])
+    return tuple(dataclasses.replace(METRICS[name], name=name) for name in every)
+
+
+def further(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
+    """All but the accuracy."""
+    return tuple(m for m in metrics if m.name != ACCURACY)

@@ -1,0 +1,254 @@
+"""Networks of one's own in Flax NNX, Flax Linen or Equinox, as entries of `NETS`.
+
+What is given is a body: a module that makes features [B, width] of a batch. Channel
+pooling to `feat_dim` and a linear head are put on it, as on the library's own
+networks. Parameters are dictionaries named after the module's attributes. Everything
+else that the module keeps (BatchNorm statistics, counts) belongs to the client.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen, nnx, traverse_util
+
+from jaxproto import nn
+from jaxproto.errors import UserError
+from jaxproto.models.bundle import head
+from jaxproto.models.layers import Linear, draw
+from jaxproto.types import Array, Net, Out, Tree
+
+Factory = Callable[..., Net]  # input_shape, num_classes, feat_dim, ops=None -> Net
+
+
+class Body(NamedTuple):
+    """A module as pure functions."""
+
+    init: Callable[[Array], tuple[Tree, Tree]]  # key -> params, norm
+    apply: Callable[..., tuple[Array, Tree]]  # params, norm, x, train, key -> x, norm
+
+
+def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
+    """A network whose body is a Flax NNX module.
+
+    Dropout draws from the step's key; without a key it is off.
+
+    Args:
+      make: `(input_shape, rngs=nnx.Rngs) -> module`, mostly the class itself; the
+        module maps x [B, ...] to [B, width], and is switched by `train()` and `eval()`.
+    """
+
+    def made(key, input_shape):
+        module = make(input_shape, rngs=nnx.Rngs(key))
+        graph, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
+        return graph, [nnx.to_pure_dict(state) for state in states]
+
+    def body(input_shape):
+        kept = {}
+
+        def arrays(key):
+            kept["graph"], states = made(key, input_shape)
+            return states
+
+        params_, streams_, norm_ = jax.eval_shape(arrays, jax.random.key(0))
+        params_names, norm_names = Names(params_), Names(norm_)
+
+        def init(key):
+            params, _, norm = arrays(key)
+            return params_names.dictionary(params), norm_names.dictionary(norm)
+
+        def apply(params, norm, x, train, key):
+            states = params_names.tree(params), norm_names.tree(norm)
+            module = nnx.merge(kept["graph"], *states, _streams(streams_, key))
+            module.train() if train else module.eval()
+            if key is None:
+                module.set_attributes(deterministic=True, raise_if_not_found=False)
+            x = module(x)
+            new = nnx.split(module, nnx.Param, nnx.RngState, ...)[3]
+            return x, norm_names.dictionary(nnx.to_pure_dict(new))
+
+        return Body(init, apply)
+
+    return _factory(make, body)
+
+
+def _streams(like: Tree, key: Array | None) -> Tree:
+    """The random streams of a module, begun anew from a key."""
+    key = jax.random.key(0) if key is None else key
+    leaves, tree = jax.tree.flatten(like)
+
+    def begun(i, leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            own = jax.random.fold_in(key, i)
+            return jax.random.split(own, leaf.shape) if leaf.shape else own
+        return jnp.zeros(leaf.shape, leaf.dtype)
+
+    return jax.tree.unflatten(tree, [begun(i, a) for i, a in enumerate(leaves)])
+
+
+def from_linen(module: linen.Module) -> Factory:
+    """A network whose body is a Flax Linen module.
+
+    Args:
+      module: maps x [B, ...] to [B, width]; if its call takes `train`, it is told
+        whether this is training. Dropout draws from the stream `dropout`.
+    """
+    told = "train" in inspect.signature(type(module).__call__).parameters
+
+    def mode(train):
+        return {"train": train} if told else {}
+
+    def body(input_shape):
+        def init(key):
+            keys = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
+            made = module.init(keys, jnp.zeros((1, *input_shape)), **mode(False))
+            return made.pop("params", {}), made
+
+        def apply(params, norm, x, train, key):
+            given = {"params": params, **norm}
+            rngs = {} if key is None else {"dropout": key}
+            if not train:
+                return module.apply(given, x, rngs=rngs, **mode(False)), norm
+            return module.apply(given, x, rngs=rngs, mutable=list(norm), **mode(True))
+
+        return Body(init, apply)
+
+    return _factory(module, body)
+
+
+def from_equinox(make: Callable[..., Any]) -> Factory:
+    """A network whose body is an Equinox module.
+
+    Its call is for one example, as usual in Equinox, with the batch as the axis `batch`
+    (for `equinox.nn.BatchNorm`). It gets `key` if it takes one, and `state` if it takes
+    one; then it returns the new state after the features.
+
+    Args:
+      make: `(input_shape, key=key) -> module`, mostly the class itself.
+
+    Raises:
+      UserError: Equinox is not installed.
+    """
+    eqx = _equinox()
+
+    def body(input_shape):
+        kept = {}
+
+        def arrays(key):
+            model, state = eqx.nn.make_with_state(make)(input_shape, key=key)
+            params, kept["static"] = eqx.partition(model, eqx.is_inexact_array)
+            _check_static(filter(eqx.is_array, jax.tree.leaves(kept["static"])))
+            return params, state
+
+        params_names, norm_names = map(Names, jax.eval_shape(arrays, jax.random.key(0)))
+
+        def init(key):
+            params, state = arrays(key)
+            return params_names.dictionary(params), norm_names.dictionary(state)
+
+        def apply(params, norm, x, train, key):
+            model = eqx.combine(params_names.tree(params), kept["static"])
+            model = eqx.nn.inference_mode(model, not train)
+            x, state = _each(model, x, norm_names.tree(norm), key)
+            return x, norm_names.dictionary(state)
+
+        return Body(init, apply)
+
+    return _factory(make, body)
+
+
+def _each(model, x_B, state, key):
+    """An Equinox module on every example of a batch; features and state."""
+    takes = inspect.signature(model.__call__).parameters
+    keys = None
+    if key is not None and "key" in takes:
+        keys = jax.random.split(key, len(x_B))
+
+    def one(x, key):
+        more = {} if key is None else {"key": key}
+        if "state" in takes:
+            return model(x, state, **more)
+        return model(x, **more), state
+
+    return jax.vmap(one, out_axes=(0, None), axis_name="batch")(x_B, keys)
+
+
+def _check_static(arrays):
+    for a in arrays:
+        raise UserError(
+            f"an Equinox module has an array of {a.dtype} {list(a.shape)} that is no "
+            "parameter: keep whole numbers as Python's or NumPy's in a static field, "
+            "or in its state."
+        )
+
+
+def _equinox():
+    try:
+        import equinox
+    except ImportError as e:
+        raise UserError(
+            f"from_equinox needs Equinox: {e}. pip install 'jaxproto[equinox]' "
+            "installs it."
+        ) from e
+    return equinox
+
+
+class Names:
+    """A tree of arrays as nested dictionaries of texts, and back."""
+
+    def __init__(self, like: Tree):
+        leaves, self.structure = jax.tree_util.tree_flatten_with_path(like)
+        self.dtypes = [leaf.dtype for _, leaf in leaves]
+        self.paths = [
+            tuple(jax.tree_util.keystr((k,), simple=True) for k in path)
+            for path, _ in leaves
+        ]
+
+    def dictionary(self, tree: Tree) -> dict:
+        """By the names of attributes, entries and places."""
+        leaves = zip(jax.tree.leaves(tree), self.dtypes, strict=True)
+        strong = [jax.lax.convert_element_type(a, dtype) for a, dtype in leaves]
+        return traverse_util.unflatten_dict(dict(zip(self.paths, strong, strict=True)))
+
+    def tree(self, dictionary: dict) -> Tree:
+        """What `dictionary` was made of."""
+        found = traverse_util.flatten_dict(dictionary)
+        return jax.tree.unflatten(self.structure, [found[path] for path in self.paths])
+
+
+def _factory(given, body: Callable[[tuple[int, ...]], Body]) -> Factory:
+    """What makes a `Net`; it counts as made where `given` was, outside the package."""
+
+    def network(input_shape, num_classes, feat_dim, ops=None) -> Net:
+        del ops
+        return _with_head(body(input_shape), num_classes, feat_dim)
+
+    made_in = getattr(given, "__module__", None) or ""
+    network.__module__ = made_in
+    network.__doc__ = getattr(given, "__doc__", None)
+    return network
+
+
+def _with_head(body: Body, num_classes: int, feat_dim: int) -> Net:
+    """Body, channel pooling, linear head."""
+
+    def init(key):
+        body_key, head_key = jax.random.split(key)
+        params, norm = body.init(body_key)
+        drawn = draw(head_key, {"uniform": (feat_dim + 1) * num_classes, "normal": 0})
+        made = Linear(feat_dim, num_classes, drawn)
+        return {"body": params, "head": nnx.to_pure_dict(nnx.state(made))}, norm
+
+    def apply(params, norm, x, train, key=None):
+        x, new = body.apply(params["body"], norm, x, train, key)
+        if x.ndim != 2:
+            raise UserError(
+                f"a network of one's own makes features of shape {x.shape[1:]} of an "
+                "example; flatten or average them to one axis."
+            )
+        feat = nn.channel_pool(nn.at_least_single(x), feat_dim)
+        return Out(feat, head(params["head"], feat), new if train else norm)
+
+    return Net(init, apply, head)

@@ -1,0 +1,72 @@
+"""What runs have sent, and the time and memory that they took."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from jaxproto.page.seen import Line, Seen, number, sent, summary, training
+from jaxproto.page.table import MISSING, Table, amount
+
+HEAD = (
+    *("method", "up a round", "down a round", "sent in all", "scalars a round"),
+    *("s a round", "training s", "compiling s", "host memory", "device memory"),
+)
+
+
+def table(lines: Sequence[Line]) -> Table:
+    """A row per line, means over its seeds."""
+    rows = [(line.label, *_row(line.seen)) for line in lines]
+    return Table("Bytes, times and memory, mean over seeds", HEAD, rows)
+
+
+def bars(lines: Sequence[Line]) -> list[dict]:
+    """Bytes of a round in both directions, and its seconds, as numbers."""
+    return [
+        {
+            "label": line.label,
+            "up": _mean(_of_records(line.seen, "bytes_up")),
+            "down": _mean(_of_records(line.seen, "bytes_down")),
+            "seconds": _mean(map(_round_seconds, line.seen)),
+        }
+        for line in lines
+    ]
+
+
+def _row(seen: Sequence[Seen]) -> tuple[str, ...]:
+    nominal = _mean(_entry(s, "scalars_per_round", "nominal") for s in seen)
+    return (
+        amount(_mean(_of_records(seen, "bytes_up"))),
+        amount(_mean(_of_records(seen, "bytes_down"))),
+        amount(_mean(sent(s.last) for s in seen if s.last)),
+        MISSING if nominal is None else f"{nominal:,.0f}",
+        _text(_mean(map(_round_seconds, seen)), ".3g"),
+        _text(_mean(max(training(s).values(), default=None) for s in seen), ",.0f"),
+        _text(_mean(number(summary(s).get("compile_seconds")) for s in seen), ".1f"),
+        amount(_mean(_entry(s, "peak_memory_bytes", "host") for s in seen)),
+        amount(_mean(_entry(s, "peak_memory_bytes", "device") for s in seen)),
+    )
+
+
+def _of_records(seen: Iterable[Seen], name: str) -> list[float | None]:
+    """Mean over the evaluations of each run."""
+    return [_mean(number(r.get(name)) for r in one.records) for one in seen]
+
+
+def _round_seconds(one: Seen) -> float | None:
+    """Median; without the first evaluation, whose rounds may wait for a program."""
+    found = [number(r.get("seconds")) for r in one.records[1:] or one.records]
+    known = [v for v in found if v is not None]
+    return statistics.median(known) if known else None
+
+
+def _entry(one: Seen, group: str, name: str) -> float | None:
+    found = summary(one).get(group)
+    return number(found.get(name)) if isinstance(found, Mapping) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _text(value: float | None, form: str) -> str:
+    return MISSING if value is None else format(value, form)

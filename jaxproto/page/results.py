@@ -1,0 +1,101 @@
+"""Where the runs stand, the comparison of those that ended, and what went wrong."""
+
+from collections.abc import Sequence
+
+from jaxproto import compare
+from jaxproto.compare import baselines
+from jaxproto.data import describe
+from jaxproto.data.describe import Commonest
+from jaxproto.errors import UserError, escaped, some
+from jaxproto.page.found import LeftOut
+from jaxproto.page.seen import DIVERGED, FINISHED, GOING, Line, Seen, progress, summary
+from jaxproto.page.table import MISSING, Table, per_cent
+from jaxproto.report import reference
+
+
+def runs(lines: Sequence[Line]) -> Table:
+    """A row per run: how far it is, and its accuracies."""
+    last = [one.last for line in lines for one in line.seen if one.last]
+    rules = list(dict.fromkeys(rule for record in last for rule in record["rules"]))
+    rows = [
+        (
+            one.name,
+            line.label,
+            str(one.run.config["seed"]),
+            progress(one),
+            *(_accuracy(one, rule) for rule in rules),
+        )
+        for line in lines
+        for one in line.seen
+    ]
+    head = ("run", "method", "seed", "state", *(f"{rule} %" for rule in rules))
+    caption = "Runs: last evaluation, pooled over test examples, and (the best one)"
+    return Table(caption, head, rows)
+
+
+def _accuracy(one: Seen, rule: str) -> str:
+    found = [r["rules"].get(rule, {}).get("pooled") for r in one.records]
+    known = [a for a in found if a is not None]
+    if not known:
+        return MISSING
+    last = MISSING if found[-1] is None else per_cent(found[-1])
+    return f"{last} ({per_cent(max(known))})"
+
+
+def comparison(lines: Sequence[Line]) -> tuple[Table | None, tuple[str, ...]]:
+    """The table of `jaxproto compare`, published numbers beside ours, and its notes."""
+    try:
+        made = compare.table([line.group for line in lines])
+    except UserError as e:
+        return None, (str(e),)
+    caption = "Runs that have finished, and what papers print for the same setting"
+    rows = [[escaped(str(cell)) for cell in row] for row in made.rows]
+    return Table(caption, [escaped(str(h)) for h in made.head], rows), made.notes
+
+
+def alerts(lines: Sequence[Line], left_out: Sequence[LeftOut]) -> list[str]:
+    """What a reader must see first: diverged, collapsed, not ended, left out."""
+    seen = [one for line in lines for one in line.seen]
+    told = [
+        f"{one.name} diverged: {escaped(str(summary(one).get('reason', 'no reason')))}"
+        for one in seen
+        if one.state == DIVERGED
+    ]
+    told += [line for one in seen for line in _collapsed(one)]
+    if going := [one.name for one in seen if one.state == GOING]:
+        told.append(
+            f"Not ended: {some(going)}. The page shows what was there when it was "
+            "made; the same command makes it again."
+        )
+    return told + [f"Left out: {path}: {why}" for path, why in left_out]
+
+
+def _collapsed(one: Seen) -> list[str]:
+    told = []
+    for rule, since in collapsed(one).items():
+        last = one.last["rules"].get(rule, {}).get("pooled") if one.last else None
+        share = "" if last is None else f" {per_cent(last)} %"
+        told.append(
+            f"{one.name} collapsed: {rule}{share} since round {since} "
+            f"{reference.MEANS}."
+        )
+    return told
+
+
+def collapsed(one: Seen) -> dict[str, int]:
+    """Rules that are at the share of one class, finished or not, and since when."""
+    try:
+        if one.state == FINISHED:
+            alone = baselines.commonest(one.run)
+            return dict(baselines.collapsed(one.run, alone))
+        alone = _commonest(one)
+        return reference.collapsed(one.records, alone) if alone else {}
+    except (UserError, TypeError, AttributeError, ValueError):  # of other versions
+        return {}
+
+
+def _commonest(one: Seen) -> Commonest | None:
+    file = one.run.path / "partition.csv"
+    if not file.is_file():
+        return None
+    return describe.share_of_commonest(describe.read_csv(file))

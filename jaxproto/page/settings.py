@@ -1,0 +1,59 @@
+"""The settings of the runs: those that differ, and those that all share."""
+
+from collections.abc import Mapping, Sequence
+
+from jaxproto import config as config_
+from jaxproto.compare.runs import differing
+from jaxproto.config import meanings
+from jaxproto.errors import escaped
+from jaxproto.methods import METHODS
+from jaxproto.page.seen import Seen
+from jaxproto.page.table import MISSING, Table
+
+SILENT = {"name"}  # of the configuration; the runs have names of their own
+FIRST = ("method.name", "data.name", "seed")  # of the columns
+
+
+def differ(seen: Sequence[Seen]) -> Table:
+    """A row per run, a column per field in which they differ."""
+    configs = [one.run.config for one in seen]
+    fields = [k for k in differing(configs) if k not in SILENT]
+    order = [k for k in FIRST if k in fields] + [k for k in fields if k not in FIRST]
+    rows = [(one.name, *(_text(one.run.config, k) for k in order)) for one in seen]
+    return Table("Fields that differ between runs", ("run", *order), rows)
+
+
+def same(seen: Sequence[Seen]) -> Table:
+    """The fields that all runs have in common: value, default if another, meaning."""
+    configs = [one.run.config for one in seen]
+    apart, first = {*differing(configs), *SILENT}, configs[0]
+    usual = _defaults(str(first["method.name"]))
+    rows = [
+        (k, _text(first, k), _other(first, usual, k), _meaning(first, k))
+        for k in sorted(first)
+        if k not in apart
+    ]
+    caption = "Fields that all runs share" if len(seen) > 1 else "Fields"
+    return Table(caption, ("field", "value", "default", "meaning"), rows)
+
+
+def _text(config: Mapping, field: str) -> str:
+    return escaped(str(config[field])) if field in config else MISSING
+
+
+def _defaults(method: str) -> dict:
+    own = config_.method_fields(method) if method in METHODS else {}
+    return config_.flat(config_.default()) | config_.flat({"method": own})
+
+
+def _other(config: Mapping, usual: Mapping, field: str) -> str:
+    """The default of a field that has another value."""
+    same = field not in usual or usual[field] == config[field]
+    return "" if same else _text(usual, field) or '""'
+
+
+def _meaning(config: Mapping, field: str) -> str:
+    try:
+        return meanings.meaning(field, str(config["method.name"]))
+    except KeyError:  # of an older version, or of a method of one's own
+        return ""

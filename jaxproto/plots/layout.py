@@ -1,0 +1,81 @@
+"""Panels that share their axes, and the legend outside of them."""
+
+import textwrap
+from collections.abc import Sequence
+
+from jaxproto.plots import canvas
+
+_LETTER, _HANDLE = 0.052, 0.5  # inches in a legend: of a letter, of a sign and gaps
+_LINE = 0.16  # inches of a line of the legend
+_NARROW = 0.24  # share of the width that a legend beside the panels may take
+
+
+def abreast(count: int) -> int:
+    """How many of `count` panels are side by side."""
+    most = 2 if canvas.in_column() else 4
+    rows = -(-count // most)
+    return -(-count // rows)
+
+
+def size(
+    count: int, each: tuple[float, float] = (2.3, 2.2), more: float = 0.0
+) -> tuple[float, float]:
+    """Inches of a picture with so many panels.
+
+    Args:
+      count: of panels.
+      each: width and height of one where the width is free.
+      more: height beside the panels, such as that of a note.
+    """
+    columns = abreast(count)
+    rows = -(-count // columns)
+    wide, _ = canvas.inches((0.9 + each[0] * columns, 1.0))
+    high = min(each[1], max(1.25, 0.8 * wide / columns))
+    return wide, 0.45 + more + high * rows
+
+
+def panels(figure, titles: Sequence[str], share: bool = True):
+    """Axes with common scales, a title each, as many abreast as there is room for."""
+    count, columns = len(titles), abreast(len(titles))
+    rows = -(-count // columns)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    for axes in grid.flat[max(count - columns, 0) : count]:
+        axes.tick_params(labelbottom=True)  # nothing is below
+    for axes, title in zip(grid.flat, titles, strict=False):
+        axes.set_title(title)
+        axes.spines[["top", "right"]].set_visible(False)
+    return grid.flat[:count]
+
+
+def outer(drawn, xlabel: str = "", ylabel: str = ""):
+    """Names of the axes, below the lowest panels and left of the first ones."""
+    columns = abreast(len(drawn))
+    for i, axes in enumerate(drawn):
+        if i + columns >= len(drawn):
+            axes.set_xlabel(xlabel)
+        if i % columns == 0:
+            axes.set_ylabel(ylabel)
+
+
+def legend(figure, handles: Sequence, labels: Sequence[str]):
+    """The legend of all panels, outside of them: beside if it is narrow, else below.
+
+    It is above where the figure has a note below, which lies along the edge.
+    """
+    if not labels:
+        return
+    wide = figure.get_figwidth()
+    need = _HANDLE + _LETTER * max(map(len, labels))
+    if not canvas.in_column() and need < _NARROW * wide:
+        figure.legend(handles, labels, loc="outside right center")
+        return
+    most = max(8, int((wide - _HANDLE) / _LETTER))
+    texts = [textwrap.fill(label, most) for label in labels]
+    columns = max(1, min(len(labels), int(wide / need)))
+    lines = -(-len(labels) // columns) + sum(text.count("\n") for text in texts)
+    figure.set_figheight(figure.get_figheight() + _LINE * lines)
+    noted = figure.get_supxlabel() != ""
+    place = "outside upper center" if noted else "outside lower center"
+    figure.legend(handles, texts, loc=place, ncols=columns, columnspacing=1.2)

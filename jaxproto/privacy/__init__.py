@@ -1,0 +1,5 @@
+"""Differential privacy: clipping and noise on the client, and their accounting."""
+
+from jaxproto.privacy.mechanism import CLIENT, EXAMPLE, NONE, OFF, UNITS, Privacy
+
+__all__ = ["CLIENT", "EXAMPLE", "NONE", "OFF", "UNITS", "Privacy"]

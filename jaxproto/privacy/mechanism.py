@@ -1,0 +1,123 @@
+"""The Gaussian mechanism: what is clipped to norm C, and the noise of z C on its sum.
+
+Two data sets are neighbours if one unit, a client or an example, is replaced by another
+one; how many there are is public. A sum of contributions of norm C at most then differs
+by 2 C at most, so that noise of standard deviation z C is a Gaussian mechanism with the
+multiplier z / 2 (`accounting.py`).
+
+- Unit `client`, against whoever sees the broadcasts: the server is trusted. Each of the
+  m clients of a round clips its whole upload and adds noise of z C / sqrt(m): the sum
+  has noise of z C (McMahan et al.: Learning Differentially Private Recurrent Language
+  Models, ICLR 2018, with the noise in shares).
+- Unit `example`, against the server too: every client trains by DP-SGD (Abadi et al.:
+  Deep Learning with Differential Privacy, CCS 2016), as the sum of class means alone
+  would say nothing of examples that the network was trained on. Prototypes are another
+  release: each feature is clipped to C, and every class sum has noise of z C.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxproto.types import Array, Aux, Batch, Real, Tree
+
+TINY = 1e-12  # what a length is at least
+UNITS = OFF, CLIENT, EXAMPLE = "off", "client", "example"
+
+
+class Privacy(NamedTuple):
+    """What is protected, and how strongly."""
+
+    unit: str = OFF
+    clip: Real = 1.0  # C, largest L2 norm of what a unit contributes
+    noise: Real = 1.0  # z, standard deviation of the noise of a sum over C
+    among: Real = 1.0  # m, clients of a round; unit `client`
+
+    @property
+    def deviation(self) -> Real:
+        """Of the noise that one client adds to what it sends."""
+        whole = self.noise * self.clip
+        return whole / jnp.sqrt(self.among) if self.unit == CLIENT else whole
+
+
+NONE = Privacy()
+
+
+def clipped(tree: Tree, clip: Real) -> Tree:
+    """All arrays of a tree as one vector, shortened to the length `clip` at most."""
+    factor = shortening(length(tree), clip)
+    return jax.tree.map(lambda a: a * factor, tree)
+
+
+def length(tree: Tree) -> Array:
+    """Of all arrays as one vector, at least `TINY`: the root has no derivative at 0."""
+    return jnp.sqrt(jnp.maximum(optax.tree.norm(tree, squared=True), TINY**2))
+
+
+def shortening(length: Array, clip: Real) -> Array:
+    """The factor that makes a vector of this length, above 0, no longer than `clip`."""
+    return jnp.minimum(1.0, clip / length)
+
+
+def noised(tree: Tree, deviation: Real, key: Array) -> Tree:
+    """Every number with independent Gaussian noise."""
+    leaves, form = jax.tree.flatten(tree)
+    keys = jax.random.split(key, max(len(leaves), 1))
+    made = [
+        a + deviation * jax.random.normal(k, a.shape, a.dtype)
+        for a, k in zip(leaves, keys, strict=False)
+    ]
+    return jax.tree.unflatten(form, made)
+
+
+def rows_clipped(row_BD: Array, clip: Real) -> Array:
+    """Every row shortened to the length `clip` at most."""
+    return jax.vmap(lambda row: clipped(row, clip))(row_BD)
+
+
+def by_example(privacy: Privacy) -> Callable:
+    """The gradient of DP-SGD: loss -> as `client.by_batch` makes it.
+
+    An example is in one batch of an epoch at most, and a batch has a public number of
+    them. Networks must treat the examples of a batch apart: no BatchNorm.
+
+    The sum of clipped gradients is the gradient of the losses weighted by how much each
+    is shortened (Lee and Kifer: Scaling up Differentially Private Deep Learning with
+    Fast Per-Example Gradient Clipping, PoPETs 2021): no example's gradient is kept.
+    """
+
+    def gradient(loss: Callable) -> Callable:
+        def of_batch(params, norm, batch, down, client):
+            own, noise_key = jax.random.split(batch.key)
+
+            def one(params, x, y, mask, key):
+                alone = Batch(x[None], y[None], mask[None], key)
+                value, aux = loss(params, norm, alone, down, client)
+                return value * mask, aux.sums
+
+            keys = jax.random.split(own, len(batch.y))
+            examples = batch.x, batch.y, batch.mask, keys
+
+            def length_of(*example):
+                return length(jax.grad(one, has_aux=True)(params, *example)[0])
+
+            part_B = shortening(jax.vmap(length_of)(*examples), privacy.clip)
+
+            def whole(params):
+                found = jax.vmap(partial(one, params))(*examples)
+                value, sums = jax.tree.map(lambda a: a.sum(0), found)
+                return jnp.sum(part_B * found[0]), (value, sums)
+
+            total, (value, sums) = jax.grad(whole, has_aux=True)(params)
+            total = noised(total, privacy.deviation, noise_key)
+            real = jnp.maximum(jnp.sum(batch.mask), 1.0)
+            grads = jax.tree.map(lambda g: g / real, total)
+            return (value / real, Aux(norm, sums)), grads
+
+        return of_batch
+
+    return gradient

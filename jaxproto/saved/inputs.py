@@ -1,0 +1,86 @@
+"""Examples that a user gives, as the data set of a run stores its own."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxproto.data import labels, text
+from jaxproto.data.dataset import Dataset
+from jaxproto.errors import UserError
+
+
+def examples(dataset: Dataset, x) -> np.ndarray:
+    """Inputs [M, ...] in the form of `dataset.x`, from which networks normalise.
+
+    Args:
+      dataset: of the run, texts as tokens.
+      x: uint8 images (grey ones also without the axis of channels), numbers, or, where
+        the data are texts, tokens or texts.
+
+    Raises:
+      UserError: they are of another shape or type.
+    """
+    like, given = dataset.x, np.asarray(x)
+    if dataset.tokens and given.dtype.kind in "UTO":
+        given = tokens(dataset, list(x))
+    shape = like.shape[1:]
+    if len(shape) == 3 and (*given.shape[1:], 1) == shape:
+        given = given[..., None]
+    wanted = f"{like.dtype}[M, {', '.join(map(str, shape))}]"
+    if given.shape[1:] != shape or given.ndim != like.ndim:
+        one = " Give one example as x[None]." if given.shape == shape else ""
+        raise UserError(
+            f"inputs have shape {list(given.shape)}, but those of {dataset.name} are "
+            f"{wanted}.{one}"
+        )
+    if len(given) == 0:
+        raise UserError(f"there is no example in x; give {wanted}.")
+    if not _fits(given, like):
+        raise UserError(
+            f"inputs are {given.dtype}, but those of {dataset.name} are {wanted}: give "
+            "them as the data set stores them, before they are normalised."
+        )
+    return given.astype(like.dtype, copy=False)
+
+
+def _fits(given: np.ndarray, like: np.ndarray) -> bool:
+    """Whether numbers mean the same after a change of type."""
+    if like.dtype == np.uint8:
+        return given.dtype == np.uint8
+    return given.dtype.kind in ("iu" if like.dtype.kind == "i" else "iuf")
+
+
+def tokens(dataset: Dataset, texts: Sequence[str]) -> np.ndarray:
+    """Texts by the vocabulary of the run."""
+    found = text.find([str(one) for one in texts])
+    return text.table(found, dataset.tokens, dataset.x.shape[1])
+
+
+def numbers(dataset: Dataset, y, examples: int) -> np.ndarray:
+    """Labels [M] as class numbers.
+
+    Args:
+      dataset: of the run.
+      y: class numbers, or names where the classes of the data set have some.
+      examples: how many there must be.
+
+    Raises:
+      UserError: a class that the run does not have, or another number of labels.
+    """
+    given = labels.check(dataset.name, "y", y)
+    if given.dtype.kind in "UT":
+        number = {name: c for c, name in enumerate(dataset.classes)}
+        given = np.array([number.get(str(name), -1) for name in given.tolist()], int)
+    wrong = np.flatnonzero((given < 0) | (given >= dataset.num_classes))
+    if len(wrong):
+        label, known = np.ravel(y)[wrong[0]], f"0 to {dataset.num_classes - 1}"
+        named = " or their names" if dataset.classes else ""
+        raise UserError(
+            f"label {label!s} of example {wrong[0]} is no "
+            f"class of {dataset.name}: its classes are {known}{named}."
+        )
+    if len(given) != examples:
+        raise UserError(
+            f"there are {examples} examples and {len(given)} labels; give one each."
+        )
+    return given.astype(np.int32)

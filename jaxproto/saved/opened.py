@@ -1,0 +1,183 @@
+"""A run read back from its folder: its experiment and its last usable checkpoint.
+
+Nothing is written there and no lock is taken, so that a run that goes on is not
+disturbed. Nothing is compiled: programs are when they are first called.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from jaxproto import config as config_
+from jaxproto.compare import runs
+from jaxproto.config import build, dividing
+from jaxproto.config.build import Experiment
+from jaxproto.config.cohorts import NODES
+from jaxproto.config.dividing import Given
+from jaxproto.data import agreement, datasets
+from jaxproto.errors import UserError, pick
+from jaxproto.methods import METHODS
+from jaxproto.report import summary
+from jaxproto.storage import changes, checkpoint, manifest
+from jaxproto.storage import workdir as folder
+from jaxproto.training import compilation, programs
+from jaxproto.training.programs import Programs, State
+from jaxproto.training.store import ClientStore, Places, load_rows, open_store
+from jaxproto.types import Client
+
+TRIES = 5  # to read a checkpoint while the run replaces old ones by new ones
+
+
+class Opened(NamedTuple):
+    """A run and its state after its last usable checkpoint."""
+
+    path: Path
+    config: ml_collections.ConfigDict
+    exp: Experiment
+    round: int  # rounds behind the state
+    state: State
+    store: ClientStore | None  # of clients that the state does not hold
+    notes: tuple[str, ...]  # a sentence per checkpoint that was passed over
+
+    def clients(self, i: int, at: np.ndarray) -> Client:
+        """Clients [n, ...] of cohort `i` at these places."""
+        check_clients(self)
+        if self.store is not None:
+            return self.store.take(i, Places(at, len(at)))
+        return jax.tree.map(lambda a: np.asarray(a)[at], self.state.clients[i])
+
+
+def load(workdir: str | Path, data_dir: str = "") -> Opened:
+    """Builds the experiment again and reads the newest checkpoint that can be used.
+
+    Args:
+      workdir: of a run, finished or not.
+      data_dir: where the data set is now; "" is where the run found it.
+
+    Raises:
+      UserError: no run or no checkpoint is there, or the data are not those of the run.
+    """
+    path = Path(workdir)
+    config = configuration(path, data_dir)
+    return read(path, config, experiment(path, config))
+
+
+def configuration(path: Path, data_dir: str = "") -> ml_collections.ConfigDict:
+    """The configuration of a run; fields that did not exist then at their default.
+
+    Raises:
+      UserError: the folder is not that of a run.
+    """
+    flat = runs.load(path).config
+    made = config_.default()
+    name = pick("method", flat["method.name"], METHODS)
+    made.method = ml_collections.ConfigDict(config_.method_fields(name))
+    made.update_from_flattened_dict(flat)
+    made.data.data_dir = data_dir or made.data.data_dir
+    config_.check(made)
+    return made
+
+
+def experiment(path: Path, config: ml_collections.ConfigDict) -> Experiment:
+    """The experiment of a run, its clients where its checkpoints have them.
+
+    Clients of a run that had them in files are in the memory of the host here, as far
+    as they have ever taken part.
+
+    Raises:
+      UserError: the data set is not there, or is not that of the run.
+    """
+    config = config.copy_and_resolve_references()
+    on_nodes = (path / folder.NODES).exists()
+    there = None if on_nodes else kept_where(path)
+    config.clients.store = there or config.clients.store
+    given = _given(path, config)
+    tokens = folder.tokens(path)
+    exp = build.experiment(config, jax.default_backend(), tokens, given=given)
+    exp = exp._replace(store=NODES) if on_nodes else exp
+    summary.check_same(exp, path)
+    return programs.in_one_lane(exp)
+
+
+def _given(path: Path, config: ml_collections.ConfigDict) -> Given | None:
+    """The data as the server of nodes with their own knew them; None of other runs."""
+    if config.data.name != datasets.NODES:
+        return None
+    return dividing.of_server(agreement.read(path / agreement.FILE), config.data)
+
+
+def kept_where(path: Path) -> str | None:
+    """What `clients.store` has to be for the checkpoints of a run; None without any."""
+    for r in reversed(checkpoint.rounds(path / "checkpoints")):
+        there = path / "checkpoints" / str(r)
+        if (there / changes.FOLDER).is_dir():
+            return "host"
+        try:
+            leaves = manifest.leaves(there)
+        except manifest.Unusable:
+            continue
+        kept = any(re.match(r"\.clients\[\d+\]\.params", e["path"]) for e in leaves)
+        return "device" if kept else "none"
+    return None
+
+
+def runnable(exp: Experiment) -> Programs:
+    """The programs of a run, each compiled when it is first called."""
+    compilation.keep_compiled()
+    jitted = jax.tree.map(jax.jit, programs.functions(exp))
+    return programs.with_floats(jitted, exp.floats)
+
+
+def read(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Opened:
+    """The newest checkpoint that can be used.
+
+    Raises:
+      UserError: there is none.
+    """
+    directory, tries = path / "checkpoints", TRIES
+    while True:
+        there, tries = checkpoint.rounds(directory), tries - 1
+        try:
+            return _newest(path, config, exp)
+        except Exception:  # of many kinds, where files go while they are read
+            if tries == 0 or checkpoint.rounds(directory) == there:
+                raise
+
+
+def _newest(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Opened:
+    directory, like = path / "checkpoints", programs.shapes(exp, config.seed)
+    found = checkpoint.latest(directory, like, folder.settings(config))
+    if found is None:
+        raise UserError(
+            f"{path} holds no checkpoint, which networks and prototypes are read from "
+            "(records in results/ have none). Run its configuration, or wait until the "
+            "run has saved a round."
+        )
+    store = open_store(exp, runnable(exp), config.seed, path)
+    load_rows(store, directory / str(found.round))
+    notes = tuple(found.notes)
+    return Opened(path, config, exp, found.round, found.state, store, notes)
+
+
+def check_clients(run: Opened):
+    """Raises UserError if what clients keep is not in the run's folder."""
+    if run.exp.store == NODES and any(c.keeps for c in run.exp.cohorts):
+        raise UserError(
+            f"the clients of {run.path} keep their networks on their nodes, and a "
+            "checkpoint of the server has none of them: records, partition, server and "
+            "prototypes can be read, clients and new evaluations cannot."
+        )
+
+
+def with_all_clients(run: Opened) -> Opened:
+    """The same with every client in its state: as much memory as all of them need."""
+    check_clients(run)
+    if run.store is None:
+        return run
+    places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
+    clients = tuple(run.clients(i, at) for i, at in enumerate(places))
+    return run._replace(state=run.state._replace(clients=clients), store=None)

@@ -1,0 +1,247 @@
+"""A run opened from its folder: `jaxproto.load`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import ml_collections
+
+from jaxproto.compare import runs
+from jaxproto.config import flat
+from jaxproto.data import describe
+from jaxproto.data.describe import Counts
+from jaxproto.errors import UserError
+from jaxproto.report import learnt
+from jaxproto.report.pictures import HostProtos
+from jaxproto.saved import exporting, joining, measured, opened
+from jaxproto.saved.client import SavedClient, check_id
+from jaxproto.saved.inside import Clients, Inside, World
+from jaxproto.saved.table import Table
+from jaxproto.storage import records
+from jaxproto.storage import workdir as folder
+from jaxproto.types import Tree
+
+
+def load(workdir: str | Path, data_dir: str = "") -> "SavedRun":
+    """Opens the folder of a run: finished, going on, stopped or diverged.
+
+    Configuration and records are read now; data, checkpoint and programs when what is
+    asked for needs them. Nothing is written into the folder and no lock is taken, so a
+    run that goes on is not disturbed.
+
+    Args:
+      workdir: of the run.
+      data_dir: where the data set is now; "" is where the run found it.
+
+    Raises:
+      UserError: the folder is not that of a run, or a file in it is damaged.
+    """
+    return SavedRun(Path(workdir), data_dir)
+
+
+class SavedRun:
+    """A run, its clients and its server after the last usable checkpoint.
+
+    Attributes:
+      path: its folder.
+      config: its configuration; fields that did not exist then at their default.
+      metrics: `metrics.jsonl` as a `Table`, one row for each evaluated round and rule;
+        its columns are in `saved.measured.metrics`.
+      summary: `summary.json`, or None of a run that has not ended.
+      status: "finished", "diverged" or, going on or stopped, "unfinished".
+      rounds: the last round that has a record.
+    """
+
+    config: ml_collections.ConfigDict
+    metrics: Table
+    summary: dict | None
+    status: str
+    rounds: int
+
+    def __init__(self, path: Path, data_dir: str = ""):
+        """Of a folder; see `load`."""
+        self.path, self._data_dir = path, data_dir
+        self._inside: Inside | None = None
+        self.refresh()
+
+    def refresh(self) -> "SavedRun":
+        """Reads again what a run that goes on has written since; returns itself.
+
+        Clients and tables that were taken out before stay what they were.
+
+        Raises:
+          UserError: as `load`.
+        """
+        config = opened.configuration(self.path, self._data_dir)
+        summary = runs.load(self.path).summary
+        status = _status(summary, config)
+        if summary is not None and status == "finished":
+            folder.check_whole(self.path, config, summary["rounds"])
+        found = records.read(self.path / "metrics.jsonl")
+        before = self._inside
+        if before is None or not before.is_open or flat(config) != flat(self.config):
+            world = World(self.path, config)
+        else:
+            world = before.world
+        self._inside = Inside(world)
+        self.config, self.summary, self.status = config, summary, status
+        self.metrics = measured.metrics(found)
+        self.rounds = found[-1]["round"] if found else 0
+        return self
+
+    @property
+    def _now(self) -> Inside:
+        assert self._inside is not None
+        return self._inside
+
+    @property
+    def partition(self) -> Counts:
+        """Examples per client and class, [K, C] for training and for test.
+
+        Raises:
+          UserError: `partition.csv` is missing or damaged.
+        """
+        return describe.read_csv(self.path / "partition.csv")
+
+    @property
+    def round(self) -> int:
+        """Rounds behind clients and server: those of the last usable checkpoint.
+
+        Raises:
+          UserError: there is no checkpoint that can be used.
+        """
+        return self._now.opened.round
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each newer checkpoint that could not be used."""
+        return self._now.opened.notes
+
+    @property
+    def server(self) -> Tree:
+        """The server's state, a pytree of numpy arrays."""
+        return jax.device_get(self._now.opened.state.server)
+
+    @property
+    def prototypes(self) -> HostProtos | None:
+        """The global prototypes as clients receive them: `mean` [C, D], `count` [C].
+
+        A class of count 0 has none. Compressed ones are in the places of their masks;
+        the factor by which clients scale them (`method.upscale`) is not in them. None
+        where a method sends none.
+        """
+        exp = self._now.opened.exp
+        found = learnt.on_host(learnt.protos_in(self._now.down))
+        if found is None:
+            return None
+        return learnt.spread(found, learnt.masks(exp.method, exp.spec.feat_dim))
+
+    @property
+    def clients(self) -> Clients:
+        """The clients by id: `clients[3]`, `len(clients)`, in a loop."""
+        return Clients(self._now, self.config.data.clients)
+
+    def evaluate(
+        self,
+        rules: str | Sequence[str] | None = None,
+        clients: Sequence[int] | None = None,
+        part: str = "test",
+    ) -> dict[str, dict[str, float]]:
+        """Accuracy by rule, pooled over examples and mean and spread over clients.
+
+        Of the test data it is what the record of round `round` says, to the last digit
+        on the same kind of device. Programs are compiled at the first call; others of
+        the same part cost nothing.
+
+        Args:
+          rules: one or several; None is all.
+          clients: their ids; None is those whom the run evaluates.
+          part: test or train.
+
+        Raises:
+          UserError: no such rule, client or part.
+        """
+        asked = [rules] if isinstance(rules, str) else rules
+        if clients is not None:
+            for i in clients:
+                check_id(i, self.config.data.clients)
+            if not clients:
+                raise UserError("there is no client in `clients`; name one, or None.")
+        return self._now.found(part, clients).accuracy(asked, clients)
+
+    def to_torch(self, i: int, path: str | Path):
+        """Writes the network of a client as a `state_dict` of PyTorch.
+
+        Of methods that give a client several networks, it is its own one,
+        `params["net"]`. `jaxproto.models.from_torch` reads the file back to the same
+        bits.
+
+        Args:
+          i: the client.
+          path: ends in .safetensors or .npz, or, where torch is installed, .pt.
+
+        Raises:
+          UserError: a network of one's own, or another suffix.
+        """
+        exporting.to_torch(self.clients[i], Path(path))
+
+    def new_client(
+        self,
+        x,
+        y,
+        x_test,
+        y_test,
+        *,
+        architecture: str = "",
+        epochs: int = 0,
+        id: int | None = None,
+    ) -> SavedClient:
+        """A client that never trained joins: it receives, trains and is evaluated.
+
+        It is drawn as every client of the run, takes over what the server of the last
+        checkpoint broadcasts, and trains for itself as in a first round, with the
+        learning rate of the run's last one. The server stays as it is: what the client
+        would send goes nowhere, and a method's exchange before training does not take
+        place.
+
+        Args:
+          x, y: examples to train on, as the data set stores them (`SavedClient.scores`)
+            and class numbers, or names where classes have some.
+          x_test, y_test: to test on.
+          architecture: its network; "" is the one that the run's group gives to `id`.
+          epochs: over `x`; 0 is as many as the run's clients take in a round.
+          id: from which its randomness follows; None is the first that is free.
+
+        Returns:
+          The client. Its `joined` is a table with a row for each rule: accuracy on the
+          test data `before` (nan where a rule needs the broadcast), `after_broadcast`
+          and `after_training`.
+
+        Raises:
+          UserError: examples, labels or architecture do not fit the run.
+        """
+        run, world = self._now.opened, self._now.world
+        id = self.config.data.clients if id is None else id
+        if isinstance(id, bool) or not isinstance(id, int) or id < 0:
+            raise UserError(f"id is {id!r}; give a whole number from 0 on.")
+        given = joining.examples_of(run.exp.dataset, (x, y), (x_test, y_test))
+        name, net = joining.architecture(run.exp, self.config, architecture, id)
+        kit = world.tools(name, net)
+        return joining.join(run, kit, self._now.down, given, id, epochs)
+
+    def __repr__(self) -> str:
+        c = self.config
+        return (
+            f"<{self.path}: {c.method.name} on {c.data.name}, "
+            f"{c.data.clients} clients, seed {c.seed}, "
+            f"{self.rounds} of {c.rounds} rounds, {self.status}>"
+        )
+
+
+def _status(summary: dict | None, config: ml_collections.ConfigDict) -> str:
+    """How a run ended; one that is being made longer has not."""
+    if summary is None:
+        return "unfinished"
+    if summary["status"] == "finished" and summary["rounds"] < config.rounds:
+        return "unfinished"
+    return summary["status"]

@@ -1,0 +1,96 @@
+"""Checkpoints of a run: written after rounds, and gone on from.
+
+By several processes, each writes the clients that it has, if all of them see the work
+directory; otherwise the first gathers all and writes them.
+"""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from jaxproto.storage import checkpoint, divided, records
+from jaxproto.storage import workdir as folder
+from jaxproto.training import hosts, placing, stopping
+from jaxproto.training.programs import State
+from jaxproto.training.start import Run
+from jaxproto.training.store import load_rows
+
+
+def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
+    """The newest checkpoint that can be used, with metrics cut to it; else round 0.
+
+    Args:
+      due: rounds whose record must be in the metrics, as far as the run has come.
+
+    Raises:
+      UserError: there are checkpoints, and none can be used.
+    """
+    like = placing.saved(run.work.exp, state)
+    found = hosts.checked(lambda: _found(run, like, due))
+    start = hosts.agreed(lambda: found.round if found is not None else 0)
+    if start:
+        there = hosts.shared(like if found is None else found.state)
+        state = placing.restored(run.work.exp, there)
+    records.keep_until(run.path / "metrics.jsonl", start)
+    return start, state
+
+
+def _found(run: Run, like: State, due: Sequence[int]) -> checkpoint.Restored | None:
+    """The newest checkpoint that can be used; rows of clients go into their store."""
+    directory, metrics = run.path / "checkpoints", run.path / "metrics.jsonl"
+    covered, settings = records.covered(metrics, due), folder.settings(run.config)
+    found = checkpoint.latest(directory, like, settings, covered)
+    if found is not None:
+        load_rows(run.work.store, directory / str(found.round))
+        for note in found.notes:
+            say(run.console, note)
+        say(run.console, f"resuming {run.path} after round {found.round}")
+        checkpoint.sweep(directory, found.round)
+    return found
+
+
+def say(console: Console, text: str):
+    """Prints a sentence as it is, however long: paths may hold brackets."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def keep(run: Run, r: int, state: State):
+    """Writes a checkpoint; Ctrl-C waits until it is whole."""
+    if run.home is not None:
+        keep_own(run, r, state)
+    else:
+        state = placing.saved(run.work.exp, state)
+        if hosts.first():
+            keep_all(run, r, state)
+
+
+def keep_all(run: Run, r: int, state: State):
+    """Writes all of a checkpoint."""
+    directory, settings = run.path / "checkpoints", folder.settings(run.config)
+    store = run.work.store
+    with stopping.finished_first():
+        rows = None if store is None else store.changes()
+        checkpoint.save(directory, r, state, settings, rows)
+        if store is not None:
+            store.saved(r)
+    run.told.tell("on_checkpoint", r, directory / str(r))
+
+
+def keep_own(run: Run, r: int, state: State):
+    """Writes the part of a checkpoint that this process has."""
+    assert run.home is not None
+    mine, directory = placing.own_rows(run.work.exp, state), run.home / "checkpoints"
+    rest = placing.described_state(run.work.exp, state)
+
+    def write(unfinished):
+        hosts.wait("the checkpoint is begun")
+        divided.write(unfinished, hosts.number(), mine)
+        hosts.wait("all parts are written")
+
+    with stopping.finished_first():
+        if hosts.first():
+            settings = folder.settings(run.config)
+            checkpoint.save(directory, r, rest, settings, others=write)
+        else:
+            write(checkpoint.unfinished(directory, r))
+    run.told.tell("on_checkpoint", r, directory / str(r))

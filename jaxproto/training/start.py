@@ -1,0 +1,100 @@
+"""What a run begins with, and whether its folder has one that has ended."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_collections
+from rich.console import Console
+
+from jaxproto.config import flat
+from jaxproto.devices import Layout
+from jaxproto.errors import UserError
+from jaxproto.report import summary as summaries
+from jaxproto.storage import checkpoint, records
+from jaxproto.storage import workdir as folder
+from jaxproto.training import hosts
+from jaxproto.training.listeners import Listeners
+from jaxproto.training.progress import progress
+from jaxproto.training.rounds import Work
+from jaxproto.writers import Callback, EarlyStopping, RunInfo
+
+
+class Run(NamedTuple):
+    """What stays the same over the rounds of a run."""
+
+    config: ml_collections.ConfigDict
+    path: Path
+    work: Work
+    compiled: summaries.Compiled
+    console: Console
+    grace: float
+    shown: Callable
+    told: Listeners
+    home: Path | None = None  # the work directory, if several processes see it
+    spent: Callable[[int], dict] = lambda rounds: {}  # rounds done -> entry `privacy`
+    # of a record, or none
+
+
+class Start(NamedTuple):
+    """What a run is begun with."""
+
+    config: ml_collections.ConfigDict
+    path: Path
+    console: Console
+    grace: float
+    claimed: folder.Claim
+    shown: Callable = progress  # rounds, those done, console -> told of each round
+    callbacks: Sequence[Callback] = ()
+    layout: Layout | None = None  # several devices
+    home: Path | None = None  # as of `Run`
+
+    def listeners(self) -> Listeners:
+        """The callbacks, early stopping first if the configuration asks for it."""
+        asked = self.config.early_stopping
+        early = [EarlyStopping(asked.patience, asked.rule, asked.least)]
+        first = early if asked.patience and hosts.first() else []
+        return Listeners([*first, *self.callbacks], self.console)
+
+
+def info(path: Path, config: ml_collections.ConfigDict, first: int) -> RunInfo:
+    """What callbacks learn of a run with `first` rounds behind it."""
+    return RunInfo(path, flat(config), first, records.read(path / "metrics.jsonl"))
+
+
+def existing(start: Start) -> dict | None:
+    """The summary of a run that has ended; None if there are rounds to train.
+
+    Raises:
+      UserError: the folder holds another run, or one that is damaged.
+    """
+    config, path = start.config, start.path
+    folder.check_config(path, config)
+    summary = folder.summary(path)
+    if summary is None or _goes_on(config, summary) or _longer(config, summary, path):
+        return None
+    folder.check_whole(path, config, summary["rounds"])
+    return summary
+
+
+def _goes_on(config, summary: dict) -> bool:
+    """Whether a run was stopped early by another rule than it is asked for now."""
+    stopped = summary["status"] == folder.STOPPED_EARLY
+    return stopped and summary.get("early_stopping") != config.early_stopping.to_dict()
+
+
+def _longer(config, summary: dict, path: Path) -> bool:
+    """Whether a finished run is to have more rounds.
+
+    Raises:
+      UserError: it is, but its last state is not there any more.
+    """
+    finished = summary["status"] == folder.FINISHED
+    longer = finished and summary["rounds"] < config.rounds
+    if longer and not checkpoint.rounds(path / "checkpoints"):
+        raise UserError(
+            f"{path} is finished after {summary['rounds']} rounds and has no "
+            f"checkpoint from which to go on to rounds={config.rounds}. Nothing was "
+            "changed. Choose another folder with --workdir."
+        )
+    return longer

@@ -1,0 +1,124 @@
+"""Tables and the picture of what `run.py` wrote."""
+
+import itertools
+import statistics
+import sys
+from collections.abc import Sequence
+
+from jaxproto.config import printed
+from jaxproto.plots import layout
+from jaxproto.plots.canvas import blank, look
+from results.privacy.run import DIVERGED, HERE, METHODS, SETS, UNITS, WHY, read
+
+PICTURE = HERE.parents[1] / "docs" / "how_to" / "differential_privacy.png"
+TITLES = {
+    "digits": "digits, 20 rounds",
+    "digits_5": "digits, 5 rounds",
+    "fashion_mnist": "Fashion-MNIST",
+}
+Curve = list[tuple[float, str, list[float]]]  # epsilon, clip, accuracies in per cent
+
+
+def curve(rows: Sequence[dict], method: str, unit: str) -> Curve:
+    """What the seeds that did not diverge reach, least epsilon first."""
+    found: dict[tuple[float, str], list[float]] = {}
+    for row in rows:
+        same = (row["method"], row["unit"]) == (method, unit)
+        if same and row["rule"] == METHODS[method] and row["accuracy"] != DIVERGED:
+            key = float(row["epsilon"] or "inf"), row["clip"]
+            found.setdefault(key, []).append(100 * float(row["accuracy"]))
+    return [(*key, found[key]) for key in sorted(found)]
+
+
+def all():
+    """Tables on standard output, the picture where the page has it."""
+    there = {data: read(HERE / f"{data}.csv") for data in SETS}
+    there = {data: rows for data, rows in there.items() if rows}
+    for data, rows in there.items():
+        sys.stdout.write(f"\n{data}\n\n{table(rows)}\n")
+    sys.stdout.write(f"\nwhy\n\n{reasons(read(HERE / 'why.csv'))}\n")
+    draw(there)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation; of one, the number."""
+    if not values:
+        return ""
+    mean = f"{statistics.fmean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.pstdev(values):.1f}"
+
+
+def table(rows: Sequence[dict]) -> str:
+    """Markdown: a row per method and unit, a column per epsilon."""
+    lines = []
+    for unit in UNITS[1:]:
+        each = {method: curve(rows, method, unit) for method in METHODS}
+        every = sorted({e for found in each.values() for e, _, _ in found})
+        if not every:
+            continue
+        head = ["method", "clip", "no privacy", *(f"{e:.3g}" for e in every)]
+        lines += ["", f"unit {unit}, columns are epsilon", "", _line(head)]
+        lines.append("|" + "---|" * len(head))
+        for method, found in each.items():
+            if not found:
+                continue
+            plain = [spread(v) for _, _, v in curve(rows, method, "off")]
+            cells = {e: spread(v) for e, _, v in found}
+            row = [
+                f"`{method}`",
+                found[0][1],
+                *plain,
+                *(cells.get(e, "") for e in every),
+            ]
+            lines.append(_line(row))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def reasons(rows: Sequence[dict]) -> str:
+    """Markdown: accuracy of every case of WHY by the method's rule."""
+    sets = dict.fromkeys(r["set"] for r in rows)
+    lines = [_line(["case", *(TITLES[set] for set in sets)])]
+    lines.append("|---" * (1 + len(sets)) + "|")
+    for name in WHY:
+        rule = METHODS[WHY[name][0]]
+        mine = [r for r in rows if (r["case"], r["rule"]) == (name, rule)]
+        each = [[r for r in mine if r["set"] == set] for set in sets]
+        cells = [spread([100 * float(r["accuracy"]) for r in of]) for of in each]
+        lines.append(_line([name, *cells]))
+    return "\n".join(lines)
+
+
+def draw(there: dict[str, list[dict]]):
+    """A panel for each data set and unit, a line for each method."""
+    pairs = itertools.product(there.items(), UNITS[1:])
+    places = [(d, r, u) for (d, r), u in pairs if any(row["unit"] == u for row in r)]
+    titles = [f"{TITLES[data]}, unit {unit}" for data, _, unit in places]
+    with blank(PICTURE, layout.size(len(titles), (2.6, 2.2), more=0.4)) as figure:
+        panels = layout.panels(figure, titles, share=False)
+        for panel, (_, rows, unit) in zip(panels, places, strict=True):
+            for i, method in enumerate(METHODS):
+                line(panel, rows, method, unit, look(i)["color"], "osD^"[i])
+            panel.set_xscale("log")
+            panel.set_ylim(0, 100)
+        layout.outer(panels, "epsilon (delta 1e-5)", "test accuracy (%)")
+        layout.legend(figure, *panels[0].get_legend_handles_labels())
+
+
+def line(panel, rows, method, unit, colour, sign):
+    """The mean over seeds, with the least and the largest; without privacy, dotted."""
+    there = curve(rows, method, unit)
+    if not there:
+        return
+    x, values = [epsilon for epsilon, _, _ in there], [v for _, _, v in there]
+    middle = [statistics.fmean(v) for v in values]
+    label = printed.METHODS[method]
+    panel.plot(x, middle, color=colour, marker=sign, label=label)
+    panel.fill_between(
+        x, [*map(min, values)], [*map(max, values)], color=colour, alpha=0.15, lw=0
+    )
+    for _, _, plain in curve(rows, method, "off"):
+        panel.axhline(statistics.fmean(plain), color=colour, ls=":")

@@ -1,0 +1,252 @@
+"""Accuracy against epsilon: runs, the choice of clips, a table and a picture.
+
+    python -m results.privacy.run clips OUT
+    python -m results.privacy.run runs OUT SET UNIT [DATA_DIR]
+    python -m results.privacy.run why OUT
+    python -m results.privacy.run drawn
+
+SET is digits, digits_5 (five rounds) or fashion_mnist, DATA_DIR its folder of TFDS,
+UNIT off, client or example; OUT receives the runs. `clips` writes clips.csv, of the
+digits and a seed that `runs` has not; `runs` takes the best of them and writes SET.csv;
+`why` writes why.csv, what FedProto and FedAvg gain from privacy; `drawn` prints the
+tables and draws the picture.
+"""
+
+import csv
+import itertools
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from jaxproto import config
+from jaxproto.config import floats
+from jaxproto.storage import records, workdir
+from jaxproto.training import program_cache, runner
+from jaxproto.training.rounds import Diverged
+
+HERE = Path(__file__).parent
+METHODS = {  # -> rule that predicts with what was released
+    "fedproto": "global",
+    "protonorm": "global",
+    "tinyproto": "global",
+    "fedavg": "received",
+}
+UNITS = ("off", "client", "example")
+CHOICE = 10  # seed that clips are chosen by
+CLIPS = {"client": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "example": (0.3, 1.0, 3.0)}
+RUN = ("method", "unit", "clip", "noise", "seed")
+DIVERGED = "diverged"
+FIELDS = (*RUN, "epsilon", "delta", "rule", "accuracy")
+
+
+class Setting(NamedTuple):
+    """What runs of a table have in common."""
+
+    data: str
+    fields: dict
+    noises: Sequence[float]
+
+
+DIGITS = {"model.group": "mlp", "data.clients": 20}
+FASHION = {
+    "model.group": "mlp",
+    "model.feat_dim": 64,
+    "data.clients": 10,
+    "local.batch_size": 64,
+    "optimizer.learning_rate": 0.05,
+    "rounds": 10,
+    "data.train_share": 0.25,
+}
+SETS = {  # the same epsilons: a fourth of the rounds needs half of the noise
+    "digits": Setting("digits", {**DIGITS, "rounds": 20}, (0.5, 4.0, 32.0)),
+    "digits_5": Setting("digits", {**DIGITS, "rounds": 5}, (0.25, 2.0, 16.0)),
+    "fashion_mnist": Setting("fashion_mnist", FASHION, (0.35, 2.8, 22.6)),
+}
+SEEDS = {  # set, unit -> seeds; else those of `...`
+    ...: (0, 1, 2),
+    ("digits", "example"): (0,),
+    ("fashion_mnist", "off"): (0,),
+    ("fashion_mnist", "client"): (0,),
+    ("fashion_mnist", "example"): (0,),
+}
+CHOSEN = {  # unit -> set and noises that clips are chosen by, for all sets
+    "client": ("digits", (0.5, 2.0)),
+    "example": ("digits_5", (1.0,)),
+}
+
+
+class Case(NamedTuple):
+    """Runs that share their programs."""
+
+    out: Path
+    set: str
+    data_dir: str
+    method: str
+    unit: str
+    more: dict = {}  # noqa: RUF012  fields that are not those of the setting
+
+    def configured(self, clip: float, noise: float, seed: int):
+        """The configuration of one of them."""
+        made = config.experiment(self.method, SETS[self.set].data)
+        fields = {**SETS[self.set].fields, **self.more}
+        made.update_from_flattened_dict(fields)
+        made.data.data_dir = self.data_dir
+        made.eval_every = made.checkpoint_every = made.rounds
+        made.seed, made.privacy.unit = seed, self.unit
+        if self.unit != "off":
+            made.privacy.clip, made.privacy.noise = clip, noise
+        return made
+
+    def rows(self, cells) -> list[dict]:
+        """What runs with these clips, noises and seeds say, a row for each rule."""
+        ready, found = None, []
+        for cell in cells:
+            name = "_".join(map(str, (self.set, self.method, self.unit, *cell)))
+            own = self.configured(*cell)
+            record, ready = trained(own, self.out / name, ready)
+            row = dict(zip(RUN, (self.method, self.unit, *cell), strict=True))
+            if record is None:
+                found.append(
+                    {**row, "rule": METHODS[self.method], "accuracy": DIVERGED}
+                )
+                continue
+            spent = record.get("privacy", {})
+            row |= {key: spent.get(key, "") for key in ("epsilon", "delta")}
+            for rule, of in record["rules"].items():
+                found.append({**row, "rule": rule, "accuracy": of["pooled"]})
+        return found
+
+
+def trained(own, path: Path, ready):
+    """The last record of a run, None if it diverged; programs for further ones."""
+    config.check(own)
+    quiet = Console(quiet=True)
+    if (path / "metrics.jsonl").exists():  # of a call that was interrupted
+        there = records.read(path / "metrics.jsonl")
+        if there and there[-1]["round"] == own.rounds:
+            return there[-1], ready
+    with workdir.claim(path) as claimed:
+        start = runner.Start(own, path, quiet, 0.0, claimed)
+        ready = ready or runner.prepare(start, program_cache.no_cache)
+        ready = ready._replace(exp=ready.exp._replace(floats=floats.traced(own)))
+        run, first, state = runner.begin(start, ready)
+        try:
+            runner.all_rounds(run, first, state)
+        except Diverged:
+            return None, ready
+    return records.read(path / "metrics.jsonl")[-1], ready
+
+
+def read(path: Path) -> list[dict]:
+    """Rows of a table; none where it is not there."""
+    return list(csv.DictReader(path.open())) if path.exists() else []
+
+
+def write(path: Path, rows: list[dict], keys: Sequence[str], head: Sequence[str]):
+    """Rows that agree with none of the new ones in `keys` stay as they are."""
+    new = {tuple(str(row[k]) for k in keys) for row in rows}
+    kept = [r for r in read(path) if tuple(r[k] for k in keys) not in new]
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, head, lineterminator="\n")
+        table.writeheader()
+        table.writerows([*kept, *rows])
+
+
+def seeds(set: str, unit: str) -> Sequence[int]:
+    """Of the runs of a set."""
+    return SEEDS.get((set, unit), SEEDS[...])
+
+
+def clips(out: str):
+    """Runs with every clip, of the seed that is for this choice alone."""
+    for unit, method in itertools.product(CHOSEN, METHODS):
+        set, noises = CHOSEN[unit]
+        case = Case(Path(out), set, "", method, unit)
+        made = case.rows(itertools.product(CLIPS[unit], noises, (CHOICE,)))
+        write(HERE / "clips.csv", made, ("method", "unit"), FIELDS)
+
+
+def best(method: str, unit: str) -> float:
+    """The clip with the highest mean accuracy over the noises it was chosen by."""
+    found: dict[float, list[float]] = {}
+    for row in read(HERE / "clips.csv"):
+        if (row["method"], row["unit"], row["rule"]) == (method, unit, METHODS[method]):
+            value = 0.0 if row["accuracy"] == DIVERGED else float(row["accuracy"])
+            found.setdefault(float(row["clip"]), []).append(value)
+    return max(found, key=lambda clip: statistics.fmean(found[clip]))
+
+
+def runs(out: str, set: str, unit: str, data_dir: str = ""):
+    """The runs of the table."""
+    for method in METHODS:
+        case, noises, clip = Case(Path(out), set, data_dir, method, unit), ("",), ""
+        if unit != "off":
+            noises, clip = SETS[set].noises, best(method, unit)
+        made = case.rows(itertools.product((clip,), noises, seeds(set, unit)))
+        write(HERE / f"{set}.csv", made, ("method", "unit"), FIELDS)
+
+
+SILENT = 1e-6  # noise that moves nothing
+WHY = {  # case -> method, unit, clip, noise, fields
+    "without privacy": ("fedproto", "off", "", "", {}),
+    "without privacy, mean over examples": (
+        "fedproto",
+        "off",
+        "",
+        "",
+        {"method.aggregate": "mean_over_examples"},
+    ),
+    "unit example, nothing clipped, no noise": (
+        "fedproto",
+        "example",
+        1e3,
+        SILENT,
+        {},
+    ),
+    "unit example, clip 1, no noise": ("fedproto", "example", 1.0, SILENT, {}),
+    "FedAvg without privacy": ("fedavg", "off", "", "", {}),
+    "FedAvg, unit client, nothing clipped, no noise": (
+        "fedavg",
+        "client",
+        1e3,
+        SILENT,
+        {},
+    ),
+    "FedAvg, unit client, clip 1, no noise": ("fedavg", "client", 1.0, SILENT, {}),
+}
+
+
+def why(out: str):
+    """FedProto and FedAvg on the digits, with one difference after the other."""
+    for set, (name, given) in itertools.product(("digits_5", "digits"), WHY.items()):
+        method, unit, clip, noise, more = given
+        case = Case(Path(out) / name, set, "", method, unit, more)
+        rows = case.rows(itertools.product((clip,), (noise,), SEEDS[...]))
+        rows = [{"set": set, "case": name, **row} for row in rows]
+        write(HERE / "why.csv", rows, ("set", "case"), ("set", "case", *FIELDS))
+
+
+def drawn():
+    """Prints the tables and draws the picture."""
+    from results.privacy import drawing
+
+    drawing.all()
+
+
+COMMANDS = {f.__name__: f for f in (clips, runs, why, drawn)}
+
+
+def main(argv: list[str]):
+    """Runs a command; finished runs in OUT are not made again."""
+    least = {"clips": 1, "runs": 3, "why": 1, "drawn": 0}
+    if not argv or argv[0] not in COMMANDS or len(argv) - 1 < least[argv[0]]:
+        sys.exit(__doc__)
+    COMMANDS[argv[0]](*argv[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,90 @@
+"""Folders of runs as a page finds them, made without training."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from jaxproto import config
+from jaxproto.data import describe
+from jaxproto.data.describe import Counts
+from jaxproto.storage import records
+
+ROOT = Path(__file__).parents[2]
+COUNTS = Counts(  # of three clients and two classes
+    np.array([[30, 0], [5, 5], [0, 60]]), np.array([[10, 0], [2, 2], [0, 20]])
+)
+RULES = ("head", "global")
+
+
+def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", **more):
+    """A run whose accuracy grows to `best`; rule `global` is 0.1 below `head`.
+
+    Args:
+      status: of its summary; "" is a run that has none.
+      more: `rules`, `configuration`, `summary`, `per_client`, and fields of the
+        configuration with __ for a dot.
+    """
+    rules, whole = more.pop("rules", RULES), more.pop("summary", {})
+    made = more.pop("configuration", None) or config.experiment(method, "digits")
+    per_client = more.pop("per_client", False)
+    fields = {k.replace("__", "."): v for k, v in more.items()}
+    made.update_from_flattened_dict({"seed": seed, "rounds": rounds, **fields})
+    path = Path(path)
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(made.to_json())
+    describe.write_csv(path / "partition.csv", COUNTS)
+    done = rounds if status == "finished" else max(1, rounds - 1)
+    told = [record(r, best * r / rounds, rules) for r in range(1, done + 1)]
+    for one in told:
+        records.append(path / "metrics.jsonl", one)
+    if per_client:
+        write_clients(path, done, rules)
+    if status:
+        records.write_json(path / "summary.json", summary(status, told) | whole)
+    return path
+
+
+def record(r, accuracy, rules=RULES):
+    """One line of `metrics.jsonl`."""
+    values = {rule: accuracy - 0.1 * i for i, rule in enumerate(rules)}
+    spread = {"client_std": 0.1, "client_min": 0.0, "client_max": 1.0}
+    return {
+        "round": r,
+        "rules": {
+            k: {"pooled": a, "client_mean": a / 2, **spread} for k, a in values.items()
+        },
+        "bytes_up": 1500,
+        "bytes_down": 500,
+        "bytes_total": {"up": 1500 * r, "down": 500 * r},
+        "seconds": 0.5,
+    }
+
+
+def summary(status, told):
+    """What `summary.json` says of these records."""
+    return {
+        "status": status,
+        "rounds": told[-1]["round"],
+        "rules": records.rule_summary(told),
+        "bytes_per_round": {"up": 1500.0, "down": 500.0},
+        "scalars_per_round": {"nominal": 250},
+        "seconds_per_round": 0.5,
+        "compile_seconds": 3.0,
+        "collapsed": {},
+        "commonest_class": describe.share_of_commonest(COUNTS)._asdict(),
+    }
+
+
+def write_clients(path, r, rules=RULES):
+    """The table of clients of an evaluation: all right by the first rule."""
+    test_K = COUNTS.test.sum(1)
+    hits = {f"correct_{rule}": test_K // (i + 1) for i, rule in enumerate(rules)}
+    columns = {"id": np.arange(3), "test_examples": test_K, **hits}
+    records.write_columns(path / "per_client" / f"{r:06}.npz", columns)
+
+
+def data_of(html: str) -> dict:
+    """What the figures of a page are drawn of."""
+    begin = html.index(">", html.index('id="data"')) + 1
+    return json.loads(html[begin : html.index("</script>", begin)])

@@ -1,0 +1,52 @@
+"""A run as a writer is told of it, without a run: killed once, and resumed."""
+
+from jaxproto.writers import RunInfo, makers, points
+
+CONFIG = {"method.name": "local", "rounds": 8, "optimizer.learning_rate": 0.5}
+CONFIG |= {"optimizer.nesterov": False, "some.list": [1, 2]}
+
+
+def record(r):
+    """An evaluation after every other round."""
+    return {
+        "round": r,
+        "rules": {"head": {"pooled": r / 100, "client_mean": r / 200}},
+        "loss": 1 / r,
+        "bytes_total": {"up": 10 * r, "down": 20 * r},
+        "every_round": {"smallest_angle": [30.0 + r - 1, 30.0 + r]},
+        "smallest_angle": 30.0 + r,
+    }
+
+
+def killed_and_resumed(name, path, late=False):
+    """Rounds 1 to 6, a kill, and again from the checkpoint of round 4 until 8.
+
+    Args:
+      late: the writer is asked for from round 3 on.
+    """
+    (make,) = makers([name])
+    first, before = make(), [record(2)] if late else []
+    first.on_start(RunInfo(path, CONFIG, 2 * late, before))
+    for r in (4, 6) if late else (2, 4, 6):
+        first.on_evaluation(record(r))
+    first.on_end({"status": "interrupted", "reason": "", "rounds": 6})
+    again = make()
+    again.on_start(RunInfo(path, CONFIG, 4, [record(2), record(4)]))
+    for r in (6, 8):
+        again.on_evaluation(record(r))
+    again.on_end({"status": "finished"})
+
+
+def expected(told=None):
+    """(name, round) -> value of every number."""
+    every = [p for rec in told or map(record, (2, 4, 6, 8)) for p in points(rec)]
+    return {(name, p.round): v for p in every for name, v in p.values.items()}
+
+
+def once(rows):
+    """Rows (name, round, value) as a table in which none is there twice."""
+    found = {}
+    for name, r, value in rows:
+        assert (name, r) not in found, (name, r)
+        found[name, r] = value
+    return found

@@ -1,0 +1,73 @@
+"""Work directories as finished runs leave them, written without training."""
+
+import json
+
+from jaxproto import compare, config
+
+
+def folder(
+    path,
+    method="fedproto",
+    seed=0,
+    accuracy=0.5,
+    status="finished",
+    rules=("head",),
+    more=(),
+    history=(),
+    **fields,
+):
+    """A work directory as a run leaves it.
+
+    `more` goes into its summary; `history` are its records, see `record`.
+    """
+    made = config.experiment(method, "cifar10")
+    made.seed = seed
+    made.update_from_flattened_dict(
+        {k.replace("__", "."): v for k, v in fields.items()}
+    )
+    path.mkdir()
+    (path / "config.json").write_text(made.to_json())
+    one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
+    one["last_n"] = 10
+    summary = {
+        "status": status,
+        "rules": {r: {"pooled": one, "client_mean": one} for r in rules},
+        "bytes_per_round": {"up": 1_500_000.0, "down": 500.0},
+        "scalars_per_round": {"nominal": 151_000},
+        "seconds_per_round": 2.0,
+        **dict(more),
+    }
+    if status:
+        (path / "summary.json").write_text(json.dumps(summary))
+    lines = [json.dumps(row) + "\n" for row in history]
+    if lines:
+        (path / "metrics.jsonl").write_text("".join(lines))
+    return path
+
+
+def record(at, accuracy, **metrics):
+    """What an evaluation in round `at` leaves; 1 MB is sent in a round.
+
+    Of a metric a pair is the pooled number and the mean over clients.
+    """
+    kinds = {"pooled": accuracy, "client_mean": accuracy - 0.05}
+    pairs = {
+        k: dict(zip(("pooled", "mean"), v, strict=True)) for k, v in metrics.items()
+    }
+    return {
+        "round": at,
+        "rules": {"head": kinds},
+        "bytes_total": {"up": 400_000 * at, "down": 600_000 * at},
+        **({"metrics": {"head": pairs}} if pairs else {}),
+    }
+
+
+def made(*paths, **how):
+    """Their table."""
+    return compare.table(compare.groups(map(compare.load, paths)), **how)
+
+
+def cells_of(table, method="FedProto"):
+    """The row of a method, by column."""
+    (row,) = (row for row in table.rows if row[0] == method)
+    return dict(zip(table.head, row, strict=True))

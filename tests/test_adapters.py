@@ -1,0 +1,198 @@
+"""Networks in Flax NNX, Flax Linen and Equinox behind the library's `Net`."""
+
+import math
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen, nnx
+
+from jaxproto import models
+from jaxproto.errors import UserError
+from jaxproto.training import program_cache
+
+SHAPE = (4, 4, 1)
+X = jax.random.normal(jax.random.key(1), (6, *SHAPE)) + 1.0
+KEY = jax.random.key(0)
+
+
+class OfNnx(nnx.Module):
+    def __init__(self, input_shape, rngs):
+        linear = nnx.Linear(math.prod(input_shape), 12, rngs=rngs)
+        norm = nnx.BatchNorm(12, momentum=0.5, rngs=rngs)
+        self.layers = nnx.Sequential(linear, norm, nnx.Dropout(0.5, rngs=rngs))
+
+    def __call__(self, x):
+        return self.layers(x.reshape(len(x), -1))
+
+
+class OfLinen(linen.Module):
+    @linen.compact
+    def __call__(self, x, train):
+        x = linen.Dense(12)(x.reshape(len(x), -1))
+        x = linen.BatchNorm(not train, momentum=0.5)(x)
+        return linen.Dropout(0.5, deterministic=not train)(x)
+
+
+class OfEquinox(eqx.Module):
+    linear: eqx.nn.Linear
+    norm: eqx.nn.BatchNorm
+    dropout: eqx.nn.Dropout
+
+    def __init__(self, input_shape, key):
+        self.linear = eqx.nn.Linear(math.prod(input_shape), 12, key=key)
+        self.norm = eqx.nn.BatchNorm(12, "batch", momentum=0.5, mode="batch")
+        self.dropout = eqx.nn.Dropout(0.5)
+
+    def __call__(self, x, state, key=None):
+        x, state = self.norm(self.linear(x.ravel()), state)
+        return self.dropout(x, key=key), state
+
+
+FACTORIES = {
+    "nnx": models.from_nnx(OfNnx),
+    "linen": models.from_linen(OfLinen()),
+    "equinox": models.from_equinox(OfEquinox),
+}
+
+
+@pytest.fixture(params=list(FACTORIES))
+def net(request):
+    return FACTORIES[request.param](SHAPE, 3, 8)
+
+
+def leaves(tree):
+    return [np.asarray(a) for a in jax.tree.leaves(tree)]
+
+
+def test_parameters_are_float32_in_dictionaries_of_texts(net):
+    params, norm = net.init(KEY)
+    assert set(params) == {"body", "head"} and norm
+    for path, leaf in jax.tree_util.tree_leaves_with_path((params, norm)):
+        assert all(isinstance(key.key, str) for key in path[1:]), path
+        assert not leaf.weak_type
+    assert {a.dtype.name for a in leaves(params)} == {"float32"}
+    assert params["head"]["kernel"].shape == (8, 3)
+
+
+def test_other_keys_draw_other_parameters(net):
+    first, again, other = (net.init(jax.random.key(i))[0] for i in (0, 0, 1))
+    same = [
+        np.array_equal(*pair) for pair in zip(*map(leaves, (first, again)), strict=True)
+    ]
+    assert all(same)
+    kernels = [p["head"]["kernel"] for p in (first, other)]
+    assert not np.array_equal(*kernels)
+    bodies = zip(*(leaves(p["body"]) for p in (first, other)), strict=True)
+    assert not all(np.array_equal(*pair) for pair in bodies)
+
+
+def test_features_are_pooled_and_logits_are_of_the_head(net):
+    params, norm = net.init(KEY)
+    out = net.apply(params, norm, X, False)
+    assert out.feat.shape == (6, 8) and out.logits.shape == (6, 3)
+    np.testing.assert_array_equal(out.logits, net.head(params["head"], out.feat))
+
+
+def test_training_alone_changes_statistics(net):
+    params, norm = net.init(KEY)
+    still = net.apply(params, norm, X, False).norm
+    for a, b in zip(leaves(norm), leaves(still), strict=True):
+        np.testing.assert_array_equal(a, b)
+    moved = net.apply(params, norm, X, True, KEY).norm
+    assert jax.tree.structure(moved) == jax.tree.structure(norm)
+    pairs = zip(leaves(norm), leaves(moved), strict=True)
+    assert not any(np.array_equal(*pair) for pair in pairs)
+    later = net.apply(params, moved, X, False).feat
+    assert not np.allclose(later, net.apply(params, norm, X, False).feat)
+
+
+def test_dropout_draws_from_the_key_of_the_step(net):
+    params, norm = net.init(KEY)
+    keys = jax.random.split(jax.random.key(5))
+    one, again, other = (
+        net.apply(params, norm, X, True, keys[i]).feat for i in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+    shown = [net.apply(params, norm, X, False, key).feat for key in keys]
+    np.testing.assert_array_equal(*shown)
+
+
+def test_examples_draw_dropout_of_their_own(net):
+    params, norm = net.init(KEY)
+    same_B = jnp.broadcast_to(X[:1], X.shape)
+    params["body"] = jax.tree.map(lambda a: a + 0.3, params["body"])
+    feat_BD = net.apply(params, norm, same_B, True, KEY).feat
+    assert len(np.unique(np.asarray(feat_BD), axis=0)) > 1
+
+
+@pytest.mark.long
+def test_clients_train_side_by_side_in_one_program(net):
+    """Under jit, vmap, grad and scan, as in a round."""
+
+    def descend(key):
+        params, norm = net.init(key)
+
+        def loss(params, norm, key):
+            out = net.apply(params, norm, X, True, key)
+            return jnp.mean((out.logits - 1.0) ** 2), out.norm
+
+        def step(carry, key):
+            params, norm = carry
+            (value, norm), grads = jax.value_and_grad(loss, has_aux=True)(
+                params, norm, key
+            )
+            down = jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+            return (down, norm), value
+
+        return jax.lax.scan(step, (params, norm), jax.random.split(key, 30))[1]
+
+    values = jax.jit(jax.vmap(descend))(jax.random.split(KEY, 2))
+    assert np.all(values[:, -1] < values[:, 0])
+
+
+def test_nnx_without_a_key_has_no_dropout():
+    net = FACTORIES["nnx"](SHAPE, 3, 8)
+    params, norm = net.init(KEY)
+    first = net.apply(params, norm, X, True).feat
+    assert np.all(np.asarray(first) != 0)
+
+
+@pytest.mark.parametrize("name", list(FACTORIES))
+def test_it_counts_as_code_of_ones_own(name, monkeypatch):
+    """No program of it is kept for another process, and PyTorch has no names for it."""
+    assert not program_cache.has_user_code([{"mlp": models.NETS["mlp"]}])
+    assert program_cache.has_user_code([{name: FACTORIES[name]}])
+    monkeypatch.setitem(models.NETS, name, FACTORIES[name])
+    assert not models.is_mapped(name)
+
+
+def test_a_body_that_makes_no_vector_is_refused():
+    net = models.from_linen(linen.Conv(2, (3, 3)))(SHAPE, 3, 8)
+    params, norm = net.init(KEY)
+    with pytest.raises(UserError, match=r"features of shape \(4, 4, 2\)"):
+        net.apply(params, norm, X, False)
+
+
+def test_an_array_that_is_no_parameter_is_refused():
+    class Permuted(eqx.Module):
+        order: jax.Array
+
+        def __init__(self, input_shape, key):
+            self.order = jax.random.permutation(key, 16)
+
+        def __call__(self, x):
+            return x.ravel()[self.order]
+
+    with pytest.raises(UserError, match=r"array of int32 \[16\] that is no parameter"):
+        models.from_equinox(Permuted)(SHAPE, 3, 8)
+
+
+def test_without_equinox_the_way_out_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "equinox", None)
+    with pytest.raises(UserError, match=r"pip install 'jaxproto\[equinox\]'"):
+        models.from_equinox(OfEquinox)

@@ -1,0 +1,125 @@
+"""The exchange before the first round, with nodes that only describe their data."""
+
+import pytest
+
+from jaxproto import config
+from jaxproto.data import agreement
+from jaxproto.data.agreement import Description
+from jaxproto.errors import UserError
+from jaxproto.flower.agreeing import AgreeingLink, lines
+from jaxproto.flower.server import REFUSED
+from jaxproto.report import disclosure
+
+
+def described(*labels, shape=(8, 8, 1)):
+    return Description("uint8", shape, labels, 6, 2, {})
+
+
+class Nodes:
+    """A link to nodes; `data` are their descriptions, or why they give none."""
+
+    def __init__(self, data):
+        self.data, self.asked, self.agreed = data, [], {}
+
+    def members(self):
+        return set(self.data)
+
+    def ask(self, stage, told):
+        self.asked += [(stage, i) for i in told]
+        return {i: self.said(stage, i, of) for i, of in told.items()}
+
+    def said(self, stage, i, told):
+        own = self.data[i]
+        if isinstance(own, str):
+            return {REFUSED: own}
+        if stage == "agree":
+            self.agreed[i] = agreement.agreement(told["agreement"])
+        return {"data": agreement.to_json(own)} if stage == "describe" else {}
+
+
+def begun(link, path):
+    c = config.experiment("fedavg", "digits")
+    c.data.name, c.data.clients = "nodes", 3
+    faults = []
+    return AgreeingLink(link, c, path, faults.append), faults
+
+
+def test_each_is_asked_once_and_told(tmp_path):
+    link = Nodes({0: described("a", "b"), 1: described("b", "c")})
+    made, faults = begun(link, tmp_path)
+    assert made.members() == made.members() == {0, 1} and not faults
+    stages = [(s, i) for s in ("describe", "agree") for i in (0, 1)]
+    assert link.asked == stages
+    assert link.agreed[0].labels == ("a", "b", "c")
+    assert agreement.read(tmp_path / agreement.FILE) == made.made
+    assert made.given().num_examples == 12
+    assert lines(made.made)[-1] == "client 2: not there yet"
+
+
+def test_who_does_not_fit_is_named_once_and_comes_in_when_mended(tmp_path):
+    link = Nodes({0: described("a", "b"), 1: "no such folder"})
+    made, faults = begun(link, tmp_path)
+    link.data[2] = described("d")
+    grown = []
+    made.grown = lambda: grown.append(made.given().partition.test[2].size)
+    for _ in range(3):
+        assert made.members() == {0}
+    told = [(f.round, f.client, f.stage) for f in faults]
+    assert told == [(0, 1, "agree"), (0, 2, "agree")]
+    assert faults[0].why == "no such folder" and "'d', which" in faults[1].why
+    link.data |= {1: described("b"), 2: described("a")}
+    assert made.members() == {0, 1, 2} and grown == [2]
+    assert {*made.made.clients} == {0} and {*made.made.late} == {1, 2}
+    assert {*link.agreed[1].late} == {1}
+
+
+def test_a_server_that_starts_again_has_the_agreement(tmp_path):
+    link = Nodes({0: described("a", "b"), 1: described("c")})
+    first, _ = begun(link, tmp_path)
+    link.data[0] = described("a", "z")
+    again, faults = begun(link, tmp_path)
+    assert again.made == first.made and again.members() == {1}
+    assert "client 0 has the labels 'z'" in faults[0].why
+
+
+def test_who_refuses_a_message_is_asked_for_its_data_again(tmp_path):
+    link = Nodes({0: described("a", "b"), 1: described("c")})
+    made, _ = begun(link, tmp_path)
+    before, own = len(link.asked), link.data[1]
+    link.data[1] = "its data are gone"
+    assert made.ask("train", {0: {}, 1: {}})[1] == {REFUSED: "its data are gone"}
+    link.data[1] = own
+    assert made.members() == {0, 1}
+    assert link.asked[before + 2 :] == [("describe", 1), ("agree", 1)]
+
+
+def test_nothing_begins_without_data_that_go_together(tmp_path):
+    link = Nodes({0: "no such folder", 1: "no such file"})
+    with pytest.raises(UserError, match="no client has said what its data are like"):
+        begun(link, tmp_path)
+    link = Nodes({0: described("a", "b"), 1: described("a", shape=(9, 9, 1))})
+    with pytest.raises(UserError, match=r"client 1 has inputs of shape \(9, 9, 1\)"):
+        begun(link, tmp_path)
+    assert not (tmp_path / agreement.FILE).exists()
+
+
+def test_what_is_no_agreement_says_so(tmp_path):
+    (tmp_path / agreement.FILE).write_text("{}")
+    with pytest.raises(UserError, match=r"agreement\.json is damaged"):
+        agreement.read(tmp_path / agreement.FILE)
+    with pytest.raises(UserError, match="cannot be read"):
+        agreement.read(tmp_path / "absent.json")
+    with pytest.raises(UserError, match="same version of jaxproto"):
+        agreement.description("[]")
+
+
+def test_fields_says_what_the_first_exchange_discloses(tmp_path):
+    made, _ = begun(Nodes({0: described("a", "b"), 1: described("c")}), tmp_path)
+    c = config.experiment("fedproto", "digits")
+    c.data.name, c.data.clients, c.data.min_texts, c.model.group = "nodes", 3, 7, "mlp"
+    alone = disclosure.view(c, False)
+    assert "class presence" in alone.notes[0] and "at least 7" in alone.notes[0]
+    assert not alone.rows and "--agreement" in alone.notes[-1]
+    whole = disclosure.view(c, False, made=made.made)
+    assert whole.notes[:2] == alone.notes[:2]
+    assert ("up", "mean", f"3x{c.model.feat_dim}") in [row[:3] for row in whole.rows]

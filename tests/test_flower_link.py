@@ -1,0 +1,158 @@
+"""The ends of Flower's messages: the server's link, a client's process that stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from jaxproto import config
+from jaxproto.flower import lasting
+from jaxproto.flower.apps import RECORD, REFUSED, GridLink, fingerprint
+
+STAYS = pytest.mark.filterwarnings("ignore:subprocess .* running:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def of_a_run(monkeypatch):
+    """As in a process that Flower has started."""
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+def small():
+    c = config.experiment("fedavg", "digits")
+    c.data.clients, c.model.group = 3, "mlp"
+    return c
+
+
+class Grid:
+    """Of Flower, with nodes of this process: functions of what they are told."""
+
+    def __init__(self, nodes):
+        self.nodes, self.sent, self.messages = nodes, [], {}
+
+    def get_node_ids(self):
+        return list(self.nodes)
+
+    def push_messages(self, messages):
+        for message in messages:
+            id = f"m{len(self.sent)}"
+            message.metadata.__dict__["_message_id"] = id
+            self.sent.append(message)
+            self.messages[id] = message
+            yield id
+
+    def pull_messages(self, ids):
+        for id in reversed(ids):  # in another order than they were sent
+            message = self.messages[id]
+            said = self.nodes[message.metadata.dst_node_id](message.content[RECORD])
+            if isinstance(said, Error):
+                error = Message(said, reply_to=message)
+                error.metadata.__dict__["_src_node_id"] = 1  # the SuperLink
+                yield error
+            elif said is not None:
+                content = RecordDict({RECORD: ConfigRecord(said)})
+                yield Message(content, reply_to=message)
+
+
+def client(id):
+    return lambda told: {"client": id} if told["stage"] == "who" else {"of": id}
+
+
+def link(nodes, said, patience=1.0):
+    grid = Grid(nodes)
+    return grid, GridLink(grid, small(), 0.0, patience, said.append)
+
+
+def test_a_node_of_another_configuration_is_named_once_and_not_asked_again():
+    said = []
+    grid, there = link({7: client(0), 8: lambda _: {REFUSED: "another"}}, said)
+    assert there.members() == there.members() == {0}
+    assert said == ["a node is refused: another"]
+    assert len(grid.sent) == 2
+
+
+def test_a_node_that_could_not_say_who_it_is_is_asked_again():
+    answers = iter([Error(code=5, reason="starting"), {"client": 1}])
+    _, there = link({7: client(0), 8: lambda _: next(answers)}, [])
+    assert [there.members(), there.members()] == [{0}, {0, 1}]
+
+
+def test_a_client_that_comes_back_has_another_node():
+    grid, there = link({7: client(0), 8: client(1)}, [])
+    assert there.members() == {0, 1}
+    grid.nodes[9] = grid.nodes.pop(8)
+    assert there.members() == {0, 1}
+    assert there.ask("train", {0: {}, 1: {}}) == {0: {"of": 0}, 1: {"of": 1}}
+    assert {m.metadata.dst_node_id for m in grid.sent[-2:]} == {7, 9}
+
+
+def test_errors_and_silence_are_of_the_client_that_was_asked():
+    """Flower's errors come from the SuperLink, whichever node they are about."""
+    grid, there = link({7: client(0), 8: client(1), 9: client(2)}, [], patience=0.3)
+    there.members()
+    grid.nodes[8] = lambda _: Error(code=4, reason="the node\nis offline")
+    grid.nodes[9] = lambda _: None
+    found = there.ask("train", {i: {} for i in range(3)})
+    assert found[0] == {"of": 0}
+    assert found[1][REFUSED] == "error 4 of its node: is offline"
+    assert found[2][REFUSED] == "no answer in 0.3 seconds"
+
+
+def asked(c, path, number):
+    """What a client's process says when it is asked who it is, and its number."""
+    told = {"stage": "who", "federation": fingerprint(c)}
+    content = RecordDict({RECORD: ConfigRecord(told)})
+    message = Message(content, message_type="query", dst_node_id=7)
+    own = {"client": number, "folder": str(path)}
+    context = Context(1, 7, own, RecordDict(), {})
+    reply = lasting.answered(c.to_json(), path, message, context)
+    return dict(reply.content[RECORD]), lasting.listening(path)["pid"]
+
+
+@STAYS
+@pytest.mark.long
+def test_a_clients_process_stays_and_is_started_again(tmp_path):
+    c, path = small(), tmp_path / "node"
+    said, first = asked(c, path, 2)
+    assert said == {"client": 2}
+    assert asked(c, path, 2) == (said, first)
+    assert (path / lasting.FILE).stat().st_mode & 0o077 == 0
+    os.kill(first, signal.SIGKILL)
+    said, second = asked(c, path, 2)
+    assert said == {"client": 2} and second != first
+    other = small()
+    other.seed = 1
+    _, third = asked(other, path, 2)  # a run of another configuration
+    assert third != second
+    os.kill(third, signal.SIGKILL)
+
+
+@STAYS
+@pytest.mark.long
+def test_a_clients_process_ends_with_its_node(tmp_path, monkeypatch):
+    node = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(lasting.os, "getppid", lambda: node.pid)
+    _, pid = asked(small(), tmp_path / "node", 0)
+    node.kill()
+    node.wait()
+    until = time.monotonic() + 30.0
+    while alive(pid):
+        assert time.monotonic() < until, "it is still there"
+        time.sleep(0.1)
+
+
+def alive(pid):
+    """Whether a process runs; as its parent, this one takes note of its end."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False

@@ -1,0 +1,146 @@
+"""A federation as real processes of Flower, and what happens to some of them."""
+
+import json
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from rich.console import Console
+
+import jaxproto
+from jaxproto import config, models
+from jaxproto.data import files
+from jaxproto.flower.deployment import Deployment, deploy, end
+from jaxproto.flower.folder import FAULTS
+from jaxproto.storage import checkpoint, records
+
+pytestmark = pytest.mark.long
+LIMIT = 600.0  # seconds of a test
+
+DAMAGE = '''"""Client 1 waits for its turn to train, and damages its first upload."""
+
+import time
+from pathlib import Path
+
+
+def damage(message, context, call):
+    told, mine = message.content["jaxproto"], context.node_config["client"] == 1
+    while mine and told.get("round", 0) > int(Path({file!r}).read_text()):
+        time.sleep(0.1)
+    reply = call(message, context)
+    if reply.has_content() and mine and told.get("round") == 0:
+        said = reply.content["jaxproto"]
+        if "loss" in said:
+            said["up"] = said["up"][:-1] + bytes([said["up"][-1] ^ 1])
+    return reply
+'''
+
+
+def small(rounds, method="fedavg", **changes):
+    c = config.experiment(method, "digits")
+    c.rounds, c.data.clients, c.eval_every, c.model.group = rounds, 3, 1, "mlp"
+    c.model.feat_dim = 8
+    c.update_from_flattened_dict(changes)
+    return c
+
+
+def until(done, process=None):
+    """Waits, for so long at most."""
+    end_at = time.monotonic() + LIMIT
+    while not done():
+        assert time.monotonic() < end_at, "it takes too long"
+        assert process is None or process.poll() is None or done(), "it has ended"
+        time.sleep(0.1)
+
+
+def connected(there, client):
+    return "SuperNode ID" in there.log(f"node-{client}").read_text()
+
+
+def start(there, *clients):
+    """Starts SuperNodes, and waits until they are known to the SuperLink."""
+    for client in clients:
+        there.start_node(client)
+    for client in clients:
+        until(lambda c=client: connected(there, c), there.nodes[client])
+
+
+def metrics(path):
+    found = records.read(path / "metrics.jsonl")
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in found]
+
+
+def rounds(path):
+    return [r["round"] for r in metrics(path)]
+
+
+def finished(path):
+    file = path / "summary.json"
+    return file.exists() and json.loads(file.read_text())["status"] == "finished"
+
+
+def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
+    c, last = small(5), tmp_path / "last"  # round, from 0, that client 1 takes part in
+    files.write(last, b"0")
+    with Deployment(c, tmp_path / "run", wait=1.0, patience=90.0) as there:
+        there.add_mod("damage", DAMAGE.format(file=str(last)))
+        there.start_superlink()
+        start(there, 0, 1)
+        submitted = there.run()
+        until(lambda: 1 in rounds(there.path), submitted)
+        start(there, 2)  # late
+        files.write(last, b"2")
+        until(lambda: metrics(there.path)[-1]["participants"] == 3, submitted)
+        killed = rounds(there.path)[-1] + 1
+        end(there.nodes[0], signal.SIGKILL)  # in a round
+        files.write(last, b"9")
+        until(lambda: finished(there.path), submitted)
+        end(submitted)
+    found = records.read(there.path / FAULTS)
+    refused = [f for f in found if "refused" in f["why"]]
+    assert [(f["round"], f["client"]) for f in refused] == [(1, 1)]
+    assert all(f["client"] == 0 for f in found if f["round"] >= killed)
+    assert any(f["client"] == 0 for f in found if f["round"] >= killed)
+    assert rounds(there.path) == [1, 2, 3, 4, 5]
+
+
+def test_a_killed_server_goes_on_where_it_was(tmp_path):
+    c = small(3)
+    jaxproto.run(c, tmp_path / "simulated", Console(quiet=True))
+    with Deployment(c, tmp_path / "run", wait=60.0, patience=120.0) as there:
+        there.start_superlink()
+        start(there, 0, 1, 2)
+        first = there.run()
+        until(lambda: checkpoint.rounds(there.path / "checkpoints"), first)
+        end(there.superlink, signal.SIGKILL)
+        end(first)
+        assert not finished(there.path)
+        before = records.read(there.path / "metrics.jsonl")[0]
+        there.start_superlink()
+        second = there.run()
+        until(lambda: finished(there.path), second)
+        end(second)
+        assert all(node.poll() is None for node in there.nodes.values())
+    assert records.read(there.path / "metrics.jsonl")[0] == before  # seconds too
+    assert metrics(there.path) == metrics(tmp_path / "simulated")
+    assert not (there.path / FAULTS).exists()
+
+
+MANY = {"model.group": "digits"}  # a network of its own for each client
+CASES = {"protonorm": MANY, "tinyproto": MANY | {"wire.up": "int8"}}
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_a_deployment_of_several_networks_has_the_records_of_the_simulator(
+    method, tmp_path
+):
+    c = small(2, method, **CASES[method])
+    jaxproto.run(c, tmp_path / "simulated", Console(quiet=True))
+    summary = deploy(c, tmp_path / "run", wait=120.0, patience=300.0)
+    assert summary["status"] == "finished"
+    assert len({*models.assign("digits", range(3))}) == 3
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "simulated")
+    assert not (tmp_path / "run" / FAULTS).exists()

@@ -1,0 +1,259 @@
+"""Attacks find what is certainly there, and nothing where nothing is."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import runs
+
+from jaxproto import cli, leakage
+from jaxproto.errors import UserError
+from jaxproto.leakage import (
+    classes,
+    gradients,
+    inversion,
+    known,
+    labels,
+    membership,
+    scores,
+    uploads,
+)
+from jaxproto.types import Protos, Top
+
+pytestmark = pytest.mark.long
+SAVED = {"checkpoint_every": 1, "eval_every": 1, "model__group": "mlp"}
+
+
+def run(method, path, **changes):
+    c = runs.small(method, "digits", **SAVED, **changes)
+    runs.run(c, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fedavg(tmp_path_factory):
+    return run("fedavg", tmp_path_factory.mktemp("runs") / "fedavg", data__alpha=0.2)
+
+
+@pytest.fixture(scope="module")
+def tinyproto(tmp_path_factory):
+    return run("tinyproto", tmp_path_factory.mktemp("runs") / "tinyproto")
+
+
+@pytest.fixture(scope="module")
+def averaged(fedavg):
+    """The next round of FedAvg, its first client, and what the attacker has."""
+    next = uploads.next_round(fedavg)
+    return next, uploads.upload(next, 0), known.known(next.run.exp, 0, 0)
+
+
+def sent(made, form="float32", noise=0.0):
+    return uploads.sent(made, form, noise, 0)
+
+
+def test_the_label_of_one_example_is_exact_for_a_linear_model():
+    key = jax.random.split(jax.random.key(0), 3)
+    kernel, x = jax.random.normal(key[0], (9, 5)), jax.random.normal(key[1], (40, 9))
+    y = jax.random.randint(key[2], (40,), 0, 5)
+
+    def loss(bias, x, y):
+        return -jax.nn.log_softmax(x @ kernel + bias)[y]
+
+    push = -jax.vmap(jax.grad(loss), (None, 0, 0))(jnp.zeros(5), x, y)
+    unknown = np.full((5, 5), 0.2)
+    found = [labels.restore(np.asarray(p), unknown, 1)[0] for p in push]
+    np.testing.assert_array_equal(found, y)
+
+
+def test_labels_of_a_batch_are_exact_where_the_network_says_nothing():
+    """With equal probabilities the mean push is the counts less a constant."""
+    true = np.array([0, 0, 0, 2, 2, 4, 4, 4])
+    push = np.bincount(true, minlength=5) / 8 - 0.2
+    np.testing.assert_array_equal(labels.restore(push, np.full((5, 5), 0.2), 8), true)
+    assert labels.right(np.array([0, 1]), np.array([1, 1]), 3) == 0.5
+
+
+def test_labels_of_one_example_of_a_run_are_exact(averaged):
+    next, _, has = averaged
+    for id in range(3):
+        made = uploads.upload(next, id, 1, 1)
+        rate = next.run.config.optimizer.learning_rate
+        push = gradients.push(made, sent(made)[1], rate, 1)
+        said = gradients.probabilities(made, made.stages.received.params, has)
+        y = next.run.exp.dataset.y[made.rows]
+        np.testing.assert_array_equal(labels.restore(push, said, 1), y)
+
+
+def test_one_example_comes_back_from_its_update(averaged, monkeypatch):
+    monkeypatch.setattr(gradients, "ITERATIONS", 301)
+    next, _, has = averaged
+    task = gradients.Task(
+        next.run.exp.method, next.local.opt, next.run.exp.cohorts[0].net
+    )
+    made = uploads.upload(next, 0, 1, 1)
+    row, images, _ = gradients.invert(task, made, sent(made)[1], has, (1, 1), 0)
+    assert row["psnr"] > row["psnr of public mean"] + 3 and row["labels right"] == 1
+    assert images["found"].shape == images["client's"].shape == (1, 8, 8, 1)
+    rest, _, _ = gradients.invert(task, made, sent(made, noise=30.0)[1], has, (1, 1), 0)
+    assert rest["psnr"] < row["psnr"] - 3
+
+
+def alone(made, has):
+    """An upload whose prototypes are of one example each, and its members."""
+    y = np.arange(10)
+    x = np.stack(
+        [
+            has.own[0][has.own[1] == c][0] if (has.own[1] == c).any() else has.own[0][0]
+            for c in y
+        ]
+    )
+    others = tuple(a[np.argsort(has.public[1], kind="stable")] for a in has.public)
+    has = has._replace(members=(x, y), outsiders=others)
+    body = made.stages.trained
+    feat = made.net.apply(body.params["net"], body.norm["net"], x, False).feat
+    return Protos(feat, jnp.ones(10)), has, body
+
+
+def test_prototypes_of_one_example_tell_it_apart_and_noise_hides_it(averaged):
+    _, made, has = averaged
+    protos, has, body = alone(made, has)
+    exact = membership.by_prototype(made, ((), protos), has, body)
+    assert scores.auc(*exact) == 1.0
+    low, high = scores.interval(1.0, *map(len, exact))
+    assert 0.5 < low < 1.0 == high
+    aucs = []
+    for i in range(20):
+        noise = 1e4 * jax.random.normal(jax.random.key(i), protos.mean.shape)
+        hidden = membership.by_prototype(
+            made, ((), protos.replace(mean=noise)), has, body
+        )
+        aucs.append(scores.auc(*hidden))
+    low, high = scores.interval(float(np.mean(aucs)), *map(len, hidden))
+    assert low < 0.5 < high
+
+
+def test_the_image_of_a_prototype_of_one_example_is_found(averaged):
+    _, made, has = averaged
+    protos, has, body = alone(made, has)
+    goal = inversion.target(made, ((), protos))
+    start = known.class_means(has.public, 10)
+    true = has.members[0]
+    found, _ = inversion.descend(made.net, body, goal.mean, goal.mask, start, tv=0.0)
+    better = scores.correlation(np.asarray(found), true)
+    assert better > scores.correlation(start, true) + 0.03
+
+
+def test_independent_scores_have_an_area_of_a_half_within_the_interval():
+    rng, inside = np.random.default_rng(0), 0
+    for _ in range(200):
+        found = scores.auc(rng.normal(size=40), rng.normal(size=60))
+        low, high = scores.interval(found, 40, 60)
+        inside += low <= 0.5 <= high
+    assert 180 <= inside < 200  # 95%
+
+
+def test_scores_of_images():
+    x = np.random.default_rng(0).uniform(-1, 1, (5, 8, 8, 1)).astype(np.float32)
+    assert scores.ssim(x, x) > 0.999 and scores.psnr(x, x) > 60
+    assert scores.ssim(x, -x) < 0.1
+    assert scores.psnr(x, x + 0.2 * np.sign(-x)) == pytest.approx(20, abs=0.01)
+    np.testing.assert_array_equal(scores.paired(x[::-1], x), x)
+
+
+def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
+    """Of a run that goes on, to the last bit that compilers agree on."""
+    next = uploads.next_round(run("fedproto", tmp_path / "run", rounds=1))
+    made = uploads.upload(next, 1)
+    longer = run("fedproto", tmp_path / "run", rounds=2)
+    then = uploads.next_round(longer).run
+    number, cohort = uploads.cohort_of(then, 1)
+    memory = then.state.clients[number].memory
+    after = np.asarray(memory.mean)[cohort.ids.index(1)]
+    np.testing.assert_allclose(made.stages.up.mean, after, rtol=1e-4, atol=1e-5)
+
+
+def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tinyproto):
+    next = uploads.next_round(tinyproto)
+    made, has = uploads.upload(next, 0), known.known(next.run.exp, 0, 0)
+    true = next.run.exp.counts.train[0]
+    found = classes.said(made, sent(made), has, made.stages.trained)
+    rows, length = (classes.judged(one, true) for one in found)
+    assert rows["precision"] == rows["recall"] == 1 and rows["count error"] is None
+    assert length["source"] == "length"
+    assert length["count error"] < 0.3 < length["error of equal counts"]
+
+
+def test_the_last_layer_says_which_classes_are_there(averaged):
+    next, made, has = averaged
+    (one,) = classes.said(made, sent(made), has, made.stages.trained)
+    row = classes.judged(one, next.run.exp.counts.train[0])
+    assert row["precision"] == 1.0 and row["recall"] >= 0.4
+    assert row["count error"] < row["error of equal counts"]
+
+
+def test_noise_moves_values_by_its_share_and_nothing_else(averaged):
+    protos = Protos(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([1.0, 0.0]))
+    top = Top(jnp.arange(4.0), jnp.array([True, True, False, True]))
+    message = protos, top, jnp.int32(7)
+    moved = uploads.noised(message, message, 0.5, jax.random.key(0))
+    assert (moved[0].mean[1] == 0).all() and moved[2] == 7
+    np.testing.assert_array_equal(moved[1].value, top.value)  # nothing is new in it
+    many = uploads._with_noise(
+        jnp.full(10**4, 3.0),
+        jnp.full(10**4, 2.0),
+        jnp.ones(10**4, bool),
+        0.5,
+        jax.random.key(0),
+    )
+    assert float(jnp.std(many)) == pytest.approx(1.0, rel=0.05)
+
+
+def test_the_command_writes_tables_and_pictures(tinyproto, fedavg, tmp_path, capsys):
+    arguments = ["leak", "membership", tinyproto, fedavg, "--out", tmp_path / "out"]
+    options = ["--clients=0", "--formats=float32,int8", "--noise=0,1"]
+    with pytest.raises(SystemExit) as end:
+        cli.main([*map(str, arguments), *options])
+    assert not end.value.code
+    table = json.loads((tmp_path / "out" / "membership.json").read_text())
+    assert len(table["rows"]) == 8
+    assert {(r["method"], r["source"]) for r in table["rows"]} == {
+        ("tinyproto", "prototypes"),
+        ("fedavg", "weights"),
+    }
+    for row in table["rows"]:
+        assert row["low"] <= row["AUC"] <= row["high"]
+    assert (tmp_path / "out" / "membership.png").stat().st_size > 1000
+    assert "fedavg" in capsys.readouterr().out
+
+
+def test_what_a_method_does_not_send_is_said(fedavg):
+    made = leakage.measure("prototypes", leakage.Asked([str(fedavg)], [0]))
+    assert not made.rows
+    assert "fedavg: sends no prototypes of its own data." in made.view.notes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--clients=9"], "there is no client 9"),
+        (["--formats=float31"], "float31"),
+        (["--noise=-1"], "noise is"),
+        (["--sizes=3"], "sizes is '3'"),
+        (["--clients=x"], "clients is 'x'"),
+        (["--sizes=500x500"], "training examples, fewer than 500 x 500"),
+    ],
+)
+def test_what_cannot_be_is_one_line(fedavg, arguments, said):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["leak", "updates", str(fedavg), *arguments])
+    assert str(end.value.code).startswith("error: ") and said in str(end.value.code)
+    assert "\n" not in str(end.value.code)
+
+
+def test_texts_have_no_images(averaged):
+    exp = averaged[0].run.exp
+    flat = exp._replace(dataset=exp.dataset._replace(x=exp.dataset.x.reshape(-1, 64)))
+    with pytest.raises(UserError, match="no images"):
+        known.check_images(flat)

@@ -1,0 +1,469 @@
+"""Metrics: against scikit-learn, in the compiled evaluation, in the files of a run."""
+
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+from sklearn import calibration
+from sklearn import metrics as theirs
+from support import runs, toys
+
+from jaxproto import batches, config, fit, plots
+from jaxproto import client as clients_
+from jaxproto.client import Asked
+from jaxproto.config import cohorts
+from jaxproto.errors import UserError
+from jaxproto.federation import Cohort
+from jaxproto.method import Method
+from jaxproto.methods import METHODS as METHODS_
+from jaxproto.metrics import (
+    METRICS,
+    Metric,
+    by_client,
+    metric,
+    named,
+    pooled,
+    probabilities,
+    ranks,
+    values,
+)
+from jaxproto.metrics.check import check
+from jaxproto.report import measured
+from jaxproto.storage import records
+from jaxproto.training import program_cache
+from jaxproto.training.progress import metrics_table
+from jaxproto.types import Data, Shard
+
+C = 5
+
+
+def drawn(scale=2.0, examples=240, classes=range(C), seed=0):
+    """Scores that know something of the class; labels of `classes` alone."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(list(classes), examples)
+    scores = rng.normal(size=(examples, C)) + 0.8 * np.eye(C)[y]
+    return (scale * scores).astype(np.float32), y
+
+
+def absent():
+    """Labels of three classes of five."""
+    return drawn(classes=(0, 2, 3))
+
+
+def without_prototype():
+    """One class has no score, of any example; others of some have none."""
+    scores, y = drawn(seed=1)
+    scores[:, 1] = -np.inf
+    scores[::7, 4] = -np.inf
+    return scores, y
+
+
+CASES = {"all": drawn, "absent": absent, "without_prototype": without_prototype}
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+def summed(name, scores, y, mask=None, batch=80):
+    """The sums of a metric over batches."""
+    mask = np.ones(len(y)) if mask is None else mask
+    sums = jax.jit(METRICS[name].sums)
+    at = range(0, len(y), batch)
+    given = (scores, y.astype(np.int32), mask.astype(np.float32))
+    parts = [sums(*(a[i : i + batch] for a in given)) for i in at]
+    return jax.tree.map(lambda *a: np.asarray(sum(a)), *parts)
+
+
+def value(name, *given):
+    """The values of a metric by name."""
+    (found,) = named(f"accuracy,{name}")[-1:]
+    return values(found, summed(name, *given))
+
+
+def float32_probabilities(scores):
+    """As float32, of which scikit-learn takes the epsilon."""
+    return softmax(scores.astype(np.float64), -1).astype(np.float32)
+
+
+def their_ece(scores, y):
+    p = softmax(scores.astype(np.float64), -1)
+    right, stated = p.argmax(-1) == y, p.max(-1)
+    true, said = calibration.calibration_curve(right, stated, n_bins=15)
+    count = np.histogram(stated, np.linspace(0, 1, 16))[0]
+    return np.abs(true - said) @ count[count > 0] / len(y)
+
+
+def their_areas(scores, y):
+    """Of every class that has examples, and is not alone."""
+    score = scores.astype(np.float64)
+    found = []
+    for c in np.unique(y):
+        rest = logsumexp(np.delete(score, c, 1), axis=1)
+        odds = np.maximum(score[:, c] - rest, -1e9)  # for those without a score
+        found.append(theirs.roc_auc_score(y == c, odds))
+    return found
+
+
+def their_balanced(scores, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a predicted class without examples
+        return theirs.balanced_accuracy_score(y, scores.argmax(-1))
+
+
+THEIRS = {
+    "accuracy": lambda s, y: theirs.accuracy_score(y, s.argmax(-1)),
+    "loss": lambda s, y: theirs.log_loss(y, float32_probabilities(s), labels=range(C)),
+    "balanced_accuracy": their_balanced,
+    "macro_f1": lambda s, y: theirs.f1_score(
+        y, s.argmax(-1), average="macro", zero_division=0
+    ),
+    "ece": their_ece,
+}
+
+
+@each_case
+@pytest.mark.parametrize("name", THEIRS)
+def test_a_metric_is_that_of_scikit_learn(name, case):
+    scores, y = CASES[case]()
+    want = THEIRS[name](scores, y)
+    assert value(name, scores, y)[name] == pytest.approx(want, rel=1e-5)
+
+
+@each_case
+def test_every_class_is_that_of_scikit_learn(case):
+    scores, y = CASES[case]()
+    want = theirs.precision_recall_fscore_support(
+        y, scores.argmax(-1), labels=range(C), zero_division=np.nan
+    )
+    got = value("per_class", scores, y)
+    for part, there in zip(("precision", "recall", "_", "support"), want, strict=True):
+        if part != "_":
+            np.testing.assert_allclose(got[f"per_class_{part}"], there, rtol=1e-6)
+
+
+def tied(count_C2N):
+    """Half the share of pairs in one bin, the most that the area can be wrong."""
+    other, own = np.moveaxis(np.asarray(count_C2N, float), 1, 0)
+    pairs = own.sum(-1) * other.sum(-1)
+    return ((own * other).sum(-1)[pairs > 0] / pairs[pairs > 0] / 2).mean()
+
+
+@each_case
+def test_the_area_is_that_of_scikit_learn_but_for_ties_in_a_bin(case):
+    scores, y = CASES[case]()
+    got, want = value("auc", scores, y)["auc"], np.mean(their_areas(scores, y))
+    assert 0.5 < want < 1
+    assert abs(got - want) <= tied(summed("auc", scores, y)) + 1e-9
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0, 10.0])
+def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
+    scores, y = drawn(scale, examples=2000, seed=3)
+    sums = summed("auc", scores, y, None, 500)
+    off = abs(ranks.area(sums) - np.mean(their_areas(scores, y)))
+    assert tied(sums) < 0.004 and off < 0.0002, (tied(sums), off)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 10.0])
+def test_log_odds_are_exact_for_small_differences_and_for_large_ones(scale):
+    scores, _ = drawn(scale)
+    score = scores.astype(np.float64)
+    others = [logsumexp(np.delete(score, c, 1), axis=1) for c in range(C)]
+    want = score - np.stack(others, 1) + np.log(C - 1)
+    got = np.asarray(ranks.log_odds(scores))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3 * scale)
+
+
+def test_scores_that_are_none_are_at_the_ends():
+    inf = np.inf
+    got = ranks.log_odds(np.array([[1.0, -inf, -inf], [-inf] * 3, [0.0, 0.0, -inf]]))
+    assert got[0, 0] > 1e20 and np.all(got[0, 1:] == -inf) and np.all(got[1] == -inf)
+    assert got[2, 0] == got[2, 1] == pytest.approx(np.log(2))
+    ends = ranks.bin_of(jnp.array([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
+    assert np.all(np.diff(ends) >= 0)
+    assert (ends[0], ends[-1]) == (0, ranks.BINS - 1) and ends[2] == ends[3]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_examples_that_only_fill_a_batch_up_do_not_count(name):
+    scores, y = without_prototype()
+    mask = np.arange(len(y)) % 3 > 0
+    a, b = summed(name, scores, y, mask), summed(name, scores[mask], y[mask])
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), a, b)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_client_without_examples_has_no_value_and_is_left_out(name):
+    scores, y = drawn()
+    parts = [summed(name, scores, y), summed(name, scores, y, np.zeros(len(y)))]
+    sums = jax.tree.map(lambda *a: np.stack(a), *parts)
+    (one,) = named(name)[-1:]
+    each, total = by_client(one, sums), pooled(one, sums)
+    for part, value_K in each.items():
+        np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
+        assert part.endswith("support") or np.all(np.isnan(value_K[1]))
+        told = measured.digest(total[part], value_K)
+        if total[part].ndim == 0:
+            assert told["clients"] == 1 and told["mean"] == told["min"] == value_K[0]
+            assert told["std"] == 0
+
+
+def test_a_class_alone_has_no_area():
+    scores, y = drawn(classes=[2])
+    assert np.isnan(value("auc", scores, y)["auc"])
+    assert value("balanced_accuracy", scores, y)["balanced_accuracy"] > 0
+
+
+def test_a_class_without_a_score_counts_as_a_probability_of_epsilon():
+    scores = np.array([[0.0, -np.inf], [-np.inf, -np.inf]], np.float32)
+    for y in ([1, 1], [1, 0]):
+        got = value("loss", scores, np.array(y))["loss"]
+        assert got == pytest.approx(-np.log(np.finfo(np.float32).eps))
+    log = np.asarray(probabilities.log_probabilities(scores))
+    assert np.all(log[0] == [0, -np.inf]) and np.all(log[1] == -np.inf)
+
+
+# --------------------------------------------------------------------- in the programs
+
+
+def equations(jaxpr):
+    """Primitives of a program with those in its loops."""
+    inner = [jaxpr.jaxpr if hasattr(jaxpr, "jaxpr") else jaxpr]
+    found = []
+    while inner:
+        for eqn in inner.pop().eqns:
+            found.append(eqn.primitive.name)
+            for value in jax.tree.leaves(
+                list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
+            ):
+                own = getattr(value, "jaxpr", value)
+                inner += [own] * hasattr(own, "eqns")
+    return found
+
+
+def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
+    """What was compiled before there were metrics: hits, counted."""
+    method, net = METHODS_["fedproto"](toys.SPEC), toys.net(8)
+    examples, rows = toys.pool_and_rows()
+    result = toys.run(method, rounds=1)
+    data = Data(examples, Shard(jnp.asarray(rows[5]), jnp.int32(15)))
+    given = method.broadcast(result.server), result.clients[5]
+
+    def before(down, client):
+        def f(batch):
+            right = clients_.hits(method, net, down, client, batch)
+            return {rule: jnp.sum(hit_B * batch.mask) for rule, hit_B in right.items()}
+
+        return batches.sum_over(f, data)
+
+    def now(down, client):
+        return clients_.score(method, net, down, client, data, Asked(named("accuracy")))
+
+    old, new = (equations(jax.make_jaxpr(f)(*given)) for f in (before, now))
+    rules = len(before(*given))
+    assert {*new} == {*old} and len(new) - len(old) <= 3 * rules
+    for rule, right in before(*given).items():
+        assert now(*given)[rule]["accuracy"] == (right, 15)
+
+
+def test_clients_of_equal_examples_are_evaluated_once():
+    same = [np.arange(100)] * 3
+    cohort = Cohort("c", toys.net(8), (0, 1, 2), rules=("received",))
+    asked = cohort._replace(metrics=named("loss"))
+    assert cohorts.tests(cohort, same).shape == (2, 64)
+    assert cohorts.tests(asked, same).index.shape == (1, 100)
+    other = [np.array([3, 1]), np.array([7]), np.array([3, 1])]
+    assert cohorts.tests(asked, other).size.tolist() == [2, 1]
+    assert cohorts.distinct(other)[1] == [0, 1, 0]
+
+
+# ---------------------------------------------------------------------------- in a run
+
+EVERY = ",".join(METRICS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """No pictures, programs made quickly."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "available", lambda: False)
+        yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def measured_run(path, method="fedproto", **fields):
+    """Records and summary of two rounds on the spirals."""
+    c = runs.small(method, rounds=2, eval_every=1, data__clients=4, **fields)
+    summary, text = runs.run(c, path)
+    return records.read(path / "metrics.jsonl"), summary, text
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The same run with every metric, and with accuracy alone."""
+    path = tmp_path_factory.mktemp("measured")
+    asked = {"eval__metrics": EVERY, "eval__per_client": True}
+    return path, measured_run(path / "every", **asked), measured_run(path / "plain")
+
+
+def test_accuracies_are_the_same_to_the_bit_whatever_else_is_measured(two):
+    _, (every, *_), (plain, *_) = two
+    assert [r["rules"] for r in every] == [r["rules"] for r in plain]
+    assert all("metrics" not in r for r in plain)
+
+
+def test_a_record_has_every_metric_of_every_rule(two):
+    _, (every, *_), _ = two
+    singles = {*METRICS} - {"accuracy", "per_class"}
+    for record in every:
+        assert list(record["metrics"]) == list(record["rules"])
+        for rule, of in record["metrics"].items():
+            parts = {f"per_class_{p}" for p in ("recall", "precision", "support")}
+            assert {*of} == singles | parts
+            for name in singles:
+                assert {"pooled", "mean", "std", "min", "max"} <= {*of[name]}, rule
+            support = of["per_class_support"]["pooled"]
+            assert list(support) == ["0", "1", "2"] or len(support) > 1
+        assert record["metrics"]["head"]["loss"]["pooled"] > 0
+
+
+def test_columns_of_clients_are_those_of_the_record(two):
+    path, (every, *_), _ = two
+    for record in every:
+        table = np.load(path / "every" / "per_client" / f"{record['round']:06}.npz")
+        for rule, of in record["metrics"].items():
+            loss_K = table[f"loss_{rule}"]
+            assert loss_K.shape == (4,)
+            assert np.nanmean(loss_K) == pytest.approx(of["loss"]["mean"])
+            total = loss_K @ table["test_examples"] / table["test_examples"].sum()
+            assert total == pytest.approx(of["loss"]["pooled"], rel=1e-5)
+            support_KC = table[f"per_class_support_{rule}"]
+            assert np.all(support_KC.sum(1) == table["test_examples"])
+            pooled_C = [*of["per_class_support"]["pooled"].values()]
+            assert support_KC.sum(0).tolist() == pooled_C
+
+
+def test_the_summary_has_best_final_and_mean_of_the_last(two):
+    _, (every, summary, text), (_, plain, _) = two
+    assert "metrics" not in plain
+    loss = [r["metrics"]["head"]["loss"]["pooled"] for r in every]
+    told = summary["metrics"]["head"]
+    assert told["loss"]["pooled"] == {
+        "best": min(loss),
+        "best_round": 1 + int(np.argmin(loss)),
+        "final": loss[-1],
+        "mean_last": pytest.approx(np.mean(loss)),
+        "last_n": 2,
+    }
+    f1 = [r["metrics"]["head"]["macro_f1"]["mean"] for r in every]
+    assert told["macro_f1"]["mean"]["best"] == max(f1)
+    last = every[-1]["metrics"]["head"]["per_class_recall"]
+    of_classes = {k: {"final": last[k]} for k in ("pooled", "mean")}
+    assert told["per_class_recall"] == of_classes
+    lines = text.partition("further metrics")[2].splitlines()
+    table = [line for line in lines if "│" in line]
+    (row,) = (line for line in table if {"head", "loss"} <= {*line.split()})
+    assert f"{loss[-1]:.4f}" in row and max(map(len, table)) <= 80
+    assert not any("per_class" in line for line in table)
+    assert metrics_table(plain) is None
+
+
+@pytest.mark.long
+def test_a_network_that_serves_all_is_measured_as_those_of_clients(tmp_path):
+    """Clients that keep nothing: by shards of their examples, not by hits."""
+    told = {}
+    half = {"participation.law": "uniform", "participation.fraction": 0.5}
+    for store in ("auto", "device"):
+        c = runs.small("fedavg", rounds=1, data__clients=6, eval__metrics=EVERY)
+        c.update_from_flattened_dict({**half, "clients.store": store})
+        runs.run(c, tmp_path / store)
+        told[store] = records.read(tmp_path / store / "metrics.jsonl")[-1]
+    free, kept = told["auto"], told["device"]
+    assert list(free["metrics"]) == ["received"]
+    assert free["rules"]["received"] == kept["rules"]["received"]
+    a, b = (told[store]["metrics"]["received"] for store in ("auto", "device"))
+    assert jax.tree.structure(a) == jax.tree.structure(b)  # null in the same places
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), a, b)
+
+
+# ---------------------------------------------------------------------------- one's own
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Where metrics of one's own can be put for a test."""
+    before = dict(METRICS)
+    yield METRICS
+    METRICS.clear()
+    METRICS.update(before)
+
+
+def test_a_metric_of_ones_own_is_a_total_and_a_count(registry):
+    @metric("margin", least=True)
+    def margin(scores, y, mask):
+        best, second = jax.lax.top_k(scores, 2)[0].T
+        return jnp.sum((best - second) * mask), jnp.sum(mask)
+
+    scores, y = drawn()
+    first, own = named("margin")
+    assert (first.name, own.name, own.least) == ("accuracy", "margin", True)
+    top = np.sort(scores, -1)
+    want = np.mean(top[:, -1] - top[:, -2])
+    assert value("margin", scores, y)["margin"] == pytest.approx(want, rel=1e-5)
+    assert program_cache.has_user_code([registry])
+    assert not program_cache.has_user_code([{"auc": registry["auc"]}])
+
+
+@pytest.mark.parametrize("name", ["accuracy", "top 2", "a,b", ""])
+def test_a_name_that_no_metric_can_have_is_refused(name):
+    with pytest.raises(UserError, match="a metric cannot be named"):
+        metric(name)
+
+
+def test_an_unknown_metric_is_named_before_training(tmp_path):
+    c = runs.small(eval__metrics="macro_f1,acu")
+    with pytest.raises(UserError, match=r"unknown metric 'acu'. Did you mean 'auc'\?"):
+        config.check(c)
+    assert len(named(" auc, auc,")) == 2
+
+
+BROKEN = {
+    "fails": (Metric(lambda s, y, m: s @ y[:2]), "fails on scores of shape (2, 5): "),
+    "grows": (Metric(lambda s, y, m: (s * m[:, None],)), "return sums over the exam"),
+    "nothing": (Metric(lambda s, y, m: ()), "returns () of 2 examples and () of 3"),
+    "value": (Metric(lambda s, y, m: m.sum()), "fails where all sums are 0"),
+    "matrix": (Metric(lambda s, y, m: s.T @ s, lambda a: a), "has shape (5, 5); it"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_metric_that_cannot_work_is_refused_before_training(name):
+    broken, message = BROKEN[name]
+    with pytest.raises(UserError) as e:
+        check(named("loss")[-1], C)
+        check(Metric(broken.sums, broken.value, name=name), C)
+    assert message in str(e.value) and repr(name) in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+def test_a_rule_without_scores_is_refused_where_metrics_need_them():
+    def predict(net, client, x, down):
+        return {"said": jnp.zeros(len(x))}
+
+    local = METHODS_["local"](toys.SPEC)
+    method = Method(
+        init_server=local.init_server,
+        loss=local.loss,
+        upload=local.upload,
+        update=local.update,
+        predict=predict,
+    )
+    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
+    (cohort,) = toys.cohorts(*toys.HOM)
+    asked = cohort._replace(metrics=named("auc"))
+    with pytest.raises(UserError, match=r"rule 'said' of .* needs? a score for every"):
+        fit.check_cohorts(method, [asked], toys.SPEC, x)
+    fit.check_cohorts(local, [asked], toys.SPEC, x)

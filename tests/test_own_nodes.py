@@ -1,0 +1,267 @@
+"""Nodes with data of their own: what they tell, agree on, and refuse."""
+
+import csv
+import json
+
+import jax
+import numpy as np
+import PIL.Image
+import pytest
+from rich.console import Console
+
+import jaxproto
+from jaxproto import config
+from jaxproto.config import build
+from jaxproto.data import agreement, nodes
+from jaxproto.data.agreement import Description
+from jaxproto.errors import UserError
+from jaxproto.flower import own, rehearse
+from jaxproto.flower.folder import FAULTS, serve
+from jaxproto.flower.process import Calls
+from jaxproto.storage import records
+
+QUIET = Console(quiet=True)
+
+
+def image(labels=("cat", "dog"), shape=(8, 8, 3), sizes=(6, 2)):
+    return Description("uint8", shape, tuple(labels), *sizes, {})
+
+
+def written(words, **more):
+    return Description("texts", (), ("good", "bad"), 4, 2, words)._replace(**more)
+
+
+def small(method="fedavg", **changes):
+    c = config.experiment(method, "digits")
+    c.rounds, c.data.clients, c.eval_every, c.model.group = 2, 3, 1, "mlp"
+    c.model.feat_dim, c.data.name = 8, "nodes"
+    c.update_from_flattened_dict(changes)
+    return c
+
+
+def metrics(path):
+    found = records.read(path / "metrics.jsonl")
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in found]
+
+
+def faults(path):
+    return records.read(path / FAULTS)
+
+
+# What they agree on
+
+
+def test_labels_are_united_in_sorted_order():
+    told = {0: image(["10", "9"]), 2: image(["9", "2"])}
+    assert agreement.unite(told, 3, 0).labels == ("2", "9", "10")
+    told = {0: image(["dog", "ant"]), 2: image(["cat"])}
+    made = agreement.unite(told, 3, 0)
+    assert made.labels == ("ant", "cat", "dog")
+    assert agreement.agreement(agreement.to_json(made)) == made
+
+
+def test_words_count_by_what_all_nodes_have():
+    told = {0: written({"a": 3, "b": 2}), 1: written({"b": 2, "c": 1})}
+    tokens = agreement.unite(told, 2, 0).tokens
+    assert tokens == ("<pad>", "<unk>", "b", "a", "c")
+    assert agreement.unite(told, 2, 4).tokens == tokens[:4]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (image(), image(shape=(8, 8, 1)), r"client 1 .*\(8, 8, 1\), but client 0"),
+        (image(), written({"a": 1}), "client 1 has inputs of type texts, but client 0"),
+        (image(["3", "7"]), image(), "client 0 has the label '3' and client 1 the"),
+        (image(["a"]), image(["a"]), "one label, 'a'"),
+        (written({}), written({}), "choose a smaller data.min_texts"),
+    ],
+)
+def test_data_that_do_not_go_together_are_named(first, second, words):
+    with pytest.raises(UserError, match=words):
+        agreement.unite({0: first, 1: second}, 2, 0)
+
+
+def test_who_comes_late_fits_or_is_refused():
+    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    with pytest.raises(UserError, match="client 2 has the labels 'fox', which the"):
+        agreement.joined(made, 2, image(["fox", "cat"]))
+    with pytest.raises(UserError, match=r"client 2 has inputs of shape \(9, 9, 3\)"):
+        agreement.joined(made, 2, image(shape=(9, 9, 3)))
+    with pytest.raises(UserError, match=r"7 training .* but the agreement says 6"):
+        agreement.joined(made, 0, image(sizes=(7, 2)))
+    assert agreement.joined(made, 0, image()) == made
+    late = agreement.joined(made, 2, image(["dog"], sizes=(3, 1)))
+    assert late.clients == made.clients and late.late[2].train == 3
+    assert agreement.total(late) == agreement.total(made)
+
+
+def test_a_node_learns_of_the_others_how_many_examples_they_have():
+    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    late = agreement.joined(made, 2, image(["dog"]))
+    told = agreement.told_to(late, 1)
+    assert told.clients[0].labels == () and told.clients[0].train == 6
+    assert told.clients[1].labels == ("emu",) and not told.late
+    assert agreement.joined(told, 1, image(["emu"])) == told
+
+
+def test_words_of_few_texts_are_not_told(tmp_path):
+    texts = [("the cat", 0), ("the dog the dog", 1), ("the end", 0)]
+    write_csv(tmp_path, texts, texts)
+    c = small().data
+    found = nodes.read(c, 0, f"csv:{tmp_path}")
+    assert nodes.describe(found, 2).words == {"the": 4}
+    assert nodes.describe(found, 1).words["dog"] == 2
+    assert nodes.describe(found, 4).words == {}
+
+
+def test_examples_are_divided_by_seed_and_client(tmp_path):
+    x = np.arange(80, dtype=np.float32).reshape(40, 2)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=np.arange(40) % 2)
+    c, source = small().data, f"npz:{tmp_path / 'a.npz'}"
+    one, same, other = (nodes.read(c, i, source) for i in (0, 0, 1))
+    assert len(one.train) == 30 and {*one.train, *one.test} == {*range(40)}
+    assert np.array_equal(one.train, same.train)
+    assert not np.array_equal(one.train, other.train)
+    np.savez(tmp_path / "a.npz", x_train=x[:1], y_train=["a"])
+    with pytest.raises(UserError, match=r"client 1: .* gives 0 training and 1 test"):
+        nodes.read(c, 1, source)
+
+
+def test_configurations_that_cannot_be_are_refused():
+    with pytest.raises(UserError, match="jaxproto flower"):
+        build.experiment(small(), "cpu")
+    with pytest.raises(UserError, match=r"public_share=0.1, .* set these to 0"):
+        config.check(small(**{"data.public_share": 0.1}))
+    with pytest.raises(UserError, match="client 0 names no data"):
+        own.sources(small())
+    with pytest.raises(UserError, match=r"data of 2 nodes .* data\.clients is 3"):
+        own.sources(small(), ["npz:a", "npz:b"])
+    with pytest.raises(UserError, match=r"but data\.name is digits"):
+        own.sources(small(**{"data.name": "digits"}), ["npz:a"] * 3)
+
+
+# As the simulator
+
+
+def divided(c, path):
+    """The simulator's partition, each client's in a file of its own."""
+    exp = build.experiment(c, "cpu")
+    x, y, named = exp.dataset.x, exp.dataset.y, []
+    each = zip(exp.partition.train, exp.partition.test, strict=True)
+    for i, (train, test) in enumerate(each):
+        parts = {"x_train": x[train], "y_train": y[train]}
+        parts |= {"x_test": x[test], "y_test": y[test]}
+        np.savez(path / f"{i}.npz", **parts)
+        named.append(f"npz:{path / f'{i}.npz'}")
+    return named
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [("fedavg", {}), ("fedproto", {"model.group": "mlp,cnn4_d"}), ("tinyproto", {})],
+)
+def test_records_are_those_of_the_simulator_bit_for_bit(method, changes, tmp_path):
+    c = small(method, **changes, **{"data.name": "digits"})
+    jaxproto.run(c, tmp_path / "simulated", QUIET)
+    named = divided(c, tmp_path)
+    c.data.name = "nodes"
+    rehearse(c, tmp_path / "own", named, QUIET)
+    assert metrics(tmp_path / "own") == metrics(tmp_path / "simulated")
+    run = jaxproto.load(tmp_path / "own")
+    assert run.round == 2
+    assert all(np.isfinite(a).all() for a in jax.tree.leaves(run.server))
+    with pytest.raises(UserError, match="keep their networks on their nodes"):
+        run.clients[0]
+
+
+# Texts and images
+
+
+def write_csv(folder, train, test):
+    folder.mkdir(exist_ok=True)
+    for name, rows in {"train.csv": train, "test.csv": test}.items():
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+
+
+SAID = {  # a node's classes and words
+    0: [("good food", "food"), ("a bad soup", "food"), ("my train", "travel")],
+    1: [("late train again", "travel"), ("new phone", "tech"), ("fast phone", "tech")],
+    2: [("soup and bread", "food"), ("a slow phone", "tech"), ("bread", "food")],
+}
+
+
+@pytest.mark.long
+def test_texts_have_the_vocabulary_and_records_of_the_simulator(tmp_path):
+    c = small("fedavg", **{"model.group": "fasttext", "data.max_len": 4})
+    c.data.min_texts, c.local.batch_size = 1, 2
+    whole, lines = {"train": [], "test": []}, ["client,index,part"]
+    for i, rows in SAID.items():
+        parts = {"train": rows * 3, "test": rows}
+        write_csv(tmp_path / str(i), *parts.values())
+        for part, mine in parts.items():
+            at = len(whole[part]) + (27 if part == "test" else 0)
+            lines += [f"{i},{at + k},{part}" for k in range(len(mine))]
+            whole[part] += mine
+    write_csv(tmp_path / "all", **whole)
+    (tmp_path / "who.csv").write_text("\n".join(lines))
+    named = [f"csv:{tmp_path / str(i)}" for i in SAID]
+    rehearse(c, tmp_path / "own", named, QUIET)
+    c.data.name = f"csv:{tmp_path / 'all'}"
+    c.data.partition = f"file:{tmp_path / 'who.csv'}"
+    jaxproto.run(c, tmp_path / "simulated", QUIET)
+    folders = tmp_path / "own", tmp_path / "simulated"
+    one, other = ((path / "vocabulary.txt").read_text() for path in folders)
+    assert one == other and "phone" in one.split()
+    assert metrics(tmp_path / "own") == metrics(tmp_path / "simulated")
+
+
+def draw(folder, classes, count=8):
+    rng = np.random.default_rng(len(classes))
+    for name in classes:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for k in range(count):
+            pixels = rng.integers(0, 255, (6, 6, 3), np.uint8)
+            PIL.Image.fromarray(pixels).save(folder / name / f"{k}.png")
+
+
+@pytest.mark.long
+def test_images_of_other_classes_and_an_unknown_one(tmp_path):
+    """Client 2 comes late, with a label that nobody knows, and without it."""
+    draw(tmp_path / "0", ["cat", "dog"])
+    draw(tmp_path / "1", ["dog", "emu"])
+    draw(tmp_path / "2", ["fox", "emu"])
+    named = [f"folder:{tmp_path / str(i)}" for i in range(3)]
+    c = small("fedproto", **{"rounds": 3, "local.batch_size": 4})
+    fox = tmp_path / "2" / "fox"
+
+    class Late(Calls):
+        late = False
+
+        def members(self):
+            return {0, 1, 2} if self.late else {0, 1}
+
+        def ask(self, stage, told):
+            said = super().ask(stage, told)
+            if stage == "evaluate" and self.late and fox.exists():
+                fox.rename(tmp_path / "2" / "cat")
+            self.late = self.late or stage == "evaluate"
+            return said
+
+    serve(c, tmp_path / "run", Late(c, tmp_path / "nodes", named), QUIET)
+    first, second, third = metrics(tmp_path / "run")
+    assert (first["participants"], second["participants"]) == (2, 2)
+    assert third["participants"] == 3
+    why = [f["why"] for f in faults(tmp_path / "run") if f["stage"] == "agree"]
+    assert len(why) == 1 and "'fox', which the agreement does not know" in why[0]
+    made = agreement.read(tmp_path / "run" / agreement.FILE)
+    assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
+    assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
+    told = json.loads((tmp_path / "nodes" / "0" / own.TOLD).read_text())
+    assert told["labels"] == ["cat", "dog"] and told["train"] + told["test"] == 16
+    c.rounds = 4  # the server starts again, and so do the nodes
+    link = Late(c, tmp_path / "nodes", named)
+    serve(c, tmp_path / "run", link, QUIET)
+    assert agreement.read(tmp_path / "run" / agreement.FILE) == made

@@ -1,0 +1,346 @@
+"""Clipping, noise, refusals and accounting of `jaxproto.privacy`."""
+
+import importlib.util
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from jaxproto import compare, config
+from jaxproto.compare.runs import load
+from jaxproto.config import build, floats, private
+from jaxproto.errors import UserError
+from jaxproto.losses import cross_entropy
+from jaxproto.methods import METHODS
+from jaxproto.privacy import CLIENT, EXAMPLE, Privacy, accounting, mechanism, release
+from jaxproto.storage import records
+from jaxproto.training import account, compiler, programs, runner
+from jaxproto.types import Aux, Batch, Data, Examples, Net, Out, Protos, Shard
+
+C = 1.5  # clipping norm
+CLASSES = 3
+VALUES = ((9.0, 0.0), (-9.0, 0.0), (0.1, 0.2), (0.0, -4.0), (0.0, 0.0))
+needs_accounting = pytest.mark.skipif(
+    importlib.util.find_spec("dp_accounting") is None, reason="extra `privacy`"
+)
+
+
+def features():
+    """A network whose features are its inputs."""
+
+    def apply(params, norm, x, train, key=None):
+        return Out(x, x @ params, norm)
+
+    return Net(lambda key: ((), ()), apply, lambda params, feat: feat)
+
+
+@partial(jax.jit, static_argnums=1)
+def summed(data, made):
+    net = features()
+    return release.class_rows(net, jnp.eye(2), (), data, made, C, CLASSES)
+
+
+def rows(x, y, made=release.MEANS):
+    size = len(x)
+    shard = Shard(jnp.arange(size), jnp.int32(size))
+    data = Data(Examples(jnp.asarray(x), jnp.asarray(y)), shard)
+    return np.asarray(summed(data, made))
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_another_example_moves_the_class_sums_by_two_norms_at_most(counts):
+    made = release.MEANS._replace(weighed=counts)
+    units = [(v, y) for v in VALUES for y in range(CLASSES)]
+    rest = [((1.0, 2.0), 0), ((-3.0, 1.0), 1)]
+
+    def of(unit):
+        x, y = zip(unit, *rest, strict=True)
+        return rows(np.float32(x), np.int32(y), made)
+
+    every = [of(unit) for unit in units]
+    moved = [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
+    assert max(moved) <= 2 * C * (1 + 1e-5)
+    assert max(moved) > 1.4 * C  # the bound is no looser than it must be
+
+
+def test_another_client_moves_the_sum_by_two_norms_at_most():
+    held = jax.jit(lambda up: release.held_rows(up, release.MEANS, C))
+
+    def of(scale, here):
+        mean = scale * np.ones((CLASSES, 2), np.float32)
+        up = Protos(jnp.asarray(mean), jnp.asarray(here, jnp.float32))
+        return np.asarray(held(up))
+
+    heres = list(itertools.product((0, 1), repeat=CLASSES))
+    every = [of(s, h) for s in (-50.0, -1.0, 0.1, 50.0) for h in heres]
+    assert max(map(np.linalg.norm, every)) <= C * (1 + 1e-5)
+    moved = [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
+    assert 1.9 * C < max(moved) <= 2 * C * (1 + 1e-5)
+
+
+@partial(jax.jit, static_argnums=3)
+def gradient(x, y, mask, privacy):
+    net = features()
+
+    def loss(params, norm, batch, down, client):
+        out = net.apply(params, norm, batch.x, True)
+        return cross_entropy(out.logits, batch.y, batch.mask), Aux(norm, batch.y.sum())
+
+    batch = Batch(*map(jnp.asarray, (x, y, mask)), jax.random.key(0))
+    params = jnp.float32([[1.0, 0.0, 2.0], [0.0, -1.0, 0.5]])
+    return mechanism.by_example(privacy)(loss)(params, (), batch, (), ())
+
+
+def test_another_example_moves_the_gradient_by_two_norms_at_most():
+    silent, mask = Privacy(EXAMPLE, C, 0.0), np.float32([1, 1, 0])
+    rest = np.float32([[1.0, 2.0], [7.0, 7.0]])
+
+    def of(value, label):
+        x, y = np.float32([value, *rest]), np.int32([label, 0, 1])
+        return 2 * np.asarray(gradient(x, y, mask, silent)[1])  # the sum over two
+
+    every = [of(v, y) for v in VALUES for y in range(CLASSES)]
+    moved = [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
+    assert 1.4 * C < max(moved) <= 2 * C * (1 + 1e-5)
+
+
+def test_an_example_that_only_pads_has_no_part_in_the_gradient():
+    silent = Privacy(EXAMPLE, 1e6, 0.0)
+    x, y = np.float32([[1, 2], [3, -1], [50, 50]]), np.int32([0, 1, 2])
+    value, grads = gradient(x, y, np.float32([1, 1, 0]), silent)
+    alone, wanted = gradient(x[:2], y[:2], np.ones(2, np.float32), silent)
+    np.testing.assert_allclose(grads, wanted, rtol=1e-6)
+    np.testing.assert_allclose(value[0], alone[0], rtol=1e-6)
+
+
+def test_the_gradient_has_a_derivative_where_an_example_has_none():
+    silent, mask = Privacy(EXAMPLE, C, 0.0), np.float32([1, 0])
+    y = np.int32([0, 1])
+    of = jax.jacobian(lambda x: gradient(x, y, mask, silent)[1])  # as an attack's is
+    found = of(jnp.float32([[1, 2], [3, -1]]))
+    assert np.isfinite(found).all() and np.any(found[..., 0, :])
+
+
+def test_a_clipped_vector_has_a_derivative_at_zero():
+    total = jax.grad(lambda x: mechanism.clipped(x, C).sum())
+    np.testing.assert_array_equal(total(jnp.zeros(3)), 1.0)
+    np.testing.assert_allclose(total(jnp.full(3, 0.1)), 1.0)
+
+
+def test_the_noise_of_a_sum_is_the_multiplier_times_the_norm():
+    zeros = jnp.zeros(200_000)
+    own = Privacy(EXAMPLE, C, 2.0)
+    drawn = mechanism.noised({"a": zeros, "b": zeros}, own.deviation, jax.random.key(0))
+    assert abs(np.std(drawn["a"]) / (2 * C) - 1) < 0.01
+    assert abs(np.corrcoef(drawn["a"], drawn["b"])[0, 1]) < 0.01
+    shared = Privacy(CLIENT, C, 2.0, among=4.0)
+    keys = jax.random.split(jax.random.key(1), 4)
+    parts = [mechanism.noised(zeros, shared.deviation, key) for key in keys]
+    assert abs(np.std(sum(parts)) / (2 * C) - 1) < 0.01
+
+
+def test_joined_uploads_are_means_by_weight_without_unsure_classes():
+    sure = Privacy(CLIENT, C, 0.1, among=2.0)  # deviation of the sum: 0.15
+    mean = jnp.float32(
+        [[[2, 4, 1], [1, 1, 0.1], [0, 0, 0]], [[6, 0, 3], [1, 1, 0.1], [0, 0, 0]]]
+    )
+    given = sure, release.MEANS, jax.random.key(0)
+    made = release.joined(Protos(mean, jnp.ones((2, 3))), *given)
+    assert made.count.tolist() == [[1, 0, 0]]
+    np.testing.assert_allclose(made.mean[0], [[2, 1], [0, 0], [0, 0]])
+    nobody = Protos(jnp.zeros((2, 3, 3)), jnp.zeros((2, 3)))
+    assert not release.joined(nobody, *given).count.any()
+
+
+def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
+    """The sum has the noise that is accounted for, whoever comes."""
+    own, sums = (
+        Privacy(CLIENT, C, 2.0, among=4.0),
+        release.MEANS._replace(weighed=False),
+    )
+    zeros = jnp.zeros((4, 3, 50_000))
+
+    def deviation(there):
+        count = jnp.zeros((4, 3)).at[:there].set(1.0)
+        shares = mechanism.noised(zeros, own.deviation, jax.random.key(0))
+        up = Protos(jnp.where(count[..., None] > 0, shares, 0.0), count)
+        return float(release.joined(up, own, sums, jax.random.key(1)).mean.std())
+
+    for there in (1, 3, 4):
+        assert deviation(there) == pytest.approx(2 * C, rel=0.01)
+    exp = build.experiment(small("fedavg", CLIENT), "cpu")
+    update = METHODS["fedavg"](exp.spec, privacy=own).update
+    total = {"w": jnp.zeros(200_000)}, jnp.float32(1.0)
+    after = update.end(None, total[0], total, jax.random.key(2))
+    lost = 2 * C * (3 / 4) ** 0.5
+    assert float(after["w"].std()) == pytest.approx(lost, rel=0.01)
+    nobody = total[0], jnp.float32(0.0)
+    after = update.end(None, total[0], nobody, jax.random.key(2))
+    assert not after["w"].any()
+
+
+def test_fedavg_sends_a_clipped_change_and_no_size():
+    exp = build.experiment(small("fedavg", CLIENT), "cpu")
+    method = METHODS["fedavg"](exp.spec, privacy=Privacy(CLIENT, C, 0.0))
+    from jaxproto.methods.fedavg import FedAvgUpload
+
+    up = FedAvgUpload({"w": jnp.full(4, 10.0)}, jnp.int32(123))
+    sent = method.release(None, None, None, up, {"w": jnp.ones(4)}, jax.random.key(0))
+    np.testing.assert_allclose(sent.params["w"], 1 + C / 2, rtol=1e-6)
+    assert sent.size == 1
+
+
+def small(name, unit, **changes):
+    c = config.experiment(name, "digits")
+    c.model.group, c.data.clients, c.rounds = "mlp", 3, 2
+    c.privacy.unit = unit
+    c.update_from_flattened_dict(changes)
+    return c
+
+
+REFUSED = [
+    ("fedkd", CLIENT, {}, "methods with a guarantee"),
+    ("fedtgp", EXAMPLE, {}, "protonorm, tinyproto, fedavg"),
+    ("fedproto", CLIENT, {"method.aggregate": "mean_over_examples"}, "exact counts"),
+    ("tinyproto", CLIENT, {"method.base": "fedtgp"}, "method.base"),
+    ("tinyproto", EXAMPLE, {"method.scaling": "mean"}, "method.scaling"),
+    ("fedavg", CLIENT, {"method.statistics": "averaged"}, "method.statistics"),
+    ("protonorm", EXAMPLE, {"method.reg": "l2_of_means"}, "mixes the examples"),
+    ("fedproto", EXAMPLE, {"method.collect": "train_pass"}, "method.collect"),
+    ("fedavg", CLIENT, {"participation.law": "random_count"}, "known number"),
+    ("fedavg", CLIENT, {"wire.up": "int8"}, "wire.up"),
+    ("fedavg", CLIENT, {"data.name": "nodes"}, "data.name is 'nodes'"),
+    ("fedproto", EXAMPLE, {"data.name": "nodes"}, "tell their labels"),
+    ("fedavg", "clients", {}, "Did you mean 'client'"),
+    ("fedavg", CLIENT, {"privacy.noise": 0.0}, "above 0"),
+    ("fedavg", CLIENT, {"privacy.delta": 1.0}, "below 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "unit", "changes", "said"), REFUSED)
+def test_what_has_no_guarantee_is_refused(name, unit, changes, said, monkeypatch):
+    monkeypatch.setattr(accounting, "check", lambda: None)
+    with pytest.raises(UserError, match=said):
+        config.check(small(name, unit, **changes))
+
+
+def test_what_has_a_guarantee_is_not_refused(monkeypatch):
+    monkeypatch.setattr(accounting, "check", lambda: None)
+    assert {*private.methods()} == {"fedavg", "fedproto", "protonorm", "tinyproto"}
+    for name, unit in itertools.product(private.methods(), (CLIENT, EXAMPLE)):
+        config.check(small(name, unit))
+
+
+def test_batchnorm_is_refused_where_examples_are_the_unit():
+    c = small("fedavg", EXAMPLE, **{"model.group": "resnet18"})
+    with pytest.raises(UserError, match="BatchNorm"):
+        build.experiment(c, "cpu")
+
+
+def test_without_dp_accounting_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"jaxproto\[privacy\]"):
+        config.check(small("fedavg", CLIENT))
+
+
+def traced(c):
+    exp, texts = build.experiment(c, "cpu"), {}
+
+    def submit(name, f, *rest, **options):
+        made = jax.jit(f, **options).trace(exp.floats, *rest)
+        texts[name] = str(made.jaxpr)
+        return compiler.Compiling(made.out_info, None)
+
+    compiler.submit_all(
+        submit, exp, programs.functions(exp), build.examples(exp.dataset)
+    )
+    return texts
+
+
+def test_off_leaves_programs_as_they_are():
+    plain = small("fedproto", "off")
+    other = small("fedproto", "off", **{"privacy.clip": 3.0, "privacy.noise": 2.0})
+    assert not any(path.startswith("privacy.") for path in floats.traced(plain))
+    assert floats.program_settings(plain) == floats.program_settings(other)
+    assert traced(plain) == traced(other)
+    assert build.experiment(plain, "cpu").method.release is None
+
+
+def test_clip_and_noise_are_arguments_of_the_programs():
+    one = small("fedproto", EXAMPLE)
+    changes = {"privacy.clip": 3.0, "privacy.noise": 2.0, "privacy.delta": 0.1}
+    other = small("fedproto", EXAMPLE, **changes)
+    assert {"privacy.clip", "privacy.noise"} <= {*floats.traced(one)}
+    assert floats.program_settings(one) == floats.program_settings(other)
+
+
+@needs_accounting
+def test_epsilon_is_that_of_dp_accounting():
+    import dp_accounting
+
+    one = dp_accounting.get_epsilon_gaussian(1.0, 1e-5)
+    assert accounting.composed(2.0, 1, 1e-5) == pytest.approx(one, rel=1e-6)
+    assert accounting.composed(4.0, 4, 1e-5) == pytest.approx(one, rel=1e-6)
+    assert one == pytest.approx(4.377, abs=0.001)  # Balle and Wang, Theorem 8
+    assert accounting.composed(1.0, 0, 1e-5) == 0
+
+
+@needs_accounting
+def test_sampling_without_replacement_amplifies():
+    few = accounting.sampled(8.0, 10, 1e-5, accounting.Sampling(1000, 10))
+    all_ = accounting.sampled(8.0, 10, 1e-5, accounting.Sampling(1000, 1000))
+    plain = accounting.composed(8.0, 10, 1e-5)
+    assert few < plain / 4 and all_ == pytest.approx(plain)
+
+
+@needs_accounting
+def test_only_clients_that_keep_nothing_are_amplified():
+    law = {"participation.law": "uniform", "participation.fraction": 0.34}
+
+    def said(name, unit, **changes):
+        c = small(name, unit, **law, **changes)
+        return private.account(c, np.array([1, 2, 0]), 3)
+
+    assert said("fedavg", CLIENT)["amplified"]
+    assert not said("fedavg", EXAMPLE)["amplified"]
+    assert not said("fedavg", CLIENT, **{"local.optimizer_state": "keep"})["amplified"]
+    proto = said("fedproto", CLIENT)
+    assert not proto["amplified"] and proto["most_rounds"] == 2
+    assert proto["epsilon"] == accounting.composed(1.0, 2, 1e-5)
+    example = said("fedproto", EXAMPLE)["epsilon"]  # an epoch and the prototypes
+    assert example == accounting.composed(1.0, 4, 1e-5)
+    assert said("fedavg", EXAMPLE)["epsilon"] == accounting.composed(1.0, 2, 1e-5)
+
+
+@needs_accounting
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "unit"), [("fedproto", EXAMPLE), ("fedavg", CLIENT)])
+def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner.pictures, "draw", lambda *args: None)
+    law = {"participation.law": "uniform", "participation.fraction": 0.67}
+    law |= {"eval_every": 1}
+    quiet, whole = Console(quiet=True), small(name, unit, **law)
+    first = small(name, unit, **law)
+    first.rounds = 1
+    runner.run(whole, tmp_path / "whole", quiet)
+    runner.run(first, tmp_path / "parts", quiet)
+    runner.run(whole, tmp_path / "parts", quiet)
+    ends = [
+        records.read(tmp_path / part / "metrics.jsonl") for part in ("whole", "parts")
+    ]
+    for end in ends:
+        for record in end:
+            del record["seconds"], record["every_round"]
+    assert ends[0] == ends[1]
+    exp = build.experiment(whole, "cpu")
+    taken = account.takes_part(whole, exp)
+    assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
+    loaded = load(tmp_path / "whole")
+    assert loaded.results["privacy"] == ends[0][-1]["privacy"]
+    assert ends[0][0]["privacy"]["epsilon"] < ends[0][1]["privacy"]["epsilon"]
+    text = compare.render(compare.table(compare.groups([loaded])), "csv")
+    assert "epsilon" in text and unit in text
