@@ -198,6 +198,12 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
+def unplaced(value):
+    """A setting as records show it: of a path of this machine, its last part."""
+    absolute = isinstance(value, str) and Path(value).is_absolute()
+    return Path(value).name if absolute else value
+
+
 def write(name: str, settings: Mapping, results) -> Path:
     """Writes everything as JSON; returns the file."""
     file = f"{name}-{jax.default_backend()}.json"
@@ -209,7 +215,7 @@ def write(name: str, settings: Mapping, results) -> Path:
         "machine": machine(),
         "load_at_the_end": load(),
         "versions": versions(),
-        "settings": {k: v for k, v in settings.items() if k != "out"},
+        "settings": {k: unplaced(v) for k, v in settings.items() if k != "out"},
         "results": results,
     }
     records.write_json(path, record)

@@ -92,7 +92,7 @@ def nearest(feat_BD: Array, protos: Protos) -> Array:
     """
     chex.assert_rank([feat_BD, protos.mean], 2)
     here_C = (protos.count > 0).astype(feat_BD.dtype)
-    middle_D = here_C @ protos.mean / jnp.maximum(jnp.sum(here_C), 1.0)
+    middle_D = middle(protos.mean, here_C)
     proto_CD = protos.mean - middle_D
     away_BC = jnp.sum(proto_CD**2, -1) - 2 * (feat_BD - middle_D) @ proto_CD.T
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
@@ -131,7 +131,7 @@ def repulsion(point_CD: Array, present_C: Array) -> Array:
     here_C = present_C.astype(point_CD.dtype)
     pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
     by = by_differences if point_CD.size * len(here_C) <= FEW else by_products
-    middle_D = here_C @ point_CD / jnp.maximum(jnp.sum(here_C), 1.0)
+    middle_D = middle(point_CD, here_C)
     return by((point_CD - middle_D) * here_C[:, None], pair_CC)
 
 
@@ -200,6 +200,14 @@ def spacing(point_CD: Array, present_C: Array) -> Spacing:
     )
 
 
+def middle(point_CD: Array, here_C: Array) -> Array:
+    """Mean [D] of the points whose number in `here_C` is 1 of 0 and 1; 0 of none.
+
+    By a reciprocal: XLA takes one for the division in some programs, in others not.
+    """
+    return here_C @ point_CD * (1 / jnp.maximum(jnp.sum(here_C), 1.0))
+
+
 def pairs(present_C: Array) -> Array:
     """Which [C, C] are two different present ones."""
     return present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
@@ -214,7 +222,7 @@ def least(value_CC: Array, pair_CC: Array) -> Array:
 def squares(point_CD: Array, present_C: Array) -> Array:
     """Squared distances [C, C]; in few numbers by differences, as `repulsion`."""
     here_C = present_C.astype(point_CD.dtype)
-    middle_D = here_C @ point_CD / jnp.maximum(jnp.sum(here_C), 1.0)
+    middle_D = middle(point_CD, here_C)
     x_CD = (point_CD - middle_D) * here_C[:, None]
     if x_CD.size * len(x_CD) <= FEW:
         return jnp.sum((x_CD[:, None] - x_CD) ** 2, -1)
@@ -334,7 +342,7 @@ def largest_gap(protos: Protos) -> Array:
     """
     here_C = protos.count > 0
     on_C = here_C.astype(protos.mean.dtype)
-    middle_D = on_C @ protos.mean / jnp.maximum(jnp.sum(on_C), 1.0)
+    middle_D = middle(protos.mean, on_C)
     x_CD = (protos.mean - middle_D) * on_C[:, None]
     own_C = jnp.sum(x_CD**2, -1)
     square_CC = jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
