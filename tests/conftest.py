@@ -1,9 +1,11 @@
-"""Settings of all tests."""
+"""Settings of all tests: compiled programs, which tests are long, order, slices."""
 
 import gc
 import os
 import shutil
 import tempfile
+from collections import Counter
+from pathlib import Path
 
 os.environ.setdefault("JAXPROTO_CACHE", "off")  # tests leave the user's cache alone
 MADE = None  # the folder of compiled programs, where this process has made it
@@ -16,10 +18,13 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402 (it reads these variables once)
 import pytest  # noqa: E402
+from support import selection, trained  # noqa: E402
 
 from jaxproto.methods import METHODS  # noqa: E402
 
-QUICK = ("fedproto", "fedavg", "refprotofl")  # one of each kind of exchange
+QUICK = ("fedproto", "fedavg", "refprotofl")  # prototypes, sums, two exchanges
+# None, sparse prototypes, two networks, the server's own training:
+LANDING = ("local", "tinyproto", "fml", "fedtgp")
 OVER_METHODS = {  # files whose tests run for every method: for the others they are long
     "test_contract.py",
     "test_nominal.py",
@@ -28,6 +33,13 @@ OVER_METHODS = {  # files whose tests run for every method: for the others they 
     "test_text.py",
 }
 
+trained_runs = trained.trained_runs  # a fixture
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slice", help="K/N: of the long tests those of this landing")
+    parser.addoption("--changed-seconds", type=float, default=240.0)
+
 
 def pytest_unconfigure():
     """Removes what was compiled, at the end of the process that made the folder."""
@@ -35,31 +47,76 @@ def pytest_unconfigure():
         shutil.rmtree(MADE, ignore_errors=True)
 
 
+def method_of(item) -> str | None:
+    """Method of a test that runs for every method."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    name = params.get("name")
+    return name if item.path.name in OVER_METHODS and name in METHODS else None
+
+
+def file_of(item) -> str:
+    return item.path.relative_to(selection.ROOT).as_posix()
+
+
 def group(item) -> str:
     """Name of the tests that share compiled programs: a file, a method's contract."""
-    name, params = item.path.name, getattr(item, "callspec", None)
-    each = name == "test_contract.py" and params is not None
-    return f"{name}-{params.params['name']}" if each else name
-
-
-def is_long(item) -> bool:
-    """Whether a test is of one of many methods, and only `-m long` is to run it."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    method = params.get("name")
-    return item.path.name in OVER_METHODS and method in METHODS and method not in QUICK
+    file = file_of(item).removeprefix("tests/")
+    contract = item.path.name == "test_contract.py" and method_of(item)
+    return f"{file}-{contract}" if contract else file
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items):
-    """Tests of one group follow each other; those of most methods are long.
+def pytest_collection_modifyitems(config, items):
+    """Marks the tests of most methods as long, and puts the longest groups first.
 
     Traces are made of many small objects that stay: garbage is looked for rarely.
     """
-    for item in filter(is_long, items):
-        item.add_marker(pytest.mark.long)
-    items.sort(key=group)
+    for item in items:
+        if method_of(item) and method_of(item) not in QUICK:
+            item.add_marker(pytest.mark.long)
+        if item.path.name == "test_contract.py" and method_of(item) in LANDING:
+            item.add_marker(pytest.mark.landing)
+    which = "long" if config.option.markexpr == "long" else "default"
+    seconds = selection.seconds_table()[which]
+    items.sort(key=lambda i: (-seconds.get(group(i), selection.UNKNOWN), group(i)))
+    if config.option.slice:
+        choose(config, items, seconds)
     gc.freeze()
     gc.set_threshold(200_000, 50, 1000)
+
+
+def choose(config, items, seconds):
+    """Keeps the long tests of one landing, and notes how many of which kind."""
+    k, n = map(int, config.option.slice.split("/"))
+    long = [i for i in items if i.get_closest_marker("long")]
+    sliced = selection.slices({group(i) for i in long}, seconds, n)[k % n]
+    changed = selection.changed_files()
+    concerned = {group(i) for i in long if selection.concerns(file_of(i), changed)}
+    limit = config.option.changed_seconds
+    fits = selection.fitting(concerned - sliced, seconds, limit)
+    reasons = {id(i): reason(i, sliced, fits) for i in long}
+    kept = [i for i in items if reasons.get(id(i))]
+    config.hook.pytest_deselected(items=[i for i in items if not reasons.get(id(i))])
+    items[:] = kept
+    config.chosen = Counter(reasons[id(i)] for i in kept)
+    config.not_run = sorted(concerned - sliced - {*fits})
+
+
+def reason(item, sliced, fits) -> str:
+    if item.get_closest_marker("landing"):
+        return "at every landing"
+    if group(item) in sliced:
+        return "slice"
+    return "changed since yesterday" if group(item) in fits else ""
+
+
+def pytest_report_collectionfinish(config):
+    """Says which long tests this landing runs, and which it leaves out."""
+    if not hasattr(config, "chosen"):
+        return []
+    counts = ", ".join(f"{n} {why}" for why, n in sorted(config.chosen.items()))
+    left = [f"  changed, no time for: {name}" for name in config.not_run]
+    return [f"slice {config.option.slice} of the long tests: {counts}", *left]
 
 
 def pytest_runtest_teardown(item, nextitem):
@@ -70,3 +127,11 @@ def pytest_runtest_teardown(item, nextitem):
     """
     if nextitem is None or group(item) != group(nextitem):
         jax.clear_caches()
+
+
+def pytest_runtest_logreport(report):
+    """With `JAXPROTO_TEST_SECONDS=FILE`: a line with the seconds of each phase."""
+    file = os.environ.get("JAXPROTO_TEST_SECONDS")
+    if file and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(file).open("a") as f:
+            f.write(f"{report.duration:.3f}\t{report.nodeid}\n")

@@ -1,0 +1,125 @@
+"""Series of runs: what is kept of a run, and that it is what the series says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxproto import compare, config
+from jaxproto.compare.runs import IGNORED
+from results import series
+from results.cifar10 import run as cifar10
+from results.cifar100 import run as cifar100
+from results.fashion_mnist import run as fashion_mnist
+from results.refprotofl_protocol import run as refprotofl_protocol
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FILES = ("config.json", "metrics.jsonl", "summary.json")
+
+
+def finished(path, data_dir="somewhere"):
+    """A work directory with what a record needs, and what it leaves out."""
+    made = config.default()
+    made.data.data_dir = data_dir
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(made.to_json())
+    (path / "summary.json").write_text('{"status": "finished", "rules": {}}\n')
+    (path / "metrics.jsonl").write_text('{"round": 1}\n')
+    (path / "indices.csv").write_text("0\n")
+    return path
+
+
+class Done:
+    returncode = 0
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Commands that a series would run; each leaves a finished work directory."""
+    seen = []
+
+    def run(command, **_):
+        seen.append(command)
+        (work,) = (Path(a[10:]) for a in command if a.startswith("--workdir="))
+        finished(work)
+        return Done
+
+    monkeypatch.setattr(series.subprocess, "run", run)
+    return seen
+
+
+RUNS = [("a-0", "protonorm.py", ["--config.seed=0"]), ("b-0", "fedproto.py", [])]
+
+
+def make(*argv, **options):
+    with pytest.raises(SystemExit) as stop:
+        series.make(RUNS, argv, **options)
+    return stop.value.code
+
+
+def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, calls):
+    records = tmp_path / "records"
+    assert make(str(tmp_path / "out"), "data", records=records) == 0
+    assert [c[2] for c in calls] == [
+        "--config=configs/protonorm.py",
+        "--config=configs/fedproto.py",
+    ]
+    assert sorted(p.name for p in (records / "a-0").iterdir()) == list(FILES)
+    run = compare.load(records / "a-0")
+    assert run.summary == {"status": "finished", "rules": {}}
+    assert run.config["data.data_dir"] == ""
+    assert run.config == compare.load(tmp_path / "out" / "a-0").config | {
+        "data.data_dir": ""
+    }
+
+
+def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
+    work = finished(tmp_path / "work")
+    made = json.loads((work / "config.json").read_text())
+    made["data"]["name"] = "npz:/some/where/cifar100.npz"
+    (work / "config.json").write_text(json.dumps(made))
+    told = {"status": "finished", "rules": {}, "dataset": made["data"]["name"]}
+    (work / "summary.json").write_text(json.dumps(told))
+    series.keep(work, tmp_path / "record")
+    run = compare.load(tmp_path / "record")
+    assert run.config["data.name"] == run.summary["dataset"] == "npz:cifar100.npz"
+
+
+def test_a_recorded_run_is_not_made_again(tmp_path, calls, capsys):
+    series.keep(finished(tmp_path / "done"), tmp_path / "a-0")
+    assert make(str(tmp_path / "out"), "data", "-0", records=tmp_path) == 0
+    assert len(calls) == 1 and "fedproto" in calls[0][2]
+    assert f"delete {tmp_path / 'a-0'}" in capsys.readouterr().out
+
+
+def test_a_failed_run_is_named_and_not_recorded(tmp_path, monkeypatch, calls):
+    monkeypatch.setattr(Done, "returncode", 1)
+    assert make(str(tmp_path / "out"), "data", "b", records=tmp_path) == "failed: b-0"
+    assert not (tmp_path / "b-0").exists()
+
+
+def test_a_missing_folder_shows_the_usage():
+    assert make("out") == series.USAGE
+
+
+def recorded():
+    """Every record in the repository with the run of its series."""
+    for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100):
+        runs = {name: rest for name, *rest in module.runs()}
+        for path in sorted((Path(module.__file__).parent / "records").glob("*")):
+            yield pytest.param(path, runs.get(path.name), id=path.name)
+
+
+@pytest.mark.parametrize(("path", "run"), list(recorded()))
+def test_a_record_has_the_settings_that_its_series_gives_it(path, run):
+    assert run, f"no run of the series is named {path.name}"
+    wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
+    for flag in run[1]:
+        field, _, value = flag.removeprefix("--config.").partition("=")
+        wanted[field] = type(wanted[field])(value)
+    got = compare.load(path)
+    assert got.summary["status"] == "finished"
+    assert json.loads((path / "config.json").read_text())["data"]["data_dir"] == ""
+    for field in (got.config.keys() | wanted.keys()) - IGNORED:
+        assert got.config[field] == wanted[field], field
+    assert got.config["seed"] == wanted["seed"]

@@ -1,0 +1,391 @@
+"""The command line: one line of error without a traceback, and the exit code."""
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from jaxproto import cli, config, sweeps
+from jaxproto.cli import names
+from jaxproto.config import listing
+from jaxproto.data import datasets
+from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
+from jaxproto.training import program_cache, runner, stopping
+
+ROOT = Path(__file__).parents[2]
+PROTONORM = "--config=configs/protonorm.py"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs main.py in this process; its exit code, its output, its errors."""
+    before = set(flags.FLAGS)
+    monkeypatch.setenv("JAXPROTO_CACHE", "off")
+
+    def run(*arguments):
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", ["main.py", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path("main.py", run_name="__main__")
+        stopping.unwatch()
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
+        out, err = capsys.readouterr()
+        code = end.value.code
+        if isinstance(code, str):  # the interpreter would print it and return 1
+            code, err = 1, f"{err}{code}\n"
+        return int(code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def received(monkeypatch):
+    """What main.py hands to the runner, which does nothing."""
+    calls = []
+
+    def record(config, path, cache, grace, devices="", callbacks=()):
+        calls.append((config, path))
+        assert (
+            cache is program_cache.disk_cache and devices == ""
+        )  # nothing can have been changed in this process
+        return {"status": "finished"}
+
+    monkeypatch.setattr(runner, "run", record)
+    return calls
+
+
+def process(*arguments, **kwargs):
+    """Runs main.py in a process of its own."""
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off"}
+    arguments = [sys.executable, ROOT / "main.py", *arguments]
+    return subprocess.run(
+        arguments, cwd=ROOT, env=env, capture_output=True, text=True, **kwargs
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--config=configs/protonrom.py"],
+            "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?",
+        ),
+        (
+            ["--config", "configs/protonrom.py"],
+            "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?",
+        ),
+        (
+            [f"{PROTONORM}:spirall"],
+            "unknown preset 'spirall'. Did you mean 'spiral'? There are: ag_news, ",
+        ),
+        (
+            [PROTONORM, "--config.method.lma=1"],
+            "unknown field of 'config.method': 'lma'. Did you mean 'lam'? There are: ",
+        ),
+        (
+            [PROTONORM, "--config.metod.lam=1"],
+            "unknown field of 'config': 'metod'. Did you mean 'method'? There are: ",
+        ),
+        (
+            [PROTONORM, "--config.method.lam.x=1"],
+            "'config.method.lam' is a value and has no field 'x'.",
+        ),
+        ([PROTONORM, "--noconfig.data.pol"], "'pol'. Did you mean 'pool'?"),
+        (
+            [PROTONORM, "--config.method.name=protonrm"],
+            "unknown method 'protonrm'. Did you mean 'protonorm'? There are: ",
+        ),
+        (
+            [PROTONORM, "--config.optimizer.learning_rate=nan"],
+            "optimizer.learning_rate is nan; it must be finite.",
+        ),
+        ([], "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
+        ([PROTONORM, "--config.eval_every=0"], "eval_every is 0; it must be at least"),
+        (
+            [PROTONORM, "--config.data.name=digts"],
+            "unknown data set 'digts'. Did you mean 'digits'?",
+        ),
+        (
+            [PROTONORM, "--config.clients_at_once=some"],
+            "clients_at_once is 'some'; it is auto, one, all or a number",
+        ),
+        (
+            [PROTONORM, "--workdir=README.md/run"],
+            "cannot write to the work directory README.md/run: ",
+        ),
+    ],
+    ids=lambda v: v[-1] if v and isinstance(v, list) else "",
+)
+def test_a_mistake_is_one_line_of_error(command, tmp_path, arguments, message):
+    code, _, err = command(f"--workdir={tmp_path / 'run'}", *arguments)
+    assert code == 1
+    assert re.fullmatch(r"error: [^\n]*\n", err), err
+    assert message in err
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([PROTONORM, "--config.rounds=many"], "flag --config.rounds=many: invalid lit"),
+        ([PROTONORM, "--config.rounds=1.5"], "flag --config.rounds=1.5: invalid lit"),
+        ([PROTONORM, "--config.method.lam=big"], "flag --config.method.lam=big: "),
+        ([PROTONORM, "--config.data.pool=maybe"], "flag --config.data.pool=maybe: "),
+        ([PROTONORM, "--config.data=3"], "flag --config.data=3: "),
+        ([PROTONORM, "--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
+    ],
+    ids=lambda v: v[-1] if v and isinstance(v, list) else "",
+)
+def test_a_flag_that_cannot_be_parsed_is_named(command, arguments, message):
+    code, _, err = command(*arguments)
+    assert code == 1 and message in err
+
+
+def test_flags_reach_the_runner(command, received):
+    code, _, _ = command(
+        f"{PROTONORM}:spiral,code",
+        "--config.method.upscale=7",
+        "--config.data.partition=iid",
+        "--noconfig.data.pool",
+        "--workdir=runs/mine",
+    )
+    ((config, path),) = received
+    assert code == 0 and path == "runs/mine"
+    assert config.data.name == "spiral" and config.method.lam == 10.0
+    assert config.method.upscale == 7.0 and config.data.partition == "iid"
+    assert config.data.pool is False
+
+
+def test_without_a_workdir_the_folder_is_named_after_what_differs(command, received):
+    command(PROTONORM)
+    command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
+    command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
+    command("--config", "protonorm", "--config.data.seed=follow")
+    assert [str(path) for _, path in received] == [
+        "runs/protonorm-digits-seed0",
+        "runs/protonorm-digits-seed3-method.upscale=20",
+        "runs/protonorm-spiral-seed0-paper",
+        "runs/protonorm-digits-seed0-data.seed=-1",
+    ]
+    assert config.data_fields(received[3][0]).seed == 0
+
+
+@pytest.mark.parametrize(("status", "want"), [("finished", 0), ("diverged", 1)])
+def test_the_exit_code_says_whether_the_run_finished(
+    command, monkeypatch, status, want
+):
+    monkeypatch.setattr(runner, "run", lambda *_, **__: {"status": status})
+    assert command(PROTONORM)[0] == want
+
+
+def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", interrupted)
+    code, _, err = command(PROTONORM)
+    after = "the same command resumes from the last checkpoint"
+    assert (code, err) == (130, f"interrupted: {after}\n")
+
+
+@pytest.mark.long
+def test_a_diverging_run_in_a_process_of_its_own(tmp_path):
+    """Exit code 1, no traceback, and the summary says where and why."""
+    end = process(
+        "--config=configs/local.py:spiral",
+        "--config.optimizer.learning_rate=1e30",
+        "--config.data.clients=2",
+        f"--workdir={tmp_path}",
+    )
+    assert end.returncode == 1 and "Traceback" not in end.stdout + end.stderr
+    lines = [s for s in end.stdout.splitlines() if s.startswith("diverged: ")]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert lines == [f"diverged: {summary['reason']}"]
+    assert re.match(
+        r"round 1: client [01] of cohort 'spiral_mlp' has loss nan or an upload or "
+        r"weight that is not finite\. No round was saved before it; ",
+        summary["reason"],
+    )
+    assert summary["status"] == "diverged" and summary["rounds"] == 0
+    assert summary["rules"] == {}
+
+
+def test_a_mistake_in_a_process_of_its_own_shows_no_traceback(tmp_path):
+    end = process(PROTONORM, "--config.method.lma=1", f"--workdir={tmp_path}")
+    assert end.returncode == 1 and end.stdout == ""
+    assert re.fullmatch(r"error: [^\n]*'lam'\?[^\n]*\n", end.stderr)
+
+
+# ------------------------------------------------------------------ sweeps
+
+FOR_A_SWEEP = "is for a sweep: add its axes, such as --sweep=seed=0,1,2, or leave it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sweep=seed"], "the axis 'seed' has no values: FIELD=VALUES, such as"),
+        (["--sweep=method.lma=1"], "'lma'. Did you mean 'lam'? There are: "),
+        (["--sweep=seed=0,1", "--part=x"], "--part=x is no part; write K/N, such as"),
+        (["--sweep=seed=0,1", "--part=-1/2"], "--part=-1/2 is no part; write K/N"),
+        (["--sweep=seed=0,1", "--part=2/2"], "parts of 2 are 0/2 to 1/2."),
+        (["--sweep=seed=0,1", "--part=0/0"], "part 0/0 is none: write K/N"),
+        (["--sweep=seed=0,1", "--cells_at_once=few"], "cells_at_once is 'few'; it is"),
+        (["--part=0/2"], f"--part=0/2 {FOR_A_SWEEP}"),
+        (["--cells_at_once=one"], f"--cells_at_once=one {FOR_A_SWEEP}"),
+    ],
+    ids=lambda v: v[-1] if isinstance(v, list) else "",
+)
+def test_a_mistake_in_a_sweep_is_one_line_of_error(
+    command, received, tmp_path, arguments, message
+):
+    given = [PROTONORM, "--config.data.clients=3", "--config.model.group=mlp"]
+    code, _, err = command(f"--workdir={tmp_path / 'cells'}", *given, *arguments)
+    assert code == 1 and not received
+    assert re.fullmatch(r"error: [^\n]*\n", err), err
+    assert message in err
+    assert not (tmp_path / "cells").exists()
+
+
+def test_a_sweep_needs_axes_from_flags_or_from_its_file(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    said, _ = door(capsys, "sweep", PROTONORM)
+    assert re.fullmatch(
+        r"error: \S*configs/protonorm\.py defines no get_sweep: give the axes of the "
+        r"sweep, such as --sweep=seed=0,1,2\.",
+        said,
+    )
+
+
+def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch):
+    seen = []
+
+    def stop(c, axes, *_):
+        seen.append((c.name, axes))
+        raise UserError("stopped")
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sweeps, "sweep", stop)
+    file = "--config=sweeps/protonorm_table4:digits"
+    for more in ([], ["--sweep=seed=7"]):
+        assert door(capsys, "sweep", file, *more)[0] == "error: stopped"
+    gammas = [1, 200, 400, 600, 800, 1000]
+    assert seen == [
+        ("protonorm_table4", {"seed": [0, 1, 2], "method.upscale": gammas}),
+        ("protonorm_table4", ["seed=7"]),
+    ]
+
+
+# ------------------------------------------------------------------ one door
+
+
+def door(capsys, *arguments):
+    """Calls `jaxproto`; its exit code and what it prints."""
+    before = set(flags.FLAGS)
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    for name in set(flags.FLAGS) - before:
+        delattr(flags.FLAGS, name)
+    return end.value.code, capsys.readouterr().out
+
+
+def test_help_lists_every_command(capsys):
+    for arguments, code in ([], 1), (["--help"], 0), (["-h"], 0):
+        assert door(capsys, *arguments) == (code, cli.usage())
+    assert all(f"\n  {name} " in cli.usage() for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("run", "--workdir=WORKDIR"),
+        ("run", "--config.FIELD=VALUE"),
+        ("run", "--print_config"),
+        ("sweep", "--part=PART"),
+        ("inspect", "--out=OUT"),
+        ("cost", "--all"),
+        ("fields", "--config=FILE.py"),
+        ("compare", "--statistic"),
+        ("plot", "accuracy_against_bytes"),
+        ("prepare", "--manual_dir"),
+        ("cache", "--clear"),
+        (
+            "list",
+            "{methods,networks,datasets,partitions,samplers,optimizers,metrics,plots,sweeps}",
+        ),
+    ],
+)
+def test_help_of_a_command_lists_its_flags(capsys, name, flag):
+    code, out = door(capsys, name, "--help")
+    assert code in (0, None) and flag in out and f"jaxproto {name}" in out
+
+
+def test_help_of_main_names_config(command):
+    code, out, _ = command("--help")
+    assert code == 0 and "--config=FILE.py" in out and "usage: main.py" in out
+
+
+def test_an_unknown_command_is_one_line_of_error(capsys):
+    assert door(capsys, "cots")[0].startswith("error: unknown command 'cots'. Did you ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("methods", r"fedproto +\S"),
+        ("networks", r"Ht0 +group: resnet8, "),
+        ("datasets", r"cifar10 +preset: tfds:cifar10"),
+        ("partitions", r"pfllib_pathological +\S"),
+        ("samplers", r"random_count +\S"),
+        ("optimizers", r"adamw +\S"),
+        ("metrics", r"auc +Area under the ROC curve"),
+        ("sweeps", r"sweeps/clients +\S"),
+        ("plots", r"confusion +Which class"),
+    ],
+)
+def test_list_prints_names_with_a_line_about_each(capsys, kind, line):
+    _, out = door(capsys, "list", kind)
+    assert re.search(f"^{line}", out, re.M), out
+    assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
+
+
+def test_list_has_every_prefix_of_a_data_set():
+    assert {name.partition(":")[0] for name in names.READERS} == {*datasets.PREFIXES}
+
+
+def test_print_config_says_value_origin_choices_and_meaning(command):
+    code, out, _ = command(
+        f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config"
+    )
+    lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
+    assert code == 0
+    told = lines["rounds = 7  (command line)"]
+    assert (
+        told == "    communication rounds; a whole number, at least 1 and below 2**31"
+    )
+    assert "method.lam = 1.0  (reading paper)" in lines
+    assert "model.feat_dim = 2  (preset spiral)" in lines
+    assert "method.upscale = 10.0  (configs/protonorm.py)" in lines
+    assert lines["method.reg = l2_of_means  (reading paper)"].endswith(
+        "; l2_of_means | mse_mean | sq_l2_mean"
+    )
+    assert "data.train_share = 0.75  (default)" in lines
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_field_of_every_method_has_a_meaning(name):
+    made = config.experiment(name, "digits")
+    file = f"--config={ROOT}/configs/{name}.py"
+    for line in listing.lines(made, [file]):
+        assert line.meaning and line.allowed, line.path

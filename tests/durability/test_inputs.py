@@ -1,0 +1,140 @@
+"""Every bad input is one line of error before training, and leaves nothing behind."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl import flags
+from support import bad_files, bad_rows
+
+from jaxproto import cli
+from jaxproto.data import room
+from jaxproto.training import runner
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20  # after which a row counts as hanging
+KINDS = ("ranges", "types", "names", "words", "workdirs", "files")
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory):
+    """The folder of bad files, and all rows."""
+    root = tmp_path_factory.mktemp("bad")
+    return root, bad_rows.all_of(bad_files.make(root))
+
+
+@contextlib.contextmanager
+def limited():
+    """Raises TimeoutError after some time."""
+
+    def late(*_):
+        raise TimeoutError(f"no answer after {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def typed(row, root, work) -> list[str]:
+    """The arguments of a row, in a work directory of its own if it names none."""
+    arguments = [a.replace("{}", str(root)) for a in row.arguments]
+    own = any(a.startswith("--workdir") for a in arguments)
+    return [*([] if own else [f"--workdir={work}"]), *arguments]
+
+
+def answer(arguments) -> str:
+    """What main.py says of them, in this process."""
+    before = set(flags.FLAGS)
+    try:
+        with limited():
+            cli.call("run", "main.py", arguments)
+    except SystemExit as end:
+        return str(end.code)
+    except BaseException as error:
+        return f"traceback: {type(error).__name__}: {error}"
+    finally:
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
+    return "nothing"
+
+
+def fault(said: str, row, root, work) -> str:
+    """What is wrong with an answer, or ""."""
+    words = row.words.replace("{}", str(root))
+    left = {p.name for p in work.rglob("*")} if work.exists() else set()
+    if not re.fullmatch(r"error: [^\n]+", said):
+        return f"not one line of error: {said[:300]!r}"
+    if words not in said:
+        return f"does not say {words!r}: {said[:300]!r}"
+    return f"left behind: {left}" if left else ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bad_input_is_one_line_of_error(bad, kind, tmp_path, monkeypatch, capsys):
+    def trains(*_, **__):
+        raise AssertionError("it was let through to training")
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("JAXPROTO_CACHE", "off")
+    monkeypatch.setattr(runner, "compiled", trains)
+    monkeypatch.setattr(room, "memory", lambda: 16 * 2**30)
+    root, rows = bad
+    failed = []
+    for i, row in enumerate(rows[kind]):
+        work = tmp_path / f"run{i}"
+        why = fault(answer(typed(row, root, work)), row, root, work)
+        failed += [f"{' '.join(row.arguments)!r} {why}"] * bool(why)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{kind}: {len(rows[kind])} tried, {len(failed)} failed\n")
+    assert not failed, "\n".join(failed)
+
+
+def test_the_table_is_long_and_names_what_is_wrong(bad):
+    """No row passes by accident: its words are a value, a field or a file."""
+    rows = [row for some in bad[1].values() for row in some]
+    assert len(rows) >= 300 and len({row.arguments for row in rows}) == len(rows)
+    assert all(len(row.words) > 1 for row in rows)
+
+
+def test_an_input_that_is_right_comes_to_training(monkeypatch, tmp_path):
+    """So that the rows are not refused for something that all of them have."""
+    monkeypatch.chdir(ROOT)
+    made = []
+    monkeypatch.setattr(runner, "compiled", lambda *a, **k: made.append(1) or 1 / 0)
+    for name in ("local:spiral", "protonorm", "fedtgp"):
+        said = answer([f"--config={name}", f"--workdir={tmp_path / name[:5]}"])
+        assert said.startswith("traceback: ZeroDivisionError")
+    assert made == [1, 1, 1]
+
+
+PROCESSES = (  # places of rows in the table
+    *(("words", i) for i in (0, 1, 9, 11, 20, 21)),
+    *(("names", i) for i in (1, 13, 14)),
+    *(("workdirs", i) for i in (0, 8)),
+    *(("files", i) for i in (0, 2, -3, -2, -1)),
+    ("ranges", 0),
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "place"), PROCESSES)
+def test_the_same_in_a_process_of_its_own(bad, kind, place, tmp_path):
+    root, rows = bad
+    row, work = rows[kind][place], tmp_path / "run"
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off"}
+    command = [sys.executable, ROOT / "main.py", *typed(row, root, work)]
+    options = {"capture_output": True, "cwd": ROOT, "env": env, "timeout": 120}
+    end = subprocess.run(command, **options)
+    assert end.returncode == 1 and b"Traceback" not in end.stdout + end.stderr
+    said = end.stderr.decode().removesuffix("\n")
+    assert not fault(said, row, root, work), said

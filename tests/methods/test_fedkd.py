@@ -1,0 +1,198 @@
+"""FedKD: its loss, and how its auxiliary network travels."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import toys
+from support.exchange import KEY, X, Y, client, on_batch
+
+from jaxproto import losses, wire
+from jaxproto.methods import fedkd
+from jaxproto.methods.fml import attached, detached
+from jaxproto.types import Top
+from jaxproto.wire import codec
+from tests.methods.test_fml import AUX, outputs
+
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
+RNG = np.random.default_rng(3)
+every_format = pytest.mark.parametrize("form", wire.FORMATS)
+
+
+def make(**arguments):
+    return fedkd.fedkd(toys.SPEC, aux=AUX, **arguments)
+
+
+def there_and_back(x, energy):
+    """A parameter after its journey."""
+    sent = {"w": jnp.asarray(x, jnp.float32)}
+    return np.asarray(fedkd.restore(fedkd.compress(sent, energy), sent)["w"])
+
+
+@pytest.mark.parametrize("target", [attached, detached])
+def test_the_loss_is_its_formula(target):
+    value, _, _ = on_batch(make(target=target))
+    p, q, _ = outputs()
+    log_p, log_q = (np.asarray(jax.nn.log_softmax(o.logits)) for o in (p, q))
+    ce = -log_p[range(6), Y].mean() - log_q[range(6), Y].mean()
+    kl = ((np.exp(log_q) - np.exp(log_p)) * (log_q - log_p)).mean()
+    gap = np.asarray(p.feat - q.feat @ matrix())
+    want = ce + (kl + 2 * np.square(gap).mean()) / ce
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+
+
+def matrix():
+    """W of the client of `on_batch`."""
+    return make().init_client(toys.net(8), KEY)[0]["project"]
+
+
+def test_a_detached_loss_trains_its_own_network_alone():
+    """L_l for the mentor, with what the mentee does as constants."""
+    grads = on_batch(make())[1]
+    _, q, params = outputs()
+    net, ones = toys.net(8), jnp.ones(6)
+    norm, like_BD = net.init(KEY)[1], q.feat @ matrix()
+    ce_g = losses.cross_entropy(q.logits, Y, ones)
+
+    @jax.jit
+    def mentor(own):
+        out = net.apply(own, norm, jnp.asarray(X), True)
+        term = losses.kl_mean(q.logits, out.logits, ones)
+        term += losses.mse(out.feat, like_BD, ones)
+        ce_l = losses.cross_entropy(out.logits, Y, ones)
+        return ce_l + term / (ce_l + ce_g)
+
+    assert toys.gap(jax.grad(mentor)(params["net"]), grads["net"]) < 1e-5
+    both = on_batch(make(target=attached))[1]
+    assert all(toys.gap(both[k], grads[k]) > 1e-3 for k in grads)
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (3, 3, 5, 2), (5, 2, 3, 4), (7,)])
+def test_a_parameter_arrives_with_the_energy_that_was_asked_for(shape):
+    x = np.float32(RNG.normal(size=shape))
+    assert toys.gap(there_and_back(x, 1.0), x) == 0
+    for energy in (0.3, 0.6):
+        lost = np.sum(np.square(there_and_back(x, energy) - x))
+        assert lost <= (1 - energy) * np.sum(np.square(x)) + 1e-5
+
+
+def smallest(square_L, energy):
+    """The fewest that exceed the energy, and all where none less reaches it."""
+    for k in range(len(square_L)):
+        if sum(square_L[:k]) > energy * sum(square_L):
+            return k
+    return len(square_L)
+
+
+def test_factors_are_those_of_the_singular_value_decomposition():
+    """As many as the rule asks for, and the best matrix of that rank."""
+    low = RNG.normal(size=(12, 3)) @ RNG.normal(size=(3, 10))
+    w = low + 0.1 * RNG.normal(size=(12, 10))
+    u, s, v = np.linalg.svd(w)
+    for energy in (0.5, 0.9, 0.98):
+        k = smallest(s**2, energy)
+        sent = fedkd.compress({"w": jnp.asarray(w, jnp.float32)}, energy)
+        assert k <= 5 and wire.scalars(sent) == k * (12 + 10)
+        want = u[:, :k] * s[:k] @ v[:k]
+        np.testing.assert_allclose(there_and_back(w, energy), want, atol=1e-4)
+
+
+def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
+    kernel = RNG.normal(size=(5, 5, 2, 3))
+    u, s, v = np.linalg.svd(kernel.transpose(2, 3, 0, 1))
+    k = smallest(np.sum(s**2, (0, 1)), 0.5)
+    sent = fedkd.compress({"w": jnp.asarray(kernel, jnp.float32)}, 0.5)
+    assert 1 <= k <= 2 and wire.scalars(sent) == k * 6 * (5 + 5)
+    want = (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
+    got = there_and_back(kernel, 0.5).transpose(2, 3, 0, 1)
+    np.testing.assert_allclose(got, want, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "x", [np.ones((1, 1, 6, 4)), np.eye(4), np.zeros((6, 5)), np.ones((1, 9))]
+)
+def test_what_no_fewer_values_reach_is_sent_whole_and_not_as_zeros(x):
+    """1x1 kernels and flat spectra, which the code zeroes."""
+    sent = fedkd.compress({"w": jnp.asarray(x, jnp.float32)}, 0.98)
+    assert wire.scalars(sent) == x.size
+    assert toys.gap(there_and_back(x, 0.98), x) == 0
+
+
+def test_factors_that_are_larger_than_the_matrix_are_not_sent():
+    """A random 8 x 8 matrix needs more than half of its values for T = 0.95."""
+    sent = fedkd.compress({"w": jnp.asarray(RNG.normal(size=(8, 8)))}, 0.95)["w"]
+    assert not np.any(sent.factors.sent) and np.all(sent.whole.sent)
+
+
+def equal(a, b):
+    return all(jax.tree.leaves(jax.tree.map(np.array_equal, a, b)))
+
+
+@every_format
+@pytest.mark.parametrize("energy", [0.5, 1.0])
+def test_messages_are_bytes_of_the_size_that_is_counted(form, energy):
+    low = RNG.normal(size=(40, 2)) @ RNG.normal(size=(2, 30))
+    kernel, bias = RNG.normal(size=(5, 5, 3, 2)), RNG.normal(size=9)
+    params = {"w": low, "k": kernel, "b": bias}
+    params = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), params)
+    message = fedkd.compress(params, energy)
+    packed = jax.device_get(wire.pack(message, form))
+    size = int(wire.size(packed))
+    codec.check(packed, size, form)
+    decoded = codec.decode(codec.encode(packed, form), packed, form)
+    assert equal(wire.unpack(decoded), wire.roundtrip(message, form))
+    whole = int(wire.size(wire.pack(params, form)))
+    assert size < whole / 2 if energy < 1 else size < whole + 40
+
+
+@every_format
+def test_rows_of_a_matrix_travel_alone(form):
+    """12 header, 4 number, which rows (1 byte each by index), values, int8 scales."""
+    value = jnp.asarray(RNG.normal(size=(100, 6)), jnp.float32)
+    message = Top(value, jnp.arange(100) % 40 == 7)  # 3 rows
+    packed = jax.device_get(wire.pack(message, form))
+    each = {"float32": 24, "float16": 12, "bfloat16": 12, "int8": 6 + 4}[form]
+    assert len(codec.encode(packed, form)) == 12 + 4 + 3 + 3 * each
+    codec.check(packed, int(wire.size(packed)), form)
+    got = np.asarray(wire.roundtrip(message, form).value)
+    assert not np.any(got[~np.asarray(message.sent)])
+    np.testing.assert_allclose(got[7], value[7], atol=0.03)
+    assert wire.scalars(message) == 18
+
+
+def test_at_full_energy_the_server_has_the_plain_mean():
+    r = toys.run(make(energy_start=1.0, energy_end=1.0), rounds=1)
+    mean = jax.tree.map(lambda *a: sum(a) / 6, *(p["aux"] for p in r.params.values()))
+    assert toys.gap(r.server.aux, mean) < 1e-6 and int(r.server.round) == 1
+    size = sum(a.size for a in jax.tree.leaves(mean))
+    assert r.report.sent.tolist() == [size] * 6
+
+
+def test_the_energy_rises_over_the_rounds_to_its_end():
+    """T = 0.2 + (1 + r) / 4 * 0.8 in round r of 4, then 1."""
+    method, net = make(energy_start=0.2, energy_end=1.0, rounds=4), toys.net(8)
+    server = method.init_server(net, KEY)
+    params, _, _ = method.init_client(net, jax.random.key(1))
+    me = client(params, (), ())
+    for r, energy in enumerate((0.4, 0.6, 0.8, 1.0, 1.0)):
+        now = server._replace(round=jnp.int32(r))
+        up, _ = method.upload(net, me, me, None, now, ())
+        assert equal(up, fedkd.compress(params["aux"], energy))
+        down = method.broadcast(now._replace(round=now.round + 1))
+        assert equal(down.aux, fedkd.compress(server.aux, energy))
+    least = wire.scalars(fedkd.compress(params["aux"], 0.4))
+    assert least < wire.scalars(up)
+    assert make().broadcast(server).round == 0  # without a number of rounds: 0.95
+
+
+def test_the_server_averages_what_arrives_and_counts_rounds():
+    method, net = make(), toys.net(8)
+    server = method.init_server(net, KEY)
+    sent = fedkd.compress(server.aux, 0.5)
+    up = jax.tree.map(lambda a: jnp.stack([a, jnp.zeros_like(a), a]), sent)
+    got = method.update(net, server, up, KEY)
+    assert toys.gap(got.aux, fedkd.restore(sent, server.aux)) < 1e-6
+    nothing = jax.tree.map(jnp.zeros_like, up)
+    again = method.update(net, got, nothing, KEY)
+    assert toys.gap(again.aux, got.aux) == 0 and int(again.round) == 2

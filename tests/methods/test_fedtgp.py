@@ -1,0 +1,153 @@
+"""FedTGP's server: the golden run of the released code, and its edges."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import toys
+
+from jaxproto import kernels
+from jaxproto.methods import fedtgp
+from jaxproto.types import Protos, Spec
+
+GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "fedtgp.npz")
+
+
+def golden_network():
+    """Of a PyTorch Linear, which keeps the transposed kernel."""
+    g = GOLDEN
+    return {
+        "embedding": g["embedding"],
+        "hidden": {"kernel": g["w1"].T, "bias": g["b1"]},
+        "out": {"kernel": g["w2"].T, "bias": g["b2"]},
+    }
+
+
+def golden_pairs():
+    label = GOLDEN["labels"]
+    return fedtgp.Pairs(GOLDEN["uploads"], label, np.ones(len(label), bool))
+
+
+def golden_margin(data):
+    sums = kernels.class_sum(data.proto, data.label, data.here * 1.0, 10)
+    return jnp.minimum(kernels.largest_gap(kernels.mean_of(sums)), 100.0)
+
+
+def padded(data, order_EN, extra):
+    """The same pairs between rows that were not uploaded."""
+    n = len(data.label)
+    edges = (extra, extra)
+    more = fedtgp.Pairs(
+        np.pad(data.proto, (edges, (0, 0)), constant_values=9.0),
+        np.pad(data.label, edges),
+        np.pad(data.here, edges),
+    )
+    absent = np.setdiff1d(np.arange(n + 2 * extra), extra + np.arange(n))
+    tail = np.tile(absent, (len(order_EN), 1))
+    return more, np.concatenate([order_EN + extra, tail], 1)
+
+
+@pytest.mark.parametrize("extra", [0, 13])
+def test_the_golden_run_is_matched_also_with_absent_rows(extra):
+    """../shared/golden tgp_k10_d64: FedTGP's released server step in PyTorch 2.13."""
+    data, order_EN = padded(golden_pairs(), GOLDEN["permutations"], extra)
+    delta = jax.jit(golden_margin)(golden_pairs())
+    options = fedtgp.ServerTraining(server_rate=0.01, server_batch=32)
+    train = jax.jit(fedtgp.train, static_argnums=0)
+    network, last_E = train(options, golden_network(), data, delta, order_EN)
+    np.testing.assert_allclose(delta, GOLDEN["margin"], rtol=1e-5)
+    np.testing.assert_allclose(last_E, GOLDEN["last_batch_loss"], rtol=1e-4)
+    np.testing.assert_allclose(
+        fedtgp.generate(network), GOLDEN["prototypes"], atol=1e-4
+    )
+
+
+def test_the_largest_gap_is_that_of_a_loop_over_present_classes():
+    """The largest over classes of the distance to the nearest other."""
+    rng = np.random.default_rng(0)
+    mean, here = rng.normal(size=(6, 4)) + 100, np.array([1, 1, 0, 1, 1, 0])
+    seen = [j for j in range(6) if here[j]]
+    gaps = [
+        min(np.linalg.norm(mean[j] - mean[k]) for k in seen if k != j) for j in seen
+    ]
+    protos = Protos(jnp.asarray(mean, jnp.float32), jnp.asarray(here))
+    got = jax.jit(kernels.largest_gap)(protos)
+    np.testing.assert_allclose(got, max(gaps), rtol=1e-4)
+
+
+@pytest.mark.parametrize("holders", [[0], [0, 1]])
+def test_the_margin_is_tau_at_most(holders):
+    """A class that is alone has no gap."""
+    mean = jnp.zeros((2, 3, 4)).at[0, 1].set(1e6)
+    count = jnp.zeros((2, 3)).at[0, jnp.asarray(holders)].set(1)
+    assert jax.jit(fedtgp.margin)(Protos(mean, count), 100.0) == 100
+
+
+def test_a_prototype_in_the_place_of_its_example_has_a_finite_gradient():
+    network = golden_network()
+    own = fedtgp.generate(network)
+    data = fedtgp.Pairs(own, np.arange(10), np.ones(10, bool))
+    data = jax.tree.map(jnp.asarray, data)
+    grads = jax.jit(jax.grad(fedtgp.contrast))(
+        network, data, np.arange(10), np.ones(10), 1.0
+    )
+    assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))
+
+
+def test_every_epoch_visits_present_rows_first_in_an_order_of_its_own():
+    here = jnp.asarray([0, 1, 1, 0, 1, 1, 1, 1], bool)
+    draw = jax.jit(fedtgp.orders, static_argnums=1)
+    order = draw(here, 6, jax.random.key(0))
+    for row in np.asarray(order):
+        assert set(row[:6]) == {1, 2, 4, 5, 6, 7} and sorted(row) == list(range(8))
+    assert len({tuple(row) for row in np.asarray(order)}) > 1
+    longer = draw(jnp.pad(here, (0, 5)), 6, jax.random.key(0))
+    np.testing.assert_array_equal(order[:, :6], longer[:, :6])
+
+
+def test_the_generator_has_the_papers_number_of_parameters():
+    """Embedding, two layers: K d + 2 (d^2 + d), 506,000 at d = 500 and K = 10."""
+    shapes = jax.eval_shape(
+        lambda: fedtgp.init_network(Spec(10, 500), jax.random.key(0))
+    )
+    assert sum(a.size for a in jax.tree.leaves(shapes)) == 506_000
+
+
+METHOD = fedtgp.fedtgp(Spec(5, 8), training=fedtgp.ServerTraining(3))
+
+
+@jax.jit
+def step(server, count_KC):
+    """A round of the server with made-up uploads of three clients."""
+    up = Protos(jax.random.normal(jax.random.key(1), (3, 5, 8)), count_KC)
+    return METHOD.update(None, server, up, jax.random.key(2))
+
+
+def start():
+    return jax.jit(METHOD.init_server, static_argnums=0)(None, jax.random.key(0))
+
+
+@pytest.mark.long
+def test_before_the_first_upload_there_is_no_prototype_and_nothing_changes():
+    server = start()
+    assert np.all(server.protos.count == 0)
+    assert toys.gap(server, step(server, np.zeros((3, 5)))) == 0
+
+
+def test_after_one_upload_every_class_has_a_prototype():
+    """Also those that nobody uploaded."""
+    one = np.zeros((3, 5))
+    one[1, 2] = 1
+    server = step(start(), one)
+    np.testing.assert_array_equal(server.protos.count, np.ones(5))
+    assert toys.gap(server.protos.mean, fedtgp.generate(server.network)) < 1e-5
+
+
+def test_the_generator_is_kept_across_rounds():
+    all_KC = np.ones((3, 5))
+    one = step(start(), all_KC)
+    two = step(one, all_KC)
+    assert toys.gap(one.network, two.network) > 1e-4
+    assert toys.gap(two, step(two, np.zeros((3, 5)))) == 0

@@ -1,0 +1,305 @@
+"""PyTorch weights: golden networks, round trips, files and error messages."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from jaxproto import models
+from jaxproto.errors import UserError
+from jaxproto.nn import ops
+
+GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
+IMAGE = (32, 32, 3)
+TINY = {"input_shape": (16, 16, 1), "num_classes": 3, "feat_dim": 5}
+
+
+def names(case):
+    return json.loads(bytes(GOLDEN[f"{case}/state_dict_json"]))
+
+
+def golden_weights(case):
+    return {name: stream(i, name, s) for i, (name, s) in enumerate(names(case))}
+
+
+def stream(i, name, shape):
+    """Entry i of the frozen random stream of ../shared/golden/README.md."""
+    t = np.random.RandomState(i).uniform(-1, 1, int(np.prod(shape)))
+    if name.endswith("running_var"):
+        t = 1 + 0.2 * t
+    elif name.endswith("running_mean"):
+        t = 0.1 * t
+    elif len(shape) == 1:
+        t = 1 + 0.1 * t if name.endswith("weight") else 0.05 * t
+    elif shape:
+        t = t * np.sqrt(6 / (t.size / shape[0]))
+    return t.reshape(shape).astype(np.float32)
+
+
+def relative(got, expected):
+    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+
+
+def tiny(name):
+    """Parameters and statistics of a network that reads 16x16 images, and its name."""
+    options = TINY | (
+        {"input_shape": (2,), "feat_dim": 2} if name == "spiral_mlp" else {}
+    )
+    if name.removesuffix("_code") in models.GROUPS["text"]:
+        options |= {"input_shape": (6,), "vocab_size": 9}
+    net = models.build(name, **options)
+    trees = jax.eval_shape(net.init, jax.random.key(0))
+    leaves, structure = jax.tree.flatten(trees)
+    rng = np.random.default_rng(0)
+    leaves = [rng.random(leaf.shape, np.float32) for leaf in leaves]
+    return (*jax.tree.unflatten(structure, leaves), options)
+
+
+# ------------------------------------------------------------------- golden networks
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "case", "form"),
+    [
+        ("resnet8", "resnet8_k10_d500", ops.CPU),
+        ("resnet8", "resnet8_k10_d500", ops.LAX),
+        ("resnet18", "resnet18_k10_d512", ops.CPU),
+        ("mobilenet_v2", "mobilenet_v2_k10_d500", ops.CPU),
+    ],
+)
+def test_a_golden_network_is_matched(name, case, form):
+    """../shared/golden: ProtoNorm's released PyTorch networks (ResNet-18: torchvision
+    0.29), before and after one SGD step (0.01, training mode, no dropout) on CE + 10 *
+    MSE to prototypes. The fixture keeps the first rows of some outputs."""
+    dim = int(case.rpartition("d")[2])
+    options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": dim}
+    params, norm = models.from_torch(name, golden_weights(case), **options)
+    net = models.build(name, **options, ops=form)
+    x = np.random.RandomState(999).standard_normal((32, *IMAGE))
+    x, y, rows = jnp.asarray(x, jnp.float32), jnp.arange(32) % 10, jnp.arange(32)
+    target = np.random.RandomState(998).standard_normal((10, dim))
+    target = jnp.asarray(target, jnp.float32)
+
+    def loss(params):
+        out = net.apply(params, norm, x, True)
+        cross = -jnp.mean(jax.nn.log_softmax(out.logits)[rows, y])
+        return cross + 10 * jnp.mean((out.feat - target[y]) ** 2), out.norm
+
+    evaluate = jax.jit(lambda params, norm: net.apply(params, norm, x, False))
+
+    def check(params, norm, feat, logits, tolerance):
+        out = evaluate(params, norm)
+        for got, key in ((out.feat, feat), (out.logits, logits)):
+            expected = GOLDEN[f"{case}/{key}"]
+            assert relative(got[: len(expected)], expected) < tolerance
+
+    check(params, norm, "eval_features", "eval_logits", 1e-4)
+    (value, norm), grad = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    assert float(value) == pytest.approx(GOLDEN[f"{case}/train_losses"][0], rel=1e-4)
+    params = jax.tree.map(lambda p, g: p - 0.01 * g, params, grad)
+    check(params, norm, "features_after", "logits_after", 1e-3)
+
+
+# ------------------------------------------------------------------------ round trips
+@pytest.mark.parametrize("name", sorted(set(models.NETS) - {"cnn4_d"}))
+def test_there_and_back_again_changes_nothing(name):
+    params, norm, options = tiny(name)
+    again = models.from_torch(name, models.to_torch(params, norm), **options)
+    assert jax.tree.structure(again) == jax.tree.structure((params, norm))
+    jax.tree.map(np.testing.assert_array_equal, again, (params, norm))
+
+
+@pytest.mark.parametrize("case", ["resnet18_k10_d512", "mobilenet_v2_k10_d500"])
+def test_names_and_shapes_are_pytorchs(case):
+    name, _, rest = case.partition("_k10_d")
+    options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": int(rest)}
+    net = models.build(name, **options)
+    trees = jax.eval_shape(net.init, jax.random.key(0))
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape), trees)
+    ours = {k: v.shape for k, v in models.to_torch(*zeros).items()}
+    theirs = {k: tuple(v) for k, v in names(case) if not k.endswith("tracked")}
+    assert ours == theirs
+
+
+TORCHVISION = {  # torchvision 0.29: some of each kind of name, with the shapes there
+    "shufflenet_v2_x1_0": {
+        "base.conv1.0.weight": (24, 1, 3, 3),
+        "base.conv1.1.running_var": (24,),
+        "base.stage2.0.branch1.0.weight": (24, 1, 3, 3),
+        "base.stage2.0.branch1.2.weight": (58, 24, 1, 1),
+        "base.stage2.0.branch1.3.bias": (58,),
+        "base.stage2.0.branch2.0.weight": (58, 24, 1, 1),
+        "base.stage3.7.branch2.0.weight": (116, 116, 1, 1),
+        "base.stage3.7.branch2.3.weight": (116, 1, 3, 3),
+        "base.stage4.3.branch2.5.weight": (232, 232, 1, 1),
+        "base.stage4.3.branch2.6.weight": (232,),
+        "base.conv5.0.weight": (1024, 464, 1, 1),
+        "base.conv5.1.weight": (1024,),
+        "head.weight": (3, 5),
+    },
+    "efficientnet_b0": {
+        "base.features.0.0.weight": (32, 1, 3, 3),
+        "base.features.1.0.block.0.0.weight": (32, 1, 3, 3),
+        "base.features.1.0.block.1.fc1.weight": (8, 32, 1, 1),
+        "base.features.1.0.block.2.0.weight": (16, 32, 1, 1),
+        "base.features.2.1.block.0.0.weight": (144, 24, 1, 1),
+        "base.features.3.0.block.1.0.weight": (144, 1, 5, 5),
+        "base.features.3.0.block.1.1.running_mean": (144,),
+        "base.features.6.3.block.2.fc1.weight": (48, 1152, 1, 1),
+        "base.features.6.3.block.2.fc2.weight": (1152, 48, 1, 1),
+        "base.features.7.0.block.3.0.weight": (320, 1152, 1, 1),
+        "base.features.8.0.weight": (1280, 320, 1, 1),
+        "head.bias": (3,),
+    },
+    "resnet10": {
+        "base.conv1.weight": (64, 1, 7, 7),
+        "base.layer_1.conv1.weight": (128, 64, 3, 3),
+        "base.layer_3.bn3.running_var": (512,),
+        "base.layer_3.downsample.0.weight": (512, 256, 1, 1),
+    },
+    "cnn4": {
+        "base.conv1.0.weight": (32, 1, 5, 5),
+        "base.conv2.0.bias": (64,),
+        "base.fc1.0.weight": (512, 64),
+    },
+    "spiral_mlp": {"base.fc1.weight": (16, 2), "head.weight": (3, 2)},
+}
+
+
+@pytest.mark.parametrize("name", TORCHVISION)
+def test_names_without_a_golden_network_are_pytorchs(name):
+    given = models.to_torch(*tiny(name)[:2])
+    assert TORCHVISION[name].items() <= {k: v.shape for k, v in given.items()}.items()
+
+
+# ------------------------------------------------------- prefixes, tensors and files
+def trained(name="resnet4"):
+    params, norm, options = tiny(name)
+    return models.to_torch(params, norm), params, norm, options
+
+
+def bare(weights):
+    """As torchvision names them: no `base.`, a classifier of its own name."""
+    weights = {k.removeprefix("base."): v for k, v in weights.items()}
+    return {k.replace("head.", "classifier.1."): v for k, v in weights.items()}
+
+
+class Tensor:
+    """Behaves as a torch.nn.Parameter does: no numpy before detach."""
+
+    def __init__(self, value):
+        self.value, self.shape = value, value.shape
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self
+
+    def float(self):
+        return self.value
+
+    def __array__(self, *args, **options):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+
+def save_npz(path, weights):
+    np.savez(path / "w.npz", **weights)
+    return path / "w.npz"
+
+
+def save_safetensors(path, weights):
+    whole = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+    safetensors.numpy.save_file(whole, path / "w.safetensors")
+    return str(path / "w.safetensors")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path, w: bare(w),
+        lambda path, w: {k: Tensor(v) for k, v in w.items()},
+        lambda path, w: w | {"base.bn1.num_batches_tracked": np.int64(7)},
+        lambda path, w: {k: v.astype(np.float64) for k, v in w.items()},
+        save_npz,
+        save_safetensors,
+    ],
+)
+def test_every_form_of_the_same_weights_gives_the_same_network(change, tmp_path):
+    weights, params, norm, options = trained()
+    got = models.from_torch("resnet4", change(tmp_path, weights), **options)
+    jax.tree.map(np.testing.assert_array_equal, got, (params, norm))
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(got)} == {"float32"}
+
+
+def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
+    weights, params, norm, options = trained()
+    key, net = jax.random.key(4), models.build("resnet4", **options)
+    body = {k: v for k, v in weights.items() if k.startswith("base.")}
+    for given in (body, body | {"fc.weight": np.ones((1000, 64))}):
+        head = models.fresh_head(key)
+        got = models.from_torch("resnet4", given, **options, head=head)
+        expected = ({"body": params["body"], "head": net.init(key)[0]["head"]}, norm)
+        jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+# ------------------------------------------------------------------------------ errors
+def test_every_misfit_is_listed_with_its_shapes():
+    weights, _, _, options = trained()
+    del weights["base.bn1.weight"], weights["base.layer_0.conv1.weight"]
+    weights["base.conv1.weight"] = np.zeros((64, 3, 7, 7))
+    weights["base.layer_9.bn1.bias"] = np.zeros(3)
+    with pytest.raises(UserError) as e:
+        models.from_torch("resnet4", weights, **options)
+    assert str(e.value).splitlines() == [
+        "the weights do not fit network 'resnet4':",
+        "  missing bn1.weight: (64,)",
+        "  missing layer_0.conv1.weight: (64, 64, 3, 3)",
+        "  unknown layer_9.bn1.bias: (3,)",
+        "  wrong shape of conv1.weight: given (64, 3, 7, 7), wanted (64, 1, 7, 7)",
+    ]
+
+
+def test_another_classifier_points_to_a_fresh_head():
+    weights, _, _, options = trained()
+    weights = bare(weights) | {"classifier.1.weight": np.zeros((1000, 64))}
+    message = (
+        r"head.weight: given \(1000, 64\), wanted \(3, 5\)\n.*head=fresh_head\(key"
+    )
+    with pytest.raises(UserError, match=message):
+        models.from_torch("resnet4", weights, **options)
+
+
+def broken_npz(path):
+    (path / "w.npz").write_bytes(b"nothing")
+    return path / "w.npz"
+
+
+def broken_safetensors(path):
+    (path / "w.safetensors").write_bytes(b"nothing at all")
+    return path / "w.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path / "w.pth", r"w.pth is neither .npz nor .safetensors"),
+        (lambda path: path / "w.npz", r"there is no weights file .*w.npz"),
+        (broken_npz, r"w.npz cannot be read"),
+        (broken_safetensors, r"w.safetensors cannot be read"),
+        (
+            lambda path: {"conv1.weight": 1, "base.conv1.weight": 2},
+            r"'conv1.weight' and 'base.conv1.weight' of the weights mean the same",
+        ),
+        (
+            lambda path: {"state_dict": {}, "epoch": 3},
+            r"entry 'state_dict' of the weights is no array: dict",
+        ),
+    ],
+)
+def test_unusable_weights_are_named(make, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        models.from_torch("resnet4", make(tmp_path), **TINY)

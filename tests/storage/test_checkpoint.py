@@ -1,0 +1,351 @@
+"""Checkpoints: what comes back, and what happens when processes and disks fail."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl import logging
+
+from jaxproto.errors import UserError
+from jaxproto.storage import checkpoint
+
+
+@flax.struct.dataclass
+class Struct:
+    """As the library's own state types."""
+
+    a: jax.Array
+    b: tuple
+
+
+class Pair(NamedTuple):
+    """As a server's state or an optimiser's."""
+
+    x: object
+    y: object
+
+
+def small(r):
+    """A state that tells its round."""
+    return {"w": jnp.arange(12.0).reshape(3, 4) + r, "n": jnp.uint32(r)}
+
+
+def many_kinds():
+    """One leaf of each kind that a state may hold."""
+    key = jax.random.key(3)
+    dtypes = (jnp.float32, jnp.bfloat16, jnp.float16, jnp.uint32, jnp.int8, jnp.bool_)
+    arrays = [jnp.arange(6).reshape(2, 3).astype(d) for d in dtypes]
+    return Pair(
+        x={"empty tuple": (), "none": None, "a/b": Struct(arrays[0], tuple(arrays))},
+        y=[jnp.int32(7), jnp.zeros((0, 4)), (key, jax.random.split(key, 4))],
+    )
+
+
+def bits(tree):
+    """Every leaf as dtype, shape and bytes."""
+    leaves = []
+    for leaf in jax.tree.leaves(tree):
+        if jnp.issubdtype(getattr(leaf, "dtype", int), jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        leaves.append((str(array.dtype), array.shape, array.tobytes()))
+    return leaves
+
+
+def files(folder):
+    """Everything below a folder: names and contents."""
+    rows = sorted(p for p in Path(folder).rglob("*") if p.is_file())
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in rows}
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A folder with the checkpoints of rounds 10 and 20."""
+    for r in (10, 20):
+        checkpoint.save(tmp_path / "c", r, small(r))
+    return tmp_path / "c"
+
+
+def test_every_kind_of_leaf_and_node_comes_back_bit_for_bit(tmp_path):
+    state = many_kinds()
+    checkpoint.save(tmp_path, 5, state)
+    got = checkpoint.latest(tmp_path, state)
+    assert (got.round, got.notes) == (5, [])
+    assert jax.tree.structure(got.state) == jax.tree.structure(state)
+    assert bits(got.state) == bits(state)
+    assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(got.state))
+
+
+def test_shapes_are_enough_to_read_a_checkpoint(tmp_path):
+    state = many_kinds()
+    checkpoint.save(tmp_path, 5, state)
+    got = checkpoint.latest(tmp_path, jax.eval_shape(many_kinds))
+    assert bits(got.state) == bits(state)
+    draw = jax.random.normal(got.state.y[2][0], (3,))
+    assert bits(draw) == bits(jax.random.normal(state.y[2][0], (3,)))
+
+
+def test_nan_payloads_and_negative_zero_survive(tmp_path):
+    odd = np.array([0x7FC01234, 0x80000000, 0xFF800000], np.uint32).view(np.float32)
+    checkpoint.save(tmp_path, 1, {"w": jnp.asarray(odd)})
+    assert bits(checkpoint.latest(tmp_path, {"w": odd}).state) == bits({"w": odd})
+
+
+def test_numpy_and_python_numbers_come_back_as_they_were(tmp_path):
+    state = {"np": np.float64(0.1), "array": np.arange(3), "int": 3, "bool": True}
+    checkpoint.save(tmp_path, 1, state)
+    got = checkpoint.latest(tmp_path, state).state
+    assert (got["np"], got["int"], got["bool"]) == (np.float64(0.1), 3, True)
+    assert type(got["int"]) is int and type(got["bool"]) is bool
+    assert isinstance(got["array"], np.ndarray) and got["array"].dtype == np.int64
+
+
+@pytest.mark.parametrize("state", [(), {"a": (), "b": None}])
+def test_a_state_without_leaves_is_a_state(tmp_path, state):
+    checkpoint.save(tmp_path, 1, state)
+    assert checkpoint.latest(tmp_path, state).state == state
+
+
+def test_without_checkpoints_there_is_none_and_no_folder_is_made(tmp_path):
+    assert checkpoint.latest(tmp_path / "none", small(0)) is None
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_newest_three_are_kept(tmp_path):
+    for r in range(1, 6):
+        checkpoint.save(tmp_path, r, small(r))
+    assert checkpoint.rounds(tmp_path) == [3, 4, 5]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4", "5"]
+    assert bits(checkpoint.latest(tmp_path, small(0)).state) == bits(small(5))
+
+
+def test_donating_the_saved_or_the_restored_state_changes_nothing(tmp_path):
+    step = jax.jit(lambda s: jax.tree.map(lambda x: x + 1, s), donate_argnums=0)
+    state = step(small(0))
+    checkpoint.save(tmp_path, 1, state)
+    expected = bits(step(state))
+    for _ in range(2):
+        got = checkpoint.latest(tmp_path, small(0)).state
+        assert bits(step(got)) == expected
+
+
+def test_saving_and_reading_work_inside_a_running_event_loop(tmp_path):
+    async def notebook():
+        checkpoint.save(tmp_path, 1, small(1))
+        return checkpoint.latest(tmp_path, small(0))
+
+    assert bits(asyncio.run(notebook()).state) == bits(small(1))
+
+
+def test_orbax_does_not_chat(tmp_path, capfd, caplog):
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.INFO)
+    try:
+        checkpoint.save(tmp_path, 1, small(1))
+        checkpoint.latest(tmp_path, small(1))
+        assert logging.get_verbosity() == logging.INFO
+    finally:
+        logging.set_verbosity(before)
+    assert capfd.readouterr() == ("", "")
+    assert caplog.text == ""
+
+
+def missing(file):
+    file.unlink()
+
+
+def truncated(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flipped(file):
+    data = bytearray(file.read_bytes())
+    data[2 * len(data) // 3] ^= 4
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [missing, truncated, flipped])
+def test_any_damaged_file_sends_the_run_back_one_checkpoint(two, capfd, damage):
+    whole = files(two / "20")
+    assert len(whole) > 5
+    for name, data in whole.items():
+        damage(two / "20" / name)
+        got = checkpoint.latest(two, small(0))
+        assert got.round == 10 and bits(got.state) == bits(small(10))
+        (note,) = got.notes
+        assert "round 20" in note and "round 10" in note and Path(name).name in note
+        (two / "20" / name).write_bytes(data)
+    assert checkpoint.latest(two, small(0)).round == 20
+    assert capfd.readouterr() == ("", "")
+
+
+def test_flipped_bits_of_the_manifest_are_noticed(two):
+    file = two / "20" / "manifest.json"
+    whole = file.read_bytes()
+    for i in range(0, len(whole), 17):
+        bad = bytearray(whole)
+        bad[i] ^= 1 << i % 8
+        file.write_bytes(bad)
+        got = checkpoint.latest(two, small(0))
+        assert bits(got.state) == bits(small(got.round))
+        assert got.round == 10 or bad[i : i + 1].isspace()
+
+
+def test_after_a_fallback_the_damaged_checkpoint_is_replaced(two):
+    missing(two / "20" / "manifest.json")
+    assert checkpoint.latest(two, small(0)).round == 10
+    checkpoint.save(two, 15, small(15))
+    assert checkpoint.rounds(two) == [10, 15]
+    checkpoint.save(two, 20, small(20))
+    got = checkpoint.latest(two, small(0))
+    assert (got.round, got.notes) == (20, []) and bits(got.state) == bits(small(20))
+
+
+def test_saving_beside_an_older_damaged_checkpoint_works(two):
+    for file in [p for p in (two / "10").rglob("*") if p.is_file()]:
+        flipped(file)
+    checkpoint.save(two, 30, small(30))
+    assert checkpoint.latest(two, small(0)).round == 30
+
+
+def test_if_all_are_damaged_it_says_so_and_deletes_nothing(two):
+    truncated(two / "10" / "manifest.json")
+    missing(two / "20" / "state" / "_METADATA")
+    before = files(two)
+    with pytest.raises(UserError, match="every checkpoint") as e:
+        checkpoint.latest(two, small(0))
+    assert str(two) in str(e.value) and "_METADATA is missing" in str(e.value)
+    assert "move it away" in str(e.value)
+    assert files(two) == before
+
+
+@pytest.mark.parametrize(
+    ("like", "words"),
+    [
+        (
+            {"w": jnp.zeros((3, 5)), "n": jnp.uint32(0)},
+            r"float32\[3, 4\].*float32\[3, 5",
+        ),
+        ({"w": jnp.zeros((3, 4)), "n": jnp.int32(0)}, r"\['n'\].*uint32.*int32"),
+        ({"w": jnp.zeros((3, 4))}, r"\['n'\] is uint32\[\] there and absent here"),
+        ({**small(0), "z": jnp.zeros(2)}, r"\['z'\] is absent there and float32\[2\]"),
+    ],
+)
+def test_another_tree_is_refused_with_leaf_and_both_shapes(two, like, words):
+    with pytest.raises(UserError, match=words) as e:
+        checkpoint.latest(two, like)
+    assert "round 20" in str(e.value) and "--workdir" in str(e.value)
+
+
+def test_a_half_written_or_half_deleted_checkpoint_is_never_read(two):
+    (two / "20").rename(two / "20.partial")
+    missing(two / "20.partial" / "manifest.json")
+    got = checkpoint.latest(two, small(0))
+    assert (got.round, got.notes) == (10, [])
+    checkpoint.save(two, 30, small(30))
+    assert sorted(p.name for p in two.iterdir()) == ["10", "30"]
+
+
+def test_a_checkpoint_under_another_name_is_passed_over_and_said_so(two):
+    (two / "20").rename(two / "50")
+    got = checkpoint.latest(two, small(0))
+    assert got.round == 10
+    assert "round 50" in got.notes[0]
+    assert "is that of round 20 under another name; going on from" in got.notes[0]
+
+
+def test_a_checkpoint_of_another_run_is_passed_over_with_both_values(tmp_path):
+    for r in (1, 2):
+        checkpoint.save(tmp_path, r, small(r), {"seed": r, "old": 0})
+    got = checkpoint.latest(tmp_path, small(0), {"seed": 1, "new": 0})
+    assert got.round == 1
+    assert "is of another run (seed: 2 there, 1 here)" in got.notes[0]
+    with pytest.raises(UserError, match=r"no checkpoint in .* can be used: that of r"):
+        checkpoint.latest(tmp_path, small(0), {"seed": 3})
+
+
+def test_a_sweep_leaves_the_newest_and_what_could_not_be_used(tmp_path):
+    for r in range(1, 5):
+        checkpoint.save(tmp_path / str(r), r, small(r))
+        (tmp_path / str(r) / str(r)).rename(tmp_path / f"{r}.kept")
+        (tmp_path / str(r)).rmdir()
+        (tmp_path / f"{r}.kept").rename(tmp_path / str(r))
+    (tmp_path / "7.partial").write_text("")
+    checkpoint.sweep(tmp_path, 4)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["2", "3", "4"]
+    checkpoint.sweep(tmp_path, 3)
+    assert checkpoint.rounds(tmp_path) == [2, 3, 4]
+
+
+SAVER = """
+import sys
+import jax.numpy as jnp
+from jaxproto.storage import checkpoint
+
+like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
+found = checkpoint.latest(sys.argv[1], like)
+start = 0 if found is None else found.round
+print("ready", start, found.notes if found else [], flush=True)
+for r in range(start + 1, start + 1000):
+    state = {"w": jnp.full((64, 16384), r, jnp.float32), "r": jnp.int32(r)}
+    checkpoint.save(sys.argv[1], r, state)
+    print(r, flush=True)
+"""
+
+
+@pytest.mark.long
+def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
+    like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYTHONPATH": root}
+    done = 0
+    for delay in (0.01, 0.05, 0.11):
+        command = [sys.executable, "-c", SAVER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as p:
+            assert p.stdout.readline() == f"ready {done} []\n"
+            p.stdout.readline(), p.stdout.readline()
+            time.sleep(delay)
+            p.send_signal(signal.SIGKILL)
+            rest = p.stdout.read().split()
+        done = max(done + 2, *map(int, rest), 0)
+        got = checkpoint.latest(tmp_path, like)
+        assert got.round in (done, done + 1) and got.notes == []
+        assert int(got.state["r"]) == got.round
+        assert (np.asarray(got.state["w"]) == got.round).all()
+        done = got.round
+
+
+class Seen(NamedTuple):
+    """As what a transform saw of the last round."""
+
+    watched: dict
+
+
+def test_what_was_only_watched_may_be_absent_on_either_side(tmp_path):
+    there = Pair(Seen({"old": jnp.float32(3), "both": jnp.float32(4)}), small(1))
+    checkpoint.save(tmp_path, 1, there)
+    new = {"both": jnp.float32(0), "new": np.zeros(2), "newer": jnp.float32(0)}
+    state = checkpoint.latest(tmp_path, Pair(Seen(new), small(0))).state
+    assert bits(state.y) == bits(small(1))
+    seen = state.x.watched
+    assert seen["both"] == 4 and np.isnan(seen["newer"])
+    assert np.isnan(seen["new"]).tolist() == [True, True]
+    assert checkpoint.latest(tmp_path, Pair((), small(0))).state.x == ()
+    with pytest.raises(UserError, match=r"leaf \.x\.seen\['a'\] is absent there"):
+        checkpoint.latest(tmp_path, Pair(Other({"a": jnp.zeros(2)}), small(0)))
+
+
+class Other(NamedTuple):
+    """What a run needs."""
+
+    seen: dict

@@ -1,0 +1,233 @@
+"""Bad inputs as a user types them, each with words that its message must have."""
+
+import itertools
+from typing import NamedTuple
+
+from jaxproto import config
+from jaxproto.config import choices, ranges
+from jaxproto.methods import METHODS
+from jaxproto.types import Range
+from support import bad_files
+
+
+class Row(NamedTuple):
+    """What is typed after main.py; {} is the folder of bad files."""
+
+    arguments: tuple[str, ...]
+    words: str
+
+
+LOCAL = "--config=local:spiral"
+
+
+def outside(own: Range, whole: bool) -> list:
+    """Numbers that are not in a range: beside its ends, and far from them."""
+    step = 1 if whole else 1e-3
+    beside = [own.low, own.low - step, own.low - 5, own.high + step, own.high]
+    numbers = [v for v in beside if abs(v) < 2**70 and not own.fits(v)]
+    numbers += [2**40] * whole if not own.fits(2**40) else []
+    return list(dict.fromkeys(int(v) if whole else v for v in numbers))
+
+
+def of_ranges() -> list[Row]:
+    """Every number of every method, and of the run, outside of its range."""
+    rows = []
+    for path, own in ranges.RANGES.items():
+        whole = isinstance(config.flat(config.default())[path], int)
+        for value in outside(own, whole):
+            rows.append(Row((LOCAL, f"--config.{path}={value}"), f"{path} is {value}"))
+    for name in METHODS:
+        fields = config.method_fields(name)
+        for path, own in ranges.of_method(name).items():
+            value = fields[path.removeprefix("method.")]
+            for bad in outside(own, isinstance(value, int)):
+                given = (f"--config={name}", f"--config.{path}={bad}")
+                rows.append(Row(given, f"{path} is {bad}"))
+    return rows
+
+
+def of_types() -> list[Row]:
+    """Texts where numbers belong, numbers that are none, and names of nothing."""
+    rows, flat = [], config.flat(config.default())
+    for path, value in flat.items():
+        if isinstance(value, bool | int | float):
+            words = f"flag --config.{path}=many"
+            rows.append(Row((LOCAL, f"--config.{path}=many"), words))
+    floats = [path for path, value in flat.items() if isinstance(value, float)]
+    for path, value in itertools.product(floats, ("nan", "inf")):
+        rows.append(Row((LOCAL, f"--config.{path}={value}"), f"{path} is {value}; it "))
+    for path in ("optimizer.learning_rate", "participation.fraction"):
+        rows.append(Row((LOCAL, f"--config.{path}=1e-60"), "0.0 as a float32"))
+    for name in METHODS:
+        for path in choices.registered():
+            field = path.removeprefix("method.")
+            if path != "method.name" and field in config.method_fields(name):
+                given = (f"--config={name}", f"--config.{path}=nothing")
+                rows.append(Row(given, f"unknown {path} 'nothing'"))
+    return rows
+
+
+NAMES = [  # field, value, words
+    ("method.name", "protnorm", "unknown method 'protnorm'. Did you mean"),
+    ("method.name", "fedavg", "--config=fedavg:spiral"),
+    ("model.group", "resnet44", "unknown network or group 'resnet44'"),
+    ("model.group", "mlp,cnn5", "unknown network 'cnn5'"),
+    ("model.group", "", "unknown network or group ''"),
+    ("model.group", "cnn4", "'cnn4'"),
+    ("model.group", "fasttext", "network 'fasttext' reads texts"),
+    ("model.compute_dtype", "float8", "unknown model.compute_dtype 'float8'"),
+    ("model.init", "alike", "unknown model.init 'alike'"),
+    ("data.name", "spirals", "unknown data set 'spirals'"),
+    ("data.name", "", "unknown data set ''"),
+    ("data.name", "npzz:a", "unknown data set prefix 'npzz'"),
+    ("data.name", "npz:", "npz:"),
+    ("data.name", "a\x1b[2J", r"data.name is 'a\x1b[2J', with the character \x1b"),
+    ("data.name", "npz:\udcff.npz", r"data.name is 'npz:\udcff.npz', with the char"),
+    ("data.partition", "dirichelt", "unknown partition 'dirichelt'"),
+    ("data.partition", "feature", "does not say where its examples come from"),
+    ("data.public_source", "spirals", "unknown data set 'spirals'"),
+    ("data.public_source", "digits", "public data 'digits' have inputs of shape"),
+    ("data.pixels", "5", "data.pixels resizes uint8 images"),
+    ("data.clients", "100000", "100000 clients with at least"),
+    ("data.min_size", "100000", "at least 100000 examples each"),
+    ("local.order", "fix", "unknown local.order 'fix'"),
+    ("local.short", "wrapp", "unknown local.short 'wrapp'"),
+    ("local.optimizer_state", "kept", "unknown local.optimizer_state 'kept'"),
+    ("local.batch_size", "2147483647", "local.batch_size=2147483647 need about"),
+    ("model.feat_dim", "1000000000", "feat_dim is 1000000000. Set feat_dim to 2"),
+    ("optimizer.name", "adamm", "unknown optimizer 'adamm'"),
+    ("optimizer.schedule", "linear", "unknown optimizer.schedule 'linear'"),
+    ("optimizer.decay", "0.5", "optimizer.decay is 0.5, but optimizer.schedule"),
+    ("participation.law", "most", "unknown participation.law 'most'"),
+    ("participation.fraction", "0.5", "participation.fraction is 0.5, but law 'all'"),
+    ("wire.up", "float8", "unknown wire.up 'float8'"),
+    ("wire.down", "", "unknown wire.down ''"),
+    ("clients_at_once", "0", "clients_at_once is '0'"),
+    ("clients_at_once", "some", "clients_at_once is 'some'"),
+    ("name", "a\x07b", r"name is 'a\x07b', with the character \x07"),
+    ("seed", "follow", "flag --config.seed=follow"),
+    ("rounds", "1.5", "flag --config.rounds=1.5"),
+    ("data", "3", "--config.data=3"),
+    ("metod.lam", "1", "unknown field of 'config': 'metod'. Did you mean 'method'"),
+    ("method.lma", "1", "unknown field of 'config.method': 'lma'"),
+    ("rounds.x", "1", "'config.rounds' is a value and has no field 'x'"),
+    ("data.aplha", "1", "unknown field of 'config.data': 'aplha'"),
+]
+WORDS = [  # after main.py, words of the message
+    ((), "--config is missing: give one of comparison, cps_ppa_cpkd, "),
+    (("--config",), "--config is missing"),
+    (("--config=",), "--config is missing"),
+    (("--config", "--workdir=x"), "--config is missing"),
+    (("--config.rounds=3",), "--config is missing"),
+    (("--config", "protonrm"), "file protonrm (no such file). Did you mean 'protonorm"),
+    (("--config", "main"), "there is no configuration file main (no such file)"),
+    (("--config=q",), "there is no configuration file q (no such file). With"),
+    (("--config=main.py",), "main.py is no configuration file"),
+    (("--config=mine/local.py",), "no configuration file mine/local.py"),
+    ((LOCAL, "--config=fedavg"), "--config is given 2 times ("),
+    ((LOCAL, "--config", "fedavg"), "--config is given 2 times"),
+    ((LOCAL, "config.rounds=5"), "'config.rounds=5' is no flag: write --config.rou"),
+    ((LOCAL, "rounds=5"), "'rounds=5' is no flag: leave it out"),
+    ((LOCAL, "spiral", "--config.rounds=5"), "'spiral' is no flag"),
+    ((LOCAL, "--", "--config.rounds=5"), "'--config.rounds=5' is no flag"),
+    ((LOCAL, "\x1b[2J"), r"'\x1b[2J' is no flag"),
+    ((LOCAL, "--wrkdir=x"), "Unknown command line flag 'wrkdir'"),
+    ((LOCAL, "--rounds=3"), "Unknown command line flag 'rounds'"),
+    ((LOCAL, "--config.data.pool=maybe"), "flag --config.data.pool=maybe"),
+    ((LOCAL, "--noconfig.data.pol"), "'pol'. Did you mean 'pool'?"),
+    (("--config=local:spirall",), "unknown preset 'spirall'. Did you mean 'spiral'?"),
+    (("--config=local:digits,spiral",), "'digits,spiral' name 2 data sets, digits and"),
+    (("--config=local:paper,code",), "'paper,code' name 2 readings"),
+    (("--config=protonorm:spiral,paper,code",), "2 readings, paper and code"),
+    (("--config=fedavg:code",), "unknown preset 'code'"),
+    (("--config=local:\x1b[2J",), r"unknown preset '\x1b[2J'"),
+    (("--config=comparison:tinyproto,book",), "unknown reading of tinyproto 'book'"),
+    (("--config=refprotofl", "--config.data.public_share=0"), "needs public examples"),
+    (("--config=fedavg", "--config.model.group=digits"), "fedavg averages networks"),
+    (("--config=protonorm", "--config.data.pixels=4096"), "a smaller data.pixels"),
+    (("--config=protonorm", "--config.model.feat_dim=1000000000"), "model.feat_dim=10"),
+    (("--config=tinyproto", "--config.model.feat_dim=1000000000"), "model.feat_dim=10"),
+    (
+        ("--config=vhl", "--config.method.virtual_classes=1000000000"),
+        "virtual_classes=",
+    ),
+    (("--config=fednova", "--config.optimizer.name=adam"), "optimizer.name is 'adam'"),
+    (("--config=vhl:spiral", "--config.model.group=spiral_mlp"), "virtual images"),
+    (("--config=tinyproto", "--config.method.s=65"), "65"),
+]
+WORKDIRS = [  # folder, words of the message
+    ("{}/back\\slash", "back\\slash has \\ in its path"),
+    ("{}/a[b]", "a[b] has [ in its path"),
+    ("{}/a]", "a] has ] in its path"),
+    ("{}/a*", "a* has * in its path"),
+    ("{}/a?", "a? has ? in its path"),
+    ("{}/gs:/a", "gs:/a has gs: in its path"),
+    ("{}/a\x1b[2J", r"has \x1b in its path"),
+    ("{}/a\nb", r"a\nb has \n in its path"),
+    ("{}/\udcff", r"\udcff has \udcff in its path"),
+    ("{}/nul\0", r"nul\x00 has \x00 in its path"),
+    ("{}/" + "x" * 300, "File name too long"),
+    ("{}/folder/file", "cannot write to the work directory"),
+    ("{}/folder/file/run", "cannot write to the work directory"),
+    ("{}/config/pipe.py", "cannot write to the work directory"),
+    ("/proc/1/nothing", "cannot write to the work directory"),
+    ("/dev/null", "cannot write to the work directory"),
+]
+
+
+def of_files(folders: dict[str, str]) -> list[Row]:
+    """Data sets, partitions and configurations in files that cannot be used."""
+    rows = []
+
+    def data(name, words, group="mlp"):
+        given = (LOCAL, f"--config.data.name={name}", f"--config.model.group={group}")
+        few = ("--config.data.clients=2", "--config.data.min_size=2")
+        rows.append(Row((*given, *few), words))
+
+    for name, (_, words) in bad_files.NPZ.items():
+        data(f"npz:{{}}/npz/{name}.npz", words)
+    for name in ("cut", "text", "objects"):
+        data(f"npz:{{}}/npz/{name}.npz", f"{name}.npz: cannot be read as npz")
+    data("npz:{}/npz/keyless.npz", "x_train, y_train, x_test, y_test missing")
+    for name, (_, words) in bad_files.CSV.items():
+        data(f"csv:{{}}/csv/{name}.csv", words, "fasttext")
+    data("csv:{}/csv", "no such file. Looked for", "fasttext")
+    data("csv:{}/csv/pipes", "test.csv is a pipe", "fasttext")
+    data("csv:{}/csv/empty.csv,{}/csv/no.csv", "no such file", "fasttext")
+    for kind in ("npz", "csv"):
+        data(f"{kind}:{{}}/{kind}/no.{kind}", f"no.{kind}: no such file")
+        data(f"{kind}:{{}}/{kind}/pipe.{kind}", "is a pipe. Give a regular file")
+        data(f"{kind}:/dev/zero", "/dev/zero is a device")
+        data(f"{kind}:/dev/null", "/dev/null is a device")
+    data("npz:{}/npz/folder.npz", "is a folder. Give a regular file")
+    for name, words in folders.items():
+        data(f"folder:{{}}/folder/{name}", words)
+    data("folder:/proc/self", "folder:/proc/self: ")
+    data("folder:/dev", "folder:/dev: ")
+    data("tfds:mnist:9.9.9", "tfds:mnist")
+    data("tfds:../..", "tfds:")
+    table = {f"{k}.csv": words for k, (_, words) in bad_files.PARTITION.items()}
+    table |= {"no.csv": "no.csv: no such file", "pipe.csv": "pipe.csv is a pipe"}
+    for name, words in {**table, "folder.csv": "is a folder"}.items():
+        path = f"--config.data.partition=file:{{}}/partition/{name}"
+        rows.append(Row((LOCAL, path, "--config.data.clients=2"), words))
+    rows.append(Row((LOCAL, "--config.data.partition=file:/dev/zero"), "is a device"))
+    for name, (_, words) in bad_files.CONFIGS.items():
+        rows.append(Row((f"--config={{}}/config/{name}.py",), words))
+    given = "--config={}/config/raises.py:digits"
+    rows.append(Row((given,), "raises.py: TypeError: get_config() takes 0"))
+    for name in ("pipe.py", "folder.py"):
+        rows.append(Row((f"--config={{}}/config/{name}",), "it is no regular file"))
+    return rows
+
+
+def all_of(folders: dict[str, str]) -> dict[str, list[Row]]:
+    """Kind -> rows."""
+    return {
+        "ranges": of_ranges(),
+        "types": of_types(),
+        "names": [Row((LOCAL, f"--config.{k}={v}"), words) for k, v, words in NAMES],
+        "words": [Row(*pair) for pair in WORDS],
+        "workdirs": [Row((LOCAL, f"--workdir={p}"), words) for p, words in WORKDIRS],
+        "files": of_files(folders),
+    }

@@ -1,0 +1,85 @@
+"""Which long tests a landing runs, and in which order files run.
+
+A *group* is a file, or one method's part of the contract: its tests share fixtures and
+compiled programs, so a group stays whole. `tests/seconds.json` has the seconds that
+each group took on one core, by `python -m tests.support.seconds`.
+
+The long tests of a landing (`--slice=K/N`): those marked `landing`, every group of
+slice K of N, and the groups that concern files changed since yesterday, as many as
+fit into `--changed-seconds`. What did not fit is printed.
+"""
+
+import heapq
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+SECONDS_FILE = TESTS / "seconds.json"
+UNKNOWN = 5.0  # seconds of a group that is not in the table
+
+
+def seconds_table(file: Path = SECONDS_FILE) -> dict[str, dict[str, float]]:
+    """Returns {"default" or "long": {group: seconds}}; empty without a file."""
+    if not file.exists():
+        return {"default": {}, "long": {}}
+    return json.loads(file.read_text())
+
+
+def slices(groups: Iterable[str], seconds: Mapping, number: int) -> list[set[str]]:
+    """Divides groups into sets of about equal seconds: the longest first."""
+    heap = [(0.0, i) for i in range(number)]
+    parts: list[set[str]] = [set() for _ in range(number)]
+    for name in sorted(groups, key=lambda g: (-seconds.get(g, UNKNOWN), g)):
+        total, i = heapq.heappop(heap)
+        parts[i].add(name)
+        heapq.heappush(heap, (total + seconds.get(name, UNKNOWN), i))
+    return parts
+
+
+def changed_files(since: str = "1 day ago", root: Path = ROOT) -> list[str]:
+    """Returns the paths whose content differs from the last commit before `since`.
+
+    A file that was only moved is not in the list.
+    """
+
+    def git(*args: str) -> str:
+        done = subprocess.run(
+            ["git", *args], cwd=root, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    base = git("rev-list", "-1", f"--before={since}", "HEAD").strip()
+    if not base:
+        return git("ls-files").split("\n")[:-1]
+    lines = git("diff", "--name-status", "-M", base, "HEAD").splitlines()
+    fields = [line.split("\t") for line in lines]
+    return [names[-1] for status, *names in fields if status not in ("D", "R100")]
+
+
+def concerns(test_file: str, changed: Iterable[str]) -> bool:
+    """Returns whether a test file, or the module that it is named after, changed.
+
+    Args:
+      test_file: relative to the repository, as tests/training/test_store.py.
+      changed: paths relative to the repository.
+    """
+    path = Path(test_file)
+    room = path.parent.relative_to("tests")
+    module = path.stem.removeprefix("test_")
+    mirrored = {test_file, str(Path("jaxproto") / room / f"{module}.py")}
+    mirrored.add(str(room / f"{module}.py"))  # of benchmarks/
+    return not mirrored.isdisjoint(changed)
+
+
+def fitting(groups: Iterable[str], seconds: Mapping, limit: float) -> list[str]:
+    """Returns the groups that fit into `limit` seconds together: the shortest first."""
+    kept, total = [], 0.0
+    for name in sorted(groups, key=lambda g: (seconds.get(g, UNKNOWN), g)):
+        total += seconds.get(name, UNKNOWN)
+        if total > limit:
+            break
+        kept.append(name)
+    return kept

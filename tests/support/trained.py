@@ -1,0 +1,67 @@
+"""A few finished runs that many tests look at, each trained once per test session.
+
+def test_something(trained_runs, tmp_path):
+    path = trained_runs("protonorm")  # to read
+    path = trained_runs("protonorm", tmp_path / "run")  # a copy, to write to
+"""
+
+import fcntl
+import io
+import os
+import shutil
+
+import pytest
+from rich.console import Console
+
+import jaxproto
+from support import runs
+
+ONE_NETWORK = {"model__group": "mlp", "rounds": 3, "eval_every": 1}
+CONFIGS = {
+    # Two architectures, participation by lot, momentum that is kept; 5 rounds.
+    "protonorm": runs.tiny,
+    # One architecture, part of the clients in each round.
+    "fedavg": lambda: runs.small(
+        "fedavg",
+        "digits",
+        data__clients=5,
+        participation__law="uniform",
+        participation__fraction=0.4,
+        **ONE_NETWORK,
+    ),
+    # A checkpoint of every round.
+    "fedproto": lambda: runs.small(
+        "fedproto", "digits", data__clients=4, checkpoint_every=1, **ONE_NETWORK
+    ),
+    # Ends after 2 of 6 rounds, since nothing improves by 99 percentage points.
+    "stopped_early": lambda: runs.small(
+        "fedproto",
+        "digits",
+        data__clients=4,
+        early_stopping__patience=1,
+        early_stopping__least=0.99,
+        **{**ONE_NETWORK, "rounds": 6},
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def trained_runs(tmp_path_factory):
+    """Returns a function of a name in CONFIGS that returns the run's folder.
+
+    The folder is shared by all workers; a second argument asks for a copy there.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
+    root.mkdir(exist_ok=True)
+
+    def run(name, copy=None):
+        path = root / name
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (root / f"{name}.done").exists():
+                jaxproto.run(CONFIGS[name](), path, Console(file=io.StringIO()))
+                (root / f"{name}.done").touch()
+        return path if copy is None else shutil.copytree(path, copy, dirs_exist_ok=True)
+
+    return run

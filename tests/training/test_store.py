@@ -1,0 +1,190 @@
+"""Clients in host memory or in files: the numbers of clients on the device."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import jaxproto
+from jaxproto import config
+from jaxproto.config import cohorts
+from jaxproto.errors import UserError
+from jaxproto.storage import changes, checkpoint, manifest, records
+from jaxproto.training import store as store_
+
+ROOT = Path(__file__).parents[2]
+QUIET = Console(quiet=True)
+HOSTED = ("host", "disk")
+
+
+def few(name="fedproto", **fields):
+    """Ten clients, of which four take part in a round."""
+    c = config.experiment(name, "digits")
+    c.rounds, c.data.clients, c.model.group = 5, 10, "mlp"
+    c.participation.law, c.participation.fraction = "uniform", 0.4
+    c.checkpoint_every = c.eval_every = 1
+    c.update_from_flattened_dict(fields)
+    return c
+
+
+def told(path):
+    """What the records of a run say, but for times."""
+    rows = records.read(path / "metrics.jsonl")
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def on_device(tmp_path_factory):
+    path = tmp_path_factory.mktemp("device")
+    jaxproto.run(few(**{"clients.store": "device"}), path, QUIET)
+    return told(path)
+
+
+@pytest.mark.parametrize(
+    "store", ["disk", pytest.param("host", marks=pytest.mark.long)]
+)
+def test_the_numbers_are_those_of_clients_on_the_device(tmp_path, on_device, store):
+    jaxproto.run(few(**{"clients.store": store}), tmp_path, QUIET)
+    assert told(tmp_path) == on_device
+    assert not (tmp_path / store_.FOLDER).exists()  # room to work in, gone at the end
+
+
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.long), 3])
+def test_a_run_goes_on_to_the_same_numbers(tmp_path, on_device, stop):
+    jaxproto.run(few(rounds=stop, **{"clients.store": "disk"}), tmp_path, QUIET)
+    jaxproto.run(few(**{"clients.store": "disk"}), tmp_path, QUIET)
+    assert told(tmp_path) == on_device
+
+
+@pytest.mark.long
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
+    """Also by what is written after it: nothing is linked to a damaged file."""
+    jaxproto.run(few(rounds=4, **{"clients.store": "disk"}), tmp_path, QUIET)
+    last = tmp_path / "checkpoints" / "4" / changes.FOLDER
+    rows = [p for p in last.rglob("*") if p.is_file()]
+    newest = max(rows, key=lambda p: (p.stat().st_ctime_ns, p.stat().st_size))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    newest.unlink()  # its name in other checkpoints stays whole
+    newest.write_bytes(bytes(content))
+    jaxproto.run(few(**{"clients.store": "disk"}), tmp_path, QUIET)
+    assert told(tmp_path) == on_device
+
+
+def test_a_checkpoint_writes_what_changed_and_links_the_rest(tmp_path):
+    c = few(rounds=3, **{"clients.store": "host", "participation.fraction": 0.1})
+    jaxproto.run(c, tmp_path, QUIET)
+    parts = {r: changes.parts(tmp_path / "checkpoints" / str(r)) for r in (1, 2, 3)}
+    names = {r: [p.name for p in parts[r]] for r in parts}
+    assert names[1] == ["1-1"] and names[2] == ["1-1", "2-1"]
+    for part in parts[2]:
+        again = [p for p in parts[3] if p.name == part.name]
+        for file in part.rglob("*") if again else ():
+            same = again[0] / file.relative_to(part)
+            assert file.is_dir() or file.samefile(same)
+
+
+@pytest.mark.long
+def test_rows_are_written_anew_before_they_are_twice_as_many(tmp_path):
+    c = few(rounds=12, **{"clients.store": "host", "participation.fraction": 0.2})
+    jaxproto.run(c, tmp_path, QUIET)
+    for r in checkpoint.rounds(tmp_path / "checkpoints"):
+        folder = tmp_path / "checkpoints" / str(r)
+        count = [int(p.name.partition("-")[2]) for p in changes.parts(folder)]
+        assert sum(count) <= 2 * 10
+        manifest.read(folder, None)  # every checksum is that of its file
+
+
+def test_checkpoints_of_another_store_are_refused(tmp_path, monkeypatch):
+    """As on a machine with less memory, where `auto` chooses otherwise."""
+    jaxproto.run(few(rounds=2), tmp_path, QUIET)
+    monkeypatch.setattr(cohorts, "memory", lambda: 1000.0)
+    monkeypatch.setattr("jaxproto.data.room.memory", lambda: float("inf"))
+    with pytest.raises(UserError, match="was written with"):
+        jaxproto.run(few(rounds=3), tmp_path, QUIET)
+
+
+def test_the_store_follows_the_size_of_all_clients(monkeypatch):
+    class Some:
+        keeps, most = True, 3
+
+    monkeypatch.setattr(cohorts, "memory", lambda: 9e9)
+    monkeypatch.setattr(cohorts, "device_memory", lambda: 3e9)
+    chosen = {
+        (platform, size): cohorts.store("auto", platform, [Some], size)
+        for platform in ("cpu", "gpu")
+        for size in (1e9, 2e9, 5e9)
+    }
+    assert chosen == {
+        ("cpu", 1e9): "device",
+        ("cpu", 2e9): "device",
+        ("cpu", 5e9): "disk",
+        ("gpu", 1e9): "device",
+        ("gpu", 2e9): "host",
+        ("gpu", 5e9): "disk",
+    }
+
+
+def test_clients_that_all_take_part_are_on_the_device(tmp_path):
+    c = few(**{"clients.store": "disk", "participation.law": "all"})
+    c.participation.fraction = 1.0
+    with pytest.raises(UserError, match="all clients may take part in a round"):
+        jaxproto.run(c, tmp_path, QUIET)
+
+
+@pytest.mark.long
+def test_a_sample_of_two_cohorts_is_evaluated_from_the_store(tmp_path):
+    for store in ("device", "disk"):
+        c = few(rounds=2, **{"clients.store": store, "eval.clients": "5"})
+        c.model.group = "mlp,cnn4"
+        jaxproto.run(c, tmp_path / store, QUIET)
+    assert told(tmp_path / "disk") == told(tmp_path / "device")
+    assert told(tmp_path / "disk")[0]["evaluated_clients"] == 5
+
+
+@pytest.mark.long
+def test_two_exchanges_take_rows_too(tmp_path):
+    for store in ("device", "host"):
+        c = few("refprotofl", rounds=2, **{"clients.store": store})
+        jaxproto.run(c, tmp_path / store, QUIET)
+    assert told(tmp_path / "host") == told(tmp_path / "device")
+
+
+def test_a_full_disk_is_told_before_training(tmp_path, monkeypatch):
+    def refuse(handle, first, size):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(UserError, match="No space left"):
+        jaxproto.run(few(**{"clients.store": "disk"}), tmp_path, QUIET)
+    assert not list(tmp_path.rglob("metrics.jsonl"))
+
+
+@pytest.mark.long
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, on_device):
+    """SIGKILL at any moment, several times."""
+    command = [
+        *(sys.executable, "main.py", "--config=fedproto:digits"),
+        *(f"--workdir={tmp_path / 'run'}", "--config.rounds=5"),
+        *("--config.data.clients=10", "--config.model.group=mlp"),
+        *("--config.participation.law=uniform", "--config.participation.fraction=0.4"),
+        *(
+            "--config.checkpoint_every=1",
+            "--config.clients.store=disk",
+            "--config.eval_every=1",
+        ),
+    ]
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        p = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(4 + 6 * rng.random())
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    assert subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0
+    assert told(tmp_path / "run") == on_device
