@@ -12,6 +12,7 @@ fit into `--changed-seconds`. What did not fit is printed.
 import heapq
 import json
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -83,3 +84,7 @@ def fitting(groups: Iterable[str], seconds: Mapping, limit: float) -> list[str]:
             break
         kept.append(name)
     return kept
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{path}\n" for path in changed_files()))
