@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from absl import flags
+from support.every import check_every
 
 from jaxproto import cli, config, sweeps
 from jaxproto.cli import names
@@ -21,7 +22,7 @@ from jaxproto.training import program_cache, runner, stopping
 
 ROOT = Path(__file__).parents[2]
 PROTONORM = "--config=configs/protonorm.py"
-
+NO_FILE = "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?"
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 
@@ -74,82 +75,75 @@ def process(*arguments, **kwargs):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--config=configs/protonrom.py"],
-            "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?",
-        ),
-        (
-            ["--config", "configs/protonrom.py"],
-            "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?",
-        ),
-        (
-            [f"{PROTONORM}:spirall"],
-            "unknown preset 'spirall'. Did you mean 'spiral'? There are: ag_news, ",
-        ),
-        (
-            [PROTONORM, "--config.method.lma=1"],
-            "unknown field of 'config.method': 'lma'. Did you mean 'lam'? There are: ",
-        ),
-        (
-            [PROTONORM, "--config.metod.lam=1"],
-            "unknown field of 'config': 'metod'. Did you mean 'method'? There are: ",
-        ),
-        (
-            [PROTONORM, "--config.method.lam.x=1"],
-            "'config.method.lam' is a value and has no field 'x'.",
-        ),
-        ([PROTONORM, "--noconfig.data.pol"], "'pol'. Did you mean 'pool'?"),
-        (
-            [PROTONORM, "--config.method.name=protonrm"],
-            "unknown method 'protonrm'. Did you mean 'protonorm'? There are: ",
-        ),
-        (
-            [PROTONORM, "--config.optimizer.learning_rate=nan"],
-            "optimizer.learning_rate is nan; it must be finite.",
-        ),
-        ([], "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
-        ([PROTONORM, "--config.eval_every=0"], "eval_every is 0; it must be at least"),
-        (
-            [PROTONORM, "--config.data.name=digts"],
-            "unknown data set 'digts'. Did you mean 'digits'?",
-        ),
-        (
-            [PROTONORM, "--config.clients_at_once=some"],
-            "clients_at_once is 'some'; it is auto, one, all or a number",
-        ),
-        (
-            [PROTONORM, "--workdir=README.md/run"],
-            "cannot write to the work directory README.md/run: ",
-        ),
-    ],
-    ids=lambda v: v[-1] if v and isinstance(v, list) else "",
+MISTAKES = (  # arguments, and what the one line says
+    (["--config=configs/protonrom.py"], NO_FILE),
+    (["--config", "configs/protonrom.py"], NO_FILE),
+    (
+        [f"{PROTONORM}:spirall"],
+        "unknown preset 'spirall'. Did you mean 'spiral'? There are: ag_news, ",
+    ),
+    (
+        [PROTONORM, "--config.method.lma=1"],
+        "unknown field of 'config.method': 'lma'. Did you mean 'lam'? There are: ",
+    ),
+    (
+        [PROTONORM, "--config.metod.lam=1"],
+        "unknown field of 'config': 'metod'. Did you mean 'method'? There are: ",
+    ),
+    (
+        [PROTONORM, "--config.method.lam.x=1"],
+        "'config.method.lam' is a value and has no field 'x'.",
+    ),
+    ([PROTONORM, "--noconfig.data.pol"], "'pol'. Did you mean 'pool'?"),
+    (
+        [PROTONORM, "--config.method.name=protonrm"],
+        "unknown method 'protonrm'. Did you mean 'protonorm'? There are: ",
+    ),
+    (
+        [PROTONORM, "--config.optimizer.learning_rate=nan"],
+        "optimizer.learning_rate is nan; it must be finite.",
+    ),
+    ([], "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
+    ([PROTONORM, "--config.eval_every=0"], "eval_every is 0; it must be at least"),
+    (
+        [PROTONORM, "--config.data.name=digts"],
+        "unknown data set 'digts'. Did you mean 'digits'?",
+    ),
+    (
+        [PROTONORM, "--config.clients_at_once=some"],
+        "clients_at_once is 'some'; it is auto, one, all or a number",
+    ),
+    (
+        [PROTONORM, "--workdir=README.md/run"],
+        "cannot write to the work directory README.md/run: ",
+    ),
 )
-def test_a_mistake_is_one_line_of_error(command, tmp_path, arguments, message):
-    code, _, err = command(f"--workdir={tmp_path / 'run'}", *arguments)
-    assert code == 1
-    assert re.fullmatch(r"error: [^\n]*\n", err), err
-    assert message in err
-    assert not (tmp_path / "run" / "config.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([PROTONORM, "--config.rounds=many"], "flag --config.rounds=many: invalid lit"),
-        ([PROTONORM, "--config.rounds=1.5"], "flag --config.rounds=1.5: invalid lit"),
-        ([PROTONORM, "--config.method.lam=big"], "flag --config.method.lam=big: "),
-        ([PROTONORM, "--config.data.pool=maybe"], "flag --config.data.pool=maybe: "),
-        ([PROTONORM, "--config.data=3"], "flag --config.data=3: "),
-        ([PROTONORM, "--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
-    ],
-    ids=lambda v: v[-1] if v and isinstance(v, list) else "",
-)
-def test_a_flag_that_cannot_be_parsed_is_named(command, arguments, message):
-    code, _, err = command(*arguments)
-    assert code == 1 and message in err
+def is_one_line(err, message):
+    return re.fullmatch(r"error: [^\n]*\n", err) and message in err
+
+
+def test_a_mistake_is_one_line_of_error(command, tmp_path):
+    def check(arguments, message):
+        code, _, err = command(f"--workdir={tmp_path / 'run'}", *arguments)
+        assert code == 1 and is_one_line(err, message), err
+        assert not (tmp_path / "run" / "config.json").exists()
+
+    check_every(MISTAKES, check)
+
+
+def test_a_flag_that_cannot_be_parsed_is_named(command):
+    def check(flag, message):
+        code, _, err = command(PROTONORM, flag)
+        assert code == 1 and message in err
+
+    wrong = {
+        f"--config.{f}": "" for f in ("method.lam=big", "data.pool=maybe", "data=3")
+    }
+    wrong |= {f"--config.rounds={n}": "invalid lit" for n in ("many", 1.5)}
+    cases = [(flag, f"flag {flag}: {more}") for flag, more in wrong.items()]
+    check_every([*cases, ("--wrkdir=x", "Unknown command line flag 'wrkdir'")], check)
 
 
 def test_flags_reach_the_runner(command, received):
@@ -181,12 +175,11 @@ def test_without_a_workdir_the_folder_is_named_after_what_differs(command, recei
     assert config.data_fields(received[3][0]).seed == 0
 
 
-@pytest.mark.parametrize(("status", "want"), [("finished", 0), ("diverged", 1)])
-def test_the_exit_code_says_whether_the_run_finished(
-    command, monkeypatch, status, want
-):
-    monkeypatch.setattr(runner, "run", lambda *_, **__: {"status": status})
-    assert command(PROTONORM)[0] == want
+def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
+    for status, want in {"finished": 0, "diverged": 1}.items():
+        told = {"status": status}
+        monkeypatch.setattr(runner, "run", lambda *_, told=told, **__: told)
+        assert command(PROTONORM)[0] == want
 
 
 def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
@@ -232,30 +225,29 @@ def test_a_mistake_in_a_process_of_its_own_shows_no_traceback(tmp_path):
 FOR_A_SWEEP = "is for a sweep: add its axes, such as --sweep=seed=0,1,2, or leave it"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--sweep=seed"], "the axis 'seed' has no values: FIELD=VALUES, such as"),
-        (["--sweep=method.lma=1"], "'lma'. Did you mean 'lam'? There are: "),
-        (["--sweep=seed=0,1", "--part=x"], "--part=x is no part; write K/N, such as"),
-        (["--sweep=seed=0,1", "--part=-1/2"], "--part=-1/2 is no part; write K/N"),
-        (["--sweep=seed=0,1", "--part=2/2"], "parts of 2 are 0/2 to 1/2."),
-        (["--sweep=seed=0,1", "--part=0/0"], "part 0/0 is none: write K/N"),
-        (["--sweep=seed=0,1", "--cells_at_once=few"], "cells_at_once is 'few'; it is"),
-        (["--part=0/2"], f"--part=0/2 {FOR_A_SWEEP}"),
-        (["--cells_at_once=one"], f"--cells_at_once=one {FOR_A_SWEEP}"),
-    ],
-    ids=lambda v: v[-1] if isinstance(v, list) else "",
+MISTAKES_IN_A_SWEEP = (
+    (["--sweep=seed"], "the axis 'seed' has no values: FIELD=VALUES, such as"),
+    (["--sweep=method.lma=1"], "'lma'. Did you mean 'lam'? There are: "),
+    (["--sweep=seed=0,1", "--part=x"], "--part=x is no part; write K/N, such as"),
+    (["--sweep=seed=0,1", "--part=-1/2"], "--part=-1/2 is no part; write K/N"),
+    (["--sweep=seed=0,1", "--part=2/2"], "parts of 2 are 0/2 to 1/2."),
+    (["--sweep=seed=0,1", "--part=0/0"], "part 0/0 is none: write K/N"),
+    (["--sweep=seed=0,1", "--cells_at_once=few"], "cells_at_once is 'few'; it is"),
+    (["--part=0/2"], f"--part=0/2 {FOR_A_SWEEP}"),
+    (["--cells_at_once=one"], f"--cells_at_once=one {FOR_A_SWEEP}"),
 )
-def test_a_mistake_in_a_sweep_is_one_line_of_error(
-    command, received, tmp_path, arguments, message
-):
+
+
+def test_a_mistake_in_a_sweep_is_one_line_of_error(command, received, tmp_path):
     given = [PROTONORM, "--config.data.clients=3", "--config.model.group=mlp"]
-    code, _, err = command(f"--workdir={tmp_path / 'cells'}", *given, *arguments)
-    assert code == 1 and not received
-    assert re.fullmatch(r"error: [^\n]*\n", err), err
-    assert message in err
-    assert not (tmp_path / "cells").exists()
+
+    def check(arguments, message):
+        code, _, err = command(f"--workdir={tmp_path / 'cells'}", *given, *arguments)
+        assert code == 1 and not received
+        assert is_one_line(err, message), err
+        assert not (tmp_path / "cells").exists()
+
+    check_every(MISTAKES_IN_A_SWEEP, check)
 
 
 def test_a_sweep_needs_axes_from_flags_or_from_its_file(capsys, monkeypatch):
@@ -306,29 +298,37 @@ def test_help_lists_every_command(capsys):
     assert all(f"\n  {name} " in cli.usage() for name in cli.COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("name", "flag"),
-    [
-        ("run", "--workdir=WORKDIR"),
-        ("run", "--config.FIELD=VALUE"),
-        ("run", "--print_config"),
-        ("sweep", "--part=PART"),
-        ("inspect", "--out=OUT"),
-        ("cost", "--all"),
-        ("fields", "--config=FILE.py"),
-        ("compare", "--statistic"),
-        ("plot", "accuracy_against_bytes"),
-        ("prepare", "--manual_dir"),
-        ("cache", "--clear"),
-        (
-            "list",
-            "{methods,networks,datasets,partitions,samplers,optimizers,metrics,plots,sweeps}",
-        ),
-    ],
-)
-def test_help_of_a_command_lists_its_flags(capsys, name, flag):
-    code, out = door(capsys, name, "--help")
-    assert code in (0, None) and flag in out and f"jaxproto {name}" in out
+KINDS = {  # of `list`: a line that it prints
+    "methods": r"fedproto +\S",
+    "networks": r"Ht0 +group: resnet8, ",
+    "datasets": r"cifar10 +preset: tfds:cifar10",
+    "partitions": r"pfllib_pathological +\S",
+    "samplers": r"random_count +\S",
+    "optimizers": r"adamw +\S",
+    "metrics": r"auc +Area under the ROC curve",
+    "plots": r"confusion +Which class",
+    "sweeps": r"sweeps/clients +\S",
+}
+
+
+def test_help_of_a_command_lists_its_flags(capsys):
+    def check(name, flag):
+        code, out = door(capsys, name, "--help")
+        assert code in (0, None) and flag in out and f"jaxproto {name}" in out
+
+    flags_of = {
+        "run": ("--workdir=WORKDIR", "--config.FIELD=VALUE", "--print_config"),
+        "sweep": ("--part=PART",),
+        "inspect": ("--out=OUT",),
+        "cost": ("--all",),
+        "fields": ("--config=FILE.py",),
+        "compare": ("--statistic",),
+        "plot": ("accuracy_against_bytes",),
+        "prepare": ("--manual_dir",),
+        "cache": ("--clear",),
+        "list": (f"{{{','.join(KINDS)}}}",),
+    }
+    check_every([(name, f) for name, fs in flags_of.items() for f in fs], check)
 
 
 def test_help_of_main_names_config(command):
@@ -340,24 +340,13 @@ def test_an_unknown_command_is_one_line_of_error(capsys):
     assert door(capsys, "cots")[0].startswith("error: unknown command 'cots'. Did you ")
 
 
-@pytest.mark.parametrize(
-    ("kind", "line"),
-    [
-        ("methods", r"fedproto +\S"),
-        ("networks", r"Ht0 +group: resnet8, "),
-        ("datasets", r"cifar10 +preset: tfds:cifar10"),
-        ("partitions", r"pfllib_pathological +\S"),
-        ("samplers", r"random_count +\S"),
-        ("optimizers", r"adamw +\S"),
-        ("metrics", r"auc +Area under the ROC curve"),
-        ("sweeps", r"sweeps/clients +\S"),
-        ("plots", r"confusion +Which class"),
-    ],
-)
-def test_list_prints_names_with_a_line_about_each(capsys, kind, line):
-    _, out = door(capsys, "list", kind)
-    assert re.search(f"^{line}", out, re.M), out
-    assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
+def test_list_prints_names_with_a_line_about_each(capsys):
+    def check(kind, line):
+        _, out = door(capsys, "list", kind)
+        assert re.search(f"^{line}", out, re.M), out
+        assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
+
+    check_every(KINDS.items(), check)
 
 
 def test_list_has_every_prefix_of_a_data_set():
@@ -383,9 +372,10 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
     assert "data.train_share = 0.75  (default)" in lines
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_field_of_every_method_has_a_meaning(name):
-    made = config.experiment(name, "digits")
-    file = f"--config={ROOT}/configs/{name}.py"
-    for line in listing.lines(made, [file]):
-        assert line.meaning and line.allowed, line.path
+def test_every_field_of_every_method_has_a_meaning():
+    def check(name):
+        file = f"--config={ROOT}/configs/{name}.py"
+        for line in listing.lines(config.experiment(name, "digits"), [file]):
+            assert line.meaning and line.allowed, line.path
+
+    check_every(METHODS, check)
