@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.every import check_every
+from support.every import check_every, every
 from support.fast_jit import jit
 
 from jaxproto import kernels, losses
@@ -147,13 +147,11 @@ def spacing_in_float64(x):
     return [energy, force, *angles, min(away), np.mean(away), max(away)]
 
 
-def test_spacing_is_that_of_a_loop_over_the_present_pairs():
-    def check(k, d):
-        x, here = unit(normal(k, d)), np.arange(k) != 2
-        got = spacing(x, here)
-        np.testing.assert_allclose(got, spacing_in_float64(x[here]), rtol=1e-4)
-
-    check_every([FEW, MANY], check)
+@every([FEW, MANY])
+def test_spacing_is_that_of_a_loop_over_the_present_pairs(k, d):
+    x, here = unit(normal(k, d)), np.arange(k) != 2
+    got = spacing(x, here)
+    np.testing.assert_allclose(got, spacing_in_float64(x[here]), rtol=1e-4)
 
 
 def test_spacing_of_a_single_vector_has_no_angle():
@@ -185,25 +183,22 @@ def in_float64(x, patience=10**6):
     return x, t
 
 
-def test_alignment_is_that_of_the_released_code_and_stops_where_it_does():
+@every(CASES)
+def test_alignment_is_that_of_the_released_code_and_stops_where_it_does(case):
     """Golden `align_*`: the released PyTorch code, float32 on a CPU.
 
     It stops where its rule does in float64, or where one float32 rounding of the mean
     force hides a repeat: `align_k100_d64` stops at 125 there, at 114 in float64, as
     49.501453 and 49.501449 round differently at iteration 114.
     """
-
-    def check(case):
-        x, last = GOLDEN[f"{case}.input"], int(GOLDEN[f"{case}.last_iteration"])
-        here = everyone(len(x))
-        got, steps = align(x, here, last + 1, 10**6)
-        assert steps == last + 1
-        np.testing.assert_allclose(got, GOLDEN[f"{case}.output"], atol=1e-5)
-        exact = in_float64(x, 10)[1]
-        assert abs(int(align(x, here)[1]) - 1 - exact) <= 2
-        assert exact == last or (exact, last) == (114, 125)
-
-    check_every(CASES, check)
+    x, last = GOLDEN[f"{case}.input"], int(GOLDEN[f"{case}.last_iteration"])
+    here = everyone(len(x))
+    got, steps = align(x, here, last + 1, 10**6)
+    assert steps == last + 1
+    np.testing.assert_allclose(got, GOLDEN[f"{case}.output"], atol=1e-5)
+    exact = in_float64(x, 10)[1]
+    assert abs(int(align(x, here)[1]) - 1 - exact) <= 2
+    assert exact == last or (exact, last) == (114, 125)
 
 
 def distances(x):
@@ -218,30 +213,24 @@ def aligned(x):
     return align(np.float32(x), everyone(len(x)), 500, 10**6)[0]
 
 
-def test_alignment_comes_close_to_the_regular_simplex():
+@every([(10, 512), (100, 512)])
+def test_alignment_comes_close_to_the_regular_simplex(k, d):
     """For K <= d + 1 every distance is sqrt(2 K / (K - 1)) at last; after the
     decaying rate has run out, 1.468 to 1.518 (K 10), 1.312 to 1.545 (K 100).
     """
-
-    def check(k, d):
-        got, simplex = aligned(normal(k, d)), np.sqrt(2 * k / (k - 1))
-        np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-5)
-        np.testing.assert_allclose(distances(got)[1], simplex, rtol=1e-3)
-        np.testing.assert_allclose(distances(got), simplex, rtol=0.1)
-
-    check_every([(10, 512), (100, 512)], check)
+    got, simplex = aligned(normal(k, d)), np.sqrt(2 * k / (k - 1))
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(distances(got)[1], simplex, rtol=1e-3)
+    np.testing.assert_allclose(distances(got), simplex, rtol=0.1)
 
 
-def test_nearly_equal_prototypes_end_as_they_do_in_float64():
+@every([FEW, (9, 6), MANY])
+def test_nearly_equal_prototypes_end_as_they_do_in_float64(k, d):
     """All within 1e-3 of each other, as untrained networks have them."""
-
-    def check(k, d):
-        rng = np.random.default_rng(d)
-        x = rng.normal(size=d) + 1e-3 * rng.normal(size=(k, d)) / np.sqrt(d)
-        want = in_float64(np.float32(x))[0]
-        np.testing.assert_allclose(distances(aligned(x)), distances(want), rtol=0.05)
-
-    check_every([FEW, (9, 6), MANY], check)
+    rng = np.random.default_rng(d)
+    x = rng.normal(size=d) + 1e-3 * rng.normal(size=(k, d)) / np.sqrt(d)
+    want = in_float64(np.float32(x))[0]
+    np.testing.assert_allclose(distances(aligned(x)), distances(want), rtol=0.05)
 
 
 def test_alignment_is_equivariant_under_permutation_and_rotation():
@@ -382,9 +371,7 @@ PRODUCTS = {
 }
 
 
-def test_products_are_in_full_float32_on_accelerators_too():
-    def check(name):
-        made = str(jax.make_jaxpr(getattr(kernels, name))(*PRODUCTS[name]))
-        assert "HIGHEST" in made and "precision=None" not in made
-
-    check_every(PRODUCTS, check)
+@every(PRODUCTS)
+def test_products_are_in_full_float32_on_accelerators_too(name):
+    made = str(jax.make_jaxpr(getattr(kernels, name))(*PRODUCTS[name]))
+    assert "HIGHEST" in made and "precision=None" not in made

@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from support.every import check_every
+from support.every import check_every, every
 from support.fast_jit import jit
 from support.refusal import refused
 
@@ -27,23 +27,18 @@ def distances(mask_CD):
     return (mask_CD[i] != mask_CD[j]).sum(1)
 
 
-def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly():
-    def check(k, d, s):
-        mask_CD = bitmaps(free(k, d, s, 0), d)
-        assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
-        use_D = mask_CD.sum(0)
-        assert use_D.max() - use_D.min() <= 1
-
-    check_every([*FREE, (7, 10, 9), (5, 8, 8), (10, 500, 250)], check)
+@every([*FREE, (7, 10, 9), (5, 8, 8), (10, 500, 250)])
+def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly(k, d, s):
+    mask_CD = bitmaps(free(k, d, s, 0), d)
+    assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
+    use_D = mask_CD.sum(0)
+    assert use_D.max() - use_D.min() <= 1
 
 
-def test_free_masks_are_disjoint_where_they_can_be():
+@every([(10, 500, 50), (4, 500, 50), (5, 8, 1)])
+def test_free_masks_are_disjoint_where_they_can_be(k, d, s):
     """K s <= d: the distance is the largest possible, 2 s."""
-
-    def check(k, d, s):
-        assert np.all(distances(bitmaps(masks.free(k, d, s, 1), d)) == 2 * s)
-
-    check_every([(10, 500, 50), (4, 500, 50), (5, 8, 1)], check)
+    assert np.all(distances(bitmaps(masks.free(k, d, s, 1), d)) == 2 * s)
 
 
 def test_free_masks_are_further_apart_than_random_ones():
@@ -70,21 +65,18 @@ S_EFF += [(1000, 10, 100), (1000, 100, 100), (1000, 43, 92), (1000, 102, 90)]
 S_EFF += [(1000, 200, 100)]
 
 
-def test_blocks_keep_what_the_released_code_keeps_at_a_tenth():
+@every(S_EFF)
+def test_blocks_keep_what_the_released_code_keeps_at_a_tenth(d, k, kept):
     """docs/decisions.md#masks; the dimensions used are K floor(d / K)."""
-
-    def check(d, k, kept):
-        mask_CD = bitmaps(masks.block(k, d, d // 10, 0), d)
-        assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == kept)
-        length = d // k
-        used_CD, rest_CD = np.split(mask_CD, [k * length], 1)
-        whole = used_CD.reshape(k, k, length)
-        assert np.all(whole.all(-1) == whole.any(-1)) and not rest_CD.any()
-        assert np.all(whole[0, -kept // length :])  # the first takes the last ones
-        assert np.all(used_CD.sum(0) == kept // length)  # evenly used
-        assert len({row.tobytes() for row in mask_CD}) == k
-
-    check_every(S_EFF, check)
+    mask_CD = bitmaps(masks.block(k, d, d // 10, 0), d)
+    assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == kept)
+    length = d // k
+    used_CD, rest_CD = np.split(mask_CD, [k * length], 1)
+    whole = used_CD.reshape(k, k, length)
+    assert np.all(whole.all(-1) == whole.any(-1)) and not rest_CD.any()
+    assert np.all(whole[0, -kept // length :])  # the first takes the last ones
+    assert np.all(used_CD.sum(0) == kept // length)  # evenly used
+    assert len({row.tobytes() for row in mask_CD}) == k
 
 
 def test_blocks_are_chosen_for_the_largest_sum_of_distances():
@@ -105,26 +97,22 @@ EXACT = [(10, 500, 50), (200, 500, 50), (200, 500, 250), (43, 500, 50), (4, 500,
 EXACT += [(102, 500, 50), (10, 64, 7), (102, 100, 10), (6, 2, 1), (10, 64, 62)]
 
 
-def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them():
-    def check(k, d, s):
-        mask_CD = bitmaps(masks.block_exact(k, d, s, 0), d)
-        assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
-        length, blocks = max(d // k, 1), min(d, k)
-        used_CD = mask_CD[:, : blocks * length]
-        touched = used_CD.reshape(k, blocks, length).any(-1).sum(1)
-        assert np.all(touched == -(-min(s, blocks * length) // length))
-        use_D = used_CD.sum(0)
-        assert use_D.max() - use_D.min() <= (2 if s % length else 1)
-
-    check_every(EXACT, check)
+@every(EXACT)
+def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
+    mask_CD = bitmaps(masks.block_exact(k, d, s, 0), d)
+    assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
+    length, blocks = max(d // k, 1), min(d, k)
+    used_CD = mask_CD[:, : blocks * length]
+    touched = used_CD.reshape(k, blocks, length).any(-1).sum(1)
+    assert np.all(touched == -(-min(s, blocks * length) // length))
+    use_D = used_CD.sum(0)
+    assert use_D.max() - use_D.min() <= (2 if s % length else 1)
 
 
-def test_exact_blocks_are_the_released_codes_where_those_have_s_coordinates():
-    def check(*case):
-        exact, block = masks.block_exact(*case, 3), masks.block(*case, 3)
-        np.testing.assert_array_equal(exact, block)
-
-    check_every([(10, 500, 50), (100, 500, 250), (5, 10, 10)], check)
+@every([(10, 500, 50), (100, 500, 250), (5, 10, 10)])
+def test_exact_blocks_are_the_released_codes_where_those_have_s_coordinates(*case):
+    exact, block = masks.block_exact(*case, 3), masks.block(*case, 3)
+    np.testing.assert_array_equal(exact, block)
 
 
 def test_blocks_of_everything_are_everything():

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import toys
-from support.every import check_every
+from support.every import check_every, every
 from support.fast_jit import jit, jit_to_the_bit
 
 from jaxproto import federation, kernels, wire
@@ -60,35 +60,30 @@ def journey(form):
     return lambda seed=0: jax.device_get(inside(message(seed)))
 
 
-def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit():
+@every(wire.FORMATS)
+def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit(form):
     """What `roundtrip` gives is what packing, encoding, decoding, unpacking gives."""
-
-    def check(form):
-        arrived, packed, size = journey(form)()
-        data = codec.encode(packed, form)
-        assert len(data) == size
-        like = jax.eval_shape(partial(wire.pack, form=form), message())
-        decoded = codec.decode(data, like, form)
-        assert same_bits(arrived, jit_to_the_bit(wire.unpack)(decoded))
-        assert jax.tree.structure(arrived) == jax.tree.structure(message())
-
-    check_every(wire.FORMATS, check)
+    arrived, packed, size = journey(form)()
+    data = codec.encode(packed, form)
+    assert len(data) == size
+    like = jax.eval_shape(partial(wire.pack, form=form), message())
+    decoded = codec.decode(data, like, form)
+    assert same_bits(arrived, jit_to_the_bit(wire.unpack)(decoded))
+    assert jax.tree.structure(arrived) == jax.tree.structure(message())
 
 
-def test_stacked_messages_are_packed_and_unpacked_as_one_by_one():
-    def check(form):
-        @jit_to_the_bit
-        def both(sent):
-            packed = jax.vmap(partial(wire.pack, form=form))(sent)
-            return wire.unpack(jax.lax.optimization_barrier(packed)), packed
+@every(wire.FORMATS)
+def test_stacked_messages_are_packed_and_unpacked_as_one_by_one(form):
+    @jit_to_the_bit
+    def both(sent):
+        packed = jax.vmap(partial(wire.pack, form=form))(sent)
+        return wire.unpack(jax.lax.optimization_barrier(packed)), packed
 
-        stacked = jax.tree.map(lambda *a: np.stack(a), message(0), message(1))
-        together = jax.device_get(both(stacked))
-        for k in range(2):
-            alone = journey(form)(k)[:2]
-            assert same_bits(jax.tree.map(lambda a, k=k: a[k], together), alone)
-
-    check_every(wire.FORMATS, check)
+    stacked = jax.tree.map(lambda *a: np.stack(a), message(0), message(1))
+    together = jax.device_get(both(stacked))
+    for k in range(2):
+        alone = journey(form)(k)[:2]
+        assert same_bits(jax.tree.map(lambda a, k=k: a[k], together), alone)
 
 
 def test_float32_changes_nothing_but_what_is_absent():
@@ -441,12 +436,10 @@ PAYLOADS = [
 ]
 
 
-def test_a_wrong_payload_with_a_right_checksum_is_an_error():
-    def check(like, payload, message):
-        with pytest.raises(WireError, match=message):
-            codec.decode(sealed(payload, like), like, "float32")
-
-    check_every(PAYLOADS, check)
+@every(PAYLOADS)
+def test_a_wrong_payload_with_a_right_checksum_is_an_error(like, payload, message):
+    with pytest.raises(WireError, match=message):
+        codec.decode(sealed(payload, like), like, "float32")
 
 
 def test_a_right_payload_passes_where_the_wrong_ones_fail():
