@@ -73,15 +73,12 @@ def test_commands_have_no_flags_of_the_launcher_but_those_that_only_begin_alike(
     assert launch.without_launcher(words) == words
 
 
-def test_a_command_per_set_of_programs_is_quoted(whole):
+def test_a_quoted_command_per_set_of_programs_and_at_most_one_per_cell(whole):
     words = ["python", "main.py", "--config=it's.py", "--sweep=a=1,2"]
     made = [shlex.split(line) for line in launch.commands(words, whole)]
     assert len(whole.groups) == 2
     assert made == [[*words, f"--part={k}/2"] for k in range(2)]
     assert len(launch.commands(words, whole, 5)) == 5
-
-
-def test_more_parts_than_cells_are_refused(whole):
     assert launch.count(whole, 6, 1) == 6 and launch.count(whole, 0, 100) == 6
     with refused("--parts=7 is more than the 6 cells of the sweep"):
         launch.count(whole, 7, 1)
@@ -135,11 +132,9 @@ def test_an_address_where_nobody_listens_is_refused_at_once():
     pytest.importorskip("ray")
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with (
-            refused(f"--ray_address={address} cannot be joined: "),
-            cluster.joined(cluster.Cluster(address)),
-        ):
+        there = cluster.Cluster(f"127.0.0.1:{taken.getsockname()[1]}")
+        words = f"--ray_address={there.address} cannot be joined: "
+        with refused(words), cluster.joined(there):
             pass
 
 
@@ -161,9 +156,8 @@ def test_as_many_parts_at_once_as_machines_have_room_for(shown):
 
     has, few = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 3.0}, {"memory": 1.0}], [{"CPU": 2.0}]
     assert slots(has, cpus=2) == 5 and slots(has, cpus=2, gpus=0.5) == 4
-    with refused(
-        "no machine has --task_cpus=4 and --task_gpus=0; the largest has 2 cores"
-    ):
+    needs = "no machine has --task_cpus=4 and --task_gpus=0"
+    with refused(f"{needs}; the largest has 2 cores"):
         slots(few, cpus=4)
     assert slots(few, "auto", cpus=4) == 1 and "waiting" in said(shown)  # elsewhere
 
@@ -172,14 +166,9 @@ class Ray:
     """Runs tasks at once, in this process; `play` says how each one ends."""
 
     class exceptions:
-        class RayError(Exception):
-            pass
-
-        class RayTaskError(RayError):
-            pass
-
-        class Died(RayError):
-            pass
+        RayError = type("RayError", (Exception,), {})
+        RayTaskError = type("RayTaskError", (RayError,), {})
+        Died = type("Died", (RayError,), {})
 
     def __init__(self, play):
         self.play, self.calls = play, []
@@ -244,34 +233,26 @@ def test_errors_end_only_their_parts_and_are_said_once(whole, shown):
 
     wrong, calls = outcome(play, whole, shown, 4)
     assert calls == [0, 1, 2, 3]
-    assert wrong == [
-        "part 0, 1 of 4: the cell seed=0: no",
-        "part 2 of 4: cannot be read",
-    ]
+    first, second = wrong
+    assert first == "part 0, 1 of 4: the cell seed=0: no"
+    assert second == "part 2 of 4: cannot be read"
 
 
-def job(c, folder, probe):
+def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
     how = sweeps.How("auto", program_cache.no_cache, 0.0, 1)
-    return remote.make(c, None, {"seed": [0, 1]}, folder, how, {}, probe)
-
-
-def test_a_machine_without_the_folder_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with remote.probe(tmp_path / "s") as shared:
-        made = job(tiny(), tmp_path / "s", shared)
-        away = made._replace(folder=str(tmp_path / "away"))
+    with remote.probe(folder) as shared:
+        job = remote.make(c, None, axes, folder, how, {}, shared)
+        away = job._replace(folder=str(tmp_path / "away"))
         assert f"cannot enter {tmp_path / 'away'}" in remote.work(away, 0, 1)
-    assert list((tmp_path / "s").iterdir()) == []
-    assert f"does not see {tmp_path / 's'}" in remote.work(made, 0, 1)
-
-
-def test_errors_of_a_part_name_the_cell(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    made = job(tiny(), tmp_path / "s", tmp_path)
-    c = tiny()
-    second = sweeps.plan(c, sweeps.axes(c, made.axes), tmp_path / "s").cells[1]
+    assert list(folder.iterdir()) == []
+    assert f"does not see {folder}" in remote.work(job, 0, 1)
+    second = sweeps.plan(c, sweeps.axes(c, axes), folder).cells[1]
     ended(second)  # without its records
-    told = remote.work(made, 1, 2)
+    told = remote.work(remote.make(c, None, axes, folder, how, {}, tmp_path), 1, 2)
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
 
 

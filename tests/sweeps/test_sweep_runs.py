@@ -1,11 +1,5 @@
 """Sweeps that train: numbers, folders, resuming, and how often something compiles."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import jax
@@ -156,51 +150,3 @@ def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(tmp_path)
         with refused(f"cells_at_once is '{value}'"):
             sweep(small(), AXES, folder, console(), How(value))
     assert not folder.exists()
-
-
-COMMAND = [
-    *(sys.executable, "-m", "jaxproto", "sweep", "--config=fedproto:digits"),
-    *("--config.model.group=mlp", "--config.data.clients=3", "--config.rounds=30"),
-    *("--config.eval_every=1", "--config.checkpoint_every=1"),
-    *("--cells_at_once=threads", "--sweep=seed=0,1", "--sweep=method.lam=1,10"),
-]
-
-
-@pytest.fixture(scope="module")
-def never_stopped(tmp_path_factory):
-    """What the run alone of one of these cells comes to."""
-    path = tmp_path_factory.mktemp("alone")
-    runner.run(small(rounds=30, method__lam=10.0, seed=1), path, console())
-    return end(path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(signal.SIGKILL, marks=pytest.mark.landing),
-        signal.SIGTERM,
-        signal.SIGINT,
-    ],
-)
-def test_a_stopped_sweep_goes_on_to_the_same_bits(tmp_path, sent, never_stopped):
-    folder = tmp_path / "sweep"
-    given = {"env": {**os.environ, "MPLBACKEND": "agg"}, "stdout": subprocess.DEVNULL}
-    command = [*COMMAND, f"--workdir={folder}"]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
-    process = subprocess.Popen(command, **given)
-    while len(list(folder.glob("*/checkpoints/4"))) < 2:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(sent)
-    process.wait(60)
-    assert not list(folder.glob("*/summary.json"))
-    subprocess.run(command, check=True, **given)
-    (mine,) = filter(is_the_same, folder.glob("*/config.json"))
-    assert end(mine.parent) == never_stopped
-
-
-def is_the_same(file):
-    """Whether this is the configuration of the cell that ran alone."""
-    c = json.loads(file.read_text())
-    return (c["seed"], c["method"]["lam"]) == (1, 10)
