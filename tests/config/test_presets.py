@@ -29,17 +29,13 @@ def test_every_config_file_holds_for_every_data_set():
     check_every(product(METHODS, DATASETS), check)
 
 
-def test_variants_apply_after_the_data_set_in_any_order():
+def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first():
     variants = {"mine": {"rounds": 7}, "spiral": {"seed": 5}}
     for arg in ("spiral,mine", "mine,spiral"):
         c = config.experiment("local", arg, variants)
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
-
-
-def test_without_an_argument_the_data_set_is_digits():
-    assert config.flat(config.load("configs/protonorm.py")) == config.flat(
-        config.load("configs/protonorm.py:digits")
-    )
+    without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
+    assert config.flat(config.load(without)) == config.flat(config.load(digits))
 
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
@@ -47,15 +43,9 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
         config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
     )
     lines = config.differences(config.flat(paper), config.flat(code))
-    assert {line.split(":")[0] for line in lines} == {
-        "local.order",
-        "local.short",
-        "method.collect",
-        "method.lam",
-        "method.reg",
-        "method.upscale",
-        "model.group",
-    }
+    differing = {line.split(":")[0] for line in lines}
+    method = {f"method.{field}" for field in ("collect", "lam", "reg", "upscale")}
+    assert differing == {"local.order", "local.short", "model.group", *method}
     assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
     assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
 
@@ -129,7 +119,7 @@ def test_the_released_tinyproto_counts_test_examples_as_well():
     assert code.method.collect == "before_training"  # its clients are FedTGP's
 
 
-def test_the_server_takes_as_many_at_once_as_the_clients_unless_it_is_told():
+def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkeypatch):
     c = config.load("configs/fedtgp.py:digits")
     assert c.method.server_batch == 0 and c.local.batch_size == 10
     seen = []
@@ -138,13 +128,12 @@ def test_the_server_takes_as_many_at_once_as_the_clients_unless_it_is_told():
         seen.append(server_batch)
         return METHODS["local"](spec)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(build.METHODS, "fedtgp", fake)
-        build.build_method(c.method, Spec(10, 64), run=c)
-        c.method.server_batch = 7
-        build.build_method(c.method, Spec(10, 64), run=c)
-        c.method.server_batch = 0
-        build.build_method(c.method, Spec(10, 64))
+    monkeypatch.setitem(build.METHODS, "fedtgp", fake)
+    build.build_method(c.method, Spec(10, 64), run=c)
+    c.method.server_batch = 7
+    build.build_method(c.method, Spec(10, 64), run=c)
+    c.method.server_batch = 0
+    build.build_method(c.method, Spec(10, 64))
     assert seen[:2] == [10, 7] and len(seen) == 3
 
 
@@ -185,35 +174,26 @@ def test_a_method_brings_its_own_hyper_parameters_and_options():
     assert fields["reg"] == "mse_mean" and fields["alignment"] == "thomson"
     assert isinstance(fields["upscale"], float)
     assert config.method_fields("local") == {"name": "local"}
-
-
-def test_defaults_of_options_are_the_defaults_of_the_method():
     for name, factory in METHODS.items():
         for key, default in registries.arguments(factory).items():
             if key in OPTIONS:
-                name_of = config.method_fields(name)[key]
-                assert OPTIONS[key][name_of] is default, (name, key)
+                chosen = config.method_fields(name)[key]
+                assert OPTIONS[key][chosen] is default, (name, key)
 
 
-def test_a_saved_configuration_is_equal_to_the_one_in_memory():
+def test_a_saved_configuration_is_equal_and_may_have_whole_numbers_for_floats():
     c = config.experiment("protonorm", "digits")
     c.rounds = 3
-    assert config.flat(json.loads(c.to_json())) == config.flat(c)
-
-
-def test_whole_numbers_do_for_floats():
-    c = config.experiment("protonorm", "digits").to_dict()
-    c["method"]["upscale"] = c["optimizer"]["learning_rate"] = 10
-    config.check(ml_collections.ConfigDict(c))
+    saved = json.loads(c.to_json())
+    assert config.flat(saved) == config.flat(c)
+    saved["method"]["upscale"] = saved["optimizer"]["learning_rate"] = 10
+    config.check(ml_collections.ConfigDict(saved))
 
 
 def test_differences_name_fields_on_either_side():
     lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
-    assert lines == [
-        "a: 1 there, 'absent' here",
-        "b: 2 there, 3 here",
-        "c: 'absent' there, 4 here",
-    ]
+    added, removed = "c: 'absent' there, 4 here", "a: 1 there, 'absent' here"
+    assert lines == [removed, "b: 2 there, 3 here", added]
 
 
 def test_the_default_folder_is_named_by_config_data_and_seed():
