@@ -77,13 +77,10 @@ def test_every_form_of_a_convolution_equals_lax():
     check_every(WINDOWS, check)
 
 
-def test_the_form_that_is_chosen_equals_lax():
-    def check(channels, k, s):
-        args = image(6, channels), normal(k, k, channels, channels)
-        assert_same(at(conv.conv_lax, s, 1), args, at(conv.conv_matmul, s, 1))
-
-    windows = [(3, 1), (3, 2), (5, 1), (5, 2)]
-    check_every([(c, *window) for c in (6, 16, 32) for window in windows], check)
+@every([(c, k, s) for c in (6, 16, 32) for k in (3, 5) for s in (1, 2)])
+def test_the_form_that_is_chosen_equals_lax(channels, k, s):
+    args = image(6, channels), normal(k, k, channels, channels)
+    assert_same(at(conv.conv_lax, s, 1), args, at(conv.conv_matmul, s, 1))
 
 
 @every(WINDOWS[2:6])
@@ -93,13 +90,10 @@ def test_grouped_as_matmul_equals_lax(k, s, p, n):
     assert_same(at(conv.conv_lax, s, p, 3), arrays, grouped)
 
 
-def test_winograds_conv_equals_lax_at_any_padding_and_size():
-    def check(k, p, n):
-        arrays, form = (image(n), normal(k, k, 6, 5)), at(winograd.conv_winograd, p)
-        assert_same(at(conv.conv_lax, 1, p), arrays, form)
-
-    paddings = [(3, 0), (3, 1), (3, 2), (5, 0), (5, 1), (5, 4)]
-    check_every([(*each, (5, 11)) for each in paddings], check)
+@every([(3, 0), (3, 1), (3, 2), (5, 0), (5, 1), (5, 4)])
+def test_winograds_conv_equals_lax_at_any_padding_and_size(k, p):
+    arrays, form = (image((5, 11)), normal(k, k, 6, 5)), at(winograd.conv_winograd, p)
+    assert_same(at(conv.conv_lax, 1, p), arrays, form)
 
 
 @every([(2, 3), (4, 3), (2, 5), (4, 5)])
@@ -167,13 +161,10 @@ def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
     assert found.tolist() == [taken, taken]
 
 
-def test_product_has_the_gradients_of_a_matrix_product():
-    def check(rows, inputs, outputs):
-        arrays = normal(rows, inputs), normal(inputs, outputs)
-        assert_same(jnp.matmul, arrays, product)
-
-    few = [(40, 6, 4), (40, 3, 4), (15, 6, 4)]
-    check_every([*few, (10, 512, 256), (17, 512, 256)], check)
+@every([(40, 6, 4), (40, 3, 4), (15, 6, 4), (10, 512, 256), (17, 512, 256)])
+def test_product_has_the_gradients_of_a_matrix_product(rows, inputs, outputs):
+    arrays = normal(rows, inputs), normal(inputs, outputs)
+    assert_same(jnp.matmul, arrays, product)
 
 
 @every(["float32", "bfloat16"])

@@ -115,12 +115,10 @@ def test_int8_rows_without_size_arrive_as_zeros():
     np.testing.assert_allclose(got[2], x[2], rtol=1e-6)
 
 
-def test_a_number_that_is_not_finite_does_not_arrive_as_one():
-    def check(form, bad):
+@every(wire.FORMATS)
+def test_a_number_that_is_not_finite_does_not_arrive_as_one(form):
+    for bad in (np.nan, np.inf, -np.inf):
         assert not np.all(np.isfinite(arrived([1.0, bad, -2.0], form)))
-
-    every_bad = np.nan, np.inf, -np.inf
-    check_every([(form, bad) for form in wire.FORMATS for bad in every_bad], check)
 
 
 def test_a_value_beyond_float16_is_noticed():
@@ -137,13 +135,10 @@ def test_counts_are_sent_only_if_disclosed():
     assert int(wire.size(shown)) - int(wire.size(hidden)) == 2 * 4
 
 
-def test_indices_have_as_many_bytes_as_the_largest_needs():
-    def check(n, width):
-        assert wire.index_bytes(n) == width
-        assert len((n - 1).to_bytes(width, "little")) == width
-
-    widths = [(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 3), (2**24, 3)]
-    check_every(widths, check)
+@every([(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 3), (2**24, 3)])
+def test_indices_have_as_many_bytes_as_the_largest_needs(n, width):
+    assert wire.index_bytes(n) == width
+    assert len((n - 1).to_bytes(width, "little")) == width
 
 
 def test_few_entries_are_named_by_index_and_many_by_a_bitmap():
