@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support import fast_jit
 from support.every import check_every
 
 from jaxproto import config
@@ -100,7 +101,7 @@ def test_a_mode_takes_every_step_of_any_number_of_them():
 
     def check(choice, platform, steps_K):
         mode = cohorts.build_mode(choice, platform, steps_K)
-        each, total = mode.train(stages)(jnp.asarray(steps_K))
+        each, total = fast_jit.jit(mode.train(stages))(jnp.asarray(steps_K))
         assert each.tolist() == steps_K and total == sum(steps_K)
         assert mode.steps(steps_K) >= sum(steps_K)
 

@@ -13,6 +13,17 @@ from jaxproto.methods.fedtgp import ServerTraining, fedtgp
 from jaxproto.methods.refprotofl import refprotofl
 
 
+def test_fields_that_no_record_in_results_has_yet_keep_their_names():
+    """Of the others tests/benchmarks/test_results.py knows."""
+    averaging = ("fedavg", "fedprox", "fednova", "fednh", "fast")
+    later = {name: ["statistics"] for name in averaging}
+    later["vhl"] = ["stored", "statistics"]
+    found = {
+        name: [*config.method_fields(name)][-len(f) :] for name, f in later.items()
+    }
+    assert found == later
+
+
 def test_a_factory_takes_few_arguments_and_no_field_twice():
     def check(name):
         parameters = inspect.signature(METHODS[name]).parameters
