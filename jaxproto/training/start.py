@@ -34,6 +34,7 @@ class Run(NamedTuple):
     home: Path | None = None  # the work directory, if several processes see it
     spent: Callable[[int], dict] = lambda rounds: {}  # rounds done -> entry `privacy`
     # of a record, or none
+    unknown: Sequence[str] = ()  # entries of the summary that this run cannot say
 
 
 class Start(NamedTuple):
