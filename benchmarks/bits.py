@@ -83,7 +83,7 @@ def rehearsed(method: str) -> Callable[[Path], None]:
     def train(path):
         from jaxproto import flower
 
-        flower.rehearse(configured(method), path, quiet())
+        flower.rehearse(configured(method), path, console=quiet())
 
     return train
 
@@ -127,10 +127,7 @@ def train_all(folder: Path, only: list[str]):
     """Trains every case with the code of the current folder."""
     for name, train in cases().items():
         if not only or any(name.startswith(word) for word in only):
-            try:
-                train(folder / name.replace(" ", "_"))
-            except Exception as e:
-                sys.stderr.write(f"{name}: {type(e).__name__}: {e}\n")
+            train(folder / name.replace(" ", "_"))
 
 
 def trained(code: Path, folder: Path, only: list[str]) -> dict[str, list]:
