@@ -18,7 +18,7 @@ from jaxproto import batches, kernels, rows, wire
 from jaxproto import client as clients_
 from jaxproto.client import Asked, Local
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
-from jaxproto.method import Method, SumOverClients
+from jaxproto.method import Aggregation, Method
 from jaxproto.metrics import ACCURACY, Metric, named
 from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
@@ -67,15 +67,14 @@ class Exchange(NamedTuple):
     participants: Participation  # by client id over all cohorts
     down: Tree  # the broadcast, as clients have it
     key: Array  # the round's; each client folds in its own id
-    sums: bool = False  # uploads are added up as clients end, if `update` is a sum
 
 
 class Uploads(NamedTuple):
     """What the server has of a cohort."""
 
     id: Array  # [R] client ids, more than there are where a row is not used
-    up: Tree  # [R, ...] packed, zeros where the client did not report
-    total: Tree  # sum over the clients, in the place of `up`
+    up: Tree  # [R, ...] packed, zeros where the client did not report; or () and
+    total: Tree  # the sum over the clients, where the aggregation has a summand
 
 
 class Moved(NamedTuple):
@@ -207,22 +206,19 @@ def train_lane(
     shards: Shard,
 ) -> tuple[Moved, Report]:
     """The same of one lane, whose clients are not put back yet."""
-    method, local, formats, participants, down, key, sums = exchange
+    method, local, formats, participants, down, key = exchange
     here = rows.of(participants, clients.id, cohort.room, lane)
     own = rows.take(clients, here).replace(id=here.id)
     shards = rows.take(shards, here)
     task = clients_.Task(method, cohort.net, local, key, down, examples)
-    adds = isinstance(method.update, SumOverClients) and sums
 
     def end(session, client, shard, reports):
         after, up, loss = clients_.end_session(task, session, client, shard)
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
         size = wire.scalars(up), wire.size(packed)
-        packed = if_reports(reports, packed)
-        total = method.update.each(wire.unpack(packed)) if adds else ()
-        row = kept(cohort, after), () if adds else packed, loss, finite, *size
-        return row, total
+        up, total = collected(method.aggregation, if_reports(reports, packed))
+        return (kept(cohort, after), up, loss, finite, *size), total
 
     def start(client, shard, reports):
         del reports
@@ -251,6 +247,23 @@ def train_lane(
 def if_reports(reports: Array, up: Tree) -> Tree:
     """The upload of a client that reports; zeros, "not there", of another."""
     return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)
+
+
+def collected(aggregation: Aggregation, packed: Tree) -> tuple[Tree, Tree]:
+    """What the server gets of a client's packed upload: itself, and a summand."""
+    if aggregation.summand is None:
+        return packed, ()
+    return (), aggregation.summand(wire.unpack(packed))
+
+
+def reduced(
+    aggregation: Aggregation, cohorts: Sequence[Cohort], uploads: Sequence[Uploads]
+) -> Tree:
+    """All uploads in the order of ids, or the sum of the summands."""
+    if aggregation.summand is None:
+        return received(cohorts, uploads)
+    first, *others = (u.total for u in uploads)
+    return jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), first, *others)
 
 
 def pre_upload_cohort(
@@ -289,7 +302,7 @@ def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
 def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
     """What the server has of all cohorts' packed messages, in the order of ids."""
     ups = [u.up for u in uploads]
-    if [len(u.id) for u in uploads] == [len(c.ids) for c in cohorts]:
+    if all(c.lanes == 1 and c.room == len(c.ids) for c in cohorts):
         stacked = by_id(cohorts, ups)
     else:
         most = sum(c.room for c in cohorts)  # lanes may have a row more
@@ -307,12 +320,8 @@ def update_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
-    net = cohorts[0].net
-    totals, update = [u.total for u in uploads], method.update
-    if isinstance(update, SumOverClients) and jax.tree.leaves(totals):
-        total = jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), *totals)
-        return update.end(net, server, total, key)
-    return update(net, server, received(cohorts, uploads), key)
+    all_of_them = reduced(method.aggregation, cohorts, uploads)
+    return method.aggregation.finish(cohorts[0].net, server, all_of_them, key)
 
 
 @kernels.exact

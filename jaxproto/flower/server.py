@@ -19,6 +19,7 @@ from jaxproto.federation import PreUpload, Report, Uploads
 from jaxproto.flower import uploads
 from jaxproto.flower.messages import Messages
 from jaxproto.flower.node import Said
+from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
 from jaxproto.training.engine import Evaluated, Model
@@ -28,6 +29,7 @@ from jaxproto.types import Tree
 from jaxproto.wire import HEADER
 from jaxproto.wire.codec import WireError
 
+EVERY_UPLOAD = Aggregation(lambda net, server, up, key: up)
 REFUSED = "refused"  # the field of an answer that says why there is none
 
 
@@ -65,9 +67,10 @@ class Server:
         self.run = programs.with_floats(made, exp.floats)
         self.packed = jax.jit(self.messages.packed)
         self.shapes = uploads.shapes(exp, self.messages.down)
+        last = programs.collecting(exp, exp.method).aggregation
         self.as_lanes = {
-            adds: jax.jit(partial(uploads.as_lanes, exp, adds))
-            for adds in (True, False)
+            stage: jax.jit(partial(uploads.as_lanes, exp, aggregation))
+            for stage, aggregation in (("first", EVERY_UPLOAD), ("train", last))
         }
 
     size = 1
@@ -194,7 +197,6 @@ class Server:
         """Messages as the programs take them, of the first or the second exchange."""
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
-        adds = stage == "train" and not self.exp.check_wire
         who = drawn._replace(reports=drawn.trains & arrived)
         stacked = uploads.stacked(self.exp, ups, like)
-        return self.as_lanes[adds](who, stacked)
+        return self.as_lanes[stage](who, stacked)

@@ -3,6 +3,7 @@
 A method with two exchanges has one more of each.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -197,14 +198,11 @@ def functions(exp: Experiment) -> Programs:
 
     def exchange(floats, context, participants, down):
         now, stage = parts(floats), key(context, 1)
-        local = now.local.at_round(context.r)
-        sums = not exp.check_wire
-        return federation.Exchange(
-            now.method, local, formats, participants, down, stage, sums
-        )
+        local, method = now.local.at_round(context.r), collecting(exp, now.method)
+        return federation.Exchange(method, local, formats, participants, down, stage)
 
     def update(floats, context, server, ups):
-        method, stage = parts(floats).method, key(context, 2)
+        method, stage = collecting(exp, parts(floats).method), key(context, 2)
         return federation.update_server(method, cohorts, stage, server, ups)
 
     def pre_upload(cohort, floats, participants, down, *rest):
@@ -245,6 +243,13 @@ def functions(exp: Experiment) -> Programs:
         evaluate=for_each(evaluate),
         diagnostics=diagnostics,
     )
+
+
+def collecting(exp: Experiment, method: Method) -> Method:
+    """The method, whose server gets every upload where each is checked."""
+    if not exp.check_wire:
+        return method
+    return dataclasses.replace(method, update=method.aggregation.of_uploads())
 
 
 def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
