@@ -15,14 +15,14 @@ import numpy as np
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import NODES, tested_ids
 from jaxproto.errors import UserError
-from jaxproto.federation import PreUpload, Report, Uploads
+from jaxproto.federation import Model, PreUpload, Report, Uploads
 from jaxproto.flower import uploads
 from jaxproto.flower.messages import Messages
 from jaxproto.flower.node import Said
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
-from jaxproto.training.engine import Evaluated, Model
+from jaxproto.training.engine import Evaluated
 from jaxproto.training.evaluation import Outcome
 from jaxproto.training.programs import State
 from jaxproto.types import Tree

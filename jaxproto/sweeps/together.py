@@ -15,12 +15,13 @@ import jax
 import numpy as np
 
 from jaxproto import devices
+from jaxproto.federation import Model
 from jaxproto.storage import workdir
 from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
 from jaxproto.training import evaluation, programs, rounds, runner
-from jaxproto.training.engine import ANY, Evaluated, Model
+from jaxproto.training.engine import ANY, Evaluated
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.rounds import Work

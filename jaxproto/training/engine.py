@@ -8,19 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from jaxproto.config.build import Experiment
+from jaxproto.federation import Model
 from jaxproto.training.evaluation import Outcome, outcome
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Told, Work, computed
-from jaxproto.types import Client, Tree
 
 ANY = 2**31 - 1  # rounds between checkpoints
-
-
-class Model(NamedTuple):
-    """What changes from round to round on the device, of all runs of an engine."""
-
-    server: Tree
-    clients: tuple[Client, ...]
 
 
 class Evaluated(NamedTuple):

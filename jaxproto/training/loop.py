@@ -8,9 +8,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from jaxproto.federation import Model
 from jaxproto.storage import records
 from jaxproto.training import ending, hosts, stopping
-from jaxproto.training.engine import Engine, Evaluated, Model
+from jaxproto.training.engine import Engine, Evaluated
 from jaxproto.training.evaluation import columns, record
 from jaxproto.training.keeping import keep
 from jaxproto.training.programs import State
