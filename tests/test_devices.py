@@ -22,6 +22,19 @@ MIXED = {
     "participation.dropout": 0.25,
 }
 CASES = {
+    "seven": {
+        "method": "fedproto",
+        "fields": {"data.clients": 7, "rounds": 2},
+        "devices": ["1", "3"],
+    },
+    "said": {
+        "ask": "collectives",
+        "method": "fedproto",
+        "fields": PART,
+        "devices": "4",
+    },
+}
+LONG_CASES = {
     "eleven": {
         "method": "fedproto",
         "fields": {"data.clients": 11},
@@ -34,8 +47,6 @@ CASES = {
         "fields": PART,
         "devices": "4",
     },
-}
-LONG_CASES = {
     "sums": {"method": "fedavg", "fields": PART, "devices": ["1", "8"]},
     "sample": {
         "method": "tinyproto",
@@ -82,25 +93,37 @@ def exact(results):
     return all(r == {"same_records": True, "state": 0.0, "rules": 0.0} for r in results)
 
 
-def test_a_run_has_the_bits_of_one_device_and_goes_on_with_another_number(found):
-    assert len(found["eleven"]) == 2
-    assert exact(found["eleven"])
+def test_a_run_has_the_bits_of_one_device(found):
+    assert len(found["seven"]) == 1
+    assert exact(found["seven"])
 
 
-def test_a_share_of_two_architectures_has_the_bits_of_one_device(found):
-    assert exact(found["part"])
+@pytest.mark.long
+def test_a_run_goes_on_with_another_number_of_devices(found_long):
+    assert len(found_long["eleven"]) == 2
+    assert exact(found_long["eleven"])
 
 
-def test_nothing_is_said_between_devices_in_training(found):
-    said = found["said"]
+def silent(said):
+    """Training, evaluation and the first exchange of devices, by their programs."""
     for program in ("train", "evaluate", "pre_upload", "start_clients", "broadcast"):
         assert said[program] == [], program
     assert "all-gather" in said["update"]  # the test knows the words
     assert "reduce-scatter" in said["fetch"]
+    return True
+
+
+def test_nothing_is_said_between_devices_in_training(found):
+    assert silent(found["said"])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", ["sample", "disk", "twice"])
+def test_nothing_is_said_between_devices_before_training(found_long):
+    assert silent(found_long["said"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["sample", "disk", "twice", "part"])
 def test_more_runs_have_the_bits_of_one_device(found_long, case):
     assert found_long[case]
     assert exact(found_long[case])

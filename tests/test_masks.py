@@ -1,12 +1,18 @@
 """Masks of class-wise sparsification: sizes, distances, and what is sent of them."""
 
-import jax
+import functools
+
 import numpy as np
-import pytest
+from support.every import check_every, every
+from support.fast_jit import jit
+from support.refusal import refused
 
 from jaxproto import kernels, masks, wire
-from jaxproto.errors import UserError
 from jaxproto.types import Spec
+
+# CIFAR-10, AG News, GTSRB, CIFAR-100, Flowers-102 at d = 500
+FREE = [(k, 500, 50) for k in (10, 4, 43, 100, 102)]
+free = functools.cache(masks.free)
 
 
 def bitmaps(index_CS, d):
@@ -21,33 +27,27 @@ def distances(mask_CD):
     return (mask_CD[i] != mask_CD[j]).sum(1)
 
 
-# CIFAR-10, AG News, GTSRB, CIFAR-100, Flowers-102 at d = 500; a tiny and a full case
-FREE = [(10, 500, 50), (4, 500, 50), (43, 500, 50), (100, 500, 50), (102, 500, 50)]
-
-
-@pytest.mark.parametrize(
-    ("k", "d", "s"), [*FREE, (7, 10, 9), (5, 8, 8), (10, 500, 250)]
-)
+@every([*FREE, (7, 10, 9), (5, 8, 8), (10, 500, 250)])
 def test_free_masks_have_exactly_s_ones_and_use_coordinates_evenly(k, d, s):
-    mask_CD = bitmaps(masks.free(k, d, s, 0), d)
+    mask_CD = bitmaps(free(k, d, s, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
     use_D = mask_CD.sum(0)
     assert use_D.max() - use_D.min() <= 1
 
 
-@pytest.mark.parametrize(("k", "d", "s"), [(10, 500, 50), (4, 500, 50), (5, 8, 1)])
+@every([(10, 500, 50), (4, 500, 50), (5, 8, 1)])
 def test_free_masks_are_disjoint_where_they_can_be(k, d, s):
     """K s <= d: the distance is the largest possible, 2 s."""
     assert np.all(distances(bitmaps(masks.free(k, d, s, 1), d)) == 2 * s)
 
 
-@pytest.mark.parametrize(("k", "d", "s"), [(43, 500, 50), (102, 500, 50), (10, 60, 20)])
+@every([(43, 500, 50), (102, 500, 50), (10, 60, 20)])
 def test_free_masks_are_further_apart_than_random_ones(k, d, s):
     for seed in range(2):
         rng = np.random.default_rng(seed)
         drawn = np.sort(rng.permuted(np.tile(np.arange(d), (k, 1)), axis=1)[:, :s])
         random = distances(bitmaps(drawn.astype(np.int32), d))
-        ours = distances(bitmaps(masks.free(k, d, s, seed), d))
+        ours = distances(bitmaps(free(k, d, s, seed), d))
         assert ours.min() > random.min() and ours.mean() >= random.mean()
 
 
@@ -63,16 +63,17 @@ S_EFF += [(1000, 10, 100), (1000, 100, 100), (1000, 43, 92), (1000, 102, 90)]
 S_EFF += [(1000, 200, 100)]
 
 
-@pytest.mark.parametrize(("d", "k", "kept"), S_EFF)
+@every(S_EFF)
 def test_blocks_keep_what_the_released_code_keeps_at_a_tenth(d, k, kept):
     """docs/decisions.md#masks; the dimensions used are K floor(d / K)."""
     mask_CD = bitmaps(masks.block(k, d, d // 10, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == kept)
     length = d // k
-    whole = mask_CD[:, : k * length].reshape(k, k, length)
-    assert np.all(whole.all(-1) == whole.any(-1)) and not mask_CD[:, k * length :].any()
-    assert np.all(whole[0, -kept // length :])  # the first class takes the last ones
-    assert np.all(mask_CD.sum(0)[: k * length] == kept // length)  # evenly used
+    used_CD, rest_CD = np.split(mask_CD, [k * length], 1)
+    whole = used_CD.reshape(k, k, length)
+    assert np.all(whole.all(-1) == whole.any(-1)) and not rest_CD.any()
+    assert np.all(whole[0, -kept // length :])  # the first takes the last ones
+    assert np.all(used_CD.sum(0) == kept // length)  # evenly used
     assert len({row.tobytes() for row in mask_CD}) == k
 
 
@@ -94,22 +95,22 @@ EXACT = [(10, 500, 50), (200, 500, 50), (200, 500, 250), (43, 500, 50), (4, 500,
 EXACT += [(102, 500, 50), (10, 64, 7), (102, 100, 10), (6, 2, 1), (10, 64, 62)]
 
 
-@pytest.mark.parametrize(("k", "d", "s"), EXACT)
+@every(EXACT)
 def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
     mask_CD = bitmaps(masks.block_exact(k, d, s, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
     length, blocks = max(d // k, 1), min(d, k)
-    touched = mask_CD[:, : blocks * length].reshape(k, blocks, length).any(-1).sum(1)
+    used_CD = mask_CD[:, : blocks * length]
+    touched = used_CD.reshape(k, blocks, length).any(-1).sum(1)
     assert np.all(touched == -(-min(s, blocks * length) // length))
-    use_D = mask_CD[:, : blocks * length].sum(0)
+    use_D = used_CD.sum(0)
     assert use_D.max() - use_D.min() <= (2 if s % length else 1)
 
 
-@pytest.mark.parametrize(("k", "d", "s"), [(10, 500, 50), (100, 500, 250), (5, 10, 10)])
-def test_exact_blocks_are_the_released_codes_where_those_have_s_coordinates(k, d, s):
-    np.testing.assert_array_equal(
-        masks.block_exact(k, d, s, 3), masks.block(k, d, s, 3)
-    )
+@every([(10, 500, 50), (100, 500, 250), (5, 10, 10)])
+def test_exact_blocks_are_the_released_codes_where_those_have_s_coordinates(*case):
+    exact, block = masks.block_exact(*case, 3), masks.block(*case, 3)
+    np.testing.assert_array_equal(exact, block)
 
 
 def test_blocks_of_everything_are_everything():
@@ -122,24 +123,25 @@ NO_BLOCK = [
 ]
 
 
-@pytest.mark.parametrize(("k", "d", "s", "way"), NO_BLOCK)
+@every(NO_BLOCK)
 def test_too_few_coordinates_for_blocks_point_at_free_masks(k, d, s, way):
-    with pytest.raises(UserError, match=way) as e:
+    with refused(way) as e:
         masks.block(k, d, s, 0)
-    assert f"s = {s} coordinates out of {d}" in str(e.value) and f"{k}" in str(e.value)
-    assert masks.free(k, d, s, 0).shape == (k, s)
+    said = str(e.value)
+    assert f"s = {s} coordinates out of {d}" in said and f"{k}" in said
+    assert free(k, d, s, 0).shape == (k, s)
 
 
 def test_the_way_out_that_is_named_is_one():
     assert masks.block(4, 500, 125, 0).shape == (4, 125)
-    with pytest.raises(UserError):
+    with refused("use free"):
         masks.block(4, 500, 124, 0)
 
 
 def test_more_coordinates_than_there_are_is_a_user_error():
-    with pytest.raises(UserError, match="s is 70, but prototypes have 64 coordinates"):
+    with refused("s is 70, but prototypes have 64 coordinates"):
         masks.table(masks.free, Spec(10, 64), 70, 0)
-    with pytest.raises(UserError, match="s is -1"):
+    with refused("s is -1"):
         masks.table(masks.free, Spec(10, 64), -1, 0)
 
 
@@ -149,18 +151,18 @@ def test_s_zero_is_a_tenth():
     assert masks.table(masks.free, Spec(5, 8), 0, 0).shape == (5, 1)
 
 
-@jax.jit
-def there_and_back(mean, index_CS):
-    return kernels.sparse(kernels.compressed(mean, index_CS), index_CS, mean.shape[-1])
-
-
-@pytest.mark.parametrize("lead", [(), (3,)])
-def test_what_comes_back_of_a_prototype_is_its_masked_part(lead):
+def test_what_comes_back_of_a_prototype_is_its_masked_part():
     """Definitions 1 and 2: scatter(gather(c)) = c o m."""
-    index_CS = masks.free(5, 8, 3, 0)
-    mean = np.random.default_rng(0).normal(size=(*lead, 5, 8)).astype(np.float32)
-    got = there_and_back(mean, index_CS)
-    np.testing.assert_array_equal(got, mean * masks.bitmap(index_CS, 8))
+    index_CS = free(5, 8, 3, 0)
+    mask_CD = masks.bitmap(index_CS, 8)
+
+    def check(*lead):
+        mean = np.random.default_rng(0).normal(size=(*lead, 5, 8)).astype(np.float32)
+        sent = jit(kernels.compressed)(mean, index_CS)
+        got = jit(kernels.sparse, static_argnums=2)(sent, index_CS, 8)
+        np.testing.assert_array_equal(got, mean * mask_CD)
+
+    check_every([(), (3,)], check)
 
 
 def test_masks_are_sent_in_the_form_of_fewer_bytes():

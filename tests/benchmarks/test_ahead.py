@@ -45,13 +45,11 @@ ENTRY %main (p: f32[8,128], q: bf16[4]) -> f32[8,128] {
 """.replace("CONFIG", "feature_group_count=8")
 
 
-def test_traffic_counts_loops_and_copies_once_and_tells_the_memories_apart():
+def test_traffic_counts_loops_and_copies_once_and_calls_are_counted_by_name():
+    """The memories are told apart."""
     image, call = 8 * 128 * 4, 4 * 2 + 4 * 4
     gathered = (8 + 4) * 4 + (8 + 8) * 4
     assert hlo.traffic(TEXT) == {"hbm": 2 * image + call + gathered, "core": image}
-
-
-def test_calls_and_collectives_are_counted_by_name():
     assert hlo.collectives(TEXT) == {"all-gather": 1, "all-reduce": 1}
     assert hlo.library_calls(TEXT) == {"__cudnn$conv": 1}
     assert hlo.grouped(TEXT) == {"8": 1}
@@ -83,16 +81,9 @@ def mesh(devices: int = 1) -> Mesh:
 def test_every_program_of_a_run_is_traced_from_shapes_alone():
     exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32")
     found = ahead.traced(exp, mesh())
-    assert [p.name for p in found] == [
-        "first cnn4",
-        "first server",
-        "broadcast",
-        "participate",
-        "train cnn4",
-        "evaluate cnn4",
-        "update",
-        "diagnostics",
-    ]
+    first, rest = ("first cnn4", "first server"), ("update", "diagnostics")
+    steps = ("broadcast", "participate", "train cnn4", "evaluate cnn4")
+    assert [p.name for p in found] == [*first, *steps, *rest]
     assert all(ahead.wanted(p, ["cnn4"]) for p in found)
     server = [p.name for p in found if ahead.wanted(p, ["resnet8"])]
     assert server == [p.name for p in found if "cnn4" not in p.name]
@@ -100,10 +91,8 @@ def test_every_program_of_a_run_is_traced_from_shapes_alone():
 
 def test_texts_have_the_tokens_of_ag_news():
     exp = ahead.federation("text", ahead.form("all:lax"), "float32")
-    assert [(c.name, len(c.ids)) for c in exp.cohorts] == [
-        ("fasttext", 10),
-        ("textcnn", 10),
-    ]
+    sizes = [(c.name, len(c.ids)) for c in exp.cohorts]
+    assert sizes == [("fasttext", 10), ("textcnn", 10)]
     step = ahead.step("fasttext", "text", ahead.form("one:lax"), "float32", mesh())
     table = step.out[0]["body"]["embedding"]["table"]
     assert table.shape == (32_000, ahead.DIM)
@@ -112,10 +101,7 @@ def test_texts_have_the_tokens_of_ag_news():
 def test_division_gives_each_device_its_rows_and_everyone_the_rest():
     abstract = jax.sharding.AbstractMesh((4,), (ahead.AXIS,))
     f = ahead.divided(lambda a, b: a + jnp.sum(b) + len(a), abstract, [0], 2)
-    args = (
-        jax.ShapeDtypeStruct((8,), jnp.float32),
-        jax.ShapeDtypeStruct((3,), jnp.float32),
-    )
+    args = [jax.ShapeDtypeStruct((n,), jnp.float32) for n in (8, 3)]
     jaxpr = str(jax.make_jaxpr(f)(*args))
     assert "f32[2]" in jaxpr and "f32[3]" in jaxpr
     assert jax.eval_shape(f, *args).shape == (8,)
@@ -135,13 +121,14 @@ print("manual" in text, "collective" in text or "stablehlo.all_" in text)
 
 @pytest.mark.long
 def test_training_on_four_devices_has_no_collective():
-    flags = {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-    }
-    command, env = [sys.executable, "-c", FOUR], {**os.environ, **flags}
+    four = "--xla_force_host_platform_device_count=4"
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": four}
     out = subprocess.run(
-        command, cwd=measure.ROOT, env=env, capture_output=True, text=True
+        [sys.executable, "-c", FOUR],
+        cwd=measure.ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
     )
     assert out.stdout.startswith("True False"), out.stdout + out.stderr
 
@@ -151,17 +138,17 @@ def test_a_missing_compiler_is_told_with_its_extra(monkeypatch):
         raise RuntimeError("no libtpu\nlong story")
 
     monkeypatch.setattr(ahead_run, "topology", missing)
-    with pytest.raises(
-        SystemExit, match=r"no libtpu \(pip install -e '.\[tpu-aot\]'\)"
-    ):
+    said = r"no libtpu \(pip install -e '.\[tpu-aot\]'\)"
+    with pytest.raises(SystemExit, match=said):
         ahead_run.devices(tpu.TARGET, 1)
 
 
-def test_an_unknown_gpu_is_named():
-    with pytest.raises(
-        SystemExit, match="no GPU 'b100' in --gpus; they are h100, a100"
-    ):
+def test_an_unknown_gpu_is_named_and_each_has_a_file():
+    said = "no GPU 'b100' in --gpus; they are h100, a100"
+    with pytest.raises(SystemExit, match=said):
         cuda.main(["cuda", "--gpus=b100"])
+    with pytest.raises(SystemExit, match="one --out for 2 GPUs"):
+        cuda.main(["cuda", "--gpus=h100,a100", "--out=a.json"])
     assert all(text.count("{") == text.count("}") for text in cuda_chips.CHIPS.values())
 
 
@@ -190,8 +177,3 @@ def test_rows_are_written_at_once_and_kept_unless_made_anew(tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         run(again, stops=True)
     assert written() == [("b", 1.0), ("a", 3.0)]
-
-
-def test_gpus_have_a_file_each():
-    with pytest.raises(SystemExit, match="one --out for 2 GPUs"):
-        cuda.main(["cuda", "--gpus=h100,a100", "--out=a.json"])

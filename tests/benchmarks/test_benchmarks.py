@@ -64,43 +64,33 @@ def test_contenders_take_turns_after_one_run_each_that_does_not_count():
     )
     assert "".join(order) == "ab" + "ab" + "a" + "a"
     assert [len(t.seconds) for t in times.values()] == [3, 1]
-    assert times["a"].record()["parts"] == {}
-    assert times["b"].record()["parts"] == {"part": 2.0}
+    parts = [t.record()["parts"] for t in times.values()]
+    assert parts == [{}, {"part": 2.0}]
 
 
-def test_a_timing_is_recorded_with_median_and_extremes():
+def test_timings_have_median_extremes_ratio_power_laps_and_short_cells():
     timing = measure.Timing([4.0, 1.0, 2.0], [])
     record = timing.record()
     assert [record[k] for k in ("median", "min", "max")] == [2.0, 1.0, 4.0]
     assert measure.ratio(timing, measure.Timing([0.5], [])) == 4.0
-
-
-def test_the_exponent_of_a_power_law_is_its_power():
     assert measure.exponent([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2.0)
-
-
-def test_a_clock_adds_up_laps_of_one_name():
     clock = measure.Clock()
     for name in ("a", "b", "a"):
         clock.lap(name)
     assert list(clock.parts) == ["a", "b"] and min(clock.parts.values()) >= 0
+    cells = [measure.cell(v) for v in (None, 0.12345, 12_345.6, 1_000, "x")]
+    assert cells == ["-", "0.123", "12,346", "1,000", "x"]
 
 
-def test_cells_are_short():
-    assert [measure.cell(v) for v in (None, 0.12345, 12_345.6, 1_000, "x")] == [
-        "-",
-        "0.123",
-        "12,346",
-        "1,000",
-        "x",
-    ]
-
-
-def test_a_wrong_flag_ends_the_program_in_words():
-    with pytest.raises(SystemExit, match="Unknown command line flag 'client'"):
-        round.main(["round", "--client=3"])
-    with pytest.raises(SystemExit, match="only flags are understood"):
-        round.main(["round", "clients"])
+def test_a_wrong_flag_or_contender_ends_the_program_in_words(run):
+    for flag, said in {
+        "--client=3": "Unknown command line flag 'client'",
+        "clients": "only flags are understood",
+    }.items():
+        with pytest.raises(SystemExit, match=said):
+            round.main(["round", flag])
+    with pytest.raises(SystemExit, match="'all:fast'"):
+        run(local_training, "--networks=mlp", "--contenders=all:fast", *SMALL)
 
 
 def test_a_fresh_process_gets_arguments_and_returns_its_result():
@@ -133,21 +123,9 @@ def test_local_training_compares_ours_with_naive_and_other_forms(run):
         assert "times_torch" not in row and row["share_of_ceiling"] > 0
 
 
-def test_an_unknown_contender_is_named(run):
-    with pytest.raises(SystemExit, match="'all:fast'"):
-        run(local_training, "--networks=mlp", "--contenders=all:fast", *SMALL)
-
-
 def test_a_round_tells_training_from_evaluation(run):
-    options = (
-        "--group=mlp",
-        "--contenders=ours",
-        "--batch=4",
-        "--repeats=2",
-        *SMALL,
-        *FEW,
-    )
-    (row,) = run(round, *options)["results"]
+    options = ("--group=mlp", "--contenders=ours", "--batch=4", "--repeats=2")
+    (row,) = run(round, *options, *SMALL, *FEW)["results"]
     assert {*row["parts"]} == {"train, prototypes, server", "evaluate"}
     assert row["times_ours"] == 1.0
 
@@ -156,15 +134,8 @@ def test_compilation_is_measured_cold_warm_and_program_by_program(run):
     results = run(compile, "--group=mlp", *SMALL, *FEW)["results"]
     assert results["cold"]["programs"] > 0 and results["warm"]["programs"] > 0
     names = [r["program"] for r in results["each"]]
-    assert names == [
-        "train mlp",
-        "update",
-        "evaluate mlp",
-        "broadcast",
-        "participate",
-        "diagnostics",
-        "all",
-    ]
+    steps = ("train mlp", "update", "evaluate mlp", "broadcast", "participate")
+    assert names == [*steps, "diagnostics", "all"]
 
 
 def test_memory_is_told_by_stage_and_by_program(run):

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from support.every import every
 
 from benchmarks import measure
 from benchmarks.parity import __main__ as parity
@@ -49,14 +50,14 @@ def both(method, **changed):
 
 
 # ------------------------------------------------------------------- the comparison
-@pytest.mark.parametrize(
-    ("changed", "round", "quantity"),
-    [
-        ({}, None, None),
-        ({"lam": 5.0}, 2, record.FIRST),
-        ({"collect": "before_training"}, 1, record.LOCAL),
-    ],
-)
+CHANGES = [
+    ({}, None, None),
+    ({"lam": 5.0}, 2, record.FIRST),
+    ({"collect": "before_training"}, 1, record.LOCAL),
+]
+
+
+@every(CHANGES)
 def test_another_jaxproto_differs_first_in_what_was_changed(changed, round, quantity):
     start, ours = jaxproto()
     before = record.of_clients(start.weights)
@@ -78,12 +79,9 @@ def test_what_rounding_moves_as_far_is_in_tolerance():
     assert not one(1.0, 1.0 + 1e-7).out
 
 
-def test_batches_are_equal_or_not():
+def test_batches_are_equal_or_not_and_a_prototype_of_one_side_only_is_out():
     assert one([3, 4], [3, 5], quantity=record.BATCHES).out
     assert not one([3, 4], [3, 4], quantity=record.BATCHES).out
-
-
-def test_a_prototype_on_one_side_only_is_out_of_tolerance():
     assert one([1.0, np.nan], [1.0, 2.0]).out and one([1.0, 2.0], [1.0, np.nan]).out
     assert one([-np.inf, 0.0], [-9.0, 0.0]).out
     assert not one([np.nan, -np.inf], [np.nan, -np.inf]).out
@@ -101,7 +99,7 @@ def test_a_finding_says_where_and_both_values():
     assert str(found).startswith(text + "difference 0.5, tolerance 7.6e-06")
 
 
-def test_a_round_of_training_may_drift_by_a_tenth_of_the_largest_change():
+def test_a_round_may_drift_by_a_tenth_of_its_change_and_its_loss_by_a_thousandth():
     def out(moved):
         ours, theirs = (
             {record.WEIGHTS: {"client 0": np.asarray([value])}}
@@ -111,9 +109,6 @@ def test_a_round_of_training_may_drift_by_a_tenth_of_the_largest_change():
         return compare.one_round(1, before, ours, theirs, theirs)[0].out
 
     assert not out(0.09) and out(0.11)
-
-
-def test_the_loss_of_a_round_may_drift_by_a_thousandth():
     assert not one(2.0, 2.0018, quantity=record.LOSS).out
     assert one(2.0, 2.0022, quantity=record.LOSS).out
 
@@ -143,26 +138,31 @@ def test_predictions_may_differ_where_two_scores_tie():
 
 def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
     made = jaxproto()[1][0]
-    quantities = [
-        record.BATCHES,
-        record.FIRST,
-        record.STEP,
-        record.WEIGHTS,
+    quantities = [record.BATCHES, record.FIRST, record.STEP, record.WEIGHTS]
+    quantities += [
         record.LOSS,
+        record.LOCAL,
+        record.MEAN,
+        record.ITERATIONS,
+        record.GLOBAL,
     ]
-    quantities += [record.LOCAL, record.MEAN, record.ITERATIONS, record.GLOBAL]
     for rule in record.RULES:
         quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
     assert [*made] == quantities
 
 
-def test_scores_give_the_predictions_that_a_run_counts():
-    start, (made, _) = jaxproto()
+def test_scores_give_the_predictions_and_outcomes_that_a_run_counts():
+    start, records = jaxproto()
+    made, last = records
     for rule in record.RULES:
         for i, rows in enumerate(start.test):
             scores = made[f"scores, {rule}"][record.client(i)]
             right = (scores.argmax(-1) == start.y[rows]).sum()
             assert made[f"correct, {rule}"][record.client(i)] == right
+    rows = views.results(records, records, 100)
+    assert [r["round"] for r in rows] == [1, 2]
+    right = sum(last["correct, head"].values())
+    assert rows[1]["PyTorch"]["head"] == right / 100
 
 
 # ----------------------------------------------------------------------- the command
@@ -193,25 +193,17 @@ def test_without_pytorch_one_line_says_how_to_get_it(monkeypatch):
         parity.main(["parity"])
 
 
-def test_outcomes_are_those_of_the_record():
-    made = jaxproto()[1]
-    rows = views.results(made, made, 100)
-    assert [r["round"] for r in rows] == [1, 2]
-    right = sum(made[1]["correct, head"].values())
-    assert rows[1]["PyTorch"]["head"] == right / 100
-
-
 # ---------------------------------------------------------------------- with PyTorch
-@pytest.mark.parametrize(
-    ("method", "changed"),
-    [
-        ("local", {}),
-        ("fedproto", {}),
-        ("protonorm", {}),
-        ("fedproto", {"reg": "l2_of_means", "lam": 1.0}),
-        ("protonorm", {"group": "cnn4_d,resnet4", "epochs": 2}),
-    ],
-)
+COMPARED = [
+    ("local", {}),
+    ("fedproto", {}),
+    ("protonorm", {}),
+    ("fedproto", {"reg": "l2_of_means", "lam": 1.0}),
+    ("protonorm", {"group": "cnn4_d,resnet4", "epochs": 2}),
+]
+
+
+@every(COMPARED)
 def test_jaxproto_and_pytorch_agree_in_every_stage(method, changed):
     pytest.importorskip("torch")
     compared = both(method, **changed)
@@ -238,7 +230,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "mistake", "round", "quantity"), MISTAKES)
+@every(MISTAKES)
 def test_a_mistake_in_pytorch_is_named_by_what_it_changes_first(
     method, mistake, round, quantity
 ):

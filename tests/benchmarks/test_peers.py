@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import (
-    environments,
-    jax_side,
-    ours,
-    prepare,
-    processes,
-    shared,
-)
+from benchmarks.peers import environments, jax_side, ours, prepare, processes, shared
 from jaxproto import models
 
 pytestmark = pytest.mark.long
@@ -71,36 +64,38 @@ def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
     assert 0 <= last["accuracy"] <= 1 and last["peak_bytes"][0] > 2**20
 
 
-def first_logits(fed, work):
-    """Eight test images and what our own network says of them before round 1."""
-    net = models.build(
-        work.network,
-        input_shape=work.shape,
-        num_classes=prepare.CLASSES,
-        feat_dim=fed.start[-2].shape[1],
-    )
-    params, norm = net.init(prepare.programs.keys(prepare.SEED)[1])
-    x = fed.test_x[:8]
-    return x, net.apply(params, norm, shared.decode(x), False).logits
+def start_with_our_network(folder, logits):
+    """Whether `logits(federation, images)` are those of our network before round 1."""
+    for workload in ("cifar", "logistic"):
+        fed, work = shared.load(made(folder, workload)), prepare.WORKLOADS[workload]
+        net = models.build(
+            work.network,
+            input_shape=work.shape,
+            num_classes=prepare.CLASSES,
+            feat_dim=fed.start[-2].shape[1],
+        )
+        params, norm = net.init(prepare.programs.keys(prepare.SEED)[1])
+        x = fed.test_x[:8]
+        want = net.apply(params, norm, shared.decode(x), False).logits
+        np.testing.assert_allclose(logits(fed, x), want, atol=1e-4, err_msg=workload)
 
 
-@pytest.mark.parametrize("workload", ["cifar", "logistic"])
-def test_fedjax_starts_with_our_network(tmp_path, workload):
-    fed = shared.load(made(tmp_path, workload))
-    x, expected = first_logits(fed, prepare.WORKLOADS[workload])
-    found = jax_side.logits(jax_side.parameters(fed), x)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+def test_fedjax_starts_with_our_network(tmp_path):
+    def logits(fed, x):
+        return jax_side.logits(jax_side.parameters(fed), x)
+
+    start_with_our_network(tmp_path, logits)
 
 
-@pytest.mark.parametrize("workload", ["cifar", "logistic"])
-def test_frameworks_with_pytorch_start_with_our_network(tmp_path, workload):
+def test_frameworks_with_pytorch_start_with_our_network(tmp_path):
     torch = pytest.importorskip("torch")
     torch_side = importlib.import_module("benchmarks.peers.torch_side")
-    fed = shared.load(made(tmp_path, workload))
-    x, expected = first_logits(fed, prepare.WORKLOADS[workload])
-    with torch.no_grad():
-        found = torch_side.network(fed)(torch_side.images(x)).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+    def logits(fed, x):
+        with torch.no_grad():
+            return torch_side.network(fed)(torch_side.images(x)).numpy()
+
+    start_with_our_network(tmp_path, logits)
 
 
 def test_the_cnn_has_the_parameters_of_the_paper(tmp_path):
@@ -147,20 +142,17 @@ def test_one_contender_is_measured_and_written(tmp_path):
     assert record["results"]["workload"]["clients"] == 6
 
 
-@pytest.mark.parametrize(
-    ("flag", "why"),
-    [
-        ("--contenders=tff", "they are ours, pfl, fedjax, flower"),
-        ("--contenders=ours,pfl", r"pfl: no environment in .* --install"),
-        ("--cohort=7", "--cohort=7 of --clients=6"),
-        ("--images=9", "a whole batch"),
-        ("--data=none.npz", "none.npz"),
-    ],
-)
-def test_what_cannot_run_ends_in_words(tmp_path, flag, why):
-    given = [*FLAGS, f"--venvs={tmp_path}", "--contenders=ours", flag]
-    with pytest.raises(SystemExit, match=f"error: .*{why}"):
-        peers.main(["peers", "--workload=logistic", *given])
+def test_what_cannot_run_ends_in_words(tmp_path):
+    for flag, why in {
+        "--contenders=tff": "they are ours, pfl, fedjax, flower",
+        "--contenders=ours,pfl": r"pfl: no environment in .* --install",
+        "--cohort=7": "--cohort=7 of --clients=6",
+        "--images=9": "a whole batch",
+        "--data=none.npz": "none.npz",
+    }.items():
+        given = [*FLAGS, f"--venvs={tmp_path}", "--contenders=ours", flag]
+        with pytest.raises(SystemExit, match=f"error: .*{why}"):
+            peers.main(["peers", "--workload=logistic", *given])
 
 
 def test_a_program_that_fails_or_takes_too_long_is_named_with_what_it_said(capsys):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.every import check_every
 
 from jaxproto import compare, config
 from jaxproto.compare.runs import IGNORED
@@ -102,16 +103,7 @@ def test_a_missing_folder_shows_the_usage():
     assert make("out") == series.USAGE
 
 
-def recorded():
-    """Every record in the repository with the run of its series."""
-    for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100):
-        runs = {name: rest for name, *rest in module.runs()}
-        for path in sorted((Path(module.__file__).parent / "records").glob("*")):
-            yield pytest.param(path, runs.get(path.name), id=path.name)
-
-
-@pytest.mark.parametrize(("path", "run"), list(recorded()))
-def test_a_record_has_the_settings_that_its_series_gives_it(path, run):
+def check_record(path, run):
     assert run, f"no run of the series is named {path.name}"
     wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
     for flag in run[1]:
@@ -119,7 +111,21 @@ def test_a_record_has_the_settings_that_its_series_gives_it(path, run):
         wanted[field] = type(wanted[field])(value)
     got = compare.load(path)
     assert got.summary["status"] == "finished"
-    assert json.loads((path / "config.json").read_text())["data"]["data_dir"] == ""
     for field in (got.config.keys() | wanted.keys()) - IGNORED:
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
+    saved = json.loads((path / "config.json").read_text())
+    assert saved["data"]["data_dir"] == ""
+    fields, own = saved["method"], config.method_fields(saved["method"]["name"])
+    assert [*fields] == [field for field in own if field in fields]
+
+
+def test_a_record_has_the_settings_that_its_series_gives_it_in_their_order():
+    """Every record in the repository, and the run of its series."""
+    cases = []
+    for module in (fashion_mnist, refprotofl_protocol, cifar10, cifar100):
+        runs = {name: rest for name, *rest in module.runs()}
+        there = sorted((Path(module.__file__).parent / "records").glob("*"))
+        assert there, module.__name__
+        cases += [(path, runs.get(path.name)) for path in there]
+    check_every(cases, check_record)

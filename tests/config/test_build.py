@@ -1,13 +1,15 @@
 """From a configuration to networks, optimisers and forms."""
 
 import math
+from itertools import product
 from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support import fast_jit
+from support.every import check_every
 
 from jaxproto import config
 from jaxproto.config import build, cohorts, optimizers
@@ -41,17 +43,14 @@ def schedule(**fields):
     return optimizers.build_schedule(made, rounds=10)
 
 
-@pytest.mark.parametrize(
-    ("fields", "want"),
-    [
+def test_a_schedule_is_a_factor_for_each_round():
+    for fields, want in (
         ({}, [1, 1, 1]),
         ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
         ({"schedule": "cosine"}, [1, (1 + math.cos(math.pi / 10)) / 2, 0.0244717]),
-    ],
-)
-def test_a_schedule_is_a_factor_for_each_round(fields, want):
-    found = schedule(**fields)
-    assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
+    ):
+        found = schedule(**fields)
+        assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
 
 
 def test_a_decay_that_nothing_would_use_is_refused():
@@ -77,18 +76,7 @@ def test_clipping_comes_before_decay_and_both_before_momentum():
     assert np.allclose(moved(opt, jnp.asarray(p), jnp.asarray(g), 3), want, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:Specifying a key", "ignore:.*is deprecated")
-@pytest.mark.parametrize("name", optimizers.optimizers())
-def test_every_optimizer_on_the_list_takes_a_learning_rate_alone(name):
-    def step(param):
-        opt = optimizer(name=name)
-        return opt.update(param, opt.init(param), param)[0]
-
-    param = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
-    assert jax.eval_shape(step, param)["w"].shape == (3, 2)
-
-
-def test_clients_take_the_networks_of_a_group_in_turn():
+def test_clients_take_the_networks_of_a_group_in_turn_as_many_as_there_are():
     c = small(**{"data.clients": 5, "data.alpha": 10.0})
     exp = build.experiment(c, "cpu")
     assert [(k.name, sorted(k.ids)) for k in exp.cohorts] == [
@@ -99,24 +87,23 @@ def test_clients_take_the_networks_of_a_group_in_turn():
         for k, i in enumerate(cohort.ids):
             rows = np.asarray(shards.index[k])[: int(shards.size[k])]
             assert np.array_equal(rows, exp.partition.train[i])
+    alone = build.experiment(small(**{"data.clients": 1}), "cpu")
+    assert [k.name for k in alone.cohorts] == ["mlp"]
 
 
-def test_a_group_larger_than_the_federation_leaves_networks_out():
-    c = small(**{"data.clients": 1})
-    assert [k.name for k in build.experiment(c, "cpu").cohorts] == ["mlp"]
-
-
-@pytest.mark.parametrize("choice", ["auto", "one", "all", "2"])
-@pytest.mark.parametrize("steps_K", [[5, 3, 1], [0, 0]])
-def test_a_mode_takes_every_step_of_any_number_of_them(choice, steps_K):
+def test_a_mode_takes_every_step_of_any_number_of_them():
     """Each client counts its own steps; padded ones are counted by `steps`."""
     stages = ClientStages(
         start=lambda own: jnp.zeros((), jnp.int32),
         steps=lambda n, first, last, own: n + jnp.clip(own - first, 0, last - first),
         end=lambda n, own: (n, n),
     )
-    for platform in ("cpu", "gpu"):
+
+    def check(choice, platform, steps_K):
         mode = cohorts.build_mode(choice, platform, steps_K)
-        each, total = mode.train(stages)(jnp.asarray(steps_K))
+        each, total = fast_jit.jit(mode.train(stages))(jnp.asarray(steps_K))
         assert each.tolist() == steps_K and total == sum(steps_K)
         assert mode.steps(steps_K) >= sum(steps_K)
+
+    modes = ("auto", "one", "all", "2"), ("cpu", "gpu"), ([5, 3, 1], [0, 0, 0])
+    check_every(product(*modes), check)

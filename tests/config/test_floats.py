@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from support import fast_jit
 
 import jaxproto
 from jaxproto import config
@@ -81,25 +82,24 @@ def test_a_share_with_room_for_more_clients_is_another_program():
     assert rooms == [1, 2]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_float_of_a_method_is_an_argument_or_off(name):
-    c = small(name)
-    fields = config.flat({"method": c.method.to_dict()})
-    given = {k: v for k, v in fields.items() if type(v) is float}
-    off = {k for k, v in given.items() if v == 0}
-    assert {*given} - off == {k for k in floats.traced(c) if k.startswith("method.")}
+def test_every_float_of_a_method_is_an_argument_or_off():
+    for name in METHODS:
+        c = small(name)
+        fields = config.flat({"method": c.method.to_dict()})
+        given = {k: v for k, v in fields.items() if type(v) is float}
+        off = {k for k, v in given.items() if v == 0}
+        traced = {k for k in floats.traced(c) if k.startswith("method.")}
+        assert {*given} - off == traced, name
 
 
-OFF = ("momentum", "weight_decay", "clip_norm")
-
-
-@pytest.mark.parametrize("field", OFF)
-def test_a_float_that_is_off_at_0_is_another_program(field):
-    path = f"optimizer.{field}"
-    off, on = small("local"), small("local", **{path: 0.5})
-    assert path not in floats.traced(off)
-    assert floats.traced(on)[path] == np.float32(0.5)
-    assert floats.program_settings(off) != floats.program_settings(on)
+def test_a_float_that_is_off_at_0_is_another_program():
+    off = small("local")
+    for field in ("momentum", "weight_decay", "clip_norm"):
+        path = f"optimizer.{field}"
+        on = small("local", **{path: 0.5})
+        assert path not in floats.traced(off)
+        assert floats.traced(on)[path] == np.float32(0.5)
+        assert floats.program_settings(off) != floats.program_settings(on), field
 
 
 def test_a_float_of_another_default_is_traced_at_0_too():
@@ -108,19 +108,25 @@ def test_a_float_of_another_default_is_traced_at_0_too():
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:Specifying a key")
-@pytest.mark.parametrize("name", optimizers.optimizers())
-def test_every_optimizer_takes_a_traced_learning_rate(name):
-    c = small("local", **{"optimizer.name": name})
+def test_every_optimizer_takes_a_learning_rate_alone_traced_too():
     params = {"w": jax.numpy.ones((3, 2))}
+    settings = {
+        name: small("local", **{"optimizer.name": name})
+        for name in optimizers.optimizers()
+    }
 
-    def step(rate):
+    def step(c, rate):
         now = floats.substituted(c, {"optimizer.learning_rate": rate})
         opt = optimizers.build_optimizer(now.optimizer)
         updates, _ = opt.update(params, opt.init(params), params)
         return optax.apply_updates(params, updates)["w"]
 
-    got, want = jax.jit(step)(0.5), step(0.5)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    @fast_jit.jit
+    def steps(rate):
+        return {name: (step(c, rate), step(c, 0.5)) for name, c in settings.items()}
+
+    for name, (got, want) in steps(0.5).items():
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.long

@@ -2,9 +2,11 @@
 
 import json
 import runpy
+from itertools import product
 
 import ml_collections
 import pytest
+from support.every import check_every
 
 from jaxproto import config, models
 from jaxproto.config import build, registries, shipped
@@ -17,27 +19,23 @@ from jaxproto.storage import naming
 from jaxproto.types import Spec
 
 
-@pytest.mark.parametrize("file", METHODS)
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_every_config_file_holds_for_every_data_set(file, dataset):
-    c = config.load(f"configs/{file}.py:{dataset}")
-    config.check(c)
-    assert c.name == c.method.name == file
-    names = build.network_names(c.model.group)
-    assert set(names) <= set(models.NETS)
+def test_every_config_file_holds_for_every_data_set():
+    def check(file, dataset):
+        c = config.load(f"configs/{file}.py:{dataset}")
+        config.check(c)
+        assert c.name == c.method.name == file
+        assert {*build.network_names(c.model.group)} <= {*models.NETS}
+
+    check_every(product(METHODS, DATASETS), check)
 
 
-def test_variants_apply_after_the_data_set_in_any_order():
+def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first():
     variants = {"mine": {"rounds": 7}, "spiral": {"seed": 5}}
     for arg in ("spiral,mine", "mine,spiral"):
         c = config.experiment("local", arg, variants)
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
-
-
-def test_without_an_argument_the_data_set_is_digits():
-    assert config.flat(config.load("configs/protonorm.py")) == config.flat(
-        config.load("configs/protonorm.py:digits")
-    )
+    without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
+    assert config.flat(config.load(without)) == config.flat(config.load(digits))
 
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
@@ -45,15 +43,9 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
         config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
     )
     lines = config.differences(config.flat(paper), config.flat(code))
-    assert {line.split(":")[0] for line in lines} == {
-        "local.order",
-        "local.short",
-        "method.collect",
-        "method.lam",
-        "method.reg",
-        "method.upscale",
-        "model.group",
-    }
+    differing = {line.split(":")[0] for line in lines}
+    method = {f"method.{field}" for field in ("collect", "lam", "reg", "upscale")}
+    assert differing == {"local.order", "local.short", "model.group", *method}
     assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
     assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
 
@@ -70,44 +62,53 @@ def test_every_method_with_a_pull_has_the_same_one_by_default():
     assert pulled == 6
 
 
-@pytest.mark.parametrize("dataset", ["digits", "spiral", "fashion_mnist"])
-def test_a_squared_distance_weighs_the_same_in_features_of_every_width(dataset):
-    c = config.load(f"configs/protonorm.py:{dataset}")
-    assert c.method.lam / c.model.feat_dim == pytest.approx(10 / 500)
-    assert config.load(f"configs/protonorm.py:{dataset},paper").method.lam == 1.0
-    assert config.load(f"configs/feddistill.py:{dataset}").method.lam == 1.0  # no pull
+def test_a_squared_distance_weighs_the_same_in_features_of_every_width():
+    def check(dataset):
+        c = config.load(f"configs/protonorm.py:{dataset}")
+        assert c.method.lam / c.model.feat_dim == pytest.approx(10 / 500)
+        assert config.load(f"configs/protonorm.py:{dataset},paper").method.lam == 1.0
+        no_pull = config.load(f"configs/feddistill.py:{dataset}")
+        assert no_pull.method.lam == 1.0
+
+    check_every(["digits", "spiral", "fashion_mnist"], check)
 
 
-@pytest.mark.parametrize("dataset", sorted({*DATASETS} - {"digits", "spiral"}))
-def test_a_data_set_has_the_same_clients_and_width_for_every_method(dataset):
-    found = set()
-    for name in METHODS:
-        c = config.load(f"configs/{name}.py:{dataset}")
-        assert c.data.partition == "pfllib" and c.model.feat_dim == 500
-        shown = {k: v for k, v in c.data.items() if k != "public_share"}
-        found.add(json.dumps(shown, sort_keys=True))
-    assert len(found) == 1
+def test_a_data_set_has_the_same_clients_and_width_for_every_method():
+    def check(dataset):
+        found = set()
+        for name in METHODS:
+            c = config.load(f"configs/{name}.py:{dataset}")
+            assert c.data.partition == "pfllib" and c.model.feat_dim == 500, name
+            shown = {k: v for k, v in c.data.items() if k != "public_share"}
+            found.add(json.dumps(shown, sort_keys=True))
+        assert len(found) == 1
+
+    check_every(sorted({*DATASETS} - {"digits", "spiral"}), check)
 
 
-@pytest.mark.parametrize("reading", ["paper", "code"])
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_every_reading_holds_for_every_data_set(dataset, reading):
-    for name, there in READINGS.items():
-        if reading in there:
-            c = config.load(f"configs/{name}.py:{dataset},{reading}")
-            config.check(c)
+def test_every_reading_holds_for_every_data_set():
+    def check(name, reading, dataset):
+        c = config.load(f"configs/{name}.py:{dataset},{reading}")
+        config.check(c)
+        if dataset in ("digits", "cifar10"):
             before = config.load(f"configs/{name}.py:{reading},{dataset}")
             assert config.flat(before) == config.flat(c)
 
+    there = [(name, reading) for name, known in READINGS.items() for reading in known]
+    assert {reading for _, reading in there} == {"paper", "code"}
+    check_every([(*pair, dataset) for pair in there for dataset in DATASETS], check)
 
-def test_a_reading_that_a_method_does_not_have_is_named():
-    for cell, why in (
-        ("fedavg,code", "fedavg has one reading only: leave 'code' out"),
-        ("refprotofl,code", "unknown reading of refprotofl 'code'.*paper"),
-        ("fedproto,papr", "Did you mean 'paper'"),
+
+def test_a_wrong_file_preset_or_reading_is_told_with_what_was_meant():
+    for file, why in (
+        ("comparison.py:fedavg,code", "fedavg has one reading only: leave 'code' out"),
+        ("comparison.py:refprotofl,code", "unknown reading of refprotofl 'code'.*pape"),
+        ("comparison.py:fedproto,papr", "Did you mean 'paper'"),
+        ("protonrom.py", r"Did you mean 'protonorm\.py'\? With the package come: "),
+        ("protonorm.py:spirall", r"'spirall'\. Did you mean 'spiral'.*code, "),
     ):
         with pytest.raises(UserError, match=why):
-            config.load(f"configs/comparison.py:{cell}")
+            config.load(f"configs/{file}")
 
 
 def test_the_released_tinyproto_counts_test_examples_as_well():
@@ -118,7 +119,7 @@ def test_the_released_tinyproto_counts_test_examples_as_well():
     assert code.method.collect == "before_training"  # its clients are FedTGP's
 
 
-def test_the_server_takes_as_many_at_once_as_the_clients_unless_it_is_told():
+def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkeypatch):
     c = config.load("configs/fedtgp.py:digits")
     assert c.method.server_batch == 0 and c.local.batch_size == 10
     seen = []
@@ -127,13 +128,12 @@ def test_the_server_takes_as_many_at_once_as_the_clients_unless_it_is_told():
         seen.append(server_batch)
         return METHODS["local"](spec)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(build.METHODS, "fedtgp", fake)
-        build.build_method(c.method, Spec(10, 64), run=c)
-        c.method.server_batch = 7
-        build.build_method(c.method, Spec(10, 64), run=c)
-        c.method.server_batch = 0
-        build.build_method(c.method, Spec(10, 64))
+    monkeypatch.setitem(build.METHODS, "fedtgp", fake)
+    build.build_method(c.method, Spec(10, 64), run=c)
+    c.method.server_batch = 7
+    build.build_method(c.method, Spec(10, 64), run=c)
+    c.method.server_batch = 0
+    build.build_method(c.method, Spec(10, 64))
     assert seen[:2] == [10, 7] and len(seen) == 3
 
 
@@ -154,18 +154,19 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
     assert (c.optimizer.learning_rate, c.local.batch_size) == (0.01, 32)
 
 
-@pytest.mark.parametrize("signature", ["", "arg", "arg=''"])
-def test_a_file_of_ones_own_that_knows_no_presets_stays_as_it_is(tmp_path, signature):
+def test_a_file_of_ones_own_that_knows_no_presets_stays_as_it_is(tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text(
-        "from jaxproto import config\n"
-        f"def get_config({signature}):\n"
-        "    return config.experiment('local', {'': 'digits'}["
-        + ("arg" if signature else "''")
-        + "])\n"
-    )
     given = [f"--config={file}", "--config.data.name=npz:a.npz"]
-    assert config.with_neutral(given) == given
+
+    def check(signature, arg):
+        file.write_text(
+            "from jaxproto import config\n"
+            f"def get_config({signature}):\n"
+            f"    return config.experiment('local', {{'': 'digits'}}[{arg}])\n"
+        )
+        assert config.with_neutral(given) == given
+
+    check_every([("", "''"), ("arg", "arg"), ("arg=''", "arg")], check)
 
 
 def test_a_method_brings_its_own_hyper_parameters_and_options():
@@ -173,123 +174,87 @@ def test_a_method_brings_its_own_hyper_parameters_and_options():
     assert fields["reg"] == "mse_mean" and fields["alignment"] == "thomson"
     assert isinstance(fields["upscale"], float)
     assert config.method_fields("local") == {"name": "local"}
+    for name, factory in METHODS.items():
+        for key, default in registries.arguments(factory).items():
+            if key in OPTIONS:
+                chosen = config.method_fields(name)[key]
+                assert OPTIONS[key][chosen] is default, (name, key)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_defaults_of_options_are_the_defaults_of_the_method(name):
-    for key, default in registries.arguments(METHODS[name]).items():
-        if key in OPTIONS:
-            name_of = config.method_fields(name)[key]
-            assert OPTIONS[key][name_of] is default
-
-
-def test_a_saved_configuration_is_equal_to_the_one_in_memory():
+def test_a_saved_configuration_is_equal_and_may_have_whole_numbers_for_floats():
     c = config.experiment("protonorm", "digits")
     c.rounds = 3
-    assert config.flat(json.loads(c.to_json())) == config.flat(c)
-
-
-def test_whole_numbers_do_for_floats():
-    c = config.experiment("protonorm", "digits").to_dict()
-    c["method"]["upscale"] = c["optimizer"]["learning_rate"] = 10
-    config.check(ml_collections.ConfigDict(c))
+    saved = json.loads(c.to_json())
+    assert config.flat(saved) == config.flat(c)
+    saved["method"]["upscale"] = saved["optimizer"]["learning_rate"] = 10
+    config.check(ml_collections.ConfigDict(saved))
 
 
 def test_differences_name_fields_on_either_side():
     lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
-    assert lines == [
-        "a: 1 there, 'absent' here",
-        "b: 2 there, 3 here",
-        "c: 'absent' there, 4 here",
-    ]
+    added, removed = "c: 'absent' there, 4 here", "a: 1 there, 'absent' here"
+    assert lines == [removed, "b: 2 there, 3 here", added]
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        ("digits", "run-digits-seed0"),
-        ("tfds:fashion_mnist", "run-fashion_mnist-seed0"),
-        ("tfds:a/b:3.0.1", "run-a_b_3.0.1-seed0"),
-        ("npz:/data/my set.npz", "run-my_set-seed0"),
-    ],
-)
-def test_the_default_folder_is_named_by_config_data_and_seed(name, folder):
+def test_the_default_folder_is_named_by_config_data_and_seed():
     c = config.default()
-    c.data.name = name
-    assert str(naming.default(c)) == f"runs/{folder}"
+    for name, folder in {
+        "digits": "digits",
+        "tfds:fashion_mnist": "fashion_mnist",
+        "tfds:a/b:3.0.1": "a_b_3.0.1",
+        "npz:/data/my set.npz": "my_set",
+    }.items():
+        c.data.name = name
+        assert str(naming.default(c)) == f"runs/run-{folder}-seed0"
 
 
-def test_a_file_that_does_not_exist_is_answered_with_those_that_do():
-    said = r"Did you mean 'protonorm\.py'\? With the package come: "
-    with pytest.raises(UserError, match=said):
-        config.load("configs/protonrom.py")
+def test_a_file_that_is_no_configuration_is_refused(tmp_path):
+    for text, why in ("x = 1", "defines no get_config"), ("two words", "not Python"):
+        (tmp_path / "c.py").write_text(text)
+        said = rf"c\.py is no configuration file: .*{why}"
+        with pytest.raises(UserError, match=said):
+            config.load(str(tmp_path / "c.py"))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"), [("x = 1", "defines no get_config"), ("two words", "not Python")]
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, why):
-    (tmp_path / "c.py").write_text(text)
-    with pytest.raises(UserError, match=rf"c\.py is no configuration file: .*{why}"):
-        config.load(str(tmp_path / "c.py"))
-
-
-def test_an_unknown_preset_lists_data_sets_and_variants():
-    with pytest.raises(UserError, match=r"'spirall'\. Did you mean 'spiral'.*code, "):
-        config.load("configs/protonorm.py:spirall")
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
+def test_a_wrong_field_among_flags_is_found_however_it_is_written_and_right_ones_pass():
+    for flags in (
         ["--config=configs/protonorm.py", "--config.method.lma=1"],
         ["--config", "configs/protonorm.py", "--config.method.lma", "1"],
         ["-config=configs/protonorm.py:spiral", "-config.method.lma=1"],
         ["--config.method.lma=1", "--config=configs/protonorm.py"],
         ["--config=configs/protonorm.py", "--noconfig.method.lma"],
-    ],
-)
-def test_a_wrong_field_among_flags_is_found_however_it_is_written(flags):
-    with pytest.raises(UserError, match=r"'lma'\. Did you mean 'lam'"):
-        config.check_flags(flags)
+    ):
+        with pytest.raises(UserError, match=r"'lma'\. Did you mean 'lam'"):
+            config.check_flags(flags)
+    right = ["--config=configs/protonorm.py:spiral", "--config.method.lam=1"]
+    config.check_flags([*right, "--noconfig.data.pool", "--workdir", "config.nothing"])
 
 
-def test_right_flags_pass():
-    config.check_flags(
-        [
-            "--config=configs/protonorm.py:spiral",
-            "--config.method.lam=1",
-            "--noconfig.data.pool",
-            "--workdir",
-            "config.nothing",
-        ]
-    )
+def test_a_file_shows_every_number_of_its_first_experiment():
+    def check(name):
+        flat = config.flat(config.load(f"configs/{name}.py"))
+        written = runpy.run_path(f"configs/{name}.py")["DIGITS"]
+        assert {k: flat[k] for k in written} == written
+        own = {k for k in flat if k.startswith("method.")}
+        hidden = {"method.name", "method.num_examples"}  # filled in
+        settings = {"rounds", "data.clients", "data.alpha", "local.batch_size"}
+        settings |= {"model.group", "model.feat_dim", "optimizer.learning_rate"}
+        assert own - hidden | settings <= {*written}
+        preset = DATASETS["digits"]
+        for key in {*written} & {*preset} - {"model.group"}:  # one network or several
+            assert written[key] == preset[key], key
+
+    check_every(METHODS, check)
 
 
-# ------------------------------------------------------------------ shown, shipped
+def test_a_preset_has_one_home():
+    some = ("digits", "spiral", "fashion_mnist", "cifar10")
 
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_file_shows_every_number_of_its_first_experiment(name):
-    shown = config.load(f"configs/{name}.py")
-    written = runpy.run_path(f"configs/{name}.py")["DIGITS"]
-    flat = config.flat(shown)
-    assert {k: flat[k] for k in written} == written
-    own = {k for k in flat if k.startswith("method.")}
-    hidden = {"method.name", "method.num_examples"}  # filled in
-    settings = {"rounds", "data.clients", "data.alpha", "local.batch_size"}
-    settings |= {"model.group", "model.feat_dim", "optimizer.learning_rate"}
-    assert own - hidden | settings <= {*written}
-    preset = DATASETS["digits"]
-    for key in {*written} & {*preset} - {"model.group"}:  # one network or several
-        assert written[key] == preset[key], key
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_preset_has_one_home(name):
-    for arg in ("digits", "spiral", "fashion_mnist", "cifar10"):
+    def check(name, arg):
         file = config.load(f"configs/{name}.py:{arg}")
         assert config.flat(config.experiment(name, arg)) == config.flat(file)
+
+    check_every(product(METHODS, some), check)
 
 
 def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """The sweeps of the papers in configs/sweeps: found, whole, their tables' settings."""
 
+import itertools
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import cli, config
@@ -36,123 +38,100 @@ def commands(name):
     return re.findall(r"jaxproto sweep --config=(\S+)", text)
 
 
-def test_there_are_the_sweeps_of_the_papers():
-    assert {
-        "sweeps/protonorm_table4",
-        "sweeps/protonorm_table5",
-        "sweeps/tinyproto_figure4",
-        "sweeps/tinyproto_figure5",
-        "sweeps/dirichlet_alpha",
-        "sweeps/clients",
-    } <= {*FILES}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_names_its_commands_and_its_picture(name):
-    said = commands(name)
-    assert said[0] == name and f"{name}:digits" in said
-    text = (ROOT / "configs" / f"{name}.py").read_text()
-    drawn = set(re.findall(r"`accuracy_against_(\S+)\.png`", text))
-    swept = {k for file in said for k in axes_of(file)} - {"seed"}
-    assert drawn == swept
-    assert shipped.about(name).endswith(".")
-
-
 def axes_of(file):
-    return {
-        field for axis in axes(config.load(file), files.axes(file)) for field in axis[0]
-    }
+    every = axes(config.load(file), files.axes(file))
+    return {field for axis in every for field in axis[0]}
 
 
-@pytest.mark.parametrize("file", [f for name in FILES for f in commands(name)])
-def test_every_cell_of_a_command_is_a_configuration(file):
-    base = config.load(file)
-    for changes in product(axes(base, files.axes(file))):
-        cell = base.copy_and_resolve_references()
-        cell.update_from_flattened_dict(changes)
-        config.check(cell)
+def test_there_are_the_sweeps_of_the_papers_and_list_has_them(capsys):
+    papers = "protonorm_table4 protonorm_table5 tinyproto_figure4 tinyproto_figure5"
+    every = f"{papers} dirichlet_alpha clients"
+    assert {f"sweeps/{name}" for name in every.split()} <= {*FILES}
+    with pytest.raises(SystemExit):
+        cli.main(["list", "sweeps"])
+    out = capsys.readouterr().out
+    assert [n for n in FILES if not re.search(rf"^{n} +\S.*\.$", out, re.M)] == []
 
 
-@pytest.mark.parametrize("dataset", presets.DATASETS)
-@pytest.mark.parametrize("name", FILES)
-def test_a_sweep_is_there_for_every_data_set(name, dataset):
-    file = f"{name}:{dataset}"
-    assert config.load(file).data.name == presets.DATASETS[dataset].get(
-        "data.name", "digits"
-    )
-    assert len(cells(file)) >= 6
+def test_a_file_names_its_commands_and_its_picture():
+    def check(name):
+        said = commands(name)
+        assert said[0] == name and f"{name}:digits" in said
+        text = (ROOT / "configs" / f"{name}.py").read_text()
+        drawn = {*re.findall(r"`accuracy_against_(\S+)\.png`", text)}
+        assert drawn == {k for file in said for k in axes_of(file)} - {"seed"}
+        assert shipped.about(name).endswith(".")
+
+    check_every(FILES, check)
+
+
+def test_every_cell_of_a_command_is_a_configuration():
+    def check(file):
+        base = config.load(file)
+        for changes in product(axes(base, files.axes(file))):
+            cell = base.copy_and_resolve_references()
+            cell.update_from_flattened_dict(changes)
+            config.check(cell)
+
+    check_every([file for name in FILES for file in commands(name)], check)
+
+
+def test_a_sweep_is_there_for_every_data_set():
+    def check(name, dataset):
+        file, preset = f"{name}:{dataset}", presets.DATASETS[dataset]
+        assert config.load(file).data.name == preset.get("data.name", "digits")
+        assert len(cells(file)) >= 6
+
+    check_every(itertools.product(FILES, presets.DATASETS), check)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", FILES)
-def test_the_sweep_of_digits_can_train(name, tmp_path, monkeypatch):
+def test_the_sweep_of_digits_can_train(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = f"{name}:digits"
-    base = config.load(file)
-    whole = plan(base, axes(base, files.axes(file)), plain=config.plain(file))
-    kind = name.removeprefix("sweeps/")
-    assert all(cell.path.name.startswith(kind) for cell in whole.cells)
-    assert whole.folder.name.startswith(kind)
+
+    def check(name):
+        file, kind = f"{name}:digits", name.removeprefix("sweeps/")
+        base = config.load(file)
+        whole = plan(base, axes(base, files.axes(file)), plain=config.plain(file))
+        assert all(cell.path.name.startswith(kind) for cell in whole.cells)
+        assert whole.folder.name.startswith(kind)
+
+    check_every(FILES, check)
 
 
-def rows(table, want):
-    """Printed cells of a table, as data set, method and fields."""
-    found = {}
+EVERY, USUAL, MORE = range(1, 10**6), [20], range(21, 10**6)  # numbers of clients
+TABLES = (  # a table, the sweep of a row, how many cells of that kind, width, clients
+    ("protonorm4", "protonorm_table4:{dataset}", 18, 512, EVERY),
+    ("protonorm5", "protonorm_table5:{dataset},{method}", 20, 512, EVERY),
+    ("protonorm2", "dirichlet_alpha:{dataset},{method}", 21, 512, USUAL),
+    ("protonorm2", "clients:{dataset},{method}", 14, 512, MORE),
+    ("tinyproto2", "dirichlet_alpha:{dataset},{method},{base}", 4, 500, USUAL),
+    ("tinyproto2", "clients:{dataset},{method},{base}", 2, 500, MORE),
+)
+
+
+def printed(table, width, clients):
+    """Cells of a table: name, data set and fields."""
     for name, row in names.rows(table).items():
         fields = config.flat(names.configuration(table, name))
         fields = {k: v for k, v in fields.items() if k not in ("name", "seed")}
-        if want(fields):
-            found[name] = PRESETS[row.dataset], fields
-    return found
+        if fields["model.feat_dim"] == width and fields["data.clients"] in clients:
+            yield name, PRESETS[row.dataset], fields
 
 
-def usual_width(width):
-    return lambda f: f["model.feat_dim"] == width
+def test_a_sweep_has_the_printed_cells_of_its_table():
+    def check(table, file, count, width, clients):
+        wanted = list(printed(table, width, clients))
+        if "{base}" in file:
+            wanted = [cell for cell in wanted if "method.s" in cell[2]]
+        assert len(wanted) == count
+        for name, dataset, fields in wanted:
+            base = {"fedtgp": "ft", "fedproto": "fp"}.get(fields.get("method.base"), "")
+            words = {"dataset": dataset, "method": fields["method.name"], "base": base}
+            mine = cells(f"sweeps/{file.format(**words)}")
+            assert mine.count(fields) == 3, name  # seeds
 
-
-@pytest.mark.parametrize(
-    ("table", "file", "count", "want"),
-    [
-        ("protonorm4", "protonorm_table4:{dataset}", 18, usual_width(512)),
-        ("protonorm5", "protonorm_table5:{dataset},{method}", 20, usual_width(512)),
-        (
-            "protonorm2",
-            "dirichlet_alpha:{dataset},{method}",
-            21,
-            lambda f: usual_width(512)(f) and f["data.clients"] == 20,
-        ),
-        (
-            "protonorm2",
-            "clients:{dataset},{method}",
-            14,
-            lambda f: usual_width(512)(f) and f["data.clients"] > 20,
-        ),
-        (
-            "tinyproto2",
-            "dirichlet_alpha:{dataset},{method},{base}",
-            4,
-            lambda f: (
-                usual_width(500)(f) and "method.s" in f and f["data.clients"] == 20
-            ),
-        ),
-        (
-            "tinyproto2",
-            "clients:{dataset},{method},{base}",
-            2,
-            lambda f: (
-                usual_width(500)(f) and "method.s" in f and f["data.clients"] > 20
-            ),
-        ),
-    ],
-)
-def test_a_sweep_has_the_printed_cells_of_its_table(table, file, count, want):
-    printed = rows(table, want)
-    assert len(printed) == count
-    for name, (dataset, fields) in printed.items():
-        base = {"fedtgp": "ft", "fedproto": "fp"}.get(fields.get("method.base"), "")
-        words = {"dataset": dataset, "method": fields["method.name"], "base": base}
-        mine = cells(f"sweeps/{file.format(**words)}")
-        assert mine.count(fields) == 3, name  # seeds
+    check_every(TABLES, check)
 
 
 def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
@@ -169,27 +148,18 @@ def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
     assert config.load("sweeps/tinyproto_figure5").method.base == "fedproto"
 
 
-@pytest.mark.parametrize(
-    ("arg", "want"),
-    [
-        ("", ("a", "cifar10")),
-        ("b", ("b", "cifar10")),
-        ("spiral,b,ft", ("b", "spiral,ft")),
-        ("ft", ("a", "cifar10,ft")),
-    ],
-)
-def test_method_and_presets_of_a_sweep(arg, want):
-    assert config.of_sweep(arg, ["a", "b"], "cifar10") == want
-
-
-def test_two_methods_in_one_sweep_are_refused():
+def test_method_and_presets_of_a_sweep():
+    for arg, want in {
+        "": ("a", "cifar10"),
+        "b": ("b", "cifar10"),
+        "spiral,b,ft": ("b", "spiral,ft"),
+        "ft": ("a", "cifar10,ft"),
+    }.items():
+        assert config.of_sweep(arg, ["a", "b"], "cifar10") == want
     with refused("'fedtgp,fedproto' names 2 methods; sweep over each alone."):
         config.load("sweeps/clients:fedtgp,fedproto")
     with refused("unknown preset 'fedtpg'. There are: ag_news"):
         config.load("sweeps/clients:fedtpg")
-
-
-# ------------------------------------------------------------------ found, shipped
 
 
 def test_sweeps_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
@@ -201,9 +171,7 @@ def test_sweeps_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
         assert shipped.find(file) == file
     with refused("Did you mean 'sweeps/clients.py'? With the package come: comparison"):
         config.load("sweeps/client")
-    with pytest.raises(
-        UserError, match=r"tinyproto\.py, .*sweeps/tinyproto_figure5\.py"
-    ):
+    with pytest.raises(UserError, match=r"tinyproto\.py, .*sweeps/tinyproto_figure5"):
         config.load("/")
 
 
@@ -212,14 +180,6 @@ def test_sweeps_are_below_the_folder_that_a_wheel_takes_in():
     wheel = made["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {"configs": "jaxproto/configs"}
     assert shipped.folder() == ROOT / "configs"
-
-
-def test_list_has_the_sweeps(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["list", "sweeps"])
-    out = capsys.readouterr().out
-    for name in FILES:
-        assert re.search(rf"^{name} +\S.*\.$", out, re.M)
 
 
 def test_every_method_can_be_swept_over_alpha_and_clients():

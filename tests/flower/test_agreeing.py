@@ -1,11 +1,10 @@
 """The exchange before the first round, with nodes that only describe their data."""
 
-import pytest
+from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.data import agreement
 from jaxproto.data.agreement import Description
-from jaxproto.errors import UserError
 from jaxproto.flower.agreeing import AgreeingLink, lines
 from jaxproto.flower.server import REFUSED
 from jaxproto.report import disclosure
@@ -93,23 +92,21 @@ def test_who_refuses_a_message_is_asked_for_its_data_again(tmp_path):
     assert link.asked[before + 2 :] == [("describe", 1), ("agree", 1)]
 
 
-def test_nothing_begins_without_data_that_go_together(tmp_path):
+def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):
     link = Nodes({0: "no such folder", 1: "no such file"})
-    with pytest.raises(UserError, match="no client has said what its data are like"):
+    with refused("no client has said what its data are like"):
         begun(link, tmp_path)
     link = Nodes({0: described("a", "b"), 1: described("a", shape=(9, 9, 1))})
-    with pytest.raises(UserError, match=r"client 1 has inputs of shape \(9, 9, 1\)"):
+    with refused("client 1 has inputs of shape (9, 9, 1)"):
         begun(link, tmp_path)
-    assert not (tmp_path / agreement.FILE).exists()
-
-
-def test_what_is_no_agreement_says_so(tmp_path):
-    (tmp_path / agreement.FILE).write_text("{}")
-    with pytest.raises(UserError, match=r"agreement\.json is damaged"):
-        agreement.read(tmp_path / agreement.FILE)
-    with pytest.raises(UserError, match="cannot be read"):
-        agreement.read(tmp_path / "absent.json")
-    with pytest.raises(UserError, match="same version of jaxproto"):
+    file = tmp_path / agreement.FILE
+    assert not file.exists()
+    with refused("cannot be read"):
+        agreement.read(file)
+    file.write_text("{}")
+    with refused("agreement.json is damaged"):
+        agreement.read(file)
+    with refused("same version of jaxproto"):
         agreement.description("[]")
 
 

@@ -3,52 +3,39 @@
 import importlib.util
 
 import pytest
-from rich.console import Console
+from support.federated import QUIET, Calls, both, faults, simulated, small
 
-import jaxproto
 from jaxproto.flower.folder import serve
 from jaxproto.flower.server import REFUSED
 from jaxproto.storage import jsonfile
-from tests.flower.test_flower import Calls, faults, metrics, small
 
-QUIET = Console(quiet=True)
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
         importlib.util.find_spec("dp_accounting") is None, reason="extra `privacy`"
     ),
 ]
+LOT = {"participation.law": "uniform", "participation.fraction": 0.67}
+LOST = {"participation.dropout": 0.5}
 
 
 def private(method, unit, **changes):
-    fields = {"privacy.unit": unit, "privacy.noise": 0.5, **changes}
-    return small(method, **fields)
-
-
-SOME = {"participation.law": "uniform", "participation.fraction": 0.67}
-LOST = {"participation.dropout": 0.5}
+    return small(method, privacy__unit=unit, privacy__noise=0.5, **changes)
 
 
 @pytest.mark.parametrize(
     ("method", "unit", "law"),
     [
-        ("fedproto", "client", SOME),
-        ("fedproto", "client", LOST),
-        ("fedproto", "example", SOME),
-        ("fedavg", "client", LOST),
-        ("fedavg", "client", SOME),
-        ("fedavg", "example", SOME),
+        ("fedproto", "client", LOT | LOST),
+        ("fedproto", "example", LOT),
+        ("fedavg", "client", LOT | LOST),
+        ("fedavg", "example", LOT),
     ],
 )
 def test_records_and_epsilon_are_those_of_the_simulator(method, unit, law, tmp_path):
-    c = private(method, unit, **law)
-    told = jaxproto.run(c, tmp_path / "simulated", QUIET)
-    said = serve(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
-    assert metrics(tmp_path / "served") == metrics(tmp_path / "simulated")
-    assert not faults(tmp_path / "served")
-    assert said["privacy"] == told["privacy"]
+    told, said = both(private(method, unit, **law), tmp_path)
     kept = jsonfile.read_summary(tmp_path / "served" / "summary.json")
-    assert kept["privacy"] == told["privacy"]
+    assert said["privacy"] == kept["privacy"] == told["privacy"]
     assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0
 
 
@@ -59,8 +46,7 @@ def test_a_lost_upload_counts_as_lost_in_the_simulator(tmp_path):
     def lost(stage, r, i, said):
         return {REFUSED: "gone"} if (stage, i) == ("train", 1) else said
 
-    whole = serve(c, tmp_path / "whole", Calls(c, tmp_path / "a"), QUIET)
-    link = Calls(c, tmp_path / "b", happens=lost)
-    some = serve(c, tmp_path / "some", link, QUIET)
+    whole = simulated(c, tmp_path / "simulated")
+    some = serve(c, tmp_path / "some", Calls(c, tmp_path / "n", happens=lost), QUIET)
     assert faults(tmp_path / "some") == [(1, 1, "train"), (2, 1, "train")]
     assert some["privacy"] == whole["privacy"]

@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from rich.console import Console
+from support.federated import assert_the_same, metrics, rounds, simulated, small
 
-import jaxproto
-from jaxproto import config, models
+from jaxproto.config import build
 from jaxproto.data import files
 from jaxproto.flower.deployment import Deployment, deploy, end
 from jaxproto.flower.folder import FAULTS
@@ -39,14 +38,6 @@ def damage(message, context, call):
 '''
 
 
-def small(rounds, method="fedavg", **changes):
-    c = config.experiment(method, "digits")
-    c.rounds, c.data.clients, c.eval_every, c.model.group = rounds, 3, 1, "mlp"
-    c.model.feat_dim = 8
-    c.update_from_flattened_dict(changes)
-    return c
-
-
 def until(done, process=None):
     """Waits, for so long at most."""
     end_at = time.monotonic() + LIMIT
@@ -68,22 +59,14 @@ def start(there, *clients):
         until(lambda c=client: connected(there, c), there.nodes[client])
 
 
-def metrics(path):
-    found = records.read(path / "metrics.jsonl")
-    return [{k: v for k, v in r.items() if k != "seconds"} for r in found]
-
-
-def rounds(path):
-    return [r["round"] for r in metrics(path)]
-
-
 def finished(path):
     file = path / "summary.json"
     return file.exists() and json.loads(file.read_text())["status"] == "finished"
 
 
 def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
-    c, last = small(5), tmp_path / "last"  # round, from 0, that client 1 takes part in
+    last = tmp_path / "last"  # round, from 0, that client 1 takes part in
+    c = small(rounds=5)
     files.write(last, b"0")
     with Deployment(c, tmp_path / "run", wait=1.0, patience=90.0) as there:
         there.add_mod("damage", DAMAGE.format(file=str(last)))
@@ -108,8 +91,8 @@ def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
 
 
 def test_a_killed_server_goes_on_where_it_was(tmp_path):
-    c = small(3)
-    jaxproto.run(c, tmp_path / "simulated", Console(quiet=True))
+    c = small(rounds=3)
+    simulated(c, tmp_path / "simulated")
     with Deployment(c, tmp_path / "run", wait=60.0, patience=120.0) as there:
         there.start_superlink()
         start(there, 0, 1, 2)
@@ -125,22 +108,24 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path):
         end(second)
         assert all(node.poll() is None for node in there.nodes.values())
     assert records.read(there.path / "metrics.jsonl")[0] == before  # seconds too
-    assert metrics(there.path) == metrics(tmp_path / "simulated")
-    assert not (there.path / FAULTS).exists()
+    assert_the_same(there.path, tmp_path / "simulated")
 
 
-MANY = {"model.group": "digits"}  # a network of its own for each client
-CASES = {"protonorm": MANY, "tinyproto": MANY | {"wire.up": "int8"}}
-
-
-@pytest.mark.parametrize("method", CASES)
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        pytest.param(
+            "protonorm", {"model.group": "mlp,cnn4_d"}, marks=pytest.mark.landing
+        ),
+        ("tinyproto", {"model.group": "digits", "wire.up": "int8"}),
+    ],
+)
 def test_a_deployment_of_several_networks_has_the_records_of_the_simulator(
-    method, tmp_path
+    method, changes, tmp_path
 ):
-    c = small(2, method, **CASES[method])
-    jaxproto.run(c, tmp_path / "simulated", Console(quiet=True))
+    c = small(method, **changes)
+    simulated(c, tmp_path / "simulated")
     summary = deploy(c, tmp_path / "run", wait=120.0, patience=300.0)
-    assert summary["status"] == "finished"
-    assert len({*models.assign("digits", range(3))}) == 3
-    assert metrics(tmp_path / "run") == metrics(tmp_path / "simulated")
-    assert not (tmp_path / "run" / FAULTS).exists()
+    assert summary["status"] == "finished" and rounds(tmp_path / "run") == [1, 2]
+    assert len(build.experiment(c, "cpu").cohorts) > 1
+    assert_the_same(tmp_path / "run", tmp_path / "simulated")

@@ -7,7 +7,10 @@ import jax
 import numpy as np
 import PIL.Image
 import pytest
-from rich.console import Console
+from support import federated
+from support.every import check_every
+from support.federated import QUIET, Calls, assert_the_same, metrics, simulated
+from support.refusal import refused
 
 import jaxproto
 from jaxproto import config
@@ -16,11 +19,11 @@ from jaxproto.data import agreement, nodes
 from jaxproto.data.agreement import Description
 from jaxproto.errors import UserError
 from jaxproto.flower import own, rehearse
-from jaxproto.flower.folder import FAULTS, serve
-from jaxproto.flower.process import Calls
-from jaxproto.storage import records
+from jaxproto.flower.folder import serve
 
-QUIET = Console(quiet=True)
+
+def small(method="fedavg", **changes):
+    return federated.small(method, **{"data.name": "nodes", **changes})
 
 
 def image(labels=("cat", "dog"), shape=(8, 8, 3), sizes=(6, 2)):
@@ -29,23 +32,6 @@ def image(labels=("cat", "dog"), shape=(8, 8, 3), sizes=(6, 2)):
 
 def written(words, **more):
     return Description("texts", (), ("good", "bad"), 4, 2, words)._replace(**more)
-
-
-def small(method="fedavg", **changes):
-    c = config.experiment(method, "digits")
-    c.rounds, c.data.clients, c.eval_every, c.model.group = 2, 3, 1, "mlp"
-    c.model.feat_dim, c.data.name = 8, "nodes"
-    c.update_from_flattened_dict(changes)
-    return c
-
-
-def metrics(path):
-    found = records.read(path / "metrics.jsonl")
-    return [{k: v for k, v in r.items() if k != "seconds"} for r in found]
-
-
-def faults(path):
-    return records.read(path / FAULTS)
 
 
 # What they agree on
@@ -67,26 +53,28 @@ def test_words_count_by_what_all_nodes_have():
     assert agreement.unite(told, 2, 4).tokens == tokens[:4]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
-        (image(), image(shape=(8, 8, 1)), r"client 1 .*\(8, 8, 1\), but client 0"),
-        (image(), written({"a": 1}), "client 1 has inputs of type texts, but client 0"),
-        (image(["3", "7"]), image(), "client 0 has the label '3' and client 1 the"),
-        (image(["a"]), image(["a"]), "one label, 'a'"),
-        (written({}), written({}), "choose a smaller data.min_texts"),
-    ],
-)
-def test_data_that_do_not_go_together_are_named(first, second, words):
-    with pytest.raises(UserError, match=words):
-        agreement.unite({0: first, 1: second}, 2, 0)
+DO_NOT_FIT = [
+    (image(), image(shape=(8, 8, 1)), "client 1 has inputs of shape (8, 8, 1), but c"),
+    (image(), written({"a": 1}), "client 1 has inputs of type texts, but client 0"),
+    (image(["3", "7"]), image(), "client 0 has the label '3' and client 1 the"),
+    (image(["a"]), image(["a"]), "one label, 'a'"),
+    (written({}), written({}), "choose a smaller data.min_texts"),
+]
+
+
+def test_data_that_do_not_go_together_are_named():
+    def check(first, second, words):
+        with refused(words):
+            agreement.unite({0: first, 1: second}, 2, 0)
+
+    check_every(DO_NOT_FIT, check)
 
 
 def test_who_comes_late_fits_or_is_refused():
     made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
-    with pytest.raises(UserError, match="client 2 has the labels 'fox', which the"):
+    with refused("client 2 has the labels 'fox', which the"):
         agreement.joined(made, 2, image(["fox", "cat"]))
-    with pytest.raises(UserError, match=r"client 2 has inputs of shape \(9, 9, 3\)"):
+    with refused("client 2 has inputs of shape (9, 9, 3)"):
         agreement.joined(made, 2, image(shape=(9, 9, 3)))
     with pytest.raises(UserError, match=r"7 training .* but the agreement says 6"):
         agreement.joined(made, 0, image(sizes=(7, 2)))
@@ -129,15 +117,15 @@ def test_examples_are_divided_by_seed_and_client(tmp_path):
 
 
 def test_configurations_that_cannot_be_are_refused():
-    with pytest.raises(UserError, match="jaxproto flower"):
+    with refused("jaxproto flower"):
         build.experiment(small(), "cpu")
     with pytest.raises(UserError, match=r"public_share=0.1, .* set these to 0"):
         config.check(small(**{"data.public_share": 0.1}))
-    with pytest.raises(UserError, match="client 0 names no data"):
+    with refused("client 0 names no data"):
         own.sources(small())
     with pytest.raises(UserError, match=r"data of 2 nodes .* data\.clients is 3"):
         own.sources(small(), ["npz:a", "npz:b"])
-    with pytest.raises(UserError, match=r"but data\.name is digits"):
+    with refused("but data.name is digits"):
         own.sources(small(**{"data.name": "digits"}), ["npz:a"] * 3)
 
 
@@ -160,19 +148,19 @@ def divided(c, path):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "changes"),
-    [("fedavg", {}), ("fedproto", {"model.group": "mlp,cnn4_d"}), ("tinyproto", {})],
+    [("fedproto", {"model.group": "mlp,cnn4_d"}), ("tinyproto", {})],
 )
 def test_records_are_those_of_the_simulator_bit_for_bit(method, changes, tmp_path):
     c = small(method, **changes, **{"data.name": "digits"})
-    jaxproto.run(c, tmp_path / "simulated", QUIET)
+    simulated(c, tmp_path / "simulated")
     named = divided(c, tmp_path)
     c.data.name = "nodes"
     rehearse(c, tmp_path / "own", named, QUIET)
-    assert metrics(tmp_path / "own") == metrics(tmp_path / "simulated")
+    assert_the_same(tmp_path / "own", tmp_path / "simulated")
     run = jaxproto.load(tmp_path / "own")
     assert run.round == 2
     assert all(np.isfinite(a).all() for a in jax.tree.leaves(run.server))
-    with pytest.raises(UserError, match="keep their networks on their nodes"):
+    with refused("keep their networks on their nodes"):
         run.clients[0]
 
 
@@ -211,11 +199,11 @@ def test_texts_have_the_vocabulary_and_records_of_the_simulator(tmp_path):
     rehearse(c, tmp_path / "own", named, QUIET)
     c.data.name = f"csv:{tmp_path / 'all'}"
     c.data.partition = f"file:{tmp_path / 'who.csv'}"
-    jaxproto.run(c, tmp_path / "simulated", QUIET)
+    simulated(c, tmp_path / "simulated")
     folders = tmp_path / "own", tmp_path / "simulated"
     one, other = ((path / "vocabulary.txt").read_text() for path in folders)
     assert one == other and "phone" in one.split()
-    assert metrics(tmp_path / "own") == metrics(tmp_path / "simulated")
+    assert_the_same(tmp_path / "own", tmp_path / "simulated")
 
 
 def draw(folder, classes, count=8):
@@ -237,31 +225,26 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     c = small("fedproto", **{"rounds": 3, "local.batch_size": 4})
     fox = tmp_path / "2" / "fox"
 
-    class Late(Calls):
-        late = False
+    def happens(stage, r, i, said):
+        if (stage, r) == ("evaluate", 3) and fox.exists():  # after round 2
+            fox.rename(tmp_path / "2" / "cat")
+        if stage == "evaluate":
+            link.there = {0, 1, 2}
+        return said
 
-        def members(self):
-            return {0, 1, 2} if self.late else {0, 1}
-
-        def ask(self, stage, told):
-            said = super().ask(stage, told)
-            if stage == "evaluate" and self.late and fox.exists():
-                fox.rename(tmp_path / "2" / "cat")
-            self.late = self.late or stage == "evaluate"
-            return said
-
-    serve(c, tmp_path / "run", Late(c, tmp_path / "nodes", named), QUIET)
+    link = Calls(c, tmp_path / "nodes", named, happens)
+    link.there = {0, 1}
+    serve(c, tmp_path / "run", link, QUIET)
     first, second, third = metrics(tmp_path / "run")
     assert (first["participants"], second["participants"]) == (2, 2)
     assert third["participants"] == 3
-    why = [f["why"] for f in faults(tmp_path / "run") if f["stage"] == "agree"]
-    assert len(why) == 1 and "'fox', which the agreement does not know" in why[0]
+    (why,) = federated.why(tmp_path / "run", "agree")
+    assert "'fox', which the agreement does not know" in why
     made = agreement.read(tmp_path / "run" / agreement.FILE)
     assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
     assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
     told = json.loads((tmp_path / "nodes" / "0" / own.TOLD).read_text())
     assert told["labels"] == ["cat", "dog"] and told["train"] + told["test"] == 16
     c.rounds = 4  # the server starts again, and so do the nodes
-    link = Late(c, tmp_path / "nodes", named)
-    serve(c, tmp_path / "run", link, QUIET)
+    serve(c, tmp_path / "run", Calls(c, tmp_path / "nodes", named), QUIET)
     assert agreement.read(tmp_path / "run" / agreement.FILE) == made

@@ -1,5 +1,6 @@
 """Networks in Flax NNX, Flax Linen and Equinox behind the library's `Net`."""
 
+import functools
 import math
 import sys
 
@@ -9,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
+from support.fast_jit import jit
 
 from jaxproto import models
 from jaxproto.errors import UserError
 from jaxproto.training import program_cache
 
 SHAPE = (4, 4, 1)
-X = jax.random.normal(jax.random.key(1), (6, *SHAPE)) + 1.0
+X = np.random.default_rng(0).normal(size=(6, *SHAPE)).astype(np.float32) + 1.0
 KEY = jax.random.key(0)
 
 
@@ -59,80 +61,75 @@ FACTORIES = {
 }
 
 
-@pytest.fixture(params=list(FACTORIES))
-def net(request):
-    return FACTORIES[request.param](SHAPE, 3, 8)
+NAMES = pytest.mark.parametrize("name", list(FACTORIES))
+
+
+@functools.cache
+def started(name):
+    """A network, `apply` compiled, and its first parameters and statistics."""
+    net = FACTORIES[name](SHAPE, 3, 8)
+    return net, jit(net.apply, static_argnums=3), *jit(net.init)(KEY)
 
 
 def leaves(tree):
     return [np.asarray(a) for a in jax.tree.leaves(tree)]
 
 
-def test_parameters_are_float32_in_dictionaries_of_texts(net):
-    params, norm = net.init(KEY)
+def same(a, b):
+    """Which arrays of two trees are equal."""
+    return [np.array_equal(*p) for p in zip(leaves(a), leaves(b), strict=True)]
+
+
+@NAMES
+def test_parameters_are_float32_in_dictionaries_of_texts_by_the_key(name):
+    net, _, params, norm = started(name)
     assert set(params) == {"body", "head"} and norm
-    for path, leaf in jax.tree_util.tree_leaves_with_path((params, norm)):
+    as_called = jax.eval_shape(net.init, KEY)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(as_called):
         assert all(isinstance(key.key, str) for key in path[1:]), path
-        assert not leaf.weak_type
+        assert not leaf.weak_type, path
     assert {a.dtype.name for a in leaves(params)} == {"float32"}
     assert params["head"]["kernel"].shape == (8, 3)
+    init = jit(net.init)
+    assert all(same(params, init(KEY)[0]))
+    other = init(jax.random.key(1))[0]
+    assert not np.array_equal(params["head"]["kernel"], other["head"]["kernel"])
+    assert not all(same(params["body"], other["body"]))
 
 
-def test_other_keys_draw_other_parameters(net):
-    first, again, other = (net.init(jax.random.key(i))[0] for i in (0, 0, 1))
-    same = [
-        np.array_equal(*pair) for pair in zip(*map(leaves, (first, again)), strict=True)
-    ]
-    assert all(same)
-    kernels = [p["head"]["kernel"] for p in (first, other)]
-    assert not np.array_equal(*kernels)
-    bodies = zip(*(leaves(p["body"]) for p in (first, other)), strict=True)
-    assert not all(np.array_equal(*pair) for pair in bodies)
-
-
-def test_features_are_pooled_and_logits_are_of_the_head(net):
-    params, norm = net.init(KEY)
-    out = net.apply(params, norm, X, False)
+@NAMES
+def test_features_are_pooled_and_training_alone_changes_statistics(name):
+    net, apply, params, norm = started(name)
+    out = apply(params, norm, X, False)
     assert out.feat.shape == (6, 8) and out.logits.shape == (6, 3)
-    np.testing.assert_array_equal(out.logits, net.head(params["head"], out.feat))
-
-
-def test_training_alone_changes_statistics(net):
-    params, norm = net.init(KEY)
-    still = net.apply(params, norm, X, False).norm
-    for a, b in zip(leaves(norm), leaves(still), strict=True):
-        np.testing.assert_array_equal(a, b)
-    moved = net.apply(params, norm, X, True, KEY).norm
+    np.testing.assert_array_equal(out.logits, jit(net.head)(params["head"], out.feat))
+    assert all(same(norm, out.norm))
+    moved = apply(params, norm, X, True, KEY).norm
     assert jax.tree.structure(moved) == jax.tree.structure(norm)
-    pairs = zip(leaves(norm), leaves(moved), strict=True)
-    assert not any(np.array_equal(*pair) for pair in pairs)
-    later = net.apply(params, moved, X, False).feat
-    assert not np.allclose(later, net.apply(params, norm, X, False).feat)
+    assert not any(same(norm, moved))
+    assert not np.allclose(apply(params, moved, X, False).feat, out.feat)
 
 
-def test_dropout_draws_from_the_key_of_the_step(net):
-    params, norm = net.init(KEY)
+@NAMES
+def test_dropout_draws_from_the_key_of_the_step_for_each_example(name):
+    _, apply, params, norm = started(name)
     keys = jax.random.split(jax.random.key(5))
-    one, again, other = (
-        net.apply(params, norm, X, True, keys[i]).feat for i in (0, 0, 1)
-    )
+    one, again, other = (apply(params, norm, X, True, keys[i]).feat for i in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
-    shown = [net.apply(params, norm, X, False, key).feat for key in keys]
+    shown = [apply(params, norm, X, False, key).feat for key in keys]
     np.testing.assert_array_equal(*shown)
-
-
-def test_examples_draw_dropout_of_their_own(net):
-    params, norm = net.init(KEY)
-    same_B = jnp.broadcast_to(X[:1], X.shape)
-    params["body"] = jax.tree.map(lambda a: a + 0.3, params["body"])
-    feat_BD = net.apply(params, norm, same_B, True, KEY).feat
+    same_B = np.broadcast_to(X[:1], X.shape)
+    body = jax.tree.map(lambda a: a + 0.3, params["body"])
+    feat_BD = apply({**params, "body": body}, norm, same_B, True, KEY).feat
     assert len(np.unique(np.asarray(feat_BD), axis=0)) > 1
 
 
 @pytest.mark.long
-def test_clients_train_side_by_side_in_one_program(net):
+@NAMES
+def test_clients_train_side_by_side_in_one_program(name):
     """Under jit, vmap, grad and scan, as in a round."""
+    net = FACTORIES[name](SHAPE, 3, 8)
 
     def descend(key):
         params, norm = net.init(key)
@@ -151,31 +148,30 @@ def test_clients_train_side_by_side_in_one_program(net):
 
         return jax.lax.scan(step, (params, norm), jax.random.split(key, 30))[1]
 
-    values = jax.jit(jax.vmap(descend))(jax.random.split(KEY, 2))
+    values = jit(jax.vmap(descend))(jax.random.split(KEY, 2))
     assert np.all(values[:, -1] < values[:, 0])
 
 
 def test_nnx_without_a_key_has_no_dropout():
-    net = FACTORIES["nnx"](SHAPE, 3, 8)
-    params, norm = net.init(KEY)
-    first = net.apply(params, norm, X, True).feat
+    _, apply, params, norm = started("nnx")
+    first = apply(params, norm, X, True).feat
     assert np.all(np.asarray(first) != 0)
 
 
-@pytest.mark.parametrize("name", list(FACTORIES))
-def test_it_counts_as_code_of_ones_own(name, monkeypatch):
+def test_it_counts_as_code_of_ones_own(monkeypatch):
     """No program of it is kept for another process, and PyTorch has no names for it."""
     assert not program_cache.has_user_code([{"mlp": models.NETS["mlp"]}])
-    assert program_cache.has_user_code([{name: FACTORIES[name]}])
-    monkeypatch.setitem(models.NETS, name, FACTORIES[name])
-    assert not models.is_mapped(name)
+    for name, factory in FACTORIES.items():
+        assert program_cache.has_user_code([{name: factory}]), name
+        monkeypatch.setitem(models.NETS, name, factory)
+        assert not models.is_mapped(name), name
 
 
 def test_a_body_that_makes_no_vector_is_refused():
     net = models.from_linen(linen.Conv(2, (3, 3)))(SHAPE, 3, 8)
-    params, norm = net.init(KEY)
+    params, norm = jax.eval_shape(net.init, KEY)
     with pytest.raises(UserError, match=r"features of shape \(4, 4, 2\)"):
-        net.apply(params, norm, X, False)
+        jax.eval_shape(lambda *a: net.apply(*a, X, False), params, norm)
 
 
 def test_an_array_that_is_no_parameter_is_refused():

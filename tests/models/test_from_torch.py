@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from support.every import check_every, every
 
 from jaxproto import models
 from jaxproto.errors import UserError
@@ -60,16 +61,16 @@ def tiny(name):
 
 
 # ------------------------------------------------------------------- golden networks
+GOLDEN_CASES = [
+    ("resnet8", "resnet8_k10_d500", ops.CPU),
+    ("resnet8", "resnet8_k10_d500", ops.LAX),
+    ("resnet18", "resnet18_k10_d512", ops.CPU),
+    ("mobilenet_v2", "mobilenet_v2_k10_d500", ops.CPU),
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "case", "form"),
-    [
-        ("resnet8", "resnet8_k10_d500", ops.CPU),
-        ("resnet8", "resnet8_k10_d500", ops.LAX),
-        ("resnet18", "resnet18_k10_d512", ops.CPU),
-        ("mobilenet_v2", "mobilenet_v2_k10_d500", ops.CPU),
-    ],
-)
+@every(GOLDEN_CASES)
 def test_a_golden_network_is_matched(name, case, form):
     """../shared/golden: ProtoNorm's released PyTorch networks (ResNet-18: torchvision
     0.29), before and after one SGD step (0.01, training mode, no dropout) on CE + 10 *
@@ -104,7 +105,7 @@ def test_a_golden_network_is_matched(name, case, form):
 
 
 # ------------------------------------------------------------------------ round trips
-@pytest.mark.parametrize("name", sorted(set(models.NETS) - {"cnn4_d"}))
+@every(sorted(set(models.NETS) - {"cnn4_d"}))
 def test_there_and_back_again_changes_nothing(name):
     params, norm, options = tiny(name)
     again = models.from_torch(name, models.to_torch(params, norm), **options)
@@ -112,7 +113,7 @@ def test_there_and_back_again_changes_nothing(name):
     jax.tree.map(np.testing.assert_array_equal, again, (params, norm))
 
 
-@pytest.mark.parametrize("case", ["resnet18_k10_d512", "mobilenet_v2_k10_d500"])
+@every(["resnet18_k10_d512", "mobilenet_v2_k10_d500"])
 def test_names_and_shapes_are_pytorchs(case):
     name, _, rest = case.partition("_k10_d")
     options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": int(rest)}
@@ -166,10 +167,18 @@ TORCHVISION = {  # torchvision 0.29: some of each kind of name, with the shapes 
         "base.fc1.0.weight": (512, 64),
     },
     "spiral_mlp": {"base.fc1.weight": (16, 2), "head.weight": (3, 2)},
+    "fasttext": {"base.embedding.weight": (9, 5), "base.fc1.weight": (5, 5)},
+    "textcnn": {  # HtFLlib's
+        "base.embedding.weight": (9, 5),
+        "base.conv1.0.weight": (100, 5, 3),
+        "base.conv3.0.weight": (100, 5, 5),
+        "base.conv3.0.bias": (100,),
+        "base.fc1.weight": (5, 300),
+    },
 }
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+@every(TORCHVISION)
 def test_names_without_a_golden_network_are_pytorchs(name):
     given = models.to_torch(*tiny(name)[:2])
     assert TORCHVISION[name].items() <= {k: v.shape for k, v in given.items()}.items()
@@ -206,43 +215,41 @@ class Tensor:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
 
 
-def save_npz(path, weights):
+def saved(path, weights):
+    """Both kinds of file."""
     np.savez(path / "w.npz", **weights)
-    return path / "w.npz"
-
-
-def save_safetensors(path, weights):
     whole = {k: np.ascontiguousarray(v) for k, v in weights.items()}
     safetensors.numpy.save_file(whole, path / "w.safetensors")
-    return str(path / "w.safetensors")
+    return path / "w.npz", str(path / "w.safetensors")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda path, w: bare(w),
-        lambda path, w: {k: Tensor(v) for k, v in w.items()},
-        lambda path, w: w | {"base.bn1.num_batches_tracked": np.int64(7)},
-        lambda path, w: {k: v.astype(np.float64) for k, v in w.items()},
-        save_npz,
-        save_safetensors,
-    ],
-)
-def test_every_form_of_the_same_weights_gives_the_same_network(change, tmp_path):
+def test_every_form_of_the_same_weights_gives_the_same_network(tmp_path):
     weights, params, norm, options = trained()
-    got = models.from_torch("resnet4", change(tmp_path, weights), **options)
-    jax.tree.map(np.testing.assert_array_equal, got, (params, norm))
-    assert {leaf.dtype.name for leaf in jax.tree.leaves(got)} == {"float32"}
+
+    def check(given):
+        got = models.from_torch("resnet4", given, **options)
+        jax.tree.map(np.testing.assert_array_equal, got, (params, norm))
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(got)} == {"float32"}
+
+    forms = {
+        "torchvision's names": bare(weights),
+        "tensors": {k: Tensor(v) for k, v in weights.items()},
+        "a count": weights | {"base.bn1.num_batches_tracked": np.int64(7)},
+        "float64": {k: v.astype(np.float64) for k, v in weights.items()},
+        **dict(zip(("npz", "safetensors"), saved(tmp_path, weights), strict=True)),
+    }
+    check_every(forms, lambda form: check(forms[form]))
 
 
 def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
     weights, params, norm, options = trained()
-    key, net = jax.random.key(4), models.build("resnet4", **options)
+    key = jax.random.key(4)
+    fresh = models.build("resnet4", **options).init(key)[0]["head"]
     body = {k: v for k, v in weights.items() if k.startswith("base.")}
     for given in (body, body | {"fc.weight": np.ones((1000, 64))}):
         head = models.fresh_head(key)
         got = models.from_torch("resnet4", given, **options, head=head)
-        expected = ({"body": params["body"], "head": net.init(key)[0]["head"]}, norm)
+        expected = ({"body": params["body"], "head": fresh}, norm)
         jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
@@ -273,33 +280,26 @@ def test_another_classifier_points_to_a_fresh_head():
         models.from_torch("resnet4", weights, **options)
 
 
-def broken_npz(path):
-    (path / "w.npz").write_bytes(b"nothing")
-    return path / "w.npz"
-
-
-def broken_safetensors(path):
-    (path / "w.safetensors").write_bytes(b"nothing at all")
-    return path / "w.safetensors"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: path / "w.pth", r"w.pth is neither .npz nor .safetensors"),
-        (lambda path: path / "w.npz", r"there is no weights file .*w.npz"),
-        (broken_npz, r"w.npz cannot be read"),
-        (broken_safetensors, r"w.safetensors cannot be read"),
+def test_unusable_weights_are_named(tmp_path):
+    for name in ("broken.npz", "broken.safetensors"):
+        (tmp_path / name).write_bytes(b"nothing at all")
+    cases = [
+        (tmp_path / "w.pth", r"w.pth is neither .npz nor .safetensors"),
+        (tmp_path / "w.npz", r"there is no weights file .*w.npz"),
+        (tmp_path / "broken.npz", r"broken.npz cannot be read"),
+        (tmp_path / "broken.safetensors", r"broken.safetensors cannot be read"),
         (
-            lambda path: {"conv1.weight": 1, "base.conv1.weight": 2},
+            {"conv1.weight": 1, "base.conv1.weight": 2},
             r"'conv1.weight' and 'base.conv1.weight' of the weights mean the same",
         ),
         (
-            lambda path: {"state_dict": {}, "epoch": 3},
+            {"state_dict": {}, "epoch": 3},
             r"entry 'state_dict' of the weights is no array: dict",
         ),
-    ],
-)
-def test_unusable_weights_are_named(make, message, tmp_path):
-    with pytest.raises(UserError, match=message):
-        models.from_torch("resnet4", make(tmp_path), **TINY)
+    ]
+
+    def check(weights, message):
+        with pytest.raises(UserError, match=message):
+            models.from_torch("resnet4", weights, **TINY)
+
+    check_every(cases, check)

@@ -1,11 +1,14 @@
 """Bodies computed in bfloat16: parameters, features and sums stay float32."""
 
 import functools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.every import every
+from support.fast_jit import jit
 
 from jaxproto import config, models
 from jaxproto.errors import UserError
@@ -14,6 +17,7 @@ from jaxproto.training import runner
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
+KEY = jax.random.key(0)
 IMAGES = ("cnn4", "resnet4", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0")
 
 
@@ -29,17 +33,21 @@ def build(name, dtype, form="CPU"):
     )
 
 
-def outputs(name, dtype, form="CPU"):
-    """Output, statistics and gradient of a step without dropout, compiled."""
+def step(name, dtype, form="CPU"):
+    """Parameters, statistics, batch -> gradient and output, without dropout."""
     net = build(name, dtype, form)
-    params, norm = build(name, "float32").init(jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (16, 16, 16, 3))
 
-    def loss(params):
+    def loss(params, norm, x):
         out = net.apply(params, norm, x, True)
         return jnp.mean(out.feat**2) - jnp.mean(jax.nn.log_softmax(out.logits)), out
 
-    return jax.jit(jax.grad(loss, has_aux=True)), params
+    return jax.grad(loss, has_aux=True)
+
+
+def start(name, key):
+    """Parameters, statistics and a batch."""
+    x = jax.random.normal(jax.random.key(1), (16, 16, 16, 3))
+    return *build(name, "float32").init(key), x
 
 
 def distance(got, want):
@@ -50,30 +58,23 @@ def distance(got, want):
     return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
 
 
-@pytest.mark.parametrize("form", ["CPU", "LAX"])
-@pytest.mark.parametrize("name", IMAGES)
-def test_everything_that_leaves_the_body_is_float32(name, form):
-    step, params = outputs(name, "bfloat16", form)
-    grad, out = jax.eval_shape(step, params)
-    leaves = jax.tree.leaves((grad, out))
-    assert {a.dtype for a in leaves} == {jnp.dtype("float32")}
-
-
-@pytest.mark.parametrize("form", ["CPU", "LAX"])
-@pytest.mark.parametrize("name", IMAGES)
-def test_every_product_of_the_body_is_in_bfloat16(name, form):
-    step, params = outputs(name, "bfloat16", form)
-    text = str(jax.make_jaxpr(step)(params))
-    products = [line for line in text.splitlines() if "dot_general[" in line]
-    products += [line for line in text.splitlines() if "conv_general_dilated[" in line]
+@every([(name, form) for name in IMAGES for form in ("CPU", "LAX")])
+def test_products_are_in_bfloat16_and_all_that_leaves_the_body_in_float32(name, form):
+    given = jax.eval_shape(partial(start, name), KEY)
+    made, out = jax.make_jaxpr(step(name, "bfloat16", form), return_shape=True)(*given)
+    assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
+    lines = str(made).splitlines()
+    kinds = "dot_general[", "conv_general_dilated["
+    products = [line for line in lines if any(kind in line for kind in kinds)]
     single = [line for line in products if ":f32[" in line.split("=")[0]]
     assert len(single) <= 3 < len(products)  # the head, forward and twice backward
 
 
 def test_numbers_are_those_of_float32_to_its_precision():
-    half, params = outputs("resnet4", "bfloat16")
-    full, _ = outputs("resnet4", "float32")
-    (grad, out), (want, right) = half(params), full(params)
+    given = jit(partial(start, "resnet4"))(KEY)
+    dtypes = "bfloat16", "float32"
+    half, full = (jit(step("resnet4", dtype))(*given) for dtype in dtypes)
+    (grad, out), (want, right) = half, full
     assert 0 < distance(out.feat, right.feat) < 0.05
     assert distance(out.norm, right.norm) < 0.02
     assert distance(grad, want) < 0.2
@@ -104,12 +105,8 @@ def test_an_unknown_precision_is_named():
 
 def test_a_run_in_bfloat16_learns(tmp_path):
     c = config.experiment("protonorm", "digits")
-    c.model.group, c.model.compute_dtype, c.rounds, c.data.clients = (
-        "mlp",
-        "bfloat16",
-        6,
-        4,
-    )
+    c.model.group, c.model.compute_dtype = "mlp", "bfloat16"
+    c.rounds, c.data.clients = 6, 4
     summary = runner.run(c, tmp_path / "run")
     assert summary["status"] == "finished"
     assert summary["rules"]["head"]["pooled"]["best"] > 0.5

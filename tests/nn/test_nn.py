@@ -7,6 +7,8 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.every import check_every, every
+from support.fast_jit import jit
 
 from jaxproto import nn
 from jaxproto.nn import conv, cut, norm, ops, pool, reduce, shuffle, winograd
@@ -46,42 +48,55 @@ def value_and_grads(function, *args):
     return out, pulled
 
 
-def assert_same(one, other, *args):
-    """Two functions agree in value and gradients to 1e-5 of the largest entry."""
-    both = jax.jit(lambda *a: (value_and_grads(one, *a), value_and_grads(other, *a)))
-    got, expected = both(*args)
-    scale = max(float(jnp.max(jnp.abs(a))) for a in jax.tree.leaves(expected))
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5 * scale, rtol=1e-5)
+def assert_same(reference, args, *forms):
+    """Forms agree with a function in value and gradients to 1e-5 of the largest."""
+    functions = (reference, *forms)
+    both = jit(lambda *args: [value_and_grads(f, *args) for f in functions])
+    want, *found = (jax.tree.leaves(each) for each in both(*args))
+    scale = max(float(jnp.max(jnp.abs(a))) for a in want)
+    for i, got in enumerate(found):
+        for a, b in zip(got, want, strict=True):
+            close = np.testing.assert_allclose
+            close(a, b, atol=1e-5 * scale, rtol=1e-5, err_msg=f"form {i}")
 
 
-@pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
-@pytest.mark.parametrize(
-    "form", [conv.conv_of_few, conv.conv_by_row, conv.conv_by_tap, conv.conv_gemm]
-)
-def test_conv_as_matmul_equals_lax(form, k, s, p, n):
-    kernel = normal(k, k, 6, 5)
-    assert_same(at(form, s, p), at(conv.conv_lax, s, p), image(n), kernel)
+# ------------------------------------------------------------------------ convolutions
+def test_every_form_of_a_convolution_equals_lax():
+    names = "conv_of_few", "conv_by_row", "conv_by_tap", "conv_gemm"
+
+    def check(k, s, p, n):
+        forms = [at(getattr(conv, name), s, p) for name in names]
+        if s == 1 and k in (3, 5):
+            forms.append(at(winograd.conv_winograd, p))
+        arrays = image(n), normal(k, k, 6, 5)
+        assert_same(at(conv.conv_lax, s, p), arrays, *forms)
+        arrays = image(n), normal(k, k, 1, 6)
+        shift = at(conv.depthwise_shift, s, p)
+        assert_same(at(conv.depthwise_lax, s, p), arrays, shift)
+
+    check_every(WINDOWS, check)
 
 
-@pytest.mark.parametrize("channels", [6, 16, 32])
-@pytest.mark.parametrize(("k", "s"), [(3, 1), (3, 2), (5, 1), (5, 2)])
+@every([(c, k, s) for c in (6, 16, 32) for k in (3, 5) for s in (1, 2)])
 def test_the_form_that_is_chosen_equals_lax(channels, k, s):
     args = image(6, channels), normal(k, k, channels, channels)
-    assert_same(at(conv.conv_matmul, s, 1), at(conv.conv_lax, s, 1), *args)
+    assert_same(at(conv.conv_lax, s, 1), args, at(conv.conv_matmul, s, 1))
 
 
-MAPS = [(k, p, n) for k in (3, 5) for p in (0, 1, k - 1) for n in ((9, 6), (5, 11))]
+@every(WINDOWS[2:6])
+def test_grouped_as_matmul_equals_lax(k, s, p, n):
+    arrays = image(n), normal(k, k, 2, 9)
+    grouped = at(conv.grouped_matmul, s, p, 3)
+    assert_same(at(conv.conv_lax, s, p, 3), arrays, grouped)
 
 
-@pytest.mark.parametrize(("k", "p", "n"), MAPS)
-def test_winograds_conv_equals_lax(k, p, n):
-    kernel = normal(k, k, 6, 5)
-    one = at(winograd.conv_winograd, p)
-    assert_same(one, at(conv.conv_lax, 1, p), image(n), kernel)
+@every([(3, 0), (3, 1), (3, 2), (5, 0), (5, 1), (5, 4)])
+def test_winograds_conv_equals_lax_at_any_padding_and_size(k, p):
+    arrays, form = (image((5, 11)), normal(k, k, 6, 5)), at(winograd.conv_winograd, p)
+    assert_same(at(conv.conv_lax, 1, p), arrays, form)
 
 
-@pytest.mark.parametrize(("m", "k"), [(2, 3), (4, 3), (2, 5), (4, 5)])
+@every([(2, 3), (4, 3), (2, 5), (4, 5)])
 def test_a_minimal_filter_is_the_correlation_of_its_definition(m, k):
     out, kernel, rows = winograd.minimal(m, k)
     g, d = np.random.default_rng(0).normal(size=(2, m + k - 1))
@@ -89,42 +104,27 @@ def test_a_minimal_filter_is_the_correlation_of_its_definition(m, k):
     np.testing.assert_allclose(got, np.correlate(d, g[:k], "valid"), atol=1e-12)
 
 
-@pytest.mark.parametrize("k", [3, 5])
+@every([3, 5])
 def test_winograds_conv_loses_hardly_any_digits(k):
     """Against float64, at the size of real networks; a direct one: 2e-7 to 1e-6."""
     x, kernel = np.maximum(image(14, 64, 8), 0), normal(k, k, 64, 64) / k / 8
-    got = winograd.conv_winograd(x, kernel, k // 2)
+    got = jit(at(winograd.conv_winograd, k // 2))(x, kernel)
+    around = ((0, 0), (k // 2,) * 2, (k // 2,) * 2, (0, 0))
     window = np.lib.stride_tricks.sliding_window_view(
-        np.pad(x.astype(float), ((0, 0), (k // 2,) * 2, (k // 2,) * 2, (0, 0))),
-        (k, k),
-        (1, 2),
+        np.pad(x.astype(float), around), (k, k), (1, 2)
     )
-    exact = np.einsum("bhwcij,ijcd->bhwd", window, kernel.astype(float), optimize=True)
+    kernel = kernel.astype(float)
+    exact = np.einsum("bhwcij,ijcd->bhwd", window, kernel, optimize=True)
     assert np.abs(got - exact).max() < 5e-6 * np.abs(exact).max()
 
 
-@pytest.mark.parametrize(("dtype", "fits"), [("float32", True), ("bfloat16", False)])
+@every([("float32", True), ("bfloat16", False)])
 def test_the_form_of_fewer_products_is_for_float32_and_stride_1(dtype, fits):
     x, kernel = jnp.ones((2, 8, 8, 32), dtype), jnp.ones((3, 3, 32, 32), dtype)
     assert winograd.fits(x, kernel, 1) == fits and not winograd.fits(x, kernel, 2)
     assert not winograd.fits(x[..., :16], kernel[:, :, :16], 1)
-    assert conv.conv_matmul(x, kernel, 1, 1).dtype == dtype
-
-
-@pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS)
-def test_depthwise_as_shifts_equals_lax(k, s, p, n):
-    kernel = normal(k, k, 1, 6)
-    assert_same(
-        at(conv.depthwise_shift, s, p), at(conv.depthwise_lax, s, p), image(n), kernel
-    )
-
-
-@pytest.mark.parametrize(("k", "s", "p", "n"), WINDOWS[2:6])
-def test_grouped_as_matmul_equals_lax(k, s, p, n):
-    kernel = normal(k, k, 2, 9)
-    assert_same(
-        at(conv.grouped_matmul, s, p, 3), at(conv.conv_lax, s, p, 3), image(n), kernel
-    )
+    out = jax.eval_shape(at(conv.conv_matmul, 1, 1), x, kernel)
+    assert out.dtype == dtype
 
 
 POOLS = [
@@ -137,50 +137,45 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize(("k", "s", "p", "n"), POOLS)
+@every(POOLS)
 def test_a_pool_as_a_chain_equals_lax(k, s, p, n):
-    both = (pool.max_pool_chain, pool.max_pool_lax)
-    assert_same(*(at(f, k, s, p) for f in both), image(n))
+    chain, lax = (at(f, k, s, p) for f in (pool.max_pool_chain, pool.max_pool_lax))
+    assert_same(lax, (image(n),), chain)
 
 
-@pytest.mark.parametrize(
-    ("longest", "used", "taken"),
-    [
-        (20, 20, 20),
-        (32, 5, 32),
-        (200, 0, 32),
-        (200, 32, 32),
-        (200, 33, 48),
-        (50, 49, 50),
-    ],
-)
+# --------------------------------------------------------------------- other products
+LENGTHS = [  # longest, used, taken
+    (20, 20, 20),
+    (32, 5, 32),
+    (200, 0, 32),
+    (200, 32, 32),
+    (200, 33, 48),
+    (50, 49, 50),
+]
+
+
+@every(LENGTHS)
 def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
-    def count(x):
-        return jnp.sum(x, 1) * 0 + x.shape[1]
-
-    found = jax.jit(functools.partial(cut.cut_by_switch, count))(
-        jnp.ones((2, longest)), jnp.int32(used)
-    )
+    cut_x = functools.partial(cut.cut_by_switch, lambda x: x[:, 0] * 0 + x.shape[1])
+    found = jit(cut_x)(np.ones((2, longest), np.float32), np.int32(used))
     assert found.tolist() == [taken, taken]
 
 
-@pytest.mark.parametrize(
-    "shape", [(40, 6, 4), (40, 3, 4), (15, 6, 4), (10, 512, 256), (17, 512, 256)]
-)
-def test_product_has_the_gradients_of_a_matrix_product(shape):
-    rows, inputs, outputs = shape
-    both = normal(rows, inputs), normal(inputs, outputs)
-    assert_same(product, jnp.matmul, *both)
+@every([(40, 6, 4), (40, 3, 4), (15, 6, 4), (10, 512, 256), (17, 512, 256)])
+def test_product_has_the_gradients_of_a_matrix_product(rows, inputs, outputs):
+    arrays = normal(rows, inputs), normal(inputs, outputs)
+    assert_same(jnp.matmul, arrays, product)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@every(["float32", "bfloat16"])
 def test_a_shuffle_by_products_has_the_same_numbers_and_gradients(dtype):
     a, b = (jnp.asarray(image(4) + i, dtype) for i in range(2))
     forms = shuffle.interleave, shuffle.interleave_by_product
-    both = jax.jit(value_and_grads, static_argnums=0)
+    both = jit(value_and_grads, static_argnums=0)
     one, other = (both(form, a, b) for form in forms)
     jax.tree.map(np.testing.assert_array_equal, one, other)
-    assert np.array_equal(one[0][..., 0::2], a) and np.array_equal(one[0][..., 1::2], b)
+    assert np.array_equal(one[0][..., 0::2], a)
+    assert np.array_equal(one[0][..., 1::2], b)
 
 
 FORMS = {
@@ -197,29 +192,27 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
+@every(FORMS)
 def test_vmap_over_clients_equals_one_by_one_and_a_loop(name):
     function, shape = FORMS[name]
     both = functools.partial(value_and_grads, function)
-    x_KBHWC = normal(2, 3, 6, 5, 4)
-    kernel_K = normal(2, *shape)
-    mapped = jax.jit(jax.vmap(both))(x_KBHWC, kernel_K)
-    looped = jax.jit(lambda *a: jax.lax.map(lambda b: both(*b), a))(x_KBHWC, kernel_K)
+    arrays_K = normal(2, 3, 6, 5, 4), normal(2, *shape)
+    mapped = jit(jax.vmap(both))(*arrays_K)
+    looped = jit(lambda *a: jax.lax.map(lambda b: both(*b), a))(*arrays_K)
     for a, b in zip(jax.tree.leaves(mapped), jax.tree.leaves(looped), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", [pool.max_pool_chain, pool.max_pool_lax])
-def test_max_pool_gradient_of_ties_goes_to_the_first_in_row_major_order(form):
+def test_max_pool_gradient_of_ties_goes_to_the_first_in_row_major_order():
     x = jnp.asarray([[0.0, 1.0], [1.0, 1.0]])[None, :, :, None]
-    grad = jax.grad(lambda x: jnp.sum(form(x, 2, 2)))(x)
-    np.testing.assert_array_equal(grad[0, :, :, 0], [[0.0, 1.0], [0.0, 0.0]])
+    for form in (pool.max_pool_chain, pool.max_pool_lax):
+        grad = jit(jax.grad(lambda x, form=form: jnp.sum(form(x, 2, 2))))(x)
+        np.testing.assert_array_equal(grad[0, :, :, 0], [[0.0, 1.0], [0.0, 0.0]])
 
 
 def test_max_pool_keeps_nan():
-    for where in range(4):
-        x = jnp.ones(4).at[where].set(jnp.nan).reshape(1, 2, 2, 1)
-        assert jnp.isnan(pool.max_pool_chain(x, 2, 2)).all()
+    ones = np.where(np.eye(4, dtype=bool), np.nan, 1).reshape(4, 2, 2, 1)
+    assert jnp.isnan(jit(at(pool.max_pool_chain, 2, 2))(ones.astype(np.float32))).all()
 
 
 def test_platform_decides_the_form():
@@ -229,15 +222,15 @@ def test_platform_decides_the_form():
     assert nn.ops_for() is nn.ops_for(jax.default_backend())
 
 
-@pytest.mark.parametrize(("c", "d"), [(256, 500), (256, 64), (1280, 512), (7, 3)])
+@every([(256, 500), (256, 64), (1280, 512), (7, 3)])
 def test_channel_pool_is_the_mean_of_the_papers_windows(c, d):
     """Windows of PyTorch's AdaptiveAvgPool1d: floor(iC/d) to ceil((i+1)C/d)-1."""
     matrix = np.zeros((c, d))
     for i in range(d):
         window = slice(i * c // d, int(np.ceil((i + 1) * c / d)))
         matrix[window, i] = 1 / (window.stop - window.start)
-    x = normal(4, c)
-    assert_same(lambda x: nn.channel_pool(x, d), lambda x: x @ matrix, x)
+    args = (normal(4, c),)
+    assert_same(lambda x: x @ matrix, args, lambda x: nn.channel_pool(x, d))
 
 
 def test_channel_pool_to_the_same_number_is_the_identity():
@@ -253,17 +246,21 @@ def numpy_batch_norm(x, scale, bias, mean, var):
     return out, 0.9 * mean + 0.1 * m, 0.9 * var + 0.1 * v * n / (n - 1)
 
 
-@pytest.mark.parametrize("shape", [(8, 3, 2, 5), (32, 5)])
-def test_batch_norm_is_pytorchs(shape):
-    rng = np.random.default_rng(0)
-    x = rng.normal(2, 3, shape)
-    scale, bias, mean, var = rng.uniform(0.5, 1.5, (4, shape[-1]))
-    expected = numpy_batch_norm(x, scale, bias, mean, var)
-    x = jnp.asarray(x, jnp.float32)
-    out, *batch = nn.batch_norm(x, jnp.float32(scale), jnp.float32(bias))
-    got = out, *nn.update_stats(mean, var, *batch, x.size // shape[-1])
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+def test_batch_norm_is_pytorchs():
+    @jit
+    def normed(x, scale, bias, mean, var):
+        out, *batch = nn.batch_norm(x, scale, bias)
+        return out, *nn.update_stats(mean, var, *batch, x.size // x.shape[-1])
+
+    def check(*shape):
+        rng = np.random.default_rng(0)
+        x, held = rng.normal(2, 3, shape), rng.uniform(0.5, 1.5, (4, shape[-1]))
+        expected = numpy_batch_norm(x, *held)
+        got = normed(np.float32(x), *np.float32(held))
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+    check_every([(8, 3, 2, 5), (32, 5)], check)
 
 
 def test_batch_norm_gradient_is_that_of_its_definition():
@@ -273,23 +270,27 @@ def test_batch_norm_gradient_is_that_of_its_definition():
 
     scale, bias = normal(2, 6) + 1.0
     x = 3.0 * image(4) + 1.0
-    assert_same(lambda *a: nn.batch_norm(*a)[0], plain, x, scale, bias)
+    assert_same(plain, (x, scale, bias), lambda *a: nn.batch_norm(*a)[0])
 
 
-@pytest.mark.parametrize(("mean", "near"), [(0.0, 0.0), (30.0, 29.0)])
-def test_batch_norm_of_one_pass_equals_that_of_two(mean, near):
+def test_batch_norm_of_one_pass_equals_that_of_two():
     """Even where the mean is 30 deviations from 0, if the running mean is close."""
-    x, both = image(4) + mean, (normal(2, 6) + 1.0)
+    scale, bias = normal(2, 6) + 1.0
 
-    def form(sums):
-        near_C = jnp.full(6, near)
-        return lambda x, scale: nn.batch_norm(x, scale, both[1], near_C, sums)[0]
+    def check(mean, near):
+        x, near_C = image(4) + np.float32(mean), jnp.full(6, near)
 
-    assert_same(form(reduce.ONE_PASS), form(reduce.PLAIN), x, both[0])
-    held = (both[0], both[1], jnp.full(6, near), jnp.ones(6))
-    one, two = (nn.with_batch(x, *held, s) for s in (reduce.ONE_PASS, reduce.PLAIN))
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+        def form(sums):
+            return lambda x, scale: nn.batch_norm(x, scale, bias, near_C, sums)[0]
+
+        assert_same(form(reduce.PLAIN), (x, scale), form(reduce.ONE_PASS))
+        with_batch = jit(nn.with_batch, static_argnums=5)
+        sums = reduce.ONE_PASS, reduce.PLAIN
+        one, two = (with_batch(x, scale, bias, near_C, jnp.ones(6), s) for s in sums)
+        for a, b in zip(one, two, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+    check_every([(0.0, 0.0), (30.0, 29.0)], check)
 
 
 def test_batch_norm_of_one_pass_reads_its_input_once():

@@ -1,4 +1,4 @@
-"""The pages: their Python runs from top to bottom, their commands have real flags."""
+"""The pages: commands have real flags, links lead somewhere, examples run."""
 
 import doctest
 import importlib
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from support import pages, runs
+from support import pages
+from support.every import check_every
 from support.pages import DOCS, FENCE, ROOT, TUTORIALS, blocks
 
 import jaxproto
 from jaxproto import cli, config
+from jaxproto.config import floats
 from jaxproto.methods import METHODS
 
-SCRIPTS = [*TUTORIALS, DOCS / "how_to/metrics.md", DOCS / "how_to/notebook.md"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 URL = re.compile(r"https://github\.com/jaxproto/jaxproto/(?:blob|tree)/main/(.*)")
 MADE = re.compile(r"configs/(mine|\$method)\.py")  # by the reader, or by a loop
 
-cache = runs.cache
 elsewhere = pages.elsewhere
 
 
@@ -30,20 +30,6 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     lines = re.findall(r"(?:main\.py|-m jaxproto)\b[^\n|&]*", text)
     words = [shlex.split(line, comments=True) for line in lines]
     return [("run", w[1:]) if w[0] == "main.py" else (w[2], w[3:]) for w in words]
-
-
-def execute(page: Path, namespace: dict):
-    """All Python of a page, in one namespace; errors name the line of the page."""
-    found = blocks(page, "python")
-    assert found, f"{page.name} has no Python"
-    for line, code in found:
-        exec(compile("\n" * line + code, page, "exec"), namespace)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.stem)
-def test_the_python_of_a_page_runs(page, elsewhere):
-    execute(page, {"__name__": page.stem})
 
 
 def test_the_method_of_contributing_runs_beside_the_others(elsewhere):
@@ -64,28 +50,49 @@ def test_every_tutorial_is_on_the_list_of_tutorials():
     assert {p.name for p in TUTORIALS} == set(re.findall(r"\((\w+\.md)\)", listed))
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem
-)
-def test_the_commands_of_a_page_exist(page, monkeypatch):
+def test_the_commands_of_pages_exist(monkeypatch):
     """The files, presets and fields that they name, too."""
     monkeypatch.chdir(ROOT)
-    for name, arguments in commands(page):
+
+    def check(_, name, arguments):
         assert name in cli.COMMANDS
         configured = any(word.startswith("--config") for word in arguments)
         if configured and not any(MADE.search(word) for word in arguments):
             config.check_flags(arguments)
 
+    check_every([(page, *told) for page in PAGES for told in commands(page)], check)
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_links_to_in_the_repository_is_there(page):
-    prose = FENCE.sub("", page.read_text())  # f["x"](y) is no link
-    targets = re.findall(r"\]\(([^)\s#]+)", prose)
-    for target in targets:
-        if in_repository := URL.match(target):
-            assert (ROOT / in_repository[1]).exists(), target
-        elif "://" not in target:
-            assert (page.parent / target).exists(), target
+
+def test_what_pages_link_to_in_the_repository_is_there():
+    missing = []
+    for page in PAGES:
+        prose = FENCE.sub("", page.read_text())  # f["x"](y) is no link
+        for target in re.findall(r"\]\(([^)\s#]+)", prose):
+            in_repository = URL.match(target)
+            file = ROOT / in_repository[1] if in_repository else page.parent / target
+            if (in_repository or "://" not in target) and not file.exists():
+                missing.append((page.name, target))
+    assert missing == []
+
+
+def test_every_source_of_the_page_about_other_libraries_is_defined_and_used():
+    text = (DOCS / "other_libraries.md").read_text()
+    defined = re.findall(r"^\[(\w+)\]: \S+$", text, re.MULTILINE)
+    assert {*re.findall(r"\]\[(\w+)\]", text)} == {*defined} != set()
+
+
+def test_every_decision_that_is_cited_is_there_once():
+    page = (DOCS / "decisions.md").read_text()
+    anchors = re.findall(r"^#{2,4} .*\{#([\w-]+)\}$", page, re.MULTILINE)
+    assert len(anchors) == len({*anchors}) > 0
+    cited = {("decisions.md", a) for a in re.findall(r"\]\(#([\w-]+)\)", page)}
+    rooms = ("benchmarks", "colab", "configs", "docs", "jaxproto", "results", "tests")
+    files = [*ROOT.iterdir(), *(f for room in rooms for f in (ROOT / room).rglob("*"))]
+    for file in files:
+        if file.suffix in (".py", ".md", ".ipynb") and file != Path(__file__):
+            named = re.findall(r"decisions\.md#([\w-]*)", file.read_text())
+            cited |= {(file.name, anchor) for anchor in named}
+    assert [pair for pair in sorted(cited) if pair[1] not in anchors] == []
 
 
 @pytest.mark.parametrize(
@@ -98,3 +105,56 @@ def test_the_example_of_a_docstring_runs(elsewhere, module, examples):
     there = importlib.import_module(f"jaxproto.{module}")
     found = doctest.testmod(there, extraglobs=given)
     assert found.attempted >= examples and not found.failed
+
+
+# ---------------------------------------- which floats are arguments of programs
+
+PROGRAMS = (DOCS / "api" / "programs.md").read_text()
+OTHER = {0.5: 0.25}  # than a field has
+KINDS = {
+    (True, True): "argument",
+    (False, True): "argument, but 0",
+    (False, False): "static",
+}
+
+
+def kinds(method):
+    """Field -> argument, "argument, but 0" or static, of every float of a method."""
+    c, found = config.default(), {}
+    c.method.update(config.method_fields(method))
+    for path, value in config.flat(c).items():
+        if type(value) is float:
+            changed = c.copy_and_resolve_references()
+            changed.update_from_flattened_dict({path: OTHER.get(value, 0.5)})
+            whether = path in floats.traced(c), path in floats.traced(changed)
+            found[path] = KINDS[whether]
+    return found
+
+
+def table(of):
+    """A line for each field and kind, with the methods that have it."""
+    rows = sorted({pair for found in of.values() for pair in found.items()})
+    lines = ["| field | is | of |", "|---|---|---|"]
+    for field, kind in rows:
+        having = [f"`{m}`" for m in METHODS if of[m].get(field) == kind]
+        who = "all" if len(having) == len(METHODS) else ", ".join(having)
+        lines.append(f"| `{field}` | {kind} | {who} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_of_fields_and_programs_is_what_the_code_does():
+    of = {method: kinds(method) for method in METHODS}
+    there = "| field |" + PROGRAMS.partition("| field |")[2]
+    assert there == table(of), f"put this at the end of programs.md:\n\n{table(of)}"
+    assert of["tinyproto"]["method.mu"] == "argument, but 0"
+    assert of["fedprox"]["method.mu"] == "argument"
+
+
+def test_fields_that_the_page_calls_free_never_enter_a_program():
+    settings = floats.program_settings(config.experiment("fedproto", "digits"))
+    free = floats.NOT_TRACED | {"rounds"}
+    assert not free & {*settings}
+    said = PROGRAMS.partition("never enter a program")[0]
+    assert [field for field in free if f"`{field}`" not in said] == []
+    fedkd = floats.program_settings(config.experiment("fedkd", "digits"))
+    assert "rounds" in fedkd

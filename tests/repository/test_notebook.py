@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import pytest
+from support.every import check_every
 
 from colab import execute
 
@@ -55,8 +56,10 @@ def texts(notebook):
     return "\n".join([*shown, *said]).lower()
 
 
-def pictures(notebook):
-    return sum("image/png" in o.get("data", {}) for o in outputs(notebook))
+def shows_what_it_must(name, notebook):
+    shown = [o for o in outputs(notebook) if "image/png" in o.get("data", {})]
+    assert len(shown) == SHOWN[name].pictures
+    assert [s for s in SHOWN[name].said if s not in texts(notebook)] == []
 
 
 def cpu_seconds():
@@ -70,59 +73,50 @@ def install_cell(name):
     return cells[0]
 
 
-def repository():
-    """Where the package lives: the one place from which all others are checked."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return project["urls"]["Repository"]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_in_its_small_version(name, tmp_path):
     notebook, before = execute.read(name), cpu_seconds()
     execute.execute(notebook, tmp_path, "small")
     assert cpu_seconds() - before < MINUTE
-    assert pictures(notebook) == SHOWN[name].pictures
-    assert [s for s in SHOWN[name].said if s not in texts(notebook)] == []
+    shows_what_it_must(name, notebook)
     assert "small version" in texts(notebook)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_holds_the_outputs_of_its_cells(name):
+def test_a_notebook_holds_the_outputs_of_its_cells():
     """After a change of a cell: python -m colab.execute NAME."""
-    notebook = execute.read(name)
-    stored = notebook.metadata["jaxproto"]
-    assert stored["digest"] == execute.digest(notebook)
-    assert stored["version"] == execute.STORED[name]
-    assert f"{stored['version']} version" in texts(notebook)
-    assert f"of the {stored['version']} version" in " ".join(
-        notebook.cells[0].source.split()
-    )
-    assert pictures(notebook) == SHOWN[name].pictures
-    assert [s for s in SHOWN[name].said if s not in texts(notebook)] == []
 
+    def check(name):
+        notebook = execute.read(name)
+        stored = notebook.metadata["jaxproto"]
+        assert stored["digest"] == execute.digest(notebook)
+        assert stored["version"] == execute.STORED[name]
+        assert f"{stored['version']} version" in texts(notebook)
+        first = " ".join(notebook.cells[0].source.split())
+        assert f"of the {stored['version']} version" in first
+        shows_what_it_must(name, notebook)
 
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_have_no_error_and_no_path_of_the_machine(name):
-    notebook = execute.read(name)
-    kinds = {o.output_type for o in outputs(notebook)}
-    streams = {o.name for o in outputs(notebook) if o.output_type == "stream"}
-    assert "error" not in kinds and streams <= {"stdout"}
-    assert not MACHINE.search(texts(notebook))
-    assert (execute.FOLDER / f"{name}.ipynb").stat().st_size < MOST
-
-
-def test_every_notebook_has_its_version():
     assert list(execute.STORED) == NAMES == sorted(SHOWN)
+    check_every(NAMES, check)
 
 
-def test_notebooks_share_the_cell_that_installs():
-    assert len({install_cell(name) for name in NAMES}) == 1
+def test_outputs_have_no_error_and_no_path_of_the_machine_and_are_small():
+    def check(name):
+        notebook = execute.read(name)
+        kinds = {o.output_type for o in outputs(notebook)}
+        streams = {o.name for o in outputs(notebook) if o.output_type == "stream"}
+        assert "error" not in kinds and streams <= {"stdout"}
+        assert not MACHINE.search(texts(notebook))
+        assert (execute.FOLDER / f"{name}.ipynb").stat().st_size < MOST
+
+    check_every(NAMES, check)
 
 
-def test_the_address_is_the_same_everywhere():
-    url = repository()
+def test_cell_that_installs_and_address_are_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    url = project["urls"]["Repository"]
     place = url.removeprefix("https://github.com/")
+    assert len({install_cell(name) for name in NAMES}) == 1
     assert f'ADDRESS = "git+{url}"' in install_cell(NAMES[0])
     assert f"git+{url}" in (ROOT / "docs/how_to/notebook.md").read_text()
     assert f"repo_url: {url}\n" in (ROOT / "mkdocs.yml").read_text()
@@ -144,12 +138,8 @@ def run_install(address, monkeypatch):
         return None if name == "jaxproto" else real(name, *rest)
 
     monkeypatch.setattr(importlib.util, "find_spec", missing)
-    cell, changed = re.subn(
-        r'^ADDRESS = "[^"]*"',
-        f"ADDRESS = {address!r}",
-        install_cell(NAMES[0]),
-        flags=re.M,
-    )
+    line, cell = r'^ADDRESS = "[^"]*"', install_cell(NAMES[0])
+    cell, changed = re.subn(line, f"ADDRESS = {address!r}", cell, flags=re.M)
     assert changed == 1
     exec(cell, {})
 
@@ -167,14 +157,7 @@ def test_an_address_that_cannot_be_reached_is_told_with_the_way_out(monkeypatch)
     assert "set ADDRESS to its folder" in text
 
 
-@pytest.mark.parametrize(
-    ("address", "asked"),
-    [
-        ("/drive/clone", "/drive/clone[plots]"),
-        ("git+https://a/b", "jaxproto[plots] @ git+https://a/b"),
-    ],
-)
-def test_the_cell_installs_from_an_address_or_a_folder(address, asked, monkeypatch):
+def test_the_cell_installs_from_an_address_or_a_folder(monkeypatch):
     """And keeps the jax that is there."""
     called = []
 
@@ -184,5 +167,10 @@ def test_the_cell_installs_from_an_address_or_a_folder(address, asked, monkeypat
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    run_install(address, monkeypatch)
-    assert asked in called[0] and f"jax=={jax.__version__}" in called[0]
+    for address, asked in (
+        ("/drive/clone", "/drive/clone[plots]"),
+        ("git+https://a/b", "jaxproto[plots] @ git+https://a/b"),
+    ):
+        run_install(address, monkeypatch)
+        assert asked in called[-1] and f"jax=={jax.__version__}" in called[-1]
+    assert len(called) == 2

@@ -30,7 +30,7 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def elsewhere(cache, tmp_path, monkeypatch):
+def elsewhere(tmp_path, monkeypatch):
     """A folder with `configs/`; no pictures, programs made quickly.
 
     Afterwards the registries are as they were.

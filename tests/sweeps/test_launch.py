@@ -1,55 +1,41 @@
 """A sweep in parts: their commands, what is seen of them, workers that die."""
 
-import io
+import fcntl
 import json
 import shlex
 import socket
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from absl import flags
-from rich.console import Console
+from support.every import check_every
 from support.refusal import refused
+from support.sweeping import console, tiny
 
-from jaxproto import cli, config, sweeps
+from jaxproto import cli, sweeps
 from jaxproto.errors import UserError
 from jaxproto.storage import records, workdir
-from jaxproto.sweeps import board, cluster, launch, remote, report, watch
-from jaxproto.sweeps.plan import errors_named, part, standing
+from jaxproto.sweeps import board, cluster, launch, remote, watch
+from jaxproto.sweeps.plan import errors_named
 from jaxproto.training import program_cache
 
 SWEEP = ["sweep", "--config=fedproto:digits", "--sweep=seed=0,1"]
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 
 
-def tiny(rounds=2):
-    c = config.experiment("fedproto", "digits")
-    c.update_from_flattened_dict(
-        {"data.clients": 3, "model.group": "mlp", "rounds": rounds, "eval_every": 1}
-    )
-    return c
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("sweep")
-
-
-@pytest.fixture(scope="module")
-def whole(folder):
-    """Three groups of programs, of 2, 4 and 2 cells; two seeds in each."""
+def whole(tmp_path_factory):
+    """Two groups of programs, of 2 and 4 cells; two seeds in each."""
     pairs = {("local.batch_size", "method.lam"): [(10, 1.0), (20, 1.0), (20, 2.0)]}
-    given = {"local.epochs": [1], "seed": [0, 1], **pairs}
-    c = tiny()
-    return sweeps.plan(c, sweeps.axes(c, given), folder)
+    c = tiny(eval_every=1)
+    given = sweeps.axes(c, {"seed": [0, 1], **pairs})
+    return sweeps.plan(c, given, tmp_path_factory.mktemp("sweep"))
 
 
 @pytest.fixture
 def shown(whole):
-    console = Console(file=io.StringIO(), width=200)
-    return board.Board(whole, console)
+    return board.Board(whole, console())
 
 
 def said(shown) -> str:
@@ -74,71 +60,52 @@ def command(monkeypatch, capsys):
     return run
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_commands_have_no_flags_of_the_launcher_but_those_that_only_begin_alike():
+    plain = ["python", "main.py", "--config=a b.py", "--sweep=seed=0,1", "--workdir=x"]
+    for given in [
         "--launcher=print --parts=2",
         "--launcher print -parts 2",
         "--task_cpus=2 --task_gpus 0.5 -ray_address=auto --parts=3",
-    ],
-)
-def test_commands_have_no_flags_of_the_launcher(given):
-    plain = ["python", "main.py", "--config=a b.py", "--sweep=seed=0,1", "--workdir=x"]
-    words = [*plain[:3], *shlex.split(given), *plain[3:]]
-    assert launch.without_launcher(words) == plain
-
-
-def test_flags_that_only_begin_alike_stay():
+    ]:
+        words = [*plain[:3], *shlex.split(given), *plain[3:]]
+        assert launch.without_launcher(words) == plain
     words = ["--parts_of=1", "--part=0/2", "--config.local.epochs=2", "launcher=x"]
     assert launch.without_launcher(words) == words
 
 
-def test_a_command_per_set_of_programs_is_quoted(whole):
+def test_a_quoted_command_per_set_of_programs_and_at_most_one_per_cell(whole):
     words = ["python", "main.py", "--config=it's.py", "--sweep=a=1,2"]
     made = [shlex.split(line) for line in launch.commands(words, whole)]
     assert len(whole.groups) == 2
     assert made == [[*words, f"--part={k}/2"] for k in range(2)]
     assert len(launch.commands(words, whole, 5)) == 5
-
-
-def test_more_parts_than_cells_are_refused(whole):
     assert launch.count(whole, 6, 1) == 6 and launch.count(whole, 0, 100) == 6
     with refused("--parts=7 is more than the 6 cells of the sweep"):
         launch.count(whole, 7, 1)
 
 
-def test_as_many_parts_as_sets_of_programs_are_these(whole):
-    sizes = [len(group.cells) for group in whole.groups]
-    assert sizes == [2, 4]
-    for k, group in enumerate(whole.groups):
-        assert part(whole, k, 2).groups == (group,)
-    assert [len(part(whole, k, 3).cells) for k in range(3)] == [2, 2, 2]
+CANNOT_WORK = [
+    ("--parts=2", "--parts=2 does nothing with --launcher=local"),
+    ("--launcher=print --part=0/2", "--part=0/2 does nothing with --launcher=print"),
+    ("--launcher=print --task_cpus=2", "--task_cpus=2 does nothing"),
+    ("--launcher=ray --part=0/2", "--part=0/2 does nothing with --launcher=ray"),
+    ("--launcher=ray --task_gpus=1.5", "--task_gpus=1.5 is no whole number"),
+    ("--launcher=slurm", "--launcher"),
+]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("--parts=2", "--parts=2 does nothing with --launcher=local"),
-        (
-            "--launcher=print --part=0/2",
-            "--part=0/2 does nothing with --launcher=print",
-        ),
-        ("--launcher=print --task_cpus=2", "--task_cpus=2 does nothing"),
-        ("--launcher=ray --part=0/2", "--part=0/2 does nothing with --launcher=ray"),
-        ("--launcher=ray --task_gpus=1.5", "--task_gpus=1.5 is no whole number"),
-        ("--launcher=slurm", "--launcher"),
-    ],
-)
-def test_flags_that_cannot_work_are_refused(given, message, command, tmp_path):
-    end, out, _ = command(*SWEEP, f"--workdir={tmp_path}/s", *given.split())
-    assert f"{end}".startswith("error: ") and message in f"{end}"
-    assert out == "" and not (tmp_path / "s").exists()
+def test_flags_that_cannot_work_are_refused(command, tmp_path):
+    def check(given, message):
+        end, out, _ = command(*SWEEP, f"--workdir={tmp_path}/s", *given.split())
+        assert f"{end}".startswith("error: ") and message in f"{end}"
+        assert out == "" and not (tmp_path / "s").exists()
 
+    def without_a_sweep(flag):
+        end, _, _ = command("run", "--config=fedproto:digits", flag)
+        assert f"{end}".startswith(f"error: {flag} is for a sweep: add its axes")
 
-@pytest.mark.parametrize("flag", ["--launcher=ray", "--parts=2", "--part=0/2"])
-def test_a_run_without_a_sweep_has_no_parts(flag, command):
-    end, _, _ = command("run", "--config=fedproto:digits", flag)
-    assert f"{end}".startswith(f"error: {flag} is for a sweep: add its axes")
+    check_every(CANNOT_WORK, check)
+    check_every(["--launcher=ray", "--parts=2", "--part=0/2"], without_a_sweep)
 
 
 def test_print_checks_the_plan_and_prints_nothing_but_commands(command, tmp_path):
@@ -165,11 +132,9 @@ def test_an_address_where_nobody_listens_is_refused_at_once():
     pytest.importorskip("ray")
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with (
-            refused(f"--ray_address={address} cannot be joined: "),
-            cluster.joined(cluster.Cluster(address)),
-        ):
+        there = cluster.Cluster(f"127.0.0.1:{taken.getsockname()[1]}")
+        words = f"--ray_address={there.address} cannot be joined: "
+        with refused(words), cluster.joined(there):
             pass
 
 
@@ -183,38 +148,27 @@ def test_workers_without_a_gpu_use_none(monkeypatch):
     assert cluster.environment(0.5)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
 
 
-def machines(*has):
-    nodes = [{"Alive": True, "Resources": r} for r in has]
-    return SimpleNamespace(nodes=lambda: nodes)
-
-
 def test_as_many_parts_at_once_as_machines_have_room_for(shown):
-    ray = machines({"CPU": 8.0, "GPU": 2.0}, {"CPU": 3.0}, {"memory": 1.0})
-    assert cluster.slots(ray, cluster.Cluster(cpus=2), shown) == 5
-    assert cluster.slots(ray, cluster.Cluster(cpus=2, gpus=0.5), shown) == 4
+    def slots(has, *asked, **of_a_part):
+        nodes = [{"Alive": True, "Resources": r} for r in has]
+        ray = SimpleNamespace(nodes=lambda: nodes)
+        return cluster.slots(ray, cluster.Cluster(*asked, **of_a_part), shown)
 
-
-def test_a_part_that_no_machine_has_room_for_is_refused_here_and_waits_elsewhere(shown):
-    few = machines({"CPU": 2.0})
-    message = "no machine has --task_cpus=4 and --task_gpus=0; the largest has 2 cores"
-    with refused(message):
-        cluster.slots(few, cluster.Cluster(cpus=4), shown)
-    assert cluster.slots(few, cluster.Cluster("auto", cpus=4), shown) == 1
-    assert "waiting" in said(shown)
+    has, few = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 3.0}, {"memory": 1.0}], [{"CPU": 2.0}]
+    assert slots(has, cpus=2) == 5 and slots(has, cpus=2, gpus=0.5) == 4
+    needs = "no machine has --task_cpus=4 and --task_gpus=0"
+    with refused(f"{needs}; the largest has 2 cores"):
+        slots(few, cpus=4)
+    assert slots(few, "auto", cpus=4) == 1 and "waiting" in said(shown)  # elsewhere
 
 
 class Ray:
     """Runs tasks at once, in this process; `play` says how each one ends."""
 
     class exceptions:
-        class RayError(Exception):
-            pass
-
-        class RayTaskError(RayError):
-            pass
-
-        class Died(RayError):
-            pass
+        RayError = type("RayError", (Exception,), {})
+        RayTaskError = type("RayTaskError", (RayError,), {})
+        Died = type("Died", (RayError,), {})
 
     def __init__(self, play):
         self.play, self.calls = play, []
@@ -241,39 +195,33 @@ def outcome(play, whole, shown, n=2):
     return tasks.run(), ray.calls
 
 
-def test_the_part_of_a_worker_that_dies_is_taken_up_again(whole, shown):
-    def play(k, times):
-        if k == 1 and times < 3:
+def dies(part, times):
+    """The first `times` workers of a part die."""
+
+    def play(k, nth):
+        if k == part and nth <= times:
             raise Ray.exceptions.Died("gone\nmore")
         return ""
 
-    wrong, calls = outcome(play, whole, shown)
+    return play
+
+
+def test_the_part_of_a_worker_that_dies_is_taken_up_again(whole, shown):
+    wrong, calls = outcome(dies(1, 2), whole, shown)
     assert wrong == [] and calls == [0, 1, 1, 1]
     assert said(shown).count("part 1/2 is taken up again: gone\n") == 2
 
 
 def test_a_part_whose_workers_die_without_a_checkpoint_ends(whole, shown):
-    def play(k, times):
-        if k == 0:
-            raise Ray.exceptions.Died("gone")
-        return ""
-
-    wrong, calls = outcome(play, whole, shown)
+    wrong, calls = outcome(dies(0, 100), whole, shown)
     assert calls.count(0) == 3 and calls.count(1) == 1
     assert len(wrong) == 1 and "part 0 of 2: its workers died 3 times" in wrong[0]
 
 
 def test_a_part_goes_on_as_long_as_its_cells_do(whole, shown, monkeypatch):
-    rounds = []
-
-    def play(k, times):
-        if k == 0 and times < 7:
-            rounds.append(times)
-            raise Ray.exceptions.Died("gone")
-        return ""
-
-    monkeypatch.setattr(cluster, "standing", lambda cell: f"round {len(rounds)}")
-    wrong, calls = outcome(play, whole, shown)
+    rounds = iter(range(1000))
+    monkeypatch.setattr(cluster, "standing", lambda cell: f"round {next(rounds)}")
+    wrong, calls = outcome(dies(0, 6), whole, shown)
     assert wrong == [] and calls.count(0) == 7
 
 
@@ -285,34 +233,26 @@ def test_errors_end_only_their_parts_and_are_said_once(whole, shown):
 
     wrong, calls = outcome(play, whole, shown, 4)
     assert calls == [0, 1, 2, 3]
-    assert wrong == [
-        "part 0, 1 of 4: the cell seed=0: no",
-        "part 2 of 4: cannot be read",
-    ]
+    first, second = wrong
+    assert first == "part 0, 1 of 4: the cell seed=0: no"
+    assert second == "part 2 of 4: cannot be read"
 
 
-def job(c, folder, probe):
+def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
     how = sweeps.How("auto", program_cache.no_cache, 0.0, 1)
-    return remote.make(c, None, {"seed": [0, 1]}, folder, how, {}, probe)
-
-
-def test_a_machine_without_the_folder_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with remote.probe(tmp_path / "s") as shared:
-        made = job(tiny(), tmp_path / "s", shared)
-        away = made._replace(folder=str(tmp_path / "away"))
+    with remote.probe(folder) as shared:
+        job = remote.make(c, None, axes, folder, how, {}, shared)
+        away = job._replace(folder=str(tmp_path / "away"))
         assert f"cannot enter {tmp_path / 'away'}" in remote.work(away, 0, 1)
-    assert list((tmp_path / "s").iterdir()) == []
-    assert f"does not see {tmp_path / 's'}" in remote.work(made, 0, 1)
-
-
-def test_errors_of_a_part_name_the_cell(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    made = job(tiny(), tmp_path / "s", tmp_path)
-    c = tiny()
-    second = sweeps.plan(c, sweeps.axes(c, made.axes), tmp_path / "s").cells[1]
+    assert list(folder.iterdir()) == []
+    assert f"does not see {folder}" in remote.work(job, 0, 1)
+    second = sweeps.plan(c, sweeps.axes(c, axes), folder).cells[1]
     ended(second)  # without its records
-    told = remote.work(made, 1, 2)
+    told = remote.work(remote.make(c, None, axes, folder, how, {}, tmp_path), 1, 2)
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
 
 
@@ -329,10 +269,10 @@ def test_other_errors_name_the_cell_and_stay(whole):
 def ended(cell, status="finished", rounds=None):
     cell.path.mkdir(parents=True, exist_ok=True)
     workdir.save_config(cell.path, cell.config)
-    rounds = cell.config.rounds if rounds is None else rounds
-    record = {"round": rounds, "rules": {"head": {"pooled": 0.5, "client_mean": 0.5}}}
-    rules = records.rule_summary([record])
-    summary = {"status": status, "rounds": rounds, "rules": rules}
+    record = {"rules": {"head": {"pooled": 0.5, "client_mean": 0.5}}}
+    record["round"] = rounds or cell.config.rounds
+    summary = {"status": status, "rounds": record["round"]}
+    summary["rules"] = records.rule_summary([record])
     (cell.path / "summary.json").write_text(json.dumps(summary))
 
 
@@ -357,25 +297,6 @@ def test_the_board_says_what_the_folders_say(whole, shown):
     assert f"{third.name}: diverged" in said(shown)
 
 
-def test_a_cell_that_diverged_has_ended_whatever_its_rounds(whole):
-    cell = whole.cells[3]
-    ended(cell, "diverged", 1)
-    assert standing(cell) == "diverged"
-    ended(cell, "finished", 1)  # of fewer rounds: it is made longer
-    assert standing(cell) == "new"
-
-
-def test_what_a_part_says_last_is_of_the_cells_that_have_ended(whole):
-    digest = {"best": 0.5, "final": 0.5}
-    rules = {"head": {"pooled": digest, "client_mean": digest}}
-    one = whole.cells[1]
-    made = {one.name: {"status": "finished", "rules": rules}}
-    first, command = report.closing(whole, made, "python main.py")
-    assert first == f"best so far by rule head: 50.00 % with {one.name}:"
-    assert str(one.path) in command
-    assert report.closing(whole, {}, "python main.py") == []
-
-
 def test_the_newest_record_is_the_last_whole_one(tmp_path):
     file = tmp_path / "metrics.jsonl"
     assert records.newest(file) is None
@@ -397,12 +318,9 @@ def test_threads_keep_to_the_cores_of_a_part():
 
 
 def test_only_one_process_at_a_time_compiles_the_programs_of_a_set(whole, tmp_path):
-    import fcntl
-
     exp, c = whole.groups[0].exp, whole.cells[0].config
-    cache = Path(tmp_path / "compiled")
-    with program_cache.first_alone(cache, c, exp):
-        (lock,) = (cache / "traced").glob("*.lock")
+    with program_cache.first_alone(tmp_path / "compiled", c, exp):
+        (lock,) = (tmp_path / "compiled" / "traced").glob("*.lock")
         with lock.open() as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with lock.open() as file:

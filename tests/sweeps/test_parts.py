@@ -1,4 +1,4 @@
-"""Parts of a sweep in several processes leave what runs alone do, to the bit."""
+"""Sweeps in processes of their own leave what runs alone do, to the bit."""
 
 import os
 import shlex
@@ -9,22 +9,25 @@ import time
 from pathlib import Path
 
 import pytest
-from support import runs
+from support.attacked import end
+from support.runs import ROOT
+from support.sweeping import console
 
 from jaxproto import config, sweeps
 from jaxproto.storage import records
+from jaxproto.training import runner
 
-ROOT = Path(__file__).parents[2]
-FIELDS = {
-    "data.clients": 3,
-    "model.group": "mlp",
-    "eval_every": 1,
-    "checkpoint_every": 7,
-}
+FIELDS = {"data.clients": 3, "model.group": "mlp"}
+FIELDS |= {"eval_every": 1, "checkpoint_every": 3}
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
 LIMIT = 240.0  # seconds, on a busy machine
 
 pytestmark = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(runner.pictures, "draw", lambda *_: None)
 
 
 def words(folder, rounds, *more):
@@ -39,10 +42,8 @@ def words(folder, rounds, *more):
 
 def begun(command):
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    options = {"text": True, "env": env, "cwd": ROOT}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=env, cwd=ROOT, **pipes)
 
 
 def finished(process) -> str:
@@ -61,8 +62,18 @@ def check_alone(there, tmp_path):
     """Every cell is what its configuration alone leaves, but for seconds."""
     for cell in there:
         alone = tmp_path / "alone" / cell.path.name
-        runs.run(cell.config, alone)
-        assert runs.records(cell.path) == runs.records(alone), cell.name
+        runner.run(cell.config, alone, console())
+        assert end(cell.path) == end(alone), cell.name
+
+
+def seen(process, look):
+    """What `look` finds at last, while a process runs."""
+    until = time.monotonic() + LIMIT
+    while time.monotonic() < until and process.poll() is None:
+        if found := look():
+            return found
+        time.sleep(0.01)
+    raise AssertionError("it was not seen")
 
 
 def test_a_printed_command_trains_its_part(tmp_path):
@@ -120,17 +131,14 @@ def holder(path: Path) -> int | None:
     return None
 
 
-def kill_one(driver, there, rounds) -> Path:
+def killed_one(there, rounds) -> Path | None:
     """Kills the process of a cell between its rounds; its work directory."""
-    until = time.monotonic() + LIMIT
-    while time.monotonic() < until and driver.poll() is None:
-        for cell in there:
-            newest = records.newest(cell.path / "metrics.jsonl")
-            if newest and newest["round"] < rounds - 20 and (pid := holder(cell.path)):
-                os.kill(pid, signal.SIGKILL)
-                return cell.path
-        time.sleep(0.01)
-    raise AssertionError("no cell was seen in the middle")
+    for cell in there:
+        newest = records.newest(cell.path / "metrics.jsonl")
+        if newest and newest["round"] < rounds - 20 and (pid := holder(cell.path)):
+            os.kill(pid, signal.SIGKILL)
+            return cell.path
+    return None
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="asks Linux who runs")
@@ -140,7 +148,7 @@ def test_a_killed_worker_of_ray_loses_nothing(tmp_path):
     there = cells(folder, rounds)
     driver = begun(words(folder, rounds, "--launcher=ray", "--parts=2"))
     try:
-        killed = kill_one(driver, there, rounds)
+        killed = seen(driver, lambda: killed_one(there, rounds))
         out = finished(driver)
     finally:
         driver.kill()
@@ -148,3 +156,24 @@ def test_a_killed_worker_of_ray_loses_nothing(tmp_path):
     assert out.count(": finished, best") == 4 and "sweep.csv" in out
     assert killed in [cell.path for cell in there]
     check_alone(there, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(signal.SIGKILL, marks=pytest.mark.landing),
+        signal.SIGTERM,
+        signal.SIGINT,
+    ],
+)
+def test_a_stopped_sweep_goes_on_to_the_same_bits(tmp_path, sent):
+    folder, rounds = tmp_path / "sweep", 30
+    command = words(folder, rounds, "--cells_at_once=threads")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored stays so
+    process = begun(command)
+    seen(process, lambda: len(list(folder.glob("*/checkpoints/6"))) >= 2)
+    process.send_signal(sent)
+    process.communicate(timeout=LIMIT)
+    assert not list(folder.glob("*/summary.json"))
+    finished(begun(command))
+    check_alone(cells(folder, rounds)[3:], tmp_path)

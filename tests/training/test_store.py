@@ -1,6 +1,7 @@
 """Clients in host memory or in files: the numbers of clients on the device."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ HOSTED = ("host", "disk")
 def few(name="fedproto", **fields):
     """Ten clients, of which four take part in a round."""
     c = config.experiment(name, "digits")
-    c.rounds, c.data.clients, c.model.group = 5, 10, "mlp"
+    c.rounds, c.data.clients, c.model.group = 3, 10, "mlp"
     c.participation.law, c.participation.fraction = "uniform", 0.4
     c.checkpoint_every = c.eval_every = 1
     c.update_from_flattened_dict(fields)
@@ -40,33 +41,43 @@ def told(path):
 
 
 @pytest.fixture(scope="module")
-def on_device(tmp_path_factory):
+def device_run(tmp_path_factory):
+    """The folder of a run whose clients are on the device, as `auto` chooses."""
     path = tmp_path_factory.mktemp("device")
-    jaxproto.run(few(**{"clients.store": "device"}), path, QUIET)
-    return told(path)
+    jaxproto.run(few(), path, QUIET)
+    return path
 
 
-@pytest.mark.parametrize(
-    "store", ["disk", pytest.param("host", marks=pytest.mark.long)]
-)
-def test_the_numbers_are_those_of_clients_on_the_device(tmp_path, on_device, store):
-    jaxproto.run(few(**{"clients.store": store}), tmp_path, QUIET)
-    assert told(tmp_path) == on_device
-    assert not (tmp_path / store_.FOLDER).exists()  # room to work in, gone at the end
+@pytest.fixture(scope="module")
+def on_device(device_run):
+    return told(device_run)
 
 
-@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.long), 3])
-def test_a_run_goes_on_to_the_same_numbers(tmp_path, on_device, stop):
-    jaxproto.run(few(rounds=stop, **{"clients.store": "disk"}), tmp_path, QUIET)
-    jaxproto.run(few(**{"clients.store": "disk"}), tmp_path, QUIET)
+@pytest.fixture(scope="module")
+def disk_run(tmp_path_factory):
+    """The folder of a run whose clients are in files, stopped after round 2."""
+    path = tmp_path_factory.mktemp("disk")
+    for rounds in (2, 3):
+        jaxproto.run(few(rounds=rounds, **{"clients.store": "disk"}), path, QUIET)
+    return path
+
+
+def test_a_run_from_files_goes_on_to_the_numbers_of_the_device(disk_run, on_device):
+    assert told(disk_run) == on_device
+    assert not (disk_run / store_.FOLDER).exists()  # room to work in, gone at the end
+
+
+@pytest.mark.long
+def test_the_numbers_from_host_memory_are_those_of_the_device(tmp_path, on_device):
+    jaxproto.run(few(**{"clients.store": "host"}), tmp_path, QUIET)
     assert told(tmp_path) == on_device
 
 
 @pytest.mark.long
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
     """Also by what is written after it: nothing is linked to a damaged file."""
-    jaxproto.run(few(rounds=4, **{"clients.store": "disk"}), tmp_path, QUIET)
-    last = tmp_path / "checkpoints" / "4" / changes.FOLDER
+    jaxproto.run(few(rounds=2, **{"clients.store": "disk"}), tmp_path, QUIET)
+    last = tmp_path / "checkpoints" / "2" / changes.FOLDER
     rows = [p for p in last.rglob("*") if p.is_file()]
     newest = max(rows, key=lambda p: (p.stat().st_ctime_ns, p.stat().st_size))
     content = bytearray(newest.read_bytes())
@@ -77,17 +88,13 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
     assert told(tmp_path) == on_device
 
 
-def test_a_checkpoint_writes_what_changed_and_links_the_rest(tmp_path):
-    c = few(rounds=3, **{"clients.store": "host", "participation.fraction": 0.1})
-    jaxproto.run(c, tmp_path, QUIET)
-    parts = {r: changes.parts(tmp_path / "checkpoints" / str(r)) for r in (1, 2, 3)}
+def test_a_checkpoint_writes_what_changed_and_links_the_rest(disk_run):
+    parts = {r: changes.parts(disk_run / "checkpoints" / str(r)) for r in (1, 2)}
     names = {r: [p.name for p in parts[r]] for r in parts}
-    assert names[1] == ["1-1"] and names[2] == ["1-1", "2-1"]
-    for part in parts[2]:
-        again = [p for p in parts[3] if p.name == part.name]
-        for file in part.rglob("*") if again else ():
-            same = again[0] / file.relative_to(part)
-            assert file.is_dir() or file.samefile(same)
+    assert names[1] == ["1-4"] and names[2] == ["1-4", "2-4"]  # participants
+    files = [file for file in parts[1][0].rglob("*") if file.is_file()]
+    again = [parts[2][0] / file.relative_to(parts[1][0]) for file in files]
+    assert files and all(map(Path.samefile, files, again))
 
 
 @pytest.mark.long
@@ -101,13 +108,13 @@ def test_rows_are_written_anew_before_they_are_twice_as_many(tmp_path):
         manifest.read(folder, None)  # every checksum is that of its file
 
 
-def test_checkpoints_of_another_store_are_refused(tmp_path, monkeypatch):
+def test_checkpoints_of_another_store_are_refused(device_run, tmp_path, monkeypatch):
     """As on a machine with less memory, where `auto` chooses otherwise."""
-    jaxproto.run(few(rounds=2), tmp_path, QUIET)
+    shutil.copytree(device_run, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(cohorts, "memory", lambda: 1000.0)
     monkeypatch.setattr("jaxproto.data.room.memory", lambda: float("inf"))
     with pytest.raises(UserError, match="was written with"):
-        jaxproto.run(few(rounds=3), tmp_path, QUIET)
+        jaxproto.run(few(rounds=4), tmp_path, QUIET)
 
 
 def test_the_store_follows_the_size_of_all_clients(monkeypatch):
@@ -171,7 +178,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, on_device):
     """SIGKILL at any moment, several times."""
     command = [
         *(sys.executable, "main.py", "--config=fedproto:digits"),
-        *(f"--workdir={tmp_path / 'run'}", "--config.rounds=5"),
+        *(f"--workdir={tmp_path / 'run'}", "--config.rounds=3"),
         *("--config.data.clients=10", "--config.model.group=mlp"),
         *("--config.participation.law=uniform", "--config.participation.fraction=0.4"),
         *(

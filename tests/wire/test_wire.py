@@ -1,36 +1,45 @@
-"""The wire inside the jitted round: what arrives, and how many bytes it takes."""
+"""The wire: what arrives in the jitted round and how many bytes it takes, bytes of
+messages there and back, and damage that is always noticed."""
 
+import functools
+import re
+import zlib
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import toys
+from support.every import check_every, every
+from support.fast_jit import jit, jit_to_the_bit
 
 from jaxproto import federation, kernels, wire
+from jaxproto.errors import UserError
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.report import disclosure
 from jaxproto.types import Protos, Top
-from jaxproto.wire import Wire, codec
+from jaxproto.wire import Scaled, Wire, codec
+from jaxproto.wire.codec import Mismatch, WireError
 
-every_format = pytest.mark.parametrize("form", wire.FORMATS)
 
-
+# ------------------------------------------------------------------------ in the round
 def message(seed=0):
     """Every kind of field; row 1 of the prototypes is absent."""
     rng = np.random.default_rng(seed)
-    mean = jnp.asarray(rng.normal(size=(4, 7)), jnp.float32)
-    count = jnp.asarray([2.0, 0.0, 1.0, 5.0])
+    mean = rng.normal(size=(4, 7)).astype(np.float32)
+    count = np.asarray([2.0, 0.0, 1.0, 5.0], np.float32)
     return {
-        "hidden": Protos(mean, jnp.sign(count)),
+        "hidden": Protos(mean, np.sign(count)),
         "shown": Protos(mean * 1e3, count, True),
-        "top": Top(mean.ravel(), jnp.arange(28) % 5 == 0),
+        "top": Top(mean.ravel(), np.arange(28) % 5 == 0),
         "array": mean * 1e-3,
         "scalar": mean[0, 0],
         "bits": mean > 0,
-        "number": jnp.arange(3),
+        "number": np.arange(3, dtype=np.int32),
     }
 
 
@@ -39,103 +48,112 @@ def same_bits(a, b) -> bool:
     return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in leaves)
 
 
-@every_format
-def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit(form):
-    """What `roundtrip` gives is what packing, encoding, decoding, unpacking gives."""
+@functools.cache
+def journey(form):
+    """A message -> what arrives, what is sent, and its bytes; as in the round."""
 
-    @jax.jit
+    @jit_to_the_bit
     def inside(sent):
         packed = wire.pack(sent, form)
         return wire.roundtrip(sent, form), packed, wire.size(packed)
 
-    arrived, packed, size = jax.device_get(inside(message()))
+    return lambda seed=0: jax.device_get(inside(message(seed)))
+
+
+@every(wire.FORMATS)
+def test_rounding_in_the_round_is_that_of_the_bytes_bit_for_bit(form):
+    """What `roundtrip` gives is what packing, encoding, decoding, unpacking gives."""
+    arrived, packed, size = journey(form)()
     data = codec.encode(packed, form)
     assert len(data) == size
     like = jax.eval_shape(partial(wire.pack, form=form), message())
     decoded = codec.decode(data, like, form)
-    assert same_bits(arrived, jax.jit(wire.unpack)(decoded))
+    assert same_bits(arrived, jit_to_the_bit(wire.unpack)(decoded))
     assert jax.tree.structure(arrived) == jax.tree.structure(message())
 
 
-@every_format
+@every(wire.FORMATS)
 def test_stacked_messages_are_packed_and_unpacked_as_one_by_one(form):
-    each = [message(0), message(1)]
-    stacked = jax.tree.map(lambda *a: jnp.stack(a), *each)
-    pack = partial(wire.pack, form=form)
-    packed = jax.jit(jax.vmap(pack))(stacked)
-    together, one_by_one = jax.jit(wire.unpack)(packed), jax.jit(pack)
-    for k, one in enumerate(each):
-        alone = one_by_one(one)
-        assert same_bits(jax.tree.map(lambda a, k=k: a[k], packed), alone)
-        assert same_bits(
-            jax.tree.map(lambda a, k=k: a[k], together), wire.unpack(alone)
-        )
+    @jit_to_the_bit
+    def both(sent):
+        packed = jax.vmap(partial(wire.pack, form=form))(sent)
+        return wire.unpack(jax.lax.optimization_barrier(packed)), packed
+
+    stacked = jax.tree.map(lambda *a: np.stack(a), message(0), message(1))
+    together = jax.device_get(both(stacked))
+    for k in range(2):
+        alone = journey(form)(k)[:2]
+        assert same_bits(jax.tree.map(lambda a, k=k: a[k], together), alone)
 
 
 def test_float32_changes_nothing_but_what_is_absent():
-    sent = message()
-    got = wire.roundtrip(sent, "float32")
-    assert np.all(np.asarray(got["hidden"].mean[1]) == 0)
-    sent["hidden"] = sent["hidden"].replace(mean=got["hidden"].mean)
-    sent["shown"] = sent["shown"].replace(mean=got["shown"].mean)
-    sent["top"] = sent["top"].replace(value=sent["top"].value * sent["top"].sent)
+    sent, got = message(), journey("float32")()[0]
+    for name in ("hidden", "shown"):
+        here = sent[name].count[:, None] > 0
+        sent[name] = sent[name].replace(mean=np.where(here, sent[name].mean, 0))
+    value = np.where(sent["top"].sent, sent["top"].value, 0)
+    sent["top"] = sent["top"].replace(value=value)
     assert same_bits(got, sent)
 
 
+def arrived(x, form):
+    return np.asarray(jit(wire.roundtrip, static_argnums=1)(np.float32(x), form))
+
+
 def test_int8_is_off_by_half_a_step_at_most_and_keeps_the_largest():
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 50)), jnp.float32)
-    got = wire.roundtrip(x, "int8")
-    most = jnp.max(jnp.abs(x), 1, keepdims=True)
+    x = np.random.default_rng(0).normal(size=(6, 50)).astype(np.float32)
+    got, most = arrived(x, "int8"), np.abs(x).max(1, keepdims=True)
     assert np.all(np.abs(got - x) <= most / 127 / 2 * 1.0001)
-    at = jnp.argmax(jnp.abs(x), 1)[:, None]
-    kept, sent = (jnp.take_along_axis(a, at, 1) for a in (got, x))
-    np.testing.assert_allclose(kept, sent, rtol=1e-6)
+    np.testing.assert_allclose(got[np.abs(x) == most], x[np.abs(x) == most], rtol=1e-6)
     assert np.any(got != x)
 
 
 def test_int8_rows_without_size_arrive_as_zeros():
-    x = jnp.asarray([[0.0, 0.0], [1e-38, -1e-38], [3e-35, 0.0]])
-    got = wire.roundtrip(x, "int8")
-    assert np.all(np.asarray(got[:2]) == 0)
+    x = np.float32([[0.0, 0.0], [1e-38, -1e-38], [3e-35, 0.0]])
+    got = arrived(x, "int8")
+    assert np.all(got[:2] == 0)
     np.testing.assert_allclose(got[2], x[2], rtol=1e-6)
 
 
-@every_format
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_number_that_is_not_finite_does_not_arrive_as_one(form, bad):
-    got = jax.jit(partial(wire.roundtrip, form=form))(jnp.asarray([1.0, bad, -2.0]))
-    assert not np.all(np.isfinite(got))
+@every(wire.FORMATS)
+def test_a_number_that_is_not_finite_does_not_arrive_as_one(form):
+    for bad in (np.nan, np.inf, -np.inf):
+        assert not np.all(np.isfinite(arrived([1.0, bad, -2.0], form)))
 
 
 def test_a_value_beyond_float16_is_noticed():
-    assert np.isinf(wire.roundtrip(jnp.asarray([1e5]), "float16"))[0]
+    assert np.isinf(arrived([1e5, 0.0, 0.0], "float16")[0])
 
 
 def test_counts_are_sent_only_if_disclosed():
-    protos = Protos(jnp.ones((3, 2)), jnp.asarray([0.0, 4.0, 9.0]))
-    hidden = wire.pack(protos, "float32")
-    shown = wire.pack(protos.replace(disclosed=True), "float32")
+    protos = Protos(np.ones((3, 2), np.float32), np.float32([0.0, 4.0, 9.0]))
+    pack = jit(partial(wire.pack, form="float32"))
+    hidden, shown = pack(protos), pack(protos.replace(disclosed=True))
     assert hidden.count.dtype == bool
     assert wire.unpack(hidden).count.tolist() == [0, 1, 1]
     assert wire.unpack(shown).count.tolist() == [0, 4, 9]
     assert int(wire.size(shown)) - int(wire.size(hidden)) == 2 * 4
 
 
-@pytest.mark.parametrize(
-    ("n", "width"), [(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 3), (2**24, 3)]
-)
+@every([(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 3), (2**24, 3)])
 def test_indices_have_as_many_bytes_as_the_largest_needs(n, width):
     assert wire.index_bytes(n) == width
     assert len((n - 1).to_bytes(width, "little")) == width
 
 
-@pytest.mark.parametrize(
-    ("sent", "bytes_of_which"), [(0, 0), (5, 10), (62, 124), (63, 125), (1000, 125)]
-)
-def test_few_entries_are_named_by_index_and_many_by_a_bitmap(sent, bytes_of_which):
-    top = wire.pack(Top(jnp.ones(1000), jnp.arange(1000) < sent), "float16")
-    assert int(wire.size(top)) == 12 + 4 + bytes_of_which + 2 * sent
-    assert len(codec.encode(jax.device_get(top), "float16")) == int(wire.size(top))
+def test_few_entries_are_named_by_index_and_many_by_a_bitmap():
+    @jit
+    def packed(top):
+        top = wire.pack(top, "float16")
+        return top, wire.size(top)
+
+    def check(sent, bytes_of_which):
+        top = Top(np.ones(1000, np.float32), np.arange(1000) < sent)
+        top, size = jax.device_get(packed(top))
+        assert size == 12 + 4 + bytes_of_which + 2 * sent
+        assert len(codec.encode(top, "float16")) == size
+
+    check_every([(0, 0), (5, 10), (62, 124), (63, 125), (1000, 125)], check)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +163,7 @@ def one_round():
     examples, rows = toys.pool_and_rows()
     shards, key = toys.shard(rows, group.ids), jax.random.key(3)
 
-    @jax.jit
+    @jit
     def run(server, clients):
         participants = toys.EVERYONE(key, 6, 0)
         formats = Wire("int8", "float16")
@@ -163,7 +181,7 @@ def one_round():
 
 def test_clients_train_with_the_rounded_broadcast(one_round):
     run, server, clients = one_round
-    rounded = wire.roundtrip(server, "float16")
+    rounded = jit(partial(wire.roundtrip, form="float16"))(server)
     further = jax.tree.map(lambda a: a * 1.01, server)
     a, b, c = (run(s, clients)[0].params for s in (server, rounded, further))
     assert toys.gap(server, rounded) > 0
@@ -223,3 +241,240 @@ def test_the_weighted_mean_discloses_counts_and_the_plain_one_does_not():
     for method, counts in ((weighted, ["count"]), (fedproto(toys.SPEC), [])):
         revealing = [f.name for f in fields(method) if f.reveals == disclosure.COUNTS]
         assert revealing == counts
+
+
+# ------------------------------------------------------------------------------- bytes
+KINDS = ["protos", "disclosed", "top", "floats", "scalar", "bools", "ints"]
+
+
+def values(rng, form, *shape):
+    """Random values as they travel."""
+    x = rng.normal(size=shape).astype(np.float32)
+    if form != "int8":
+        return x.astype(jax.numpy.dtype(form))
+    whole = rng.integers(-127, 128, shape).astype(np.int8)
+    return Scaled(whole, rng.random(shape[:-1]).astype(np.float32))
+
+
+def masked(x, here):
+    """Zeros, of scale 1, where nothing is sent."""
+    if isinstance(x, Scaled) and x.scale.ndim:
+        return Scaled(masked(x.value, here), np.where(here, x.scale, np.float32(1)))
+    if isinstance(x, Scaled):
+        return Scaled(masked(x.value, here), x.scale)
+    x = x.copy()
+    x[~here] = 0
+    return x
+
+
+def part(rng, kind, form):
+    """A random packed part of a message."""
+    n, d = int(rng.choice([1, 8, 9, 300])), int(rng.choice([1, 5]))
+    here = rng.random(n) < rng.choice([0.0, 0.05, 0.5, 1.0])
+    if kind in ("protos", "disclosed"):
+        count = here * rng.integers(1, 2**31 - 1, n) if kind == "disclosed" else here
+        count = count.astype(np.int32 if kind == "disclosed" else bool)
+        return Protos(masked(values(rng, form, n, d), here), count, kind == "disclosed")
+    if kind == "top":
+        return Top(masked(values(rng, form, n), here), here)
+    if kind == "bools":
+        return rng.random((n, d)) < 0.5
+    if kind == "ints":
+        return rng.integers(0, 2**16, (n,)).astype(rng.choice([np.uint16, np.int32]))
+    return values(rng, form) if kind == "scalar" else values(rng, form, n, d)
+
+
+@st.composite
+def messages(draw, least=0):
+    form = draw(st.sampled_from(wire.FORMATS))
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=least, max_size=4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return {f"{i}": part(rng, k, form) for i, k in enumerate(kinds)}, form
+
+
+def shapes(packed):
+    """What the receiver knows beforehand."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), packed)
+
+
+def length(one) -> int:
+    """The formula of a part's bytes, written from the documentation."""
+    if isinstance(one, Protos):
+        rows, scaled = int((one.count > 0).sum()), isinstance(one.mean, Scaled)
+        mean = one.mean.value if scaled else one.mean
+        row = mean.shape[1] * mean.itemsize + 4 * scaled + 4 * one.disclosed
+        return (len(one.count) + 7) // 8 + rows * row
+    if isinstance(one, Top):
+        n, total, scaled = one.sent.sum(), len(one.sent), isinstance(one.value, Scaled)
+        width = 1 if total <= 256 else 2
+        item = 1 if scaled else one.value.itemsize
+        return 4 + min((total + 7) // 8, n * width) + 4 * scaled + n * item
+    if isinstance(one, Scaled):
+        return one.value.size + 4 * one.scale.size
+    return (one.size + 7) // 8 if one.dtype == bool else one.nbytes
+
+
+@settings(deadline=None, max_examples=60)
+@given(messages())
+def test_what_arrives_is_what_was_sent_bit_for_bit(sent):
+    packed, form = sent
+    data = codec.encode(packed, form)
+    got = codec.decode(data, shapes(packed), form)
+    assert jax.tree.structure(got) == jax.tree.structure(packed)
+    for a, b in zip(jax.tree.leaves(packed), jax.tree.leaves(got), strict=True):
+        assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+@settings(deadline=None, max_examples=40)
+@given(messages(least=1))
+def test_the_size_is_the_formula_and_the_header(sent):
+    packed, form = sent
+    data = codec.encode(packed, form)
+    assert len(data) == 12 + sum(map(length, packed.values()))
+    assert len(data) == int(wire.size(packed))
+
+
+@settings(deadline=None, max_examples=60)
+@given(messages(least=1), st.data())
+def test_damage_of_any_byte_is_an_error(sent, data):
+    packed, form = sent
+    good = bytearray(codec.encode(packed, form))
+    at = data.draw(st.integers(0, len(good) - 1))
+    good[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(WireError):
+        codec.decode(bytes(good), shapes(packed), form)
+
+
+@settings(deadline=None, max_examples=60)
+@given(messages(least=1), st.data())
+def test_a_message_cut_off_or_too_long_is_an_error(sent, data):
+    packed, form = sent
+    good = codec.encode(packed, form)
+    short = good[: data.draw(st.integers(0, len(good) - 1))]
+    long = good + data.draw(st.binary(min_size=1, max_size=9))
+    for wrong in (short, long):
+        with pytest.raises(WireError):
+            codec.decode(wrong, shapes(packed), form)
+
+
+@settings(deadline=None, max_examples=30)
+@given(messages(least=1), messages(least=1))
+def test_a_message_of_other_fields_or_format_is_an_error(sent, expected):
+    (packed, form), (other, other_form) = sent, expected
+    same = codec._schema(packed) == codec._schema(other) and form == other_form
+    if not same:
+        with pytest.raises(WireError):
+            codec.decode(codec.encode(packed, form), shapes(other), other_form)
+
+
+def test_fields_of_equal_bytes_are_told_apart():
+    data = codec.encode({"a": np.zeros((2, 3), np.float32)}, "float32")
+    for like in ({"a": np.zeros((3, 2), np.float32)}, {"b": np.zeros((2, 3), "f4")}):
+        with pytest.raises(WireError, match="differ in method, number of classes or"):
+            codec.decode(data, like, "float32")
+
+
+HEADERS = [
+    (0, 0, r"begins with b'\x00P', version 1; expected are b'JP', version 1"),
+    (2, 7, "begins with b'JP', version 7"),
+    (3, 1, "is in format float16, expected is float32"),
+    (3, 9, "is in format number 9, expected is float32"),
+    (4, 3, "payload should be 3 bytes, but 4 are there"),
+    (8, 1, "the checksum is wrong"),
+]
+
+
+def test_what_is_wrong_with_a_header_is_named():
+    one = np.ones(1, np.float32)
+
+    def check(at, value, message):
+        data = bytearray(codec.encode(one, "float32"))
+        data[at] = value
+        with pytest.raises(WireError, match=re.escape(message)):
+            codec.decode(bytes(data), one, "float32")
+        with pytest.raises(WireError, match="5 bytes are less than the header's 12"):
+            codec.decode(bytes(data[:5]), one, "float32")
+
+    check_every(HEADERS, check)
+
+
+def sealed(payload, like):
+    """A message with this payload and the checksum that belongs to it."""
+    start = codec.START.pack(codec.MAGIC, codec.VERSION, 0, len(payload))
+    crc = zlib.crc32(payload, zlib.crc32(start, zlib.crc32(codec._schema(like))))
+    return start + codec.CHECKSUM.pack(crc) + payload
+
+
+PROTOS = Protos(np.zeros((2, 1), np.float32), np.zeros(2, np.int32), True)
+TOP = Top(np.zeros(300, np.float32), np.zeros(300, bool))
+
+
+def number(*n):
+    return np.asarray(n, "<u4").tobytes()
+
+
+def at(*index):
+    return np.asarray(index, "<u2").tobytes()
+
+
+PAYLOADS = [
+    (np.zeros(3, bool), b"\x08", "bitmap of 3 bits has more bits set behind them"),
+    (PROTOS, b"\x04", "bitmap of 2 bits has more bits set behind them"),
+    (PROTOS, b"\x01" + number(0, 0), "a class that is there has a count below 1"),
+    (PROTOS, b"\x01" + number(1), "payload ends 4 bytes too early"),
+    (PROTOS, b"\x00" + number(1), "payload has 4 bytes after its last field"),
+    (TOP, number(301), "301 entries are announced for a vector of 300"),
+    (TOP, number(150) + bytes(38 + 600), "bitmap has 0 entries, not 150"),
+    (TOP, number(2) + at(4, 300) + bytes(8), "must ascend and stay below 300"),
+    (TOP, number(2) + at(4, 4) + bytes(8), "must ascend and stay below 300"),
+    (TOP, number(2) + at(4, 3) + bytes(8), "must ascend and stay below 300"),
+]
+
+
+@every(PAYLOADS)
+def test_a_wrong_payload_with_a_right_checksum_is_an_error(like, payload, message):
+    with pytest.raises(WireError, match=message):
+        codec.decode(sealed(payload, like), like, "float32")
+
+
+def test_a_right_payload_passes_where_the_wrong_ones_fail():
+    values = np.asarray([5, 6], "<f4").tobytes()
+    data = sealed(number(2) + at(4, 299) + values, TOP)
+    got = codec.decode(data, TOP, "float32")
+    assert np.flatnonzero(got.sent).tolist() == [4, 299]
+    assert got.value[[4, 299]].tolist() == [5, 6] and got.value.sum() == 11
+
+
+def test_no_fields_are_no_bytes():
+    assert codec.encode((), "int8") == b"" and codec.decode(b"", (), "int8") == ()
+    assert int(wire.size(())) == 0
+    with pytest.raises(WireError, match="1 bytes came where the message has no"):
+        codec.decode(b"x", (), "int8")
+
+
+def test_a_wire_error_is_an_error_in_the_users_words():
+    assert issubclass(WireError, UserError)
+
+
+def test_the_check_fails_on_a_wrong_size_and_on_values_that_do_not_arrive():
+    packed = {"up": Protos(np.ones((2, 3), np.float32), np.array([True, True]))}
+    codec.check(packed, 12 + 1 + 24, "float32")
+    with pytest.raises(Mismatch, match="counted as 36 bytes is 37 bytes long"):
+        codec.check(packed, 36, "float32")
+    absent = {"up": packed["up"].replace(count=np.array([True, False]))}
+    with pytest.raises(Mismatch, match=re.escape("['up'].mean")):
+        codec.check(absent, 12 + 1 + 12, "float32")
+
+
+def test_nothing_sent_passes_only_if_it_is_nothing():
+    codec.check(np.zeros(3, np.float32), 0, "float32")
+    with pytest.raises(Mismatch, match="counted as 0 bytes is 24 bytes long"):
+        codec.check(np.ones(3, np.float32), 0, "float32")
+
+
+def test_broadcasts_of_every_kind_pass_the_check():
+    rng = np.random.default_rng(0)
+    mean, count = rng.normal(size=(4, 3)).astype("f4"), np.array([2.0, 0, 1, 5])
+    top = Top(rng.normal(size=50).astype("f4"), np.arange(50) % 7 == 0)
+    down = (Protos(mean, count), Protos(mean, count, True), top, mean, mean[0, 0])
+    check_every(wire.FORMATS, partial(codec.check_broadcast, down))

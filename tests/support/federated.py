@@ -1,0 +1,85 @@
+"""Small federations on nodes of this process, and what their folders say."""
+
+import pytest
+from rich.console import Console
+
+import jaxproto
+from jaxproto import config
+from jaxproto.flower import process
+from jaxproto.flower.folder import FAULTS, serve
+from jaxproto.storage import records
+from jaxproto.training import runner
+
+QUIET = Console(quiet=True)
+
+
+class Killed(BaseException):
+    """The server goes, whatever it was doing."""
+
+
+def small(method="fedavg", rounds=2, **changes):
+    """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
+    c = config.experiment(method, "digits")
+    c.rounds, c.data.clients, c.eval_every, c.model.group = rounds, 3, 1, "mlp"
+    c.model.feat_dim = 8
+    c.update_from_flattened_dict({k.replace("__", "."): v for k, v in changes.items()})
+    return c
+
+
+class Calls(process.Calls):
+    """Nodes that answer in any order; what happens to an answer can be said."""
+
+    def __init__(self, c, path, data=(), happens=lambda stage, r, i, said: said):
+        super().__init__(c, path, data)
+        self.there, self.happens = set(self.nodes), happens
+
+    def members(self):
+        return set(self.there)
+
+    def ask(self, stage, told):
+        said = {}
+        for i in reversed(told):
+            answers = super().ask(stage, {i: told[i]})
+            said[i] = self.happens(stage, told[i].get("round", -1) + 1, i, answers[i])
+        return said
+
+
+def simulated(c, path):
+    """The summary of the simulator's run, which draws no pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner.pictures, "draw", lambda *_: None)
+        return jaxproto.run(c, path, QUIET)
+
+
+def metrics(path):
+    """Records without what the clock says."""
+    found = records.read(path / "metrics.jsonl")
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in found]
+
+
+def rounds(path):
+    return [r["round"] for r in metrics(path)]
+
+
+def faults(path):
+    return [(f["round"], f["client"], f["stage"]) for f in records.read(path / FAULTS)]
+
+
+def why(path, *stages):
+    """The reasons of its faults, of these stages or all."""
+    found = records.read(path / FAULTS)
+    return [f["why"] for f in found if not stages or f["stage"] in stages]
+
+
+def assert_the_same(path, other):
+    """A federation without faults has the records of another run, bit for bit."""
+    assert metrics(path) == metrics(other) != []
+    assert not (path / FAULTS).exists()
+
+
+def both(c, path):
+    """The summaries of the simulator and of a server whose records are the same."""
+    told = simulated(c, path / "simulated")
+    said = serve(c, path / "served", Calls(c, path / "nodes"), QUIET)
+    assert_the_same(path / "served", path / "simulated")
+    return told, said

@@ -1,0 +1,33 @@
+"""Small sweeps: their plans, made without building what their cells would train."""
+
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from jaxproto import config, sweeps
+from jaxproto.sweeps.plan import Group
+
+
+def tiny(rounds=2, **changes):
+    """Three clients of one perceptron; `changes` are flat fields, __ for a dot."""
+    c = config.experiment("fedproto", "digits")
+    fields = {"data.clients": 3, "model.group": "mlp", "rounds": rounds}
+    fields |= {k.replace("__", "."): v for k, v in changes.items()}
+    c.update_from_flattened_dict(fields)
+    return c
+
+
+def planned(given, outdir="", plain=None):
+    """The plan of `tiny`, whose groups have no experiment: those take long to build."""
+    c = tiny()
+    with pytest.MonkeyPatch.context() as patch:
+        module = sys.modules["jaxproto.sweeps.plan"]
+        patch.setattr(module, "_group", lambda cells: Group(tuple(cells), None))
+        return sweeps.plan(c, sweeps.axes(c, given), outdir, plain)
+
+
+def console():
+    """One that keeps what is said, in `.file`."""
+    return Console(file=io.StringIO(), width=200)
