@@ -9,7 +9,7 @@ from jaxproto.config.cohorts import NODES
 from jaxproto.report import pictures
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
-from jaxproto.storage import workdir as folder
+from jaxproto.storage.status import Status
 from jaxproto.training import hosts, placing
 from jaxproto.training.keeping import say
 from jaxproto.training.programs import State
@@ -21,7 +21,7 @@ def diverged(run: Run, error: Diverged) -> dict:
     """How a run ended that has diverged, with the way out."""
     reason = f"{error} {_way_out(run.path)}"
     say(run.console, f"diverged: {reason}")
-    return {"status": "diverged", "reason": reason}
+    return {"status": Status.DIVERGED.value, "reason": reason}
 
 
 def _way_out(path: Path) -> str:
@@ -45,7 +45,7 @@ def _ended(run: Run, state: State, status: Mapping) -> dict:
     metrics = records.read(run.path / "metrics.jsonl")
     made = summaries.summary(run.config, run.work.exp, metrics, run.compiled, status)
     summary = {k: v for k, v in made.items() if k not in run.unknown}
-    if status["status"] in folder.DONE and run.work.exp.store != NODES:
+    if Status(status["status"]).ok and run.work.exp.store != NODES:
         _draw(run, state)
     records.write_json(run.path / "summary.json", summary)
     run.told.end(records.plain(summary))
