@@ -1,12 +1,14 @@
-"""Cohorts and one round. The only file that knows the leading client axis.
+"""One round of a federation (`one_round`), and the parts that it is made of.
 
-Training (`train_cohort`) and evaluation (`evaluate_cohort`) are one program per
-architecture each, the server's step (`update_server`) is one for all (`programs.py`);
-so are the first exchange (`pre_upload_cohort`, `pre_aggregate_server`), if a method has
-one. Every message goes through the wire (`wire`), in both directions.
+A round is a pure function, which runs under `jit`, `scan` and `vmap` as it stands. A
+run compiles its parts as programs of their own (`training/programs.py`): training
+(`train_cohort`) and evaluation (`evaluate_cohort`) one per architecture, the server's
+step (`update_server`) one for all; so are the first exchange (`pre_upload_cohort`,
+`pre_aggregate_server`), if a method has one. Every message goes through the wire
+(`wire`), in both directions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,13 +16,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import batches, kernels, rows, wire
 from jaxproto import client as clients_
-from jaxproto.client import Asked, Local
+from jaxproto import kernels, participation, rows, wire
+from jaxproto.client import Local
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
-from jaxproto.method import Method, SumOverClients
+from jaxproto.method import Aggregation, Method, no_pre_upload
 from jaxproto.metrics import ACCURACY, Metric, named
-from jaxproto.participation import Participation
+from jaxproto.participation import Participation, Sampler
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 from jaxproto.wire import Wire
 
@@ -50,6 +52,38 @@ class Cohort(NamedTuple):
         return not self.rules
 
 
+class Parts(NamedTuple):
+    """What the floats of a configuration go into."""
+
+    method: Method
+    local: Local
+    sampler: Sampler
+    dropout: float | Array  # probability that a trained update is lost
+
+
+class Federation(NamedTuple):
+    """What stays the same over all rounds, seeds and floats."""
+
+    parts: Callable[[Mapping], Parts]  # dotted path -> value of every traced float
+    cohorts: tuple[Cohort, ...]
+    formats: Wire  # of values on the wire
+    examples: Examples
+    shards: tuple[Shard, ...]  # per cohort, training examples of each client
+    counts: tuple[Array, ...]  # per cohort [K, C], training examples per class
+
+    @property
+    def num_clients(self) -> int:
+        """Clients of all cohorts."""
+        return sum(len(cohort.ids) for cohort in self.cohorts)
+
+
+class Model(NamedTuple):
+    """What a round changes."""
+
+    server: Tree
+    clients: tuple[Client, ...]  # per cohort, [K, ...]
+
+
 class Broadcast(NamedTuple):
     """A message of the server to every participant."""
 
@@ -67,15 +101,14 @@ class Exchange(NamedTuple):
     participants: Participation  # by client id over all cohorts
     down: Tree  # the broadcast, as clients have it
     key: Array  # the round's; each client folds in its own id
-    sums: bool = False  # uploads are added up as clients end, if `update` is a sum
 
 
 class Uploads(NamedTuple):
     """What the server has of a cohort."""
 
     id: Array  # [R] client ids, more than there are where a row is not used
-    up: Tree  # [R, ...] packed, zeros where the client did not report
-    total: Tree  # sum over the clients, in the place of `up`
+    up: Tree  # [R, ...] packed, zeros where the client did not report; or () and
+    total: Tree  # the sum over the clients, where the aggregation has a summand
 
 
 class Moved(NamedTuple):
@@ -114,6 +147,68 @@ class PreUpload(NamedTuple):
     def up(self) -> Tree:
         """Messages [R, ...], packed."""
         return self.uploads.up if self.uploads else ()
+
+
+SAMPLING, TRAINING, SERVER, FIRST = range(4)  # streams of a round's key
+
+
+def begin(federation: Federation, floats: Mapping, keys: Array) -> Model:
+    """The model before the first round.
+
+    Args:
+      keys: two, of the clients and of the server.
+    """
+    now, (clients_key, server_key) = federation.parts(floats), keys
+    server = now.method.init_server(federation.cohorts[0].net, server_key)
+    start = partial(init_cohort, now.method, now.local)
+    each = zip(federation.cohorts, federation.counts, strict=True)
+    return Model(server, tuple(start(c, clients_key, count) for c, count in each))
+
+
+def one_round(
+    federation: Federation, floats: Mapping, key: Array, model: Model, r: Array
+) -> tuple[Model, list["Report"]]:
+    """One round: sampler, broadcast, local training of every cohort, server's step.
+
+    Args:
+      key: of this round.
+      r: number of the round, from 0.
+
+    Returns:
+      The model after the round, and the report of each cohort.
+    """
+    cohorts, (method, local, _, _) = federation.cohorts, federation.parts(floats)
+    server, stream = model.server, partial(jax.random.fold_in, key)
+    everyone = federation.num_clients
+    who = taking_part(federation.parts(floats), everyone, stream(SAMPLING), server, r)
+    down = broadcast(method, server, federation.formats).message
+    given = Exchange(
+        method, local.at_round(r), federation.formats, who, down, stream(TRAINING)
+    )
+    own = [
+        (cohort, clients, federation.examples, shards)
+        for cohort, clients, shards in zip(
+            cohorts, model.clients, federation.shards, strict=True
+        )
+    ]
+    if method.pre_upload is not no_pre_upload:  # the first of two exchanges
+        first = [pre_upload_cohort(given, *each).uploads for each in own]
+        server = pre_aggregate_server(method, cohorts, stream(FIRST), server, first)
+        down = broadcast(method, server, federation.formats).message
+        given = given._replace(down=down)
+    clients, reports = zip(*(train_cohort(given, *each) for each in own), strict=True)
+    uploads = [report.uploads for report in reports]
+    server = update_server(method, cohorts, stream(SERVER), server, uploads)
+    return Model(server, clients), list(reports)
+
+
+def taking_part(
+    parts: Parts, num_clients: int, key: Array, server: Tree, r: Array
+) -> Participation:
+    """Who trains in round `r`, and whose upload arrives."""
+    sampler = parts.method.adjust_sampler(parts.sampler, server)
+    sampler = participation.with_dropouts(sampler, parts.dropout)
+    return sampler(key, num_clients, r)
 
 
 def all_finite(tree: Tree) -> Array:
@@ -207,22 +302,19 @@ def train_lane(
     shards: Shard,
 ) -> tuple[Moved, Report]:
     """The same of one lane, whose clients are not put back yet."""
-    method, local, formats, participants, down, key, sums = exchange
+    method, local, formats, participants, down, key = exchange
     here = rows.of(participants, clients.id, cohort.room, lane)
     own = rows.take(clients, here).replace(id=here.id)
     shards = rows.take(shards, here)
     task = clients_.Task(method, cohort.net, local, key, down, examples)
-    adds = isinstance(method.update, SumOverClients) and sums
 
     def end(session, client, shard, reports):
         after, up, loss = clients_.end_session(task, session, client, shard)
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
         size = wire.scalars(up), wire.size(packed)
-        packed = if_reports(reports, packed)
-        total = method.update.each(wire.unpack(packed)) if adds else ()
-        row = kept(cohort, after), () if adds else packed, loss, finite, *size
-        return row, total
+        up, total = collected(method.aggregation, if_reports(reports, packed))
+        return (kept(cohort, after), up, loss, finite, *size), total
 
     def start(client, shard, reports):
         del reports
@@ -251,6 +343,23 @@ def train_lane(
 def if_reports(reports: Array, up: Tree) -> Tree:
     """The upload of a client that reports; zeros, "not there", of another."""
     return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)
+
+
+def collected(aggregation: Aggregation, packed: Tree) -> tuple[Tree, Tree]:
+    """What the server gets of a client's packed upload: itself, and a summand."""
+    if aggregation.summand is None:
+        return packed, ()
+    return (), aggregation.summand(wire.unpack(packed))
+
+
+def reduced(
+    aggregation: Aggregation, cohorts: Sequence[Cohort], uploads: Sequence[Uploads]
+) -> Tree:
+    """All uploads in the order of ids, or the sum of the summands."""
+    if aggregation.summand is None:
+        return received(cohorts, uploads)
+    first, *others = (u.total for u in uploads)
+    return jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), first, *others)
 
 
 def pre_upload_cohort(
@@ -289,7 +398,7 @@ def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
 def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
     """What the server has of all cohorts' packed messages, in the order of ids."""
     ups = [u.up for u in uploads]
-    if [len(u.id) for u in uploads] == [len(c.ids) for c in cohorts]:
+    if all(c.lanes == 1 and c.room == len(c.ids) for c in cohorts):
         stacked = by_id(cohorts, ups)
     else:
         most = sum(c.room for c in cohorts)  # lanes may have a row more
@@ -307,12 +416,8 @@ def update_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
-    net = cohorts[0].net
-    totals, update = [u.total for u in uploads], method.update
-    if isinstance(update, SumOverClients) and jax.tree.leaves(totals):
-        total = jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), *totals)
-        return update.end(net, server, total, key)
-    return update(net, server, received(cohorts, uploads), key)
+    all_of_them = reduced(method.aggregation, cohorts, uploads)
+    return method.aggregation.finish(cohorts[0].net, server, all_of_them, key)
 
 
 @kernels.exact
@@ -325,75 +430,3 @@ def pre_aggregate_server(
 ) -> Tree:
     """The server's state with what it makes of the first exchange."""
     return method.pre_aggregate(server, received(cohorts, uploads), key)
-
-
-def evaluate_cohort(
-    method: Method,
-    cohort: Cohort,
-    down: Tree,
-    clients: Client,
-    examples: Examples,
-    shards: Shard,
-    lane: rows.Lane = rows.WHOLE,
-) -> dict[str, Tree]:
-    """Sums per rule, metric and client, or those of a lane: {rule: {metric: [K, ...]}}.
-
-    Args:
-      down: the broadcast, as clients have it.
-      clients: all of the cohort.
-      shards: of those that are evaluated.
-    """
-    clients, shards = asked(cohort, lane, clients, shards)
-
-    def one(client, shard):
-        data = Data(examples, shard)
-        every = Asked(cohort.metrics)
-        return clients_.score(method, cohort.net, down, client, data, every)
-
-    return cohort.mode.each(one)(clients, shards)
-
-
-def asked(cohort: Cohort, lane: rows.Lane, clients: Client, shards: Shard):
-    """Those of the clients of a cohort that an evaluation asks, or those of a lane."""
-    if cohort.tested and len(shards.size) < len(clients.id):
-        clients = jax.tree.map(lambda a: a[jnp.asarray(cohort.tested)], clients)
-    return rows.dealt((clients, shards), lane)
-
-
-def evaluate_network(
-    method: Method,
-    cohort: Cohort,
-    down: Tree,
-    clients: Client,
-    examples: Examples,
-    test: Array | Shard,
-    lane: rows.Lane = rows.WHOLE,
-) -> dict[str, Tree]:
-    """The rules that ask nothing of a client, of a network that serves all of them.
-
-    Args:
-      clients: that keep nothing.
-      test: all examples, a batch a row [T, B]; or, where more than the accuracy is
-        asked, the shards of clients, those of equal ones once.
-
-    Returns:
-      Which examples are right, {rule: {"accuracy": [T, B]}}; or the sums of each shard,
-      as `evaluate_cohort`.
-    """
-    test, first = rows.dealt(test, lane), jax.tree.map(lambda a: a[:1], clients)
-    client = jax.tree.map(lambda a: a[0], fresh(method, cohort, first))
-
-    def one(shard):
-        every, data = Asked(cohort.metrics, cohort.rules), Data(examples, shard)
-        return clients_.score(method, cohort.net, down, client, data, every)
-
-    def batch(index_B):
-        shown = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
-        ones = jnp.ones(len(index_B))
-        given = batches.take(shown, jnp.arange(len(index_B)), ones)
-        hits = clients_.hits(method, cohort.net, down, client, given)
-        return {rule: {ACCURACY: hits[rule]} for rule in cohort.rules}
-
-    if isinstance(test, Shard):
-        return cohort.mode.each(one)(test)
-    return lax.map(batch, test)

@@ -28,19 +28,30 @@ def no_pre_upload(net: Net, client: Client, data, down: Tree):
 
 
 @dataclasses.dataclass(frozen=True)
-class SumOverClients:
-    """An `update` that needs no more of the uploads than a sum over the clients.
+class Aggregation:
+    """How the server makes its next state of the uploads of a round.
 
-    A cohort then adds up as clients end, and no array of all uploads is ever made.
+    With a summand it needs no more of the uploads than a sum over the clients: cohorts
+    then add up as clients end, and no array of all uploads is ever made.
     """
 
-    each: Callable  # up of one client -> tree; zeros for the upload "not there"
-    end: Callable  # net, server, sum of the trees, key -> server
+    finish: Callable  # net, server, reduced, key -> server
+    summand: Callable | None = None  # up of one client -> tree that is summed over the
+    # clients, zeros for the upload "not there"; None: reduced is all uploads [K, ...]
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
-        """The same of uploads [K, ...]."""
-        total = jax.tree.map(lambda a: a.sum(0), jax.vmap(self.each)(up))
-        return self.end(net, server, total, key)
+        """Returns the server's next state from uploads [K, ...]."""
+        return self.finish(net, server, self.reduced(up), key)
+
+    def reduced(self, up: Tree) -> Tree:
+        """Reduces uploads [K, ...]."""
+        if self.summand is None:
+            return up
+        return jax.tree.map(lambda a: a.sum(0), jax.vmap(self.summand)(up))
+
+    def of_uploads(self) -> "Aggregation":
+        """Returns the aggregation that gets every upload and sums them itself."""
+        return Aggregation(self.__call__)
 
 
 Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes of
@@ -89,7 +100,7 @@ class Method:
     init_server: Callable  # net, key -> server
     loss: Callable  # net, params, norm, batch, down, client -> scalar, Aux
     upload: Callable  # net, before, after, data, down, sums -> up, memory
-    update: Callable  # net, server, up [K, ...], key -> server; or a SumOverClients
+    update: Callable | Aggregation  # net, server, up [K, ...], key -> server
     init_client: Callable = own_network  # net, key -> params, norm, memory
     broadcast: Callable = lambda server: server  # server -> down
     receive: Callable = lambda params, down: params  # params, down -> params
@@ -106,3 +117,9 @@ class Method:
     name: str = "this method"  # for messages; a configuration fills it in
     homogeneous: bool = False  # all clients must have one architecture
     nominal: Nominal | None = None  # by the paper's formula (`methods/nominal.py`)
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """`update`; one that is a function gets all uploads."""
+        update = self.update
+        return update if isinstance(update, Aggregation) else Aggregation(update)

@@ -216,7 +216,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
 }
 
 
-def with_dropouts(sampler: Sampler, share: float) -> Sampler:
+def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:
     """Each participant's upload is lost with probability `share`, after training."""
 
     def lossy(key, num_clients, r):

@@ -17,7 +17,6 @@ from jaxproto.client import Local
 from jaxproto.config import build, cohorts
 from jaxproto.errors import UserError
 from jaxproto.federation import Cohort
-from jaxproto.method import SumOverClients
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
@@ -113,7 +112,7 @@ def test_a_round_of_participants_is_that_of_all_clients(name, mode):
 @pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
 def test_a_sum_as_clients_end_is_the_update_of_all_uploads(name, mode):
     method = METHODS[name](toys.SPEC)
-    assert isinstance(method.update, SumOverClients)
+    assert method.aggregation.summand is not None
     given = {"mode": MODES[mode], "rounds": 2, "sampler": HALF}
     whole = toys.run(method, **given)
     summed = toys.run(method, sums=True, most=3, **given)

@@ -30,12 +30,13 @@ def main(prog: str, arguments: Sequence[str]):
     def show(config) -> bool:
         from jaxproto import flower
         from jaxproto.storage import naming
+        from jaxproto.storage.status import status_of
 
         named = naming.chosen(config, configured.plain())
         where = path.value or f"{named}-flower"
         if form.value == FORMS[2]:
             made = flower.rehearse(config, where, data.value)
-            return made["status"] != "finished"
+            return not status_of(made).ok
         for package in ("flwr", "ray"):
             if importlib.util.find_spec(package) is None:
                 raise UserError(
@@ -45,6 +46,6 @@ def main(prog: str, arguments: Sequence[str]):
         run = flower.simulate if form.value == FORMS[0] else flower.deploy
         times = {"wait": wait.value, "patience": patience.value}
         summary = run(config, where, data.value, **times)
-        return summary["status"] != "finished"
+        return not status_of(summary).ok
 
     configured.start(show, prog, arguments, __doc__)

@@ -98,13 +98,14 @@ def _define_hosts() -> Callable[[bool], None]:
 
 def _run(config, path: str, grace: float, given: Mapping) -> bool:
     """Whether the run has ended well."""
-    from jaxproto.storage import naming, workdir
+    from jaxproto.storage import naming
+    from jaxproto.storage.status import status_of
     from jaxproto.training import hosts, program_cache, runner
 
     where = path or naming.chosen(config, configured.plain())
     cache = program_cache.disk_cache
     with hosts.together():
         summary = runner.run(config, where, cache=cache, grace=grace, **given)
-        well = summary["status"] in workdir.DONE
+        well = status_of(summary).ok
         hosts.part(0 if well else 1)
     return well

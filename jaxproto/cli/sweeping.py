@@ -98,15 +98,15 @@ def define(always: bool = False) -> Sweep:
 
 def _say(done, config) -> bool:
     """Says what came of a sweep; whether every cell that has ended has ended well."""
-    from jaxproto.storage.workdir import DONE
+    from jaxproto.storage.status import status_of
     from jaxproto.sweeps import report
 
     for path in done.files:
         sys.stdout.write(f"written to {path}\n")
     for line in report.closing(done.plan, done.summaries, _alone(config)):
         sys.stdout.write(line + "\n")
-    ended = [s["status"] for s in done.summaries.values()]
-    return bool(ended) and all(status in DONE for status in ended)
+    ended = [status_of(summary) for summary in done.summaries.values()]
+    return bool(ended) and all(status.ok for status in ended)
 
 
 def _define_launch() -> Launch:

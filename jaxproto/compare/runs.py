@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.storage import jsonfile
-from jaxproto.storage.workdir import DONE, NODES, read_config
+from jaxproto.storage.status import status_of
+from jaxproto.storage.workdir import NODES, read_config
 
 LEFT = ("config.json", "summary.json", "metrics.jsonl")  # by which a run is known
 
@@ -37,7 +38,7 @@ class Run(NamedTuple):
     @property
     def finished(self) -> bool:
         """Whether it came to its last round, or was stopped early."""
-        return self.summary is not None and self.summary["status"] in DONE
+        return status_of(self.summary).ok
 
     @property
     def results(self) -> dict:

@@ -37,7 +37,7 @@ from jaxproto.data.describe import Counts
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.devices import Layout
 from jaxproto.errors import UserError, pick
-from jaxproto.federation import Cohort
+from jaxproto.federation import Cohort, Federation, Parts
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import named
@@ -45,15 +45,6 @@ from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
 
 FROM_RUN = {**registries.FROM_RUN, "privacy": lambda run, _: private.of_run(run)}
-
-
-class Parts(NamedTuple):
-    """What the floats of a configuration go into."""
-
-    method: Method
-    local: Local
-    sampler: participation.Sampler
-    dropout: float | Array  # probability that a trained update is lost
 
 
 class Experiment(NamedTuple):
@@ -135,6 +126,18 @@ def experiment(
         fit=config.clients_at_once == "auto",
         store=store,
         layout=layout,
+    )
+
+
+def federation(exp: Experiment) -> Federation:
+    """The federation of an experiment, for `federation.one_round`."""
+    return Federation(
+        exp.parts,
+        exp.cohorts,
+        exp.formats,
+        examples(exp.dataset),
+        jax.tree.map(jnp.asarray, exp.train),
+        tuple(jnp.asarray(exp.counts.train[list(c.ids)]) for c in exp.cohorts),
     )
 
 

@@ -7,8 +7,7 @@ written after every round. The same call goes on after the last one.
 """
 
 import contextlib
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from rich.console import Console
 from jaxproto import config as config_
 from jaxproto.config import build
 from jaxproto.data.datasets import NODES
-from jaxproto.errors import UserError
 from jaxproto.flower.agreeing import AgreeingLink, lines
 from jaxproto.flower.messages import experiment
 from jaxproto.flower.server import Fault, Link, Server
@@ -27,9 +25,9 @@ from jaxproto.report import summary as summaries
 from jaxproto.storage import naming, records
 from jaxproto.storage import workdir as folder
 from jaxproto.training import account, compilation, runner
-from jaxproto.training.programs import State
+from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table
-from jaxproto.training.rounds import Diverged, Round, Work
+from jaxproto.training.rounds import Work
 
 FAULTS = "faults.jsonl"
 
@@ -55,7 +53,9 @@ def serve(
     path = Path(workdir or naming.default(config))
     with contextlib.ExitStack() as stack:
         claimed = stack.enter_context(folder.claim(path))
-        start = runner.Start(config, path, console, 0.0, claimed)
+        start = runner.Start(
+            config, path, console, grace=0.0, claimed=claimed, shown=lines_shown
+        )
         summary = runner.existing(start)
         if summary is None:
             summary = _trained(start, link)
@@ -78,22 +78,21 @@ def _trained(start: runner.Start, link: Link) -> dict:
     folder.save_config(path, config)
     records.write_json(path / folder.NODES, {"clients": "nodes"})
     start.claimed.keep()
-    took = summaries.Compiled(0.0, 0)
-    work = Work(exp, build.examples(exp.dataset), server.run, config.seed)
-    given = took, start.console, 0.0, start.shown, start.listeners()
-    spent = account.ledger(config, exp)
-    run = runner.Run(config, path, work, *given, spent=spent)
+    run = runner.Run(
+        config=config,
+        path=path,
+        work=Work(exp, build.examples(exp.dataset), server.run, config.seed),
+        compiled=summaries.Compiled(0.0, 0),
+        console=start.console,
+        grace=start.grace,
+        shown=start.shown,
+        told=start.listeners(),
+        spent=account.ledger(config, exp),
+        # which ask for examples by class:
+        unknown=reference.ENTRIES if config.data.name == NODES else (),
+    )
     first, state = runner.resume(run, server.begun(config.eval_every), due)
-    status: Mapping = {"status": folder.FINISHED}
-    try:
-        _rounds(run, server, first, state)
-    except Diverged as e:
-        status = runner.diverged(run, e)
-    metrics = records.read(path / "metrics.jsonl")
-    summary = summaries.summary(config, server.exp, metrics, took, status)
-    if config.data.name == NODES:  # which asks for examples by class
-        summary = {k: v for k, v in summary.items() if k not in reference.ENTRIES}
-    records.write_json(path / "summary.json", summary)
+    (summary,) = train_rounds([run], server, first, [state])
     return summary
 
 
@@ -116,47 +115,37 @@ def _agreed(start: runner.Start, link: Link, fault: Callable[[Fault], None]) -> 
     return server
 
 
-def _rounds(run: runner.Run, server: Server, first: int, state: State):
-    """The loop over rounds; each is in a checkpoint when the next one begins."""
-    config, seconds = run.config, list[float]()
-    for r in range(first, config.rounds):
-        clock = time.perf_counter()
-        state, told = server.one_round(r, state)
-        seconds.append(time.perf_counter() - clock)
-        if r + 1 == config.rounds or (r + 1) % config.eval_every == 0:
-            _evaluated(run, server, r + 1, state, told, seconds)
-            seconds = []
-        runner.keep(run, r + 1, state)
-
-
-def _evaluated(
-    run: runner.Run,
-    server: Server,
-    r: int,
-    state: State,
-    told: Round,
-    seconds: Sequence[float],
-):
-    """Writes the record of an evaluation.
-
-    Raises:
-      UserError: no client was there to be evaluated.
-    """
-    among, found = server.evaluate(r, state.server)
-    if not among.cohorts:
-        raise UserError(
-            f"no client was evaluated after round {r}: none answered. The rounds "
-            "before it are saved; the same command goes on when nodes are there."
-        )
-    here = run._replace(work=run.work._replace(exp=among))
-    made = runner.recorded(here, r, state, told, seconds, found)
-    each = ", ".join(f"{n} {a['pooled']:.4f}" for n, a in made["rules"].items())
-    line = f"round {r}: {each}; {told.participants} clients, {made['seconds']:.1f} s"
-    run.console.print(line, highlight=False, soft_wrap=True)
-
-
 def _noted(path: Path, console: Console, fault: Fault):
     """Writes and prints a fault."""
     records.append(path / FAULTS, fault._asdict())
     line = f"round {fault.round}, client {fault.client}, {fault.stage}: {fault.why}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class Lines:
+    """The rounds of a federation, a line for each evaluation; as `Progress`."""
+
+    def __init__(self, console: Console):
+        """Shows nothing yet."""
+        self._console = console
+
+    def round(self, r: int, seconds: float):
+        """Says nothing of a round alone."""
+
+    def evaluated(self, record: Mapping):
+        """Prints accuracies, participants and seconds of a round."""
+        rules = record["rules"].items()
+        each = ", ".join(f"{rule} {of['pooled']:.4f}" for rule, of in rules)
+        self._console.print(
+            f"round {record['round']}: {each}; {record['participants']} clients, "
+            f"{record['seconds']:.1f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@contextlib.contextmanager
+def lines_shown(total_rounds: int, start_round: int, console: Console):
+    """Shows the rounds of a federation; as `training.progress.progress`."""
+    del total_rounds, start_round
+    yield Lines(console)

@@ -5,7 +5,7 @@ clients, and added up as the simulator does. Whoever does not answer, or with da
 bytes, counts as one whose upload was lost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -14,19 +14,22 @@ import numpy as np
 
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import NODES, tested_ids
-from jaxproto.federation import PreUpload, Report, Uploads
+from jaxproto.errors import UserError
+from jaxproto.federation import Model, PreUpload, Report, Uploads
 from jaxproto.flower import uploads
 from jaxproto.flower.messages import Messages
 from jaxproto.flower.node import Said
+from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
+from jaxproto.training.engine import Evaluated
 from jaxproto.training.evaluation import Outcome
 from jaxproto.training.programs import State
-from jaxproto.training.rounds import Round
 from jaxproto.types import Tree
 from jaxproto.wire import HEADER
 from jaxproto.wire.codec import WireError
 
+EVERY_UPLOAD = Aggregation(lambda net, server, up, key: up)
 REFUSED = "refused"  # the field of an answer that says why there is none
 
 
@@ -64,10 +67,14 @@ class Server:
         self.run = programs.with_floats(made, exp.floats)
         self.packed = jax.jit(self.messages.packed)
         self.shapes = uploads.shapes(exp, self.messages.down)
+        last = programs.collecting(exp, exp.method).aggregation
         self.as_lanes = {
-            adds: jax.jit(partial(uploads.as_lanes, exp, adds))
-            for adds in (True, False)
+            stage: jax.jit(partial(uploads.as_lanes, exp, aggregation))
+            for stage, aggregation in (("first", EVERY_UPLOAD), ("train", last))
         }
+
+    size = 1
+    checkpoint_every = 1  # nodes keep their clients for a few rounds alone
 
     def begun(self, rounds_between: int) -> State:
         """The state before the first round; of the clients, who they are."""
@@ -75,16 +82,17 @@ class Server:
         watched = rounds.unwatched(self.run, state.server, rounds_between)
         return state._replace(watched=watched)
 
-    def one_round(self, r: int, state: State) -> tuple[State, Round]:
-        """Exchanges with whoever is there, and the server's step.
+    def joined(self, states: Sequence[State]) -> Model:
+        """Returns the server's state, and who the clients are."""
+        (state,) = states
+        return Model(state.server, state.clients)
 
-        Raises:
-          Diverged: as `rounds.one_round`.
-        """
+    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.Told]]:
+        """Exchanges with whoever is there, and the server's step."""
         context = programs.round_context(self.seed, r)
-        drawn = jax.device_get(self.run.participate(context, state.server))
+        drawn = jax.device_get(self.run.participate(context, model.server))
         asked = self._asked(r, drawn)
-        server, pre_uploads, bytes_down = state.server, list[PreUpload](), 0
+        server, pre_uploads, bytes_down = model.server, list[PreUpload](), 0
         sent: list = []
         if self.run.pre_aggregate is not None:
             sent, _ = self._halves(server)
@@ -107,19 +115,33 @@ class Server:
             pre_uploads=pre_uploads,
             diagnostics=jax.device_get(self.run.diagnostics(server)),
         )
-        server = jax.block_until_ready(server)
-        return rounds.counted(self.exp, r, state, server, state.clients, made)
+        return Model(jax.block_until_ready(server), model.clients), [made]
 
-    def evaluate(self, r: int, server: Tree) -> tuple[Experiment, Outcome]:
-        """What the clients that are there get right, and who they are."""
+    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+        """What the clients that are there get right, and who they are.
+
+        Raises:
+          UserError: no client was there to be evaluated.
+        """
         asked = {i for cohort in self.exp.cohorts for i in tested_ids(cohort)}
-        data = self.messages.encode(self.packed(server), "down")
+        data = self.messages.encode(self.packed(model.server), "down")
         there = asked & self.link.members()
         told: dict[int, Said] = {i: {"round": r, "down": data} for i in sorted(there)}
         said = self._answers("evaluate", r - 1, told)
+        if not said:
+            raise UserError(
+                f"no client was evaluated after round {r}: none answered. The rounds "
+                "before it are saved; the same command goes on when nodes are there."
+            )
         among = uploads.evaluated(self.exp, list(said))
         sums = uploads.sums(self.exp, said, self.shapes, among)
-        return among, Outcome(sums, jax.device_get(self.run.diagnostics(server)))
+        found = Outcome(sums, jax.device_get(self.run.diagnostics(model.server)))
+        return [Evaluated(among, found)]
+
+    def member(self, model: Model, i: int) -> Model:
+        """Returns the model of the only federation."""
+        del i
+        return model
 
     def _asked(self, r: int, drawn: Participation) -> Participation:
         """Who of those that were drawn is there."""
@@ -175,7 +197,6 @@ class Server:
         """Messages as the programs take them, of the first or the second exchange."""
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
-        adds = stage == "train" and not self.exp.check_wire
         who = drawn._replace(reports=drawn.trains & arrived)
         stacked = uploads.stacked(self.exp, ups, like)
-        return self.as_lanes[adds](who, stacked)
+        return self.as_lanes[stage](who, stacked)

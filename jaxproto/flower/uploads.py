@@ -14,7 +14,7 @@ from jaxproto.config import cohorts as cohorts_
 from jaxproto.config.build import Experiment
 from jaxproto.federation import Report, Uploads
 from jaxproto.flower.node import Said, alone
-from jaxproto.method import SumOverClients
+from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs
 from jaxproto.types import Tree
@@ -79,30 +79,28 @@ def stacked(exp: Experiment, ups: Mapping[int, Tree], like: Tree) -> tuple[Tree,
 
 
 def as_lanes(
-    exp: Experiment, adds: bool, who: Participation, stacked: Sequence[Tree]
+    exp: Experiment,
+    aggregation: Aggregation,
+    who: Participation,
+    stacked: Sequence[Tree],
 ) -> tuple[Uploads, ...]:
     """Uploads as the simulator's programs hand them to the server's.
 
     Sums over clients are taken in the same order as there.
 
     Args:
-      adds: they are added up, if the method's `update` is a sum.
+      aggregation: of the messages.
       who: was drawn, and whose message came.
       stacked: of `stacked`.
     """
-    update, made = exp.method.update, []
+    made = []
     for cohort, packed in zip(exp.cohorts, stacked, strict=True):
         for number in range(cohort.lanes):
             lane = rows.Lane(number, cohort.lanes)
             here = rows.of(who, jnp.asarray(cohort.ids), cohort.room, lane)
             up = jax.vmap(federation.if_reports)(here.reports, rows.take(packed, here))
-            total = ()
-            if adds and isinstance(update, SumOverClients):
-                _, total = cohort.mode.summing(
-                    lambda one: ((), update.each(wire.unpack(one)))
-                )(up)
-                up = ()
-            made.append(Uploads(here.id, up, total))
+            collected = partial(federation.collected, aggregation)
+            made.append(Uploads(here.id, *cohort.mode.summing(collected)(up)))
     return tuple(made)
 
 

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
-from jaxproto.method import Method, SumOverClients
+from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
@@ -141,10 +141,10 @@ def fast(
         del net, before, data, down
         return FASTUpload(after.params, jnp.int32(1), pace.seen(sums)), after.memory
 
-    def each(up):
+    def summand(up):
         return weighted(up.params, up.here), up.seen
 
-    def end(net, server, total, key):
+    def finish(net, server, total, key):
         del net, key
         now = pace.step(server.q, server.accuracy, total[1], gamma)
         return FastState(mean_of(total[0], server.params), *now)
@@ -156,6 +156,6 @@ def fast(
         adjust_sampler=adjust_sampler,
         loss=loss,
         upload=upload,
-        update=SumOverClients(each, end),
+        update=Aggregation(finish, summand),
     )
     return statistics(method, lambda up: up.here)

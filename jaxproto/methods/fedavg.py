@@ -27,7 +27,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.method import Method, SumOverClients, own_network
+from jaxproto.method import Aggregation, Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.local import local
 from jaxproto.privacy import NONE, Privacy
@@ -81,9 +81,9 @@ def averages(what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]):
       what: an upload -> tree to average.
       weight: an upload -> its weight, 0 for who is not there.
     """
-    return SumOverClients(
-        each=lambda up: weighted(what(up), weight(up)),
-        end=lambda net, server, total, key: mean_of(total, server),
+    return Aggregation(
+        finish=lambda net, server, total, key: mean_of(total, server),
+        summand=lambda up: weighted(what(up), weight(up)),
     )
 
 
@@ -135,18 +135,18 @@ def averaged_statistics(
         up, memory = method.upload(net, before, after, data, down.own, sums)
         return Joined(up, Statistics(after.norm)), memory
 
-    def update(net, server, up, key):
+    def summand(up):
+        return method.aggregation.summand(up.own), weighted(up.norm, weight(up.own))
+
+    def of_sums(net, server, total, key):
+        own = method.aggregation.finish(net, server.own, total[0], key)
+        return Joined(own, mean_of(total[1], server.norm))
+
+    def of_uploads(net, server, up, key):
         own = method.update(net, server.own, up.own, key)
         return Joined(own, weighted_mean(up.norm, weight(up.own), server.norm))
 
-    def end(net, server, total, key):
-        own = method.update.end(net, server.own, total[0], key)
-        return Joined(own, mean_of(total[1], server.norm))
-
-    def each(up):
-        return method.update.each(up.own), weighted(up.norm, weight(up.own))
-
-    sums = isinstance(method.update, SumOverClients)
+    sums = method.aggregation.summand is not None
 
     def predict(net, client, x, down):
         own = method.predict(net, client, x, down.own)
@@ -162,7 +162,7 @@ def averaged_statistics(
         receive_stats=lambda norm, down: down.norm.value,
         loss=loss,
         upload=upload,
-        update=SumOverClients(each, end) if sums else update,
+        update=Aggregation(of_sums, summand) if sums else Aggregation(of_uploads),
         predict=predict,
         adjust_sampler=lambda sampler, server: method.adjust_sampler(
             sampler, server.own

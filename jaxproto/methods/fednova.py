@@ -37,7 +37,7 @@ import optax
 from jax import lax
 
 from jaxproto.errors import UserError
-from jaxproto.method import Method, SumOverClients
+from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
@@ -147,10 +147,10 @@ def fednova(
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
         return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
-    def each(up):
+    def summand(up):
         return weighted((up.change, up.length), up.size)
 
-    def end(net, server, total, key):
+    def finish(net, server, total, key):
         del net, key
         nothing = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
         change, tau_eff = mean_of(total, nothing)
@@ -168,6 +168,6 @@ def fednova(
         init_server=init_server,
         broadcast=lambda server: server.params,
         upload=upload,
-        update=SumOverClients(each, end),
+        update=Aggregation(finish, summand),
     )
     return statistics(method)

@@ -8,9 +8,10 @@ from jaxproto.data import describe
 from jaxproto.data.describe import Commonest
 from jaxproto.errors import UserError, escaped, some
 from jaxproto.page.found import LeftOut
-from jaxproto.page.seen import DIVERGED, FINISHED, GOING, Line, Seen, progress, summary
+from jaxproto.page.seen import Line, Seen, progress, summary
 from jaxproto.page.table import MISSING, Table, per_cent
 from jaxproto.report import reference
+from jaxproto.storage.status import Status
 
 
 def runs(lines: Sequence[Line]) -> Table:
@@ -59,10 +60,10 @@ def alerts(lines: Sequence[Line], left_out: Sequence[LeftOut]) -> list[str]:
     told = [
         f"{one.name} diverged: {escaped(str(summary(one).get('reason', 'no reason')))}"
         for one in seen
-        if one.state == DIVERGED
+        if one.state is Status.DIVERGED
     ]
     told += [line for one in seen for line in _collapsed(one)]
-    if going := [one.name for one in seen if one.state == GOING]:
+    if going := [one.name for one in seen if not one.state.ended]:
         told.append(
             f"Not ended: {some(going)}. The page shows what was there when it was "
             "made; the same command makes it again."
@@ -85,7 +86,7 @@ def _collapsed(one: Seen) -> list[str]:
 def collapsed(one: Seen) -> dict[str, int]:
     """Rules that are at the share of one class, finished or not, and since when."""
     try:
-        if one.state == FINISHED:
+        if one.state.ok:
             alone = baselines.commonest(one.run)
             return dict(baselines.collapsed(one.run, alone))
         alone = _commonest(one)

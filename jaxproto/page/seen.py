@@ -9,8 +9,7 @@ from jaxproto import compare
 from jaxproto.compare import tables
 from jaxproto.compare.runs import Group, Run
 from jaxproto.errors import escaped
-
-FINISHED, DIVERGED, GOING = "finished", "diverged", "not ended"
+from jaxproto.storage.status import Status, status_of
 
 
 class Seen(NamedTuple):
@@ -31,19 +30,9 @@ class Seen(NamedTuple):
         return self.last["round"] if self.last else 0
 
     @property
-    def state(self) -> str:
-        """FINISHED, DIVERGED or GOING.
-
-        A run that was made longer has the summary of its first end.
-        """
-        summary = self.run.summary
-        if summary is None:
-            return GOING
-        if summary["status"] != FINISHED:
-            return DIVERGED
-        ended = number(summary.get("rounds"))
-        longer = ended is not None and self.run.config["rounds"] > ended
-        return GOING if longer else FINISHED
+    def state(self) -> Status:
+        """How far the run is, by its summary and the rounds that it is to have."""
+        return status_of(self.run.summary, self.run.config["rounds"])
 
 
 class Line(NamedTuple):
@@ -106,9 +95,9 @@ def summary(one: Seen) -> dict:
 def progress(one: Seen) -> str:
     """Such as `finished, 60 rounds`."""
     planned = one.run.config["rounds"]
-    if one.state == FINISHED:
-        return f"finished, {one.round} rounds"
-    if one.state == DIVERGED:
+    if one.state.ok:
+        return f"{one.state}, {one.round} rounds"
+    if one.state is Status.DIVERGED:
         return f"diverged, last evaluation after round {one.round} of {planned}"
     return f"not ended, round {one.round} of {planned}{_since(one)}"
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxproto import kernels
 from jaxproto.batches import sum_over
-from jaxproto.method import Method, SumOverClients
+from jaxproto.method import Aggregation, Method
 from jaxproto.privacy.mechanism import (
     CLIENT,
     EXAMPLE,
@@ -148,13 +148,13 @@ def private_update(method: Method, privacy: Privacy) -> Method:
         params = jax.tree.map(jnp.add, down, change)
         return up._replace(params=params, size=jnp.ones_like(up.size))
 
-    mean = method.update
-    assert isinstance(mean, SumOverClients), "its clients are added up"
+    mean = method.aggregation
+    assert mean.summand is not None, "its clients are added up"
 
-    def end(net, server, total, key):
+    def finish(net, server, total, key):
         changed, clients = total
         changed = with_lost_shares(changed, privacy, clients, key)
-        return mean.end(net, server, (changed, clients), key)
+        return mean.finish(net, server, (changed, clients), key)
 
-    update = SumOverClients(mean.each, end)
+    update = Aggregation(finish, mean.summand)
     return dataclasses.replace(method, release=release, update=update)

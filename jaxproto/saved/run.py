@@ -19,6 +19,7 @@ from jaxproto.saved.inside import Clients, Inside, World
 from jaxproto.saved.table import Table
 from jaxproto.storage import records
 from jaxproto.storage import workdir as folder
+from jaxproto.storage.status import status_of
 from jaxproto.types import Tree
 
 
@@ -48,7 +49,8 @@ class SavedRun:
       metrics: `metrics.jsonl` as a `Table`, one row for each evaluated round and rule;
         its columns are in `saved.measured.metrics`.
       summary: `summary.json`, or None of a run that has not ended.
-      status: "finished", "diverged" or, going on or stopped, "unfinished".
+      status: "finished", "stopped early", "diverged" or, going on or interrupted,
+        "unfinished".
       rounds: the last round that has a record.
     """
 
@@ -240,8 +242,5 @@ class SavedRun:
 
 def _status(summary: dict | None, config: ml_collections.ConfigDict) -> str:
     """How a run ended; one that is being made longer has not."""
-    if summary is None:
-        return "unfinished"
-    if summary["status"] == "finished" and summary["rounds"] < config.rounds:
-        return "unfinished"
-    return summary["status"]
+    status = status_of(summary, config.rounds)
+    return status.value if status.ended else "unfinished"

@@ -14,13 +14,12 @@ from jaxproto.config import differences, flat, registries, saved
 from jaxproto.data import files, text
 from jaxproto.errors import UserError
 from jaxproto.storage import jsonfile, naming, records
+from jaxproto.storage.status import Status, status_of
 
 VOCABULARY = "vocabulary.txt"
 NODES = "nodes.json"  # of a run whose clients are on nodes of their own
 FREE = {"data.data_dir", "rounds"}  # what a run may be continued with
 EARLY = "early_stopping."  # fields that say where a run ends, and nothing of its rounds
-FINISHED, STOPPED_EARLY = "finished", "stopped early"  # statuses of a run that ended
-DONE = (FINISHED, STOPPED_EARLY)  # with results
 WRITTEN = (
     "*.json",
     "*.jsonl",
@@ -142,7 +141,7 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
         return
     if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
         there["rounds"] = here["rounds"]
-    if (summary(path) or {}).get("status") == STOPPED_EARLY:
+    if status_of(summary(path)) is Status.STOPPED_EARLY:
         there |= {k: v for k, v in here.items() if k.startswith(EARLY)}
     lines = differences(there, here)
     if lines:

@@ -110,7 +110,7 @@ def as_one(
         if members:
             most, programs = shared.of_many(most, layout)
         for batch in together.batches(members, most):
-            together.train(batch, programs, most, how.grace, board)
+            together.train(batch, programs, most, board)
             ended |= {m.cell.name for m in batch}
     return ended
 
@@ -150,8 +150,15 @@ def one(cell: Cell, shared: Shared, how: How, board: Board):
     clock, console = time.perf_counter(), board.console(cell)
     shown = partial(board.progress, cell)
     with errors_named(cell), workdir.claim(cell.path) as claimed:
-        given = cell.config, cell.path, console, how.grace, claimed, shown
-        start = runner.Start(*given, how.made())
+        start = runner.Start(
+            cell.config,
+            cell.path,
+            console,
+            grace=how.grace,
+            claimed=claimed,
+            shown=shown,
+            callbacks=how.made(),
+        )
         summary = runner.existing(start)
         if summary is None:
             summary = runner.trained(start, shared(start))

@@ -13,9 +13,10 @@ from jaxproto.config import build, floats, sampling
 from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, naming, workdir
+from jaxproto.storage.status import Status, status_of
 from jaxproto.sweeps.axes import Axis, product
 
-ENDED = (*workdir.DONE, "diverged")  # of `standing`, where no rounds are left
+ENDED = tuple(s for s in Status if s.ended)  # of `standing`: no rounds are left
 
 
 class Cell(NamedTuple):
@@ -225,10 +226,8 @@ def part(whole: Plan, k: int, n: int) -> Plan:
 
 def standing(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
-    summary = workdir.summary(cell.path)
-    if summary is not None:
-        enough = summary["rounds"] >= cell.config.rounds
-        if enough or summary["status"] != workdir.FINISHED:
-            return summary["status"]
+    status = status_of(workdir.summary(cell.path), cell.config.rounds)
+    if status.ended:
+        return status
     begun = checkpoint.rounds(cell.path / "checkpoints")
     return f"round {begun[-1]}" if begun else "new"

@@ -18,7 +18,7 @@ from jaxproto.data import files
 from jaxproto.errors import some
 from jaxproto.figures import from_records
 from jaxproto.storage import records
-from jaxproto.storage.workdir import DONE
+from jaxproto.storage.status import Status, status_of
 from jaxproto.sweeps.plan import Cell, Plan, short
 
 SILENT = IGNORED - {"seed"}  # fields that change no number
@@ -103,14 +103,14 @@ def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
     found: dict[str, Cell] = {}
     for cell in plan.cells:
         fields = {k: v for k, v in flat(cell.config).items() if k not in SILENT}
-        if summaries[cell.name]["status"] in DONE:
+        if status_of(summaries[cell.name]).ok:
             found.setdefault(json.dumps(fields, sort_keys=True), cell)
     return list(found.values())
 
 
 def main_rule(summaries: Mapping[str, Mapping]) -> str:
     """The rule of the pictures: the first that every finished cell has; "" if none."""
-    done = [s["rules"] for s in summaries.values() if s["status"] in DONE]
+    done = [s["rules"] for s in summaries.values() if status_of(s).ok]
     common = [rule for rule in done[0] if all(rule in r for r in done)] if done else []
     return common[0] if common else ""
 
@@ -118,7 +118,7 @@ def main_rule(summaries: Mapping[str, Mapping]) -> str:
 def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | None:
     """Of a finished cell in %, pooled over samples; None if there is none."""
     kinds = summary["rules"].get(rule)
-    if summary["status"] not in DONE or kinds is None:
+    if not status_of(summary).ok or kinds is None:
         return None
     found = _statistic(kinds["pooled"], statistic)
     return None if found is None else 100 * found
@@ -196,7 +196,7 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
         told.append(f"best{so_far} by rule {rule}: {value:.2f} % with {top.name}:")
         where = f"--workdir={shlex.quote(str(top.path))}"
         told.append("  " + " ".join([command, *changes, where]))
-    lost = [name for name, s in summaries.items() if s["status"] == "diverged"]
+    lost = [name for name, s in summaries.items() if status_of(s) is Status.DIVERGED]
     if lost:
         told.append(f"{len(lost)} diverged: {some(lost)}")
     return told

@@ -8,19 +8,23 @@ divided by the cells in it.
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxproto import devices
+from jaxproto.federation import Model
 from jaxproto.storage import workdir
 from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
-from jaxproto.training import evaluation, programs, rounds, runner, stopping
+from jaxproto.training import evaluation, programs, rounds, runner
+from jaxproto.training.engine import ANY, Evaluated
+from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
-from jaxproto.training.start import info
+from jaxproto.training.rounds import Work
 from jaxproto.types import Tree
 from jaxproto.writers import Callback
 
@@ -57,8 +61,15 @@ def begun(
         except workdir.Busy:
             board.busy(cell)
             continue
-        given = cell.config, cell.path, board.console(cell), grace, claimed
-        start = runner.Start(*given, callbacks=made())
+        start = runner.Start(
+            cell.config,
+            cell.path,
+            board.console(cell),
+            grace=grace,
+            claimed=claimed,
+            shown=partial(board.progress, cell),
+            callbacks=made(),
+        )
         with errors_named(cell):
             summary = runner.existing(start)
             if summary is None:
@@ -83,9 +94,7 @@ def batches(members: Sequence[Member], most: int) -> list[list[Member]]:
     ]
 
 
-def train(
-    members: Sequence[Member], compiled: Programs, count: int, grace: float, board
-):
+def train(members: Sequence[Member], compiled: Programs, count: int, board: Board):
     """Trains members as one program; a diverged one stops, the others go on.
 
     Args:
@@ -95,119 +104,57 @@ def train(
     Raises:
       stopping.Stopped: SIGTERM came, and the round that was running is saved.
     """
-    c, first = members[0].cell.config, members[0].first
-    with contextlib.ExitStack() as stack:
-        shown = [
-            stack.enter_context(board.progress(m.cell, c.rounds, m.first, None))
-            for m in members
-        ]
-        for m in members:
-            told = info(m.run.path, m.cell.config, first)
-            stack.enter_context(m.run.told.during(told))
-        asked = stack.enter_context(stopping.rounds(grace))
-        loop = Loop(members, shown, compiled, count, board)
-        loop.end_early()
-        for r in range(first, c.rounds):
-            if loop.alive() and loop.round(r, asked):
-                raise stopping.Stopped(
-                    f"round {r + 1} is saved, the same command goes on"
-                )
-    loop.ended()
+    start = time.perf_counter()
+
+    def ended(i, summary):
+        board.ended(members[i].cell, summary, time.perf_counter() - start)
+
+    engine = BatchedEngine([m.run.work for m in members], compiled, count)
+    runs, states = [m.run for m in members], [m.state for m in members]
+    train_rounds(runs, engine, members[0].first, states, ended)
 
 
-class Loop:
-    """The state of a batch between two rounds."""
+class BatchedEngine:
+    """Federations of equal programs, stacked along a leading axis of every array."""
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        shown: Sequence,
-        compiled: Programs,
-        count: int,
-        board: Board,
-    ):
-        """Before the first of its rounds; see `train`."""
-        self.members, self.shown, self.board = members, shown, board
-        places = [*members, *[members[0]] * (count - len(members))]
-        self.seeds = [m.run.work.seed for m in places]
-        floats = [m.run.work.exp.floats for m in places]
+    checkpoint_every = ANY
+
+    def __init__(self, works: Sequence[Work], compiled: Programs, count: int):
+        """Of runs; see `train`."""
+        self.size, self._own = count, len(works)
+        places = self._filled(works)
+        self._seeds = [w.seed for w in places]
+        floats = [w.exp.floats for w in places]
         joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, joined)
-        self.work = members[0].run.work._replace(compiled=bound)
-        self.server = programs.stacked([m.state.server for m in places])
-        self.clients = programs.stacked([m.state.clients for m in places])
-        self.own = [m.state._replace(server=(), clients=()) for m in members]
-        self.seconds: list[float] = []
-        self.start = time.perf_counter()
-        self.done: set[int] = set()  # places of members that have ended
+        self._work = works[0]._replace(compiled=bound)
+        self._exps = [w.exp for w in works]
 
-    def alive(self) -> list[tuple[int, Member]]:
-        """Members that have not diverged, with their places."""
-        return [(i, m) for i, m in enumerate(self.members) if i not in self.done]
+    def _filled(self, each: Sequence) -> list:
+        return [*each, *[each[0]] * (self.size - len(each))]
 
-    def state(self, i: int) -> State:
-        """The state of one cell."""
-        server, clients = devices.to_host(row((self.server, self.clients), i))
-        return self.own[i]._replace(server=server, clients=clients)
+    def joined(self, states: Sequence[State]) -> Model:
+        """Returns servers and clients with the leading axis."""
+        places = self._filled(states)
+        server = programs.stacked([s.server for s in places])
+        return Model(server, programs.stacked([s.clients for s in places]))
 
-    def round(self, r: int, asked: Callable[[], bool]) -> bool:
-        """Trains a round, evaluates and saves where it is due; whether to stop."""
-        clock = time.perf_counter()
-        context = programs.stacked([programs.round_context(s, r) for s in self.seeds])
-        given = self.server, self.clients, self.work.exp.train
-        after = rounds.on_device(self.work, context, *given)
-        self.server, self.clients, told = after
-        moved = {i: self._count(r, i, m, row(told, i)) for i, m in self.alive()}
-        self.seconds.append((time.perf_counter() - clock) / len(self.seeds))
-        for i, m in self.alive():
-            self.shown[i].round(r + 1, self.seconds[-1])
-            m.run.told.round(r + 1, self.seconds[-1], moved[i]._asdict())
-        c = self.members[0].cell.config
-        last, stop = r + 1 == c.rounds, asked()
-        if last or (r + 1) % c.eval_every == 0:
-            self._evaluate(r + 1, moved)
-        due = last or stop or (r + 1) % c.checkpoint_every == 0
-        for i, m in self.alive():
-            if due or m.run.told.stop:
-                runner.keep(m.run, r + 1, self.state(i))
-        if not last:
-            self.end_early()
-        return stop
+    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.Told]]:
+        """Computes a round of all federations."""
+        context = programs.stacked([programs.round_context(s, r) for s in self._seeds])
+        given = model.server, model.clients, self._work.exp.train
+        server, clients, told = rounds.on_device(self._work, context, *given)
+        return Model(server, clients), [row(told, i) for i in range(self._own)]
 
-    def _count(self, r: int, i: int, member: Member, told: rounds.Told):
-        """What a cell moved in a round; it ends here if it has diverged."""
-        exp = member.run.work.exp
-        try:
-            self.own[i], moved = rounds.counted(exp, r, self.own[i], (), (), told)
-        except rounds.Diverged as e:
-            self._end(i, member, runner.diverged(member.run, e))
-            return None
-        return moved
+    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+        """Evaluates all federations."""
+        del r
+        found = evaluation.outcome(self._work, *model)
+        return [Evaluated(exp, row(found, i)) for i, exp in enumerate(self._exps)]
 
-    def _evaluate(self, r: int, moved):
-        told = evaluation.outcome(self.work, self.server, self.clients)
-        for i, m in self.alive():
-            made = runner.recorded(
-                m.run, r, self.own[i], moved[i], self.seconds, row(told, i)
-            )
-            self.shown[i].evaluated(made)
-        self.seconds = []
-
-    def _end(self, i: int, member: Member, status: dict):
-        self.done.add(i)
-        summary = runner.ended(member.run, self.state(i), status)
-        self.board.ended(member.cell, summary, time.perf_counter() - self.start)
-
-    def end_early(self):
-        """Ends the cells whose callbacks have asked for it."""
-        for i, m in self.alive():
-            if m.run.told.stop:
-                self._end(i, m, m.run.told.status(m.run.config))
-
-    def ended(self):
-        """Summaries and pictures of all that are left."""
-        for i, m in self.alive():
-            self._end(i, m, m.run.told.status(m.run.config))
+    def member(self, model: Model, i: int) -> Model:
+        """Returns server and clients of one federation, on the host."""
+        return devices.to_host(row(model, i))
 
 
 def row(tree: Tree, i: int) -> Tree:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from jaxproto.errors import cut, escaped
-from jaxproto.storage.workdir import FINISHED, STOPPED_EARLY
+from jaxproto.storage.status import Status
 from jaxproto.training import stopping
 from jaxproto.writers.protocol import STOP, Callback, RunInfo, Stop
 
@@ -70,11 +70,15 @@ class Listeners:
     def status(self, config) -> dict:
         """How a run ended that went well: `stop`, unless it had all its rounds."""
         if self.stop is None or self._round >= config.rounds:
-            return {"status": FINISHED}
+            return {"status": Status.FINISHED.value}
         reason = f"round {self._round}: {self.stop.reason}"
-        self._say(f"{STOPPED_EARLY}: {reason}")
+        self._say(f"{Status.STOPPED_EARLY}: {reason}")
         by = config.early_stopping.to_dict()
-        return {"status": STOPPED_EARLY, "reason": reason, "early_stopping": by}
+        return {
+            "status": Status.STOPPED_EARLY.value,
+            "reason": reason,
+            "early_stopping": by,
+        }
 
     def end(self, summary: Mapping):
         """Tells of the end, once; waits for all together `CLOSE` seconds at most."""

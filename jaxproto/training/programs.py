@@ -3,6 +3,7 @@
 A method with two exchanges has one more of each.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import devices, federation, kernels, participation, rows, transforms
+from jaxproto import devices, evaluation, federation, kernels, rows, transforms
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import HOSTED
 from jaxproto.config.floats import Floats
@@ -91,7 +92,7 @@ def round_context(seed: int, r: int) -> RoundContext:
 
 def sampling_key(context: RoundContext) -> Array:
     """What says who takes part in a round."""
-    return jax.random.fold_in(context.key, 0)
+    return jax.random.fold_in(context.key, federation.SAMPLING)
 
 
 def init(exp: Experiment, seed: int, programs: Programs) -> State:
@@ -178,10 +179,8 @@ def functions(exp: Experiment) -> Programs:
         return federation.broadcast(parts(floats).method, server, formats)
 
     def participate(floats, context, server):
-        now = parts(floats)
-        sampler = now.method.adjust_sampler(now.sampler, server)
-        sampler = participation.with_dropouts(sampler, now.dropout)
-        return sampler(sampling_key(context), num, context.r)
+        stream = sampling_key(context)
+        return federation.taking_part(parts(floats), num, stream, server, context.r)
 
     def train(cohort, floats, context, participants, down, *rest):
         given = exchange(floats, context, participants, down)
@@ -196,16 +195,14 @@ def functions(exp: Experiment) -> Programs:
         return federation.put_back(clients, lanes)
 
     def exchange(floats, context, participants, down):
-        now, stage = parts(floats), key(context, 1)
-        local = now.local.at_round(context.r)
-        sums = not exp.check_wire
-        return federation.Exchange(
-            now.method, local, formats, participants, down, stage, sums
-        )
+        now, stage = parts(floats), key(context, federation.TRAINING)
+        local, method = now.local.at_round(context.r), collecting(exp, now.method)
+        return federation.Exchange(method, local, formats, participants, down, stage)
 
     def update(floats, context, server, ups):
-        method, stage = parts(floats).method, key(context, 2)
-        return federation.update_server(method, cohorts, stage, server, ups)
+        method = collecting(exp, parts(floats).method)
+        stream = key(context, federation.SERVER)
+        return federation.update_server(method, cohorts, stream, server, ups)
 
     def pre_upload(cohort, floats, participants, down, *rest):
         method, local, *_ = parts(floats)
@@ -213,12 +210,12 @@ def functions(exp: Experiment) -> Programs:
         return federation.pre_upload_cohort(given, cohort, *rest)
 
     def pre_aggregate(floats, context, server, ups):
-        method, stage = parts(floats).method, key(context, 3)
+        method, stage = parts(floats).method, key(context, federation.FIRST)
         return federation.pre_aggregate_server(method, cohorts, stage, server, ups)
 
     def evaluate(cohort, floats, down, *rest):
-        every = federation.evaluate_cohort
-        f = every if cohort.keeps else federation.evaluate_network
+        every = evaluation.evaluate_cohort
+        f = every if cohort.keeps else evaluation.evaluate_network
         method = parts(floats).method
         if cohort.lanes == 1:
             return f(method, cohort, down, *rest)
@@ -245,6 +242,13 @@ def functions(exp: Experiment) -> Programs:
         evaluate=for_each(evaluate),
         diagnostics=diagnostics,
     )
+
+
+def collecting(exp: Experiment, method: Method) -> Method:
+    """The method, whose server gets every upload where each is checked."""
+    if not exp.check_wire:
+        return method
+    return dataclasses.replace(method, update=method.aggregation.of_uploads())
 
 
 def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:

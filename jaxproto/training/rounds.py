@@ -65,16 +65,21 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     Raises:
       Diverged: names round, cohort and client.
     """
+    server, clients, told = computed(work, r, state.server, state.clients)
+    counts, summary = counted(work.exp, r, state, told)
+    return counts._replace(server=server, clients=clients), summary
+
+
+def computed(
+    work: Work, r: int, server: Tree, clients: tuple[Client, ...]
+) -> tuple[Tree, tuple[Client, ...], Told]:
+    """Server and clients after round `r`, from 0, and what the programs told of it."""
     context = round_context(work, r)
-    if work.store is None:
-        shards = work.placed.train if work.placed else work.exp.train
-        begin = fetched if work.compiled.fetch else on_device
-        server, clients, told = begin(
-            work, context, state.server, state.clients, shards
-        )
-    else:
-        server, clients, told = from_store(work, context, r, state)
-    return counted(work.exp, r, state, server, clients, told)
+    if work.store is not None:
+        return from_store(work, work.store, r, server, clients)
+    shards = work.placed.train if work.placed else work.exp.train
+    begin = fetched if work.compiled.fetch else on_device
+    return begin(work, context, server, clients, shards)
 
 
 def round_context(work: Work, r: int) -> RoundContext:
@@ -82,16 +87,19 @@ def round_context(work: Work, r: int) -> RoundContext:
     return programs.everywhere(work.exp, programs.round_context(work.seed, r))
 
 
-def from_store(work: Work, context: RoundContext, r: int, state: State):
-    """As `on_device`, of clients that are on the device for this round alone."""
-    store, participate = work.store, work.compiled.participate
-    assert store is not None
-    mine, shards = store.begin(participate(context, state.server))
+def from_store(work: Work, store: ClientStore, r: int, server: Tree, kept):
+    """As `on_device`, of clients that are on the device for this round alone.
+
+    Args:
+      kept: what of clients is on the device between rounds.
+    """
+    participate, context = work.compiled.participate, round_context(work, r)
+    mine, shards = store.begin(participate(context, server))
     if not asks_server(work.exp.method):
-        store.ahead(participate(round_context(work, r + 1), state.server))
-    server, clients, told = on_device(work, context, state.server, mine, shards)
+        store.ahead(participate(round_context(work, r + 1), server))
+    server, clients, told = on_device(work, context, server, mine, shards)
     store.put(clients)
-    return server, state.clients, told
+    return server, kept, told
 
 
 def fetched(
@@ -186,14 +194,11 @@ def train(
     return tuple(after), list(reports)
 
 
-def counted(
-    exp: Experiment, r: int, state: State, server: Tree, clients, told: Told
-) -> tuple[State, Round]:
-    """The state after a round with what was moved in it.
+def counted(exp: Experiment, r: int, counts: State, told: Told) -> tuple[State, Round]:
+    """What the host counts of a run, after round `r`, from 0; and of the round alone.
 
     Args:
-      state: before the round.
-      server, clients: after it.
+      counts: before the round, traffic and what is watched.
 
     Raises:
       Diverged: names round, cohort and client.
@@ -201,8 +206,8 @@ def counted(
     check_finite(exp, r, told.reports)
     summary = summarize_round(exp, told)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
-    watched = watch(r, told.diagnostics, state.watched)
-    return State(server, clients, state.traffic + moved, watched), summary
+    watched = watch(r, told.diagnostics, counts.watched)
+    return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
 
 
 def unwatched(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarray]:

@@ -1,8 +1,7 @@
 """One run: build, compile, rounds with evaluation and checkpoints, summary."""
 
 import contextlib
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,11 +12,11 @@ from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto import devices as devices_
-from jaxproto.config import build, printed
+from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.report import pictures, reference, stages
+from jaxproto.report import reference, stages
 from jaxproto.report import summary as summaries
-from jaxproto.storage import checkpoint, naming, records
+from jaxproto.storage import naming
 from jaxproto.storage import workdir as folder
 from jaxproto.training import (
     account,
@@ -28,15 +27,14 @@ from jaxproto.training import (
     placing,
     program_cache,
     programs,
-    stopping,
 )
-from jaxproto.training.evaluation import Outcome, columns, outcome, record
-from jaxproto.training.keeping import keep, resume, say
+from jaxproto.training.engine import LocalEngine
+from jaxproto.training.keeping import resume, say
+from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
-from jaxproto.training.rounds import Diverged, Round, Work, one_round, unwatched
-from jaxproto.training.start import Run, Start, existing, info
-from jaxproto.training.stopping import Stopped
+from jaxproto.training.rounds import Work, unwatched
+from jaxproto.training.start import Run, Start, existing
 from jaxproto.training.store import open_store
 from jaxproto.types import Examples
 from jaxproto.writers import Callback, made
@@ -155,13 +153,9 @@ def trained(start: Start, ready: Ready) -> dict:
       Stopped: as `run`.
     """
     this, first, state = begin(start, ready)
-    telling = this.told.during(info(this.path, this.config, first))
-    with this.work.store or contextlib.nullcontext(), telling:
-        try:
-            state = all_rounds(this, first, state)
-        except Diverged as e:
-            return ended(this, state, diverged(this, e))
-        return ended(this, state, this.told.status(this.config))
+    with this.work.store or contextlib.nullcontext():
+        (summary,) = train_rounds([this], LocalEngine(this.work), first, [state])
+    return summary
 
 
 def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
@@ -185,91 +179,3 @@ def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
     state = programs.init(exp, config.seed, own)
     room = unwatched(own, state.server, config.eval_every)
     return this, *resume(this, state._replace(watched=room), due)
-
-
-def diverged(run: Run, error: Diverged) -> dict:
-    """How a run ended that has diverged, with the way out."""
-    reason = f"{error} {_way_out(run.path)}"
-    say(run.console, f"diverged: {reason}")
-    return {"status": "diverged", "reason": reason}
-
-
-def ended(run: Run, state: State, status: Mapping) -> dict:
-    """Writes pictures and `summary.json`; returns the summary."""
-    state = placing.saved(run.work.exp, state)
-    return hosts.agreed(lambda: _ended(run, state, status))
-
-
-def _ended(run: Run, state: State, status: Mapping) -> dict:
-    exp, path, console = run.work.exp, run.path, run.console
-    metrics = records.read(path / "metrics.jsonl")
-    summary = summaries.summary(run.config, exp, metrics, run.compiled, status)
-    if status["status"] in folder.DONE:
-        alone = exp.layout is None
-        examples = run.work.examples if alone else build.examples(exp.dataset)
-        trained = pictures.Trained(exp, examples, state.server, state.clients)
-        scale = run.config.method.get("upscale", 1.0)
-        name = printed.method(config_.flat(run.config))
-        pictures.draw(trained, path, console, scale, name)
-    records.write_json(path / "summary.json", summary)
-    run.told.end(records.plain(summary))
-    return summary
-
-
-def _way_out(path: Path) -> str:
-    directory = path / "checkpoints"
-    rounds = checkpoint.rounds(directory)
-    last = f"{rounds[-1]} stays in {directory}" if rounds else ""
-    kept = f"The checkpoint of round {last}" if rounds else ""
-    return (
-        f"{kept or 'No round was saved before it'}; in another folder, a smaller "
-        "optimizer.learning_rate or optimizer.clip_norm may help."
-    )
-
-
-def all_rounds(run: Run, start: int, state: State) -> State:
-    """The loop over rounds.
-
-    Raises:
-      Diverged: names round, cohort and client.
-      Stopped: as `run`.
-    """
-    config, seconds = run.config, []
-    shown = run.shown(config.rounds, start, run.console)
-    with stopping.rounds(run.grace) as asked, shown as bar:
-        for r in range(start, start if stopped(run) else config.rounds):
-            clock = time.perf_counter()
-            state, told = one_round(run.work, r, state)
-            seconds.append(time.perf_counter() - clock)
-            bar.round(r + 1, seconds[-1])
-            run.told.round(r + 1, seconds[-1], told._asdict())
-            last = r + 1 == config.rounds
-            if last or (r + 1) % config.eval_every == 0:
-                found = outcome(run.work, state.server, state.clients)
-                bar.evaluated(recorded(run, r + 1, state, told, seconds, found))
-                seconds = []
-            early, stop = stopped(run), hosts.any_of(asked())
-            if last or early or stop or (r + 1) % config.checkpoint_every == 0:
-                keep(run, r + 1, state)
-            if early:
-                break
-            if stop:
-                raise Stopped(f"round {r + 1} is saved, the same command goes on")
-    return state
-
-
-def stopped(run: Run) -> bool:
-    """Whether a callback of the first process wants no more rounds."""
-    return hosts.any_of(run.told.stop is not None)
-
-
-def recorded(run: Run, r: int, state: State, last: Round, seconds, found: Outcome):
-    """Writes what a round and an evaluation said; returns the record."""
-    exp = run.work.exp
-    made = record(exp, r, state, last, seconds, found) | run.spent(r)
-    if run.config.eval.per_client:
-        columns_ = columns(exp, last, found)
-        records.write_columns(run.path / "per_client" / f"{r:06}.npz", columns_)
-    records.append(run.path / "metrics.jsonl", made)
-    run.told.tell("on_evaluation", records.plain(made))
-    return made

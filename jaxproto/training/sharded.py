@@ -6,8 +6,8 @@ them (`jaxproto/devices.py`); server and broadcast are on each, examples where
 over the rows that it has, and move nothing; only an evaluation of a sample brings the
 clients that it asks to where their examples are. The server's step gathers the uploads,
 and every device computes it whole, in the order of one device. Only sums over clients
-(`SumOverClients`) depend on the number of devices, in their rounding, as they do on the
-number of lanes.
+(`Aggregation.summand`) depend on the number of devices, in their rounding, as they do
+on the number of lanes.
 
 Where a part of the clients takes part in a round, `fetch` deals the participants to the
 devices anew, and `put_back` brings them home.

@@ -13,6 +13,7 @@ from jaxproto.errors import UserError
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage import workdir as folder
+from jaxproto.storage.status import Status, status_of
 from jaxproto.training import hosts
 from jaxproto.training.listeners import Listeners
 from jaxproto.training.progress import progress
@@ -34,6 +35,7 @@ class Run(NamedTuple):
     home: Path | None = None  # the work directory, if several processes see it
     spent: Callable[[int], dict] = lambda rounds: {}  # rounds done -> entry `privacy`
     # of a record, or none
+    unknown: Sequence[str] = ()  # entries of the summary that this run cannot say
 
 
 class Start(NamedTuple):
@@ -79,7 +81,7 @@ def existing(start: Start) -> dict | None:
 
 def _goes_on(config, summary: dict) -> bool:
     """Whether a run was stopped early by another rule than it is asked for now."""
-    stopped = summary["status"] == folder.STOPPED_EARLY
+    stopped = status_of(summary) is Status.STOPPED_EARLY
     return stopped and summary.get("early_stopping") != config.early_stopping.to_dict()
 
 
@@ -89,8 +91,7 @@ def _longer(config, summary: dict, path: Path) -> bool:
     Raises:
       UserError: it is, but its last state is not there any more.
     """
-    finished = summary["status"] == folder.FINISHED
-    longer = finished and summary["rounds"] < config.rounds
+    longer = status_of(summary, config.rounds) is Status.EXTENDED
     if longer and not checkpoint.rounds(path / "checkpoints"):
         raise UserError(
             f"{path} is finished after {summary['rounds']} rounds and has no "

@@ -26,7 +26,6 @@ from jaxproto import config
 from jaxproto.config import floats
 from jaxproto.storage import records, workdir
 from jaxproto.training import program_cache, runner
-from jaxproto.training.rounds import Diverged
 
 HERE = Path(__file__).parent
 METHODS = {  # -> rule that predicts with what was released
@@ -130,13 +129,10 @@ def trained(own, path: Path, ready):
         if there and there[-1]["round"] == own.rounds:
             return there[-1], ready
     with workdir.claim(path) as claimed:
-        start = runner.Start(own, path, quiet, 0.0, claimed)
+        start = runner.Start(own, path, quiet, grace=0.0, claimed=claimed)
         ready = ready or runner.prepare(start, program_cache.no_cache)
         ready = ready._replace(exp=ready.exp._replace(floats=floats.traced(own)))
-        run, first, state = runner.begin(start, ready)
-        try:
-            runner.all_rounds(run, first, state)
-        except Diverged:
+        if runner.trained(start, ready)["status"] == "diverged":
             return None, ready
     return records.read(path / "metrics.jsonl")[-1], ready
 

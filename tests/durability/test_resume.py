@@ -24,8 +24,9 @@ from support.runs import (
 )
 
 from jaxproto.errors import UserError
+from jaxproto.report import pictures
 from jaxproto.storage import checkpoint
-from jaxproto.training import runner
+from jaxproto.training import engine, keeping, loop
 
 cache, finished = runs.cache, runs.finished
 pytestmark = [pytest.mark.usefixtures("cache"), pytest.mark.long]
@@ -70,15 +71,15 @@ def stops(patch):
     def saves(r):
         return lambda folder, *_: folder.name == f"{r}.partial"
 
-    yield lambda: once(runner.records, "append", record(2), torn)
-    yield lambda: once(runner.records, "append", record(2), lambda f, *a: f(*a))
+    yield lambda: once(loop.records, "append", record(2), torn)
+    yield lambda: once(loop.records, "append", record(2), lambda f, *a: f(*a))
     yield lambda: once(checkpoint.manifest, "write", saves(2), ctrl_c, error=None)
-    yield lambda: once(runner, "one_round", at(2), error=KeyboardInterrupt)
+    yield lambda: once(engine.LocalEngine, "round", at(2), error=KeyboardInterrupt)
     yield lambda: once(checkpoint.manifest, "write", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
-    yield lambda: once(runner.checkpoint, "save", at(5), lambda f, *a: f(*a))
-    yield lambda: once(runner.pictures, "draw", lambda *_: True)
-    yield lambda: once(runner.records, "write_json", lambda p, _: "summary" in p.name)
+    yield lambda: once(keeping.checkpoint, "save", at(5), lambda f, *a: f(*a))
+    yield lambda: once(pictures, "draw", lambda *_: True)
+    yield lambda: once(loop.records, "write_json", lambda p, _: "summary" in p.name)
 
 
 @pytest.fixture

@@ -109,15 +109,14 @@ def test_without_grace_sigterm_saves_nothing(tmp_path):
 SLOW = """
 import sys, time
 from jaxproto import cli
-from jaxproto.training import runner, stopping
+from jaxproto.training import engine, stopping
 stopping.watch()
-one, left = runner.one_round, []
 
 def slow(*args):
     sys.stdout.write("in a round\\n"), sys.stdout.flush()
     time.sleep(30)
 
-runner.one_round = slow
+engine.LocalEngine.round = slow
 cli.call("run", "main.py", sys.argv[1:])
 """
 

@@ -65,3 +65,13 @@ def test_who_is_lost_in_a_round_is_named_and_there_in_the_next(tmp_path):
     assert (first["participants"], second["participants"]) == (2, 3)
     assert first["bytes_by_client"]["up"][1] == 0
     assert all(second["bytes_by_client"]["up"])
+
+
+def test_a_federation_on_nodes_stops_early_as_the_simulator_does(tmp_path):
+    c = small("fedproto", 5, early_stopping__patience=1, early_stopping__least=0.5)
+    summary = jaxproto.run(c, tmp_path / "simulated", QUIET)
+    served = serve(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
+    for one in (summary, served):
+        assert (one["status"], one["rounds"]) == ("stopped early", summary["rounds"])
+    assert summary["rounds"] < 5
+    assert metrics(tmp_path / "served") == metrics(tmp_path / "simulated")

@@ -103,6 +103,13 @@ def test_a_run_that_was_made_longer_is_not_called_finished(tmp_path):
     assert "not ended, round 4 of 9" in texts(html_of(path))
 
 
+def test_a_run_that_stopped_early_has_ended_well(tmp_path):
+    path = run(tmp_path / "early", rounds=6, status="stopped early")
+    said = texts(html_of(path))
+    assert "stopped early, 5 rounds" in said
+    assert "diverged" not in said and "Not ended" not in said
+
+
 def test_diverged_and_collapsed_runs_are_said_first(tmp_path):
     lost = {"reason": "round 3: the loss of client 2 is nan"}
     run(tmp_path / "lost", status="diverged", summary=lost)

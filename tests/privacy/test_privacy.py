@@ -17,6 +17,7 @@ from jaxproto.errors import UserError
 from jaxproto.losses import cross_entropy
 from jaxproto.methods import METHODS
 from jaxproto.privacy import CLIENT, EXAMPLE, Privacy, accounting, mechanism, release
+from jaxproto.report import pictures
 from jaxproto.storage import records
 from jaxproto.training import account, compiler, programs, runner
 from jaxproto.types import Aux, Batch, Data, Examples, Net, Out, Protos, Shard
@@ -320,7 +321,7 @@ def test_only_clients_that_keep_nothing_are_amplified():
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "unit"), [("fedproto", EXAMPLE), ("fedavg", CLIENT)])
 def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner.pictures, "draw", lambda *args: None)
+    monkeypatch.setattr(pictures, "draw", lambda *args: None)
     law = {"participation.law": "uniform", "participation.fraction": 0.67}
     law |= {"eval_every": 1}
     quiet, whole = Console(quiet=True), small(name, unit, **law)

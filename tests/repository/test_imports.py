@@ -13,6 +13,7 @@ LINES = (  # of the root's modules: the mechanism
     "client participation execution",
     "rows reads devices",
     "federation",
+    "evaluation",
     "fit",
     "nn",
     "models",

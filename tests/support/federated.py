@@ -7,8 +7,8 @@ import jaxproto
 from jaxproto import config
 from jaxproto.flower import process
 from jaxproto.flower.folder import FAULTS, serve
+from jaxproto.report import pictures
 from jaxproto.storage import records
-from jaxproto.training import runner
 
 QUIET = Console(quiet=True)
 
@@ -47,7 +47,7 @@ class Calls(process.Calls):
 def simulated(c, path):
     """The summary of the simulator's run, which draws no pictures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.pictures, "draw", lambda *_: None)
+        patch.setattr(pictures, "draw", lambda *_: None)
         return jaxproto.run(c, path, QUIET)
 
 

@@ -21,8 +21,8 @@ from rich.console import Console
 import jaxproto
 from jaxproto import config, devices, sweeps
 from jaxproto.config import build
-from jaxproto.storage import records
-from jaxproto.training import compiler, placing, runner
+from jaxproto.storage import checkpoint, records
+from jaxproto.training import compiler, placing
 
 QUIET, STATES = Console(quiet=True), []
 SMALL = {"data.clients": 10, "model.group": "mlp", "rounds": 4, "eval_every": 1}
@@ -104,7 +104,7 @@ ASKED = {"collectives": lambda _, case: collectives(case), "sweep": swept}
 
 
 def main(folder, asked):
-    runner.checkpoint.save = keeping(runner.checkpoint.save)
+    checkpoint.save = keeping(checkpoint.save)
     found = {
         name: ASKED.get(case.get("ask"), compared)(Path(folder) / name, case)
         for name, case in json.loads(asked).items()

@@ -1,5 +1,6 @@
 """A small federation for tests: networks of two widths with running statistics."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto import execution, federation, participation, wire
+from jaxproto import evaluation, execution, federation, participation, wire
 from jaxproto.client import Local
 from jaxproto.config import registries
 from jaxproto.federation import Cohort, Exchange
@@ -158,12 +159,15 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
         g._replace(mode=mode, most=most, rules=rules) for g in cohorts(*layout)
     )
     traces, exact = [], wire.EXACT
+    if not sums:
+        update = method.aggregation.of_uploads()
+        method = dataclasses.replace(method, update=update)
 
     @jit
     def one_round(key, participants, server, clients, examples, shards):
         traces.append(1)
         sent = federation.broadcast(method, server, exact).message
-        given = Exchange(method, local, exact, participants, sent, key, sums)
+        given = Exchange(method, local, exact, participants, sent, key)
         pre_uploads = [
             federation.pre_upload_cohort(given, g, c, examples, s)
             for g, c, s in zip(groups, clients, shards, strict=True)
@@ -206,7 +210,8 @@ def run(
 
     Args:
       public: rows of the pool that everybody knows, if any.
-      rows: `most` and `rules` of every cohort, `sums` of the exchange.
+      rows: `most` and `rules` of every cohort; `sums`: whether uploads are added up
+        as clients end, where the method's aggregation has a summand.
     """
     groups, init, one_round, _ = programs(method, layout, mode, local, jit, **rows)
     data, server, clients = start(groups, init, extra, filler, public)
@@ -250,7 +255,7 @@ def evaluate(method, result, mode=ONE, layout=HOM):
     examples, rows = pool_and_rows()
     parts = []
     for g, clients in zip(groups, result.stacked, strict=True):
-        f = partial(federation.evaluate_cohort, method, g._replace(mode=mode))
+        f = partial(evaluation.evaluate_cohort, method, g._replace(mode=mode))
         down = federation.broadcast(method, result.server, wire.EXACT).message
         sums = fast_jit.jit(f)(down, clients, examples, shard(rows, g.ids))
         parts.append({rule: of["accuracy"][0] for rule, of in sums.items()})

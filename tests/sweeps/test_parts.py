@@ -14,6 +14,7 @@ from support.runs import ROOT
 from support.sweeping import console
 
 from jaxproto import config, sweeps
+from jaxproto.report import pictures
 from jaxproto.storage import records
 from jaxproto.training import runner
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(runner.pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(pictures, "draw", lambda *_: None)
 
 
 def words(folder, rounds, *more):

@@ -9,6 +9,7 @@ from support.attacked import end
 from support.refusal import refused
 from support.sweeping import console, tiny
 
+from jaxproto.report import pictures
 from jaxproto.sweeps import How, report, sweep, together
 from jaxproto.training import runner
 
@@ -22,7 +23,7 @@ def small(rounds=3, **changes):
 @pytest.fixture(scope="module", autouse=True)
 def no_pictures():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.pictures, "draw", lambda *_: None)
+        patch.setattr(pictures, "draw", lambda *_: None)
         patch.setattr(report, "pictures", lambda *_: [])
         yield
 

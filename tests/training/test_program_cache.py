@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxproto import config, federation, transforms
+from jaxproto import config, evaluation, federation, transforms
 from jaxproto.config import build, registries
 from jaxproto.methods import METHODS
+from jaxproto.report import pictures
 from jaxproto.storage import records
 from jaxproto.training import (
     compilation,
@@ -25,7 +26,12 @@ from jaxproto.training import (
 )
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
-NAMES = ("init_cohort", "train_cohort", "update_server", "evaluate_cohort")
+NAMES = (
+    (federation, "init_cohort"),
+    (federation, "train_cohort"),
+    (federation, "update_server"),
+    (evaluation, "evaluate_cohort"),
+)
 
 
 def small(method="fedproto", **fields):
@@ -305,13 +311,13 @@ def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
-    monkeypatch.setattr(runner.pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(pictures, "draw", lambda *_: None)
     monkeypatch.setattr(runner.compilation, "keep_compiled", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()
     assert result("first", cache=program_cache.disk_cache) == plain
-    for name in NAMES:
-        monkeypatch.setattr(federation, name, refuse)
+    for home, name in NAMES:
+        monkeypatch.setattr(home, name, refuse)
     assert result("second", cache=program_cache.disk_cache) == plain
     with pytest.raises(TypeError):
         result("third")

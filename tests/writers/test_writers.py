@@ -18,6 +18,7 @@ import jaxproto
 from jaxproto import config, writers
 from jaxproto.config import floats
 from jaxproto.errors import UserError
+from jaxproto.report import pictures
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, naming, records
 from jaxproto.sweeps import How
@@ -46,7 +47,7 @@ def quick():
         return made[key]._replace(exp=exp)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.pictures, "draw", lambda *_: None)
+        patch.setattr(pictures, "draw", lambda *_: None)
         patch.setattr(runner, "prepare", prepare)
         yield
 

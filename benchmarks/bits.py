@@ -1,0 +1,178 @@
+"""Whether two commits give the same numbers, to the bit.
+
+    python -m benchmarks.bits --commit=cbdea53
+    python -m benchmarks.bits --commit=cbdea53 --only=method,store
+
+Runs of the digits (3 rounds) by the code of a commit and by the one that is here, each
+in a process of its own: all methods; clients on the device, on the host and in files,
+and stateless ones; two virtual devices; a sweep of 2 x 2 in threads and as one program;
+a resumed run; nodes rehearsed in one process. Every number in `metrics.jsonl` but
+seconds is compared. Prints a line for each run, and exits with 1 if any differs.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PART = {"participation.law": "uniform", "participation.fraction": 0.5}
+STORES = ("device", "host", "disk")
+
+
+def configured(method: str, **fields):
+    """Six clients of one small network, three rounds; `__` stands for a dot."""
+    from jaxproto import config
+
+    c = config.experiment(method, "digits")
+    small = {"data.clients": 6, "model.group": "mlp", "rounds": 3, "eval_every": 1}
+    given = {key.replace("__", "."): value for key, value in fields.items()}
+    for key in ("model.aux", "method.aux"):
+        group, _, field = key.partition(".")
+        if field in c[group]:
+            small[key] = "mlp"
+    c.update_from_flattened_dict(small | given)
+    return c
+
+
+def quiet():
+    """A console that shows nothing."""
+    from rich.console import Console
+
+    return Console(quiet=True)
+
+
+def run(method: str, devices: str = "", **fields) -> Callable[[Path], None]:
+    """Returns what trains a run in a folder."""
+
+    def train(path):
+        import jaxproto
+
+        jaxproto.run(configured(method, **fields), path, quiet(), devices=devices)
+
+    return train
+
+
+def resumed(path: Path):
+    """Two rounds, then three: the optimiser's state is kept."""
+    fields = {"optimizer__momentum": 0.5, "local__optimizer_state": "keep"}
+    for rounds in (2, 3):
+        run("protonorm", rounds=rounds, **fields)(path)
+
+
+def swept(cells_at_once: str) -> Callable[[Path], None]:
+    """A sweep of two seeds and two weights."""
+
+    def train(path):
+        from jaxproto import sweeps
+
+        axes = {"seed": [0, 1], "method.lam": [1.0, 5.0]}
+        how = sweeps.How(cells_at_once)
+        sweeps.sweep(configured("fedproto"), axes, path, quiet(), how)
+
+    return train
+
+
+def rehearsed(method: str) -> Callable[[Path], None]:
+    """Server and nodes in one process."""
+
+    def train(path):
+        from jaxproto import flower
+
+        flower.rehearse(configured(method), path, console=quiet())
+
+    return train
+
+
+def cases() -> dict[str, Callable[[Path], None]]:
+    """Returns all runs by their names."""
+    from jaxproto.methods import METHODS
+
+    part = {key.replace(".", "__"): value for key, value in PART.items()}
+    two_networks = {"model__group": "mlp,cnn4_d"}
+    return {
+        **{f"method {name}": run(name) for name in METHODS},
+        **{
+            f"store {store}": run("protonorm", clients__store=store, **part)
+            for store in STORES
+        },
+        "store none": run("fedavg", **part),
+        "devices 2": run("protonorm", devices="2", **two_networks),
+        "devices 2, part": run("refprotofl", devices="2", **part),
+        "sweep threads": swept("threads"),
+        "sweep together": swept("all"),
+        "resume": resumed,
+        "nodes fedproto": rehearsed("fedproto"),
+        "nodes fedavg": rehearsed("fedavg"),
+        "nodes refprotofl": rehearsed("refprotofl"),
+    }
+
+
+def numbers(folder: Path) -> dict[str, list]:
+    """Records of all runs below a folder without seconds, by their path."""
+    return {
+        str(file.relative_to(folder)): [
+            {k: v for k, v in json.loads(line).items() if k != "seconds"}
+            for line in file.read_text().splitlines()
+        ]
+        for file in sorted(folder.rglob("metrics.jsonl"))
+    }
+
+
+def train_all(folder: Path, only: list[str]):
+    """Trains every case with the code of the current folder."""
+    for name, train in cases().items():
+        if not only or any(name.startswith(word) for word in only):
+            train(folder / name.replace(" ", "_"))
+
+
+def trained(code: Path, folder: Path, only: list[str]) -> dict[str, list]:
+    """Numbers of all runs by the code of a checkout."""
+    flags = "--xla_force_host_platform_device_count=2"
+    env = {**os.environ, "PYTHONPATH": str(code), "XLA_FLAGS": flags}
+    env["JAXPROTO_CACHE"] = "off"  # programs of the other commit are not taken
+    command = [sys.executable, Path(__file__), "--train", folder, "--only", *only]
+    subprocess.run(list(map(str, command)), cwd=code, env=env, check=True)
+    return numbers(folder)
+
+
+def main():
+    """Compares a commit with the code that is here."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commit", default="cbdea53")
+    parser.add_argument("--only", nargs="*", default=[], help="beginnings of names")
+    parser.add_argument("--train", type=Path, help="of a process of its own")
+    args = parser.parse_args()
+    only = [word for given in args.only for word in given.split(",")]
+    if args.train:
+        return train_all(args.train, only)
+    with tempfile.TemporaryDirectory() as folder:
+        old = Path(folder) / "code"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(old)], check=True)
+        checkout = ["git", "checkout", "-q", args.commit]
+        subprocess.run(checkout, cwd=old, check=True)
+        before = trained(old, Path(folder) / "before", only)
+        after = trained(ROOT, Path(folder) / "after", only)
+    return sys.exit(not shown(before, after))
+
+
+def shown(before: dict[str, list], after: dict[str, list]) -> bool:
+    """Prints which runs agree; whether all do."""
+    good = bool(before)
+    for name in sorted({*before, *after}):
+        same = before.get(name) == after.get(name)
+        good &= same
+        count = len(before.get(name, []))
+        print(f"{'same bits' if same else 'DIFFERENT'}  {count} records  {name}")
+    print(
+        f"{len(before)} and {len(after)} runs: {'same bits' if good else 'DIFFERENT'}"
+    )
+    return good
+
+
+if __name__ == "__main__":
+    main()

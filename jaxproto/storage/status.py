@@ -1,0 +1,41 @@
+"""How far a run is, by the files of its folder."""
+
+import enum
+from collections.abc import Mapping
+
+
+class Status(enum.StrEnum):
+    """The states of a run; those of ended ones stand in `summary.json`."""
+
+    NEW = "new"  # nothing is there yet
+    RUNNING = "running"  # or killed: there is no summary
+    EXTENDED = "extended"  # finished with fewer rounds than it is to have now
+    FINISHED = "finished"
+    STOPPED_EARLY = "stopped early"
+    DIVERGED = "diverged"
+
+    @property
+    def ok(self) -> bool:
+        """Returns whether the run has ended with results."""
+        return self in (Status.FINISHED, Status.STOPPED_EARLY)
+
+    @property
+    def ended(self) -> bool:
+        """Returns whether no rounds are left to train."""
+        return self.ok or self is Status.DIVERGED
+
+
+def status_of(summary: Mapping | None, rounds: float = 0, begun: bool = True) -> Status:
+    """Returns the status of a run.
+
+    Args:
+      summary: of the run, if it has ended.
+      rounds: that the run is to have.
+      begun: whether there is anything of a run without a summary.
+    """
+    if summary is None:
+        return Status.RUNNING if begun else Status.NEW
+    known = summary["status"] in list(Status)  # not of another version, or damaged
+    status = Status(summary["status"]) if known else Status.RUNNING
+    extended = status is Status.FINISHED and summary.get("rounds", rounds) < rounds
+    return Status.EXTENDED if extended else status

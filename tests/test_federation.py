@@ -1,0 +1,72 @@
+"""A round as one pure function: the numbers of a run, under jit, scan and vmap."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import runs
+
+from jaxproto import federation
+from jaxproto.config import build
+from jaxproto.training import programs
+from jaxproto.types import Tree
+
+ROUNDS = 2
+PART = {
+    "participation__law": "uniform",
+    "participation__fraction": 0.5,
+    "participation__dropout": 0.25,
+}
+
+
+def difference(a: Tree, b: Tree) -> float:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    floating = [p for p in pairs if jnp.issubdtype(p[0].dtype, jnp.floating)]
+    return max(float(np.abs(np.asarray(x) - np.asarray(y)).max()) for x, y in floating)
+
+
+def by_function(exp, seed):
+    """Rounds of a seed as one program."""
+    whole, floats = build.federation(exp), dict(exp.floats)
+    clients, server, rounds = programs.keys(seed)
+    start = federation.begin(whole, floats, jnp.stack([clients, server]))
+
+    def step(model, r):
+        key = jax.random.fold_in(rounds, r)
+        model, reports = federation.one_round(whole, floats, key, model, r)
+        return model, [report.loss for report in reports]
+
+    return jax.lax.scan(step, start, jnp.arange(ROUNDS))
+
+
+def by_programs(c, path):
+    """The last state of a run, and the mean loss of each round."""
+    runs.run(c, path)
+    like = programs.shapes(build.experiment(c, "cpu"), c.seed)
+    state = runs.last_state(path, like)[1]
+    return state, [record["loss"] for record in runs.records(path)]
+
+
+@pytest.mark.parametrize("method", ["protonorm", "refprotofl", "fedavg"])
+def test_a_round_as_one_function_has_the_numbers_of_a_run(tmp_path, method):
+    c = runs.small(
+        method, "digits", data__clients=4, rounds=ROUNDS, eval_every=1, **PART
+    )
+    c.model.group, c.clients.store = "mlp", "device"
+    exp = build.experiment(c, "cpu")
+    model, losses = jax.jit(lambda seed: by_function(exp, seed))(c.seed)
+    state, records = by_programs(c, tmp_path)
+    assert difference(model.server, state.server) < 1e-5
+    assert difference(model.clients, state.clients) < 1e-5
+    for r, loss in enumerate(records):
+        each = np.concatenate([np.asarray(of[r]) for of in losses])
+        assert each[each > 0].mean() == pytest.approx(loss, rel=1e-5)
+
+
+def test_seeds_are_mapped_over():
+    c = runs.small("fedproto", "digits", data__clients=3)
+    c.model.group = "mlp"
+    exp = build.experiment(c, "cpu")
+    both, _ = jax.jit(jax.vmap(lambda seed: by_function(exp, seed)))(jnp.arange(2))
+    one, _ = jax.jit(lambda seed: by_function(exp, seed))(1)
+    assert difference(jax.tree.map(lambda a: a[1], both), one) < 1e-4
