@@ -15,6 +15,7 @@ from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.devices import Layout
 from jaxproto.training import compiler, placing, programs
+from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
 
@@ -93,5 +94,6 @@ def start(exp: Experiment, seed: int = 0) -> Start:
     place = partial(programs.everywhere, exp)
     compiled = programs.with_floats(compiled, exp.floats, place)
     state = programs.init(exp, seed, compiled)
-    work = Work(exp, examples, compiled, seed, placed=placed or None)
+    store = DeviceStore(exp, compiled, placed or None)
+    work = Work(exp, examples, compiled, seed, store)
     return Start(work, state, seconds)

@@ -118,6 +118,10 @@ class Method:
     homogeneous: bool = False  # all clients must have one architecture
     nominal: Nominal | None = None  # by the paper's formula (`methods/nominal.py`)
 
+    def collecting(self) -> "Method":
+        """Returns the method whose server gets every upload, not a sum of them."""
+        return dataclasses.replace(self, update=self.aggregation.of_uploads())
+
     @property
     def aggregation(self) -> Aggregation:
         """`update`; one that is a function gets all uploads."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import federation, kernels, wire
+from jaxproto import gather, kernels, wire
 from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.saved import opened
@@ -52,7 +52,7 @@ def before_alignment(run: Opened) -> Protos:
 def uploads(run: Opened, reports_K) -> Protos:
     """Local prototypes [K, C, D] as the server got them, from who reported."""
     parts = [(c.memory, c.count) for c in run.state.clients]
-    own, count_KC = federation.by_id(run.exp.cohorts, parts)
+    own, count_KC = gather.by_id([c.ids for c in run.exp.cohorts], parts)
     held_KC = count_KC * (own.count > 0) * reports_K[:, None]
     up = Protos(own.mean, held_KC, disclosed=True)
     return jax.vmap(lambda p: wire.unpack(wire.pack(p, run.exp.formats.up)))(up)

@@ -6,6 +6,7 @@ in its own folder, a checkpoint for each round that it took part in, so that a s
 which begins again a few rounds before finds it as it was then.
 """
 
+import dataclasses
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,12 @@ def alone(exp: Experiment, id: int) -> Experiment:
     own = Shard(*(jnp.asarray(np.asarray(a)[at : at + 1]) for a in table_of(table)))
     return exp._replace(
         cohorts=(
-            cohort._replace(ids=(id,), mode=one_by_one(), most=0, lanes=1, tested=()),
+            dataclasses.replace(
+                cohorts.with_all_in_one_call(cohort),
+                ids=(id,),
+                mode=one_by_one(),
+                tested=(),
+            ),
         ),
         train=(own,),
         test=(cohorts.shards(exp.partition.test, (id,)),),
@@ -125,8 +131,9 @@ class Node:
         down, r = self._received(told, memory), told["round"]
         context = programs.round_context(self.config.seed, r)
         who = self._taking_part(told["reports"])
-        given = down, self.client(r), self.examples, *self.exp.train
-        client, report = self.run.train[0](context, who, *given)
+        client, report = self.run.train[0](
+            context, who, down, self.client(r), self.examples, *self.exp.train
+        )
         self._keep(r + 1, client)
         said: Said = {
             "loss": float(report.loss[0]),

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import client as clients_
-from jaxproto import federation, wire
+from jaxproto import wire
 from jaxproto.client import Local
-from jaxproto.config import build, private
+from jaxproto.config import build, cohorts, private
 from jaxproto.errors import UserError
 from jaxproto.execution import LIMIT
 from jaxproto.federation import Cohort
@@ -71,7 +71,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
       UserError: the folder has no run, or no checkpoint that can be used.
     """
     run = opened.with_all_clients(opened.load(workdir, data_dir))
-    whole = tuple(c._replace(most=0, lanes=1) for c in run.exp.cohorts)
+    whole = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=whole))
     exp, seed = run.exp, run.config.seed
     examples, compiled = build.examples(exp.dataset), opened.runnable(exp)
@@ -113,7 +113,7 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
     if steps:
         local = dataclasses.replace(local, epochs=1, batch_size=batch)
     one = jax.tree.map(lambda a: jnp.asarray(a)[at], next.run.state.clients[number])
-    one = federation.fresh(exp.method, cohort, one)
+    one = cohort.persistence.restore(exp.method, cohort.net, one)
     shard = jax.tree.map(lambda a: jnp.asarray(a)[at], exp.train[number])
     run = jax.jit(partial(played, exp.method, cohort.net, local, steps or LIMIT))
     made = jax.device_get(

@@ -92,7 +92,7 @@ def traffic(
       public_C: classes of which there are public examples.
       like: an input, for the networks of the method itself.
     """
-    net, key = hollow(net, spec), jax.random.key(0)
+    net, key, method = hollow(net, spec), jax.random.key(0), method.collecting()
     everyone = tuple(range(len(count_KC)))
     cohort = Cohort("hollow", net, everyone, execution.all_at_once())
     local = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import federation
+from jaxproto import gather
 from jaxproto import masks as masks_
 from jaxproto.config.build import Experiment
 from jaxproto.method import Method
@@ -40,7 +40,7 @@ def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learn
     mask_CD = masks(exp.method, exp.spec.feat_dim)
     learnt = on_host(protos_in(exp.method.broadcast(server)))
     memory = [protos_in(c.memory) for c in clients]
-    local = on_host(federation.by_id(exp.cohorts, memory))
+    local = on_host(gather.by_id([c.ids for c in exp.cohorts], memory))
     learnt = learnt if learnt is None else spread(learnt, mask_CD)
     return Learnt(mask_CD, learnt, local)
 
@@ -97,7 +97,7 @@ def head_norms(cohorts, clients) -> np.ndarray | None:
         if not found or np.ndim(found[0]) != 3:
             return None
         parts.append(np.linalg.norm(found[0], axis=1))
-    return np.asarray(federation.by_id(cohorts, parts))
+    return np.asarray(gather.by_id([c.ids for c in cohorts], parts))
 
 
 def note_of(learnt: HostProtos, feat_dim: int) -> str:

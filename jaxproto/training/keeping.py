@@ -13,7 +13,6 @@ from jaxproto.storage import workdir as folder
 from jaxproto.training import hosts, placing, stopping
 from jaxproto.training.programs import State
 from jaxproto.training.start import Run
-from jaxproto.training.store import load_rows
 
 
 def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
@@ -41,7 +40,7 @@ def _found(run: Run, like: State, due: Sequence[int]) -> checkpoint.Restored | N
     covered, settings = records.covered(metrics, due), folder.settings(run.config)
     found = checkpoint.latest(directory, like, settings, covered)
     if found is not None:
-        load_rows(run.work.store, directory / str(found.round))
+        run.work.store.load(directory / str(found.round))
         for note in found.notes:
             say(run.console, note)
         say(run.console, f"resuming {run.path} after round {found.round}")
@@ -69,10 +68,8 @@ def keep_all(run: Run, r: int, state: State):
     directory, settings = run.path / "checkpoints", folder.settings(run.config)
     store = run.work.store
     with stopping.finished_first():
-        rows = None if store is None else store.changes()
-        checkpoint.save(directory, r, state, settings, rows)
-        if store is not None:
-            store.saved(r)
+        checkpoint.save(directory, r, state, settings, store.changes())
+        store.saved(r)
     run.told.tell("on_checkpoint", r, directory / str(r))
 
 

@@ -32,15 +32,18 @@ class Placed(NamedTuple):
 
 def apart(exp: Experiment) -> bool:
     """Whether each device has the examples of its own clients alone."""
-    return exp.store not in HOSTED and all(c.keeps and not c.most for c in exp.cohorts)
+    return exp.store not in HOSTED and not any(
+        c.stateless or c.max_participants for c in exp.cohorts
+    )
 
 
 def placed(exp: Experiment, layout: Layout) -> Placed:
     """Examples and tables of a run; of hosted clients, each round brings its tables."""
     data = exp.dataset
-    x, y = build.in_rows(data.x), np.asarray(data.y, np.int32)
-    given: Any = x, y, data.public, data.x.shape[1:]
-    every = Examples(*given)
+    x: Any = build.in_rows(data.x)
+    y: Any = np.asarray(data.y, np.int32)
+    public: Any = data.public
+    every = Examples(x, y, public, data.x.shape[1:])
     if exp.store in HOSTED:
         return Placed(layout.put(every, REPLICATED), exp.train, exp.test)
     tables = [dealt_tables(layout.number, own) for own in (*exp.train, *exp.test)]
@@ -169,7 +172,7 @@ def described(exp: Experiment, layout: Layout) -> str:
     """One line for who reads along: how many clients each device has."""
     kind = layout.mesh.devices.ravel()[0].device_kind
     each = ", ".join(
-        f"{c.name} {devices.width(c.room, layout.number)} of {c.room}"
+        f"{c.name} {devices.width(c.num_rows, layout.number)} of {c.num_rows}"
         for c in exp.cohorts
     )
     return f"{layout.number} devices ({kind}); participants on each: {each}"

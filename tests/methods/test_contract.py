@@ -103,7 +103,9 @@ def test_the_server_computes_in_full_float32(name):
     """On accelerators too, where the default is less."""
     r = toys.run(make(name))
     groups, key = toys.cohorts(*toys.HOM), jax.random.key(0)
-    step = functools.partial(federation.update_server, make(name), groups, key)
+    step = functools.partial(
+        federation.update_server, make(name).collecting(), groups, key
+    )
     made = jax.make_jaxpr(step)(r.server, [r.report.uploads])
     assert "precision=None" not in str(made)
 
