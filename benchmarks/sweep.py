@@ -122,7 +122,7 @@ def one_round(form: str, exp, examples, compiled, own):
     works = []
     for seed, other in own:
         bound = programs.with_floats(compiled, {**exp.floats, **other})
-        store = DeviceStore(exp, bound, None)
+        store = DeviceStore(exp, bound)
         works.append(rounds.Work(exp, examples, bound, seed, store))
     states = [programs.init(exp, w.seed, w.compiled) for w in works]
     threads = 1 if form == "one" else os.cpu_count()
@@ -145,7 +145,7 @@ def _together(exp, examples, compiled, own):
     keys = zip(*(programs.keys(seed) for seed, _ in own), strict=True)
     keys = [jax.numpy.stack(part) for part in keys]
     model = Model(*programs.first_states(exp, keys, bound))
-    store = DeviceStore(batched_programs.in_one_lane(exp), bound, None)
+    store = DeviceStore(batched_programs.in_one_lane(exp), bound)
     work = rounds.Work(exp, examples, bound, 0, store)
 
     def run(r):

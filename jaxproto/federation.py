@@ -166,29 +166,30 @@ def one_round(
     cohorts, now = federation.cohorts, federation.parts(floats)
     method, server, stream = now.method, model.server, partial(jax.random.fold_in, key)
     who = taking_part(now, federation.num_clients, stream(SAMPLING), server, r)
-    rows = [
-        gather.gather(who, clients, shards, cohort.num_rows)[0]
-        for cohort, clients, shards in zip(
-            cohorts, model.clients, federation.shards, strict=True
-        )
-    ]
+    every = zip(cohorts, model.clients, federation.shards, strict=True)
+    rows = [gather.gather(who, own, data, c.num_rows)[0] for c, own, data in every]
 
-    def of_cohorts(step, server, stage):
-        down = broadcast(method, server, federation.formats).message
-        local, key = now.local.at_round(r), stream(stage)
-        given = Exchange(method, local, federation.formats, who, down, key)
-        step = partial(step, given, examples=federation.examples)
-        each = zip(cohorts, rows, strict=True)
-        return [step(c, own.clients, shards=own.shards) for c, own in each]
+    def in_cohorts(step, server):
+        exchange = Exchange(
+            method=method,
+            local=now.local.at_round(r),
+            formats=federation.formats,
+            participants=who,
+            down=broadcast(method, server, federation.formats).message,
+            key=stream(TRAINING),
+        )
+        given = zip(cohorts, rows, strict=True)
+        x = federation.examples
+        return [step(exchange, c, own.clients, x, own.shards) for c, own in given]
 
     if method.pre_upload is not no_pre_upload:  # the first of two exchanges
-        first = [p.uploads for p in of_cohorts(pre_upload_cohort, server, FIRST)]
+        first = [sent.uploads for sent in in_cohorts(pre_upload_cohort, server)]
         server = pre_aggregate_server(method, cohorts, stream(FIRST), server, first)
-    trained, reports = zip(*of_cohorts(train_cohort, server, TRAINING), strict=True)
+    trained, reports = zip(*in_cohorts(train_cohort, server), strict=True)
     uploads = [report.uploads for report in reports]
     server = update_server(method, cohorts, stream(SERVER), server, uploads)
-    each = zip(model.clients, rows, trained, strict=True)
-    clients = tuple(gather.scatter(old, [at.place], [new]) for old, at, new in each)
+    back = zip(model.clients, rows, trained, strict=True)
+    clients = tuple(gather.scatter(old, [own.place], [new]) for old, own, new in back)
     return Model(server, clients), list(reports)
 
 

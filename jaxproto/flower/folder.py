@@ -87,7 +87,7 @@ def _trained(start: runner.Start, link: Link) -> dict:
             build.examples(exp.dataset),
             server.run,
             config.seed,
-            DeviceStore(exp, server.run, None),
+            DeviceStore(exp, server.run),
         ),
         compiled=summaries.Compiled(0.0, 0),
         console=start.console,

@@ -27,8 +27,8 @@ from jaxproto.storage import workdir as folder
 from jaxproto.training import compilation, programs
 from jaxproto.training.batched_programs import in_one_lane
 from jaxproto.training.client_store import ClientStore, DeviceStore
-from jaxproto.training.hosted_store import open_store
 from jaxproto.training.programs import Programs, State
+from jaxproto.training.stores import open_store
 from jaxproto.types import Client
 
 TRIES = 5  # to read a checkpoint while the run replaces old ones by new ones
@@ -179,5 +179,5 @@ def with_all_clients(run: Opened) -> Opened:
     places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
     clients = tuple(run.clients(i, at) for i, at in enumerate(places))
     exp = run.exp._replace(store="device")
-    store = DeviceStore(exp, runnable(exp), None)
+    store = DeviceStore(exp, runnable(exp))
     return run._replace(exp=exp, state=run.state._replace(clients=clients), store=store)

@@ -129,7 +129,7 @@ class BatchedEngine:
         floats = [w.exp.floats for w in places]
         joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, joined)
-        store = DeviceStore(in_one_lane(works[0].exp), bound, None)
+        store = DeviceStore(in_one_lane(works[0].exp), bound)
         self._work = works[0]._replace(compiled=bound, store=store)
         self._exps = [w.exp for w in works]
 

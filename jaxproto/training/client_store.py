@@ -1,8 +1,8 @@
-"""Clients between rounds, in the arrays of the run's state on one device or several.
+"""Clients between rounds, in the arrays of the run's state.
 
 A store brings the participants of a round to where they train, and takes them back. It
-is the only place that knows where clients are; `hosted_store.py` has the one of clients
-that the devices do not hold.
+is the only place that knows where clients are: here on one device, in `mesh_store.py`
+on several, in `hosted_store.py` in host memory or in files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,15 +12,13 @@ from typing import NamedTuple, Protocol
 import jax
 import numpy as np
 
-from jaxproto import devices
 from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
 from jaxproto.gather import Rows
 from jaxproto.participation import Participation
 from jaxproto.storage import changes
 from jaxproto.storage.changes import Changes
-from jaxproto.training.placing import Placed
-from jaxproto.training.programs import Programs, dealt_places
+from jaxproto.training.programs import Programs, State, dealt_places
 from jaxproto.types import Client, Tree
 
 Clients = tuple[Client, ...]  # per cohort, as the state of the run has them
@@ -70,6 +68,15 @@ class ClientStore(Protocol):
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":
         """Returns the store of the same clients for another test part."""
 
+    def save(self, state: State) -> State:
+        """Returns the state as one device has it, on the host."""
+
+    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+        """Returns a state without the rows of clients, and those of this process."""
+
+    def restore(self, state: State) -> State:
+        """Returns a state that was saved, where rounds are computed."""
+
     def changes(self) -> Changes | None:
         """Returns what a checkpoint writes beside the state, if anything."""
 
@@ -105,23 +112,16 @@ def check_written(checkpoint: Path, beside: bool):
 class DeviceStore:
     """Clients in the arrays of the state."""
 
-    def __init__(self, exp: Experiment, programs: Programs, placed: Placed | None):
+    def __init__(self, exp: Experiment, programs: Programs):
         """Deals the tests of an experiment to the calls of an evaluation.
 
         Args:
           programs: with the floats of the run.
-          placed: data on several devices.
         """
         self._programs = programs
-        self._shards = placed.train if placed else exp.train
-        self._tests = [
-            _on_devices(test, own, exp.layout.number)
-            if placed and exp.layout
-            else _in_lanes(test, cohort.lanes)
-            for test, own, cohort in zip(
-                exp.test, placed.test if placed else exp.test, exp.cohorts, strict=True
-            )
-        ]
+        self._shards = exp.train
+        each = zip(exp.test, exp.cohorts, strict=True)
+        self._tests = [_in_lanes(tests, cohort.lanes) for tests, cohort in each]
 
     def gather(
         self,
@@ -167,7 +167,19 @@ class DeviceStore:
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "DeviceStore":
         """Returns the store of the same clients for another test part."""
-        return DeviceStore(exp, programs, None)
+        return DeviceStore(exp, programs)
+
+    def save(self, state: State) -> State:
+        """Returns the state as it is."""
+        return state
+
+    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+        """Returns the state as it is: one process has all clients."""
+        return state, {}
+
+    def restore(self, state: State) -> State:
+        """Returns the state as it is."""
+        return state
 
     def changes(self) -> None:
         """Returns None, as the state has all clients."""
@@ -194,10 +206,3 @@ def _in_lanes(tests: Tree, lanes: int) -> list[tuple[np.ndarray, Tree]]:
         place = np.where(number < count, number, -1)
         found.append((place, jax.tree.map(lambda a, at=at: a[at], tests)))
     return found
-
-
-def _on_devices(tests: Tree, placed: Tree, number: int):
-    """Returns the places of rows that are dealt to devices, and those rows."""
-    count = len(jax.tree.leaves(tests)[0])
-    place = devices.order(count, number)
-    return [(np.where(place < count, place, -1), placed)]

@@ -10,7 +10,7 @@ from jaxproto.report import pictures
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage.status import Status
-from jaxproto.training import hosts, placing
+from jaxproto.training import hosts
 from jaxproto.training.keeping import say
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Diverged
@@ -37,7 +37,7 @@ def _way_out(path: Path) -> str:
 
 def ended(run: Run, state: State, status: Mapping) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
-    state = placing.saved(run.work.exp, state)
+    state = run.work.store.save(state)
     return hosts.agreed(lambda: _ended(run, state, status))
 
 

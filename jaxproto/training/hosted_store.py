@@ -7,65 +7,35 @@ work in; what a run goes on from are the rows in its checkpoints.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from jaxproto import devices, federation
+from jaxproto import devices
 from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import HOSTED, NODES
 from jaxproto.data import files
 from jaxproto.gather import Rows
 from jaxproto.participation import Participation
 from jaxproto.storage import changes
 from jaxproto.storage.changes import Changes
+from jaxproto.training.client_rows import ClientRows, Leaves, Places
 from jaxproto.training.client_store import (
     Chunk,
     Clients,
-    ClientStore,
-    DeviceStore,
     check_written,
 )
-from jaxproto.training.placing import Placed
-from jaxproto.training.programs import Programs, identities, keys, num_rows
+from jaxproto.training.programs import (
+    Programs,
+    State,
+    everywhere,
+    num_rows,
+)
 from jaxproto.types import Client, Shard, Tree
 
 FOLDER = "clients.scratch"  # of the files, in the work directory
-
-
-Leaves = list[np.ndarray]  # of clients, a row each
-Places = list[np.ndarray]  # of clients in each cohort
-
-
-class Held:
-    """The clients of one cohort."""
-
-    def __init__(self, shapes: Client, ids, counts, allocate):
-        """Of the shapes of one client; `allocate` makes an array by path and shape."""
-        self.ids, self.counts = np.asarray(ids, np.int32), np.asarray(counts)
-        lead = (len(self.ids),)
-        leaves = jax.tree_util.tree_leaves_with_path(shapes)
-        self.names = [jax.tree_util.keystr(path) for path, _ in leaves]
-        self.rows = [
-            allocate(name, lead + a.shape, a.dtype)
-            for name, (_, a) in zip(self.names, leaves, strict=True)
-        ]
-        self.form = jax.tree.structure(shapes)
-        self.written, self.dirty = np.zeros(lead, bool), np.zeros(lead, bool)
-
-    def get(self, at: np.ndarray) -> Leaves:
-        """Rows of every leaf."""
-        return [a[at] for a in self.rows]
-
-    def set(self, at: np.ndarray, rows: Sequence[np.ndarray]):
-        """Rows that have changed."""
-        for a, new in zip(self.rows, rows, strict=True):
-            a[at] = new[: len(at)]
-        self.written[at] = self.dirty[at] = True
 
 
 class HostedStore:
@@ -90,7 +60,7 @@ class HostedStore:
             with files.writing(folder, 0):
                 folder.mkdir(parents=True)
         self.cohorts = [
-            Held(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
+            ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
             for c, shape in zip(exp.cohorts, shapes, strict=True)
         ]
         self._pool = ThreadPoolExecutor(1)
@@ -99,7 +69,7 @@ class HostedStore:
         self._writes: list[Future] = []
         self._since: int | None = None  # round of the last checkpoint
 
-    def _allocate(self, name: str, shape, dtype) -> np.ndarray:
+    def _allocate(self, shape, dtype) -> np.ndarray:
         if self.folder is None or 0 in shape:
             return np.zeros(shape, dtype)
         self._files += 1
@@ -179,7 +149,7 @@ class HostedStore:
         """Returns rows of a cohort."""
         self.wait()
         held = self.cohorts[cohort]
-        client = jax.tree.unflatten(held.form, self._read(cohort, place))
+        client = held.client(self._read(cohort, place))
         return client.replace(id=held.ids[place])
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "HostedStore":
@@ -236,7 +206,7 @@ class HostedStore:
     def _on_devices(self, i: int, at: np.ndarray, rows: Leaves) -> Client:
         """Returns rows as a call gets them; unused ones have an id of nobody."""
         held, room = self.cohorts[i], self._room(i)
-        client = jax.tree.unflatten(held.form, [_fill(a, room) for a in rows])
+        client = held.client([_fill(a, room) for a in rows])
         ids = _fill(held.ids[at], room, len(self.exp.counts.train))
         return self._dealt(client.replace(id=ids))
 
@@ -272,6 +242,19 @@ class HostedStore:
 
     # Checkpoints
 
+    def save(self, state: State) -> State:
+        """Returns the state on the host."""
+        server, clients = devices.to_host((state.server, state.clients))
+        return state._replace(server=server, clients=clients)
+
+    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+        """Returns the state on the host: one process has all clients."""
+        return self.save(state), {}
+
+    def restore(self, state: State) -> State:
+        """Returns a state that was saved, its server on the devices."""
+        return state._replace(server=everywhere(self.exp, state.server))
+
     def changes(self) -> Changes:
         """What a checkpoint asks of the rows."""
         self.wait()
@@ -284,14 +267,8 @@ class HostedStore:
     def arrays(self, whole: bool) -> dict[str, np.ndarray]:
         """Rows by cohort and leaf: all, or those that have changed."""
         self.wait()
-        found: dict[str, np.ndarray] = {}
-        for i, held in enumerate(self.cohorts):
-            at = np.flatnonzero(held.written if whole else held.dirty)
-            if len(at):
-                found[f"{i}.at"] = at
-                named = zip(held.names, held.get(at), strict=True)
-                found |= {f"{i}{name}": a for name, a in named if a.size}
-        return found
+        every = ((i, held.arrays(whole)) for i, held in enumerate(self.cohorts))
+        return {f"{i}{name}": a for i, own in every for name, a in own.items()}
 
     def saved(self, round: int):
         """Is told that all rows are in the checkpoint of a round."""
@@ -307,18 +284,10 @@ class HostedStore:
         """
         check_written(checkpoint, beside=True)
         for arrays in changes.read(checkpoint):
-            self._load(arrays)
+            for i, held in enumerate(self.cohorts):
+                mine = (k for k in arrays if k.startswith(f"{i}."))
+                held.load({k.removeprefix(str(i)): arrays[k] for k in mine})
         self.saved(int(checkpoint.name))
-
-    def _load(self, arrays: Mapping[str, np.ndarray]):
-        """Takes rows over those of earlier checkpoints."""
-        for i, held in enumerate(self.cohorts):
-            if (at := arrays.get(f"{i}.at")) is None:
-                continue
-            for name, a in zip(held.names, held.rows, strict=True):
-                if a.size:
-                    a[at] = arrays[f"{i}{name}"]
-            held.written[at] = True
 
     def close(self):
         """Removes the files: the run has ended, or was interrupted."""
@@ -345,32 +314,3 @@ def _patch(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
     _, here, there = np.intersect1d(at, at_next, return_indices=True)
     for a, b in zip(old, new, strict=True):
         a[there] = b[here]
-
-
-def open_store(
-    exp: Experiment,
-    programs: Programs,
-    seed: int,
-    path: Path,
-    placed: Placed | None = None,
-) -> ClientStore:
-    """Returns where the clients of a run are between rounds.
-
-    Args:
-      programs: with the floats of the run.
-      path: work directory.
-      placed: data on several devices.
-
-    Raises:
-      UserError: there is not enough room on the disk.
-    """
-    if exp.store not in HOSTED or exp.store == NODES:
-        return DeviceStore(exp, programs, placed)
-    key, shapes = keys(seed)[0], []
-    for cohort in exp.cohorts:
-        start = partial(federation.init_cohort, exp.method, exp.local, cohort)
-        who = (a[:1] for a in identities(exp, cohort)[::-1])
-        one = jax.eval_shape(start, key, *who)
-        shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
-    folder = path / FOLDER if exp.store == "disk" else None
-    return HostedStore(exp, programs.start_clients, key, shapes, folder)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from jaxproto.storage import checkpoint, divided, records
 from jaxproto.storage import workdir as folder
-from jaxproto.training import hosts, placing, stopping
+from jaxproto.training import hosts, stopping
 from jaxproto.training.programs import State
 from jaxproto.training.start import Run
 
@@ -24,12 +24,12 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
     Raises:
       UserError: there are checkpoints, and none can be used.
     """
-    like = placing.saved(run.work.exp, state)
+    like = run.work.store.save(state)
     found = hosts.checked(lambda: _found(run, like, due))
     start = hosts.agreed(lambda: found.round if found is not None else 0)
     if start:
         there = hosts.shared(like if found is None else found.state)
-        state = placing.restored(run.work.exp, there)
+        state = run.work.store.restore(there)
     records.keep_until(run.path / "metrics.jsonl", start)
     return start, state
 
@@ -58,7 +58,7 @@ def keep(run: Run, r: int, state: State):
     if run.home is not None:
         keep_own(run, r, state)
     else:
-        state = placing.saved(run.work.exp, state)
+        state = run.work.store.save(state)
         if hosts.first():
             keep_all(run, r, state)
 
@@ -76,8 +76,8 @@ def keep_all(run: Run, r: int, state: State):
 def keep_own(run: Run, r: int, state: State):
     """Writes the part of a checkpoint that this process has."""
     assert run.home is not None
-    mine, directory = placing.own_rows(run.work.exp, state), run.home / "checkpoints"
-    rest = placing.described_state(run.work.exp, state)
+    directory = run.home / "checkpoints"
+    rest, mine = run.work.store.save_own(state)
 
     def write(unfinished):
         hosts.wait("the checkpoint is begun")

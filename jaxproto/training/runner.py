@@ -29,13 +29,13 @@ from jaxproto.training import (
     programs,
 )
 from jaxproto.training.engine import LocalEngine
-from jaxproto.training.hosted_store import open_store
 from jaxproto.training.keeping import resume, say
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
 from jaxproto.training.rounds import Work, unwatched
 from jaxproto.training.start import Run, Start, existing
+from jaxproto.training.stores import open_store
 from jaxproto.types import Examples
 from jaxproto.writers import Callback, made
 
