@@ -47,37 +47,53 @@ def evaluate_cohort(
     return cohort.mode.each(one)(clients, shards)
 
 
-def evaluate_network(
-    given: Evaluation, rules: Sequence[str], clients: Client, test: Array | Shard
+def evaluate_shared(
+    given: Evaluation, rules: Sequence[str], clients: Client, shards: Shard
 ) -> dict[str, Tree]:
-    """Evaluates a network shared by all clients, once per test example.
+    """Returns sums of a network shared by all clients, as `evaluate_cohort`.
 
     Args:
       rules: that need no state of a client.
       clients: that keep no state.
-      test: all examples, a batch a row [T, B]; or, where more than the accuracy is
-        asked, the shards of clients, equal ones once.
-
-    Returns:
-      Which examples are right, {rule: {"accuracy": [T, B]}}; or the sums of each shard,
-      as `evaluate_cohort`.
+      shards: test examples of clients, equal ones once.
     """
     method, cohort, metrics, down, examples = given
-    first = jax.tree.map(lambda a: a[:1], clients)
-    stacked = cohort.persistence.restore(method, cohort.net, first)
-    client = jax.tree.map(lambda a: a[0], stacked)
+    client, asked = _any_client(given, clients), Asked(metrics, rules)
 
     def one(shard):
-        every, data = Asked(metrics, rules), Data(examples, shard)
-        return clients_.score(method, cohort.net, down, client, data, every)
+        data = Data(examples, shard)
+        return clients_.score(method, cohort.net, down, client, data, asked)
+
+    return cohort.mode.each(one)(shards)
+
+
+def evaluate_examples(
+    given: Evaluation, rules: Sequence[str], clients: Client, index_TB: Array
+) -> dict[str, Tree]:
+    """Returns which test examples a shared network gets right, each computed once.
+
+    Args:
+      rules, clients: as in `evaluate_shared`.
+      index_TB: all examples, a batch a row [T, B].
+
+    Returns:
+      {rule: {"accuracy": [T, B]}}.
+    """
+    method, cohort, _, down, examples = given
+    client = _any_client(given, clients)
 
     def batch(index_B):
-        shown = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
+        data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
-        given = batches.take(shown, jnp.arange(len(index_B)), ones)
+        given = batches.take(data, jnp.arange(len(index_B)), ones)
         hits = clients_.hits(method, cohort.net, down, client, given)
         return {rule: {ACCURACY: hits[rule]} for rule in rules}
 
-    if isinstance(test, Shard):
-        return cohort.mode.each(one)(test)
-    return lax.map(batch, test)
+    return lax.map(batch, index_TB)
+
+
+def _any_client(given: Evaluation, clients: Client) -> Client:
+    """Returns a client of which rules read nothing."""
+    first, cohort = jax.tree.map(lambda a: a[:1], clients), given.cohort
+    stacked = cohort.persistence.restore(given.method, cohort.net, first)
+    return jax.tree.map(lambda a: a[0], stacked)

@@ -16,7 +16,7 @@ from jaxproto.report import measured, summary
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Round, Work
 from jaxproto.training.threads import at_once
-from jaxproto.types import Shard, Tree
+from jaxproto.types import Tree
 
 LISTED = 100  # clients whose bytes stand in the records one by one
 
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     """What the programs of an evaluation tell the host."""
 
     sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or what
-    # `evaluate_network` says of a cohort that keeps nothing
+    # `evaluate_examples` returns for clients that keep no state
     diagnostics: dict[str, np.ndarray]
 
 
@@ -125,13 +125,13 @@ def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
       sums: as in `Outcome`.
     """
     parts, sizes = [], []
-    for cohort, test, told in zip(exp.cohorts, exp.test, sums, strict=True):
+    for cohort, told in zip(exp.cohorts, sums, strict=True):
         own = [exp.partition.test[i] for i in tested_ids(cohort)]
         size_K = np.array([len(rows) for rows in own])
         sizes.append(size_K)
         if not cohort.stateless:
             parts.append(told)
-        elif isinstance(test, Shard):  # one for all clients of equal examples
+        elif further(exp.metrics):  # one for all clients of equal examples
             _, place = distinct(own)
             parts.append(jax.tree.map(lambda a, at=place: a[at], told))
         else:

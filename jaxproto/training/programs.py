@@ -26,6 +26,7 @@ from jaxproto.config.cohorts import HOSTED, CohortPlan
 from jaxproto.config.floats import Floats
 from jaxproto.evaluation import Evaluation
 from jaxproto.method import Method, no_pre_upload
+from jaxproto.metrics import further
 from jaxproto.types import Array, Client, Protos, Spec, Tree
 
 
@@ -68,7 +69,7 @@ class Programs(NamedTuple):
     update: Callable  # RoundContext, server, uploads -> server
     tested: tuple[Callable | None, ...]  # clients -> those that each call evaluates
     evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: {metric:
-    # sums [R, ...]}}, or what `evaluate_network` says
+    # sums [R, ...]}}, or what `evaluate_examples` returns
     diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
@@ -231,9 +232,11 @@ def functions(exp: Experiment) -> Programs:
 
     def evaluate(cohort, now, down, clients, examples, tests):
         given = Evaluation(now.method, cohort, exp.metrics, down, examples)
-        if cohort.stateless:
-            return evaluation.evaluate_network(given, cohort.rules, clients, tests)
-        return evaluation.evaluate_cohort(given, clients, tests)
+        if not cohort.stateless:
+            return evaluation.evaluate_cohort(given, clients, tests)
+        every = further(exp.metrics)
+        f = evaluation.evaluate_shared if every else evaluation.evaluate_examples
+        return f(given, cohort.rules, clients, tests)
 
     def diagnostics(now, server):
         return diagnose(now.method, exp.spec, server)
