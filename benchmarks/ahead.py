@@ -32,7 +32,7 @@ from jaxproto.types import Examples, Net, Tree
 CLIENTS, BATCH, DIM = 20, 32, 512
 AXIS = "clients"  # of the mesh
 OPS = {"lax": ops.LAX, "cpu": ops.CPU, "tpu": ops.TPU, "gpu": ops.GPU}
-OWN = {"train": (4, 6), "evaluate": (2, 4), "pre-upload": (3, 5)}  # arguments that have
+OWN = {"train": (2, 4), "evaluate": (2, 4), "pre-upload": (2, 4)}  # arguments that have
 # a row for each client: their states, their examples
 UPLOADS = {"update": 3, "pre-aggregate": 3}  # the argument that has them
 

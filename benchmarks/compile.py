@@ -87,7 +87,8 @@ def alone(settings: dict) -> list[dict]:
     for name, g, clients, shard in zip(
         names, f.train, state.clients, exp.train, strict=True
     ):
-        given = (at, participants, down, clients, examples, shard)
+        inputs = programs.RoundInputs(at, participants, down)
+        given = (inputs, clients, examples, shard)
         rows.append(one(f"train {name}", g, given))
         ups.append(jax.eval_shape(g, *given)[1].uploads)
     rows.append(one("update", f.update, (at, state.server, tuple(ups))))

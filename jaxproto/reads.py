@@ -85,7 +85,7 @@ def rules(method: Method, net: Net, given: Shapes) -> tuple[str, ...]:
     return tuple(jax.eval_shape(partial(scores, method, net), *given))
 
 
-def scores(method: Method, net: Net, client, down, examples, shard, rule=""):
+def scores(method: Method, net: Net, client, down, examples, shard, *, rule=""):
     """What a client makes of two examples by one rule, or by all of them."""
     data, two = Data(examples, shard), jnp.arange(2)
     batch = batches.take(data, two, jnp.ones(2))

@@ -50,13 +50,12 @@ def _shapes(exp: Experiment, down: Tree) -> Shapes:
     who, message = Participation(on, on), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
     context = programs.round_context(0, 0)
-    _, report = jax.eval_shape(
-        made.train[0], context, who, message, client, examples, *exp.train
-    )
+    inputs = programs.RoundInputs(context, who, message)
+    own = client, examples, *exp.train
+    _, report = jax.eval_shape(made.train[0], inputs, *own)
     first = ()
     if made.pre_upload:
-        given = who, message, client, examples, *exp.train
-        first = jax.eval_shape(made.pre_upload[0], *given).up
+        first = jax.eval_shape(made.pre_upload[0], inputs, *own).up
     sums = jax.eval_shape(made.evaluate[0], message, client, examples, *exp.test)
     return Shapes(*(_of_one(tree) for tree in (first, report.up, sums)))
 

@@ -81,7 +81,8 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     if compiled.pre_aggregate is not None:
         everyone = Participation(*[jnp.ones(len(exp.partition.train), bool)] * 2)
         each = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
-        ups = [f(everyone, down, own, examples, shard) for f, own, shard in each]
+        inputs = programs.RoundInputs(context, everyone, down)
+        ups = [f(inputs, own, examples, shard) for f, own, shard in each]
         server = compiled.pre_aggregate(context, server, tuple(p.uploads for p in ups))
         down = compiled.broadcast(server).message
     local = exp.local.at_round(jnp.int32(min(run.round, run.config.rounds - 1)))

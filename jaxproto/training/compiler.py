@@ -163,6 +163,7 @@ def _round(submit, exp: Experiment, f: Programs, i: int, given: tuple) -> dict:
       given: context, participants, broadcast, clients, examples.
     """
     context, who, down, clients, examples = given
+    inputs = programs.RoundInputs(context, who, down)
     cohort, pre_upload = exp.cohorts[i], None
     shards = programs.shapes_of_rows(exp, cohort, exp.train[i])
     gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)
@@ -170,9 +171,9 @@ def _round(submit, exp: Experiment, f: Programs, i: int, given: tuple) -> dict:
     mine = rows[0].clients, examples, rows[0].shards
     if f.pre_upload:
         name = f"pre-upload {cohort.name}"
-        pre_upload = submit(name, f.pre_upload[i], who, down, *mine)
-    name, args = f"train {cohort.name}", (context, who, down, *mine)
-    train = submit(name, f.train[i], *args, donate_argnums=4)
+        pre_upload = submit(name, f.pre_upload[i], inputs, *mine)
+    name = f"train {cohort.name}"
+    train = submit(name, f.train[i], inputs, *mine, donate_argnums=2)
     after, report = train.out
     places, trained = [own.place for own in rows], [after] * len(rows)
     name, scatter = f"scatter {cohort.name}", f.scatter[i]

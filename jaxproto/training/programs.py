@@ -27,6 +27,7 @@ from jaxproto.config.floats import Floats
 from jaxproto.evaluation import Evaluation
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.metrics import further
+from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Protos, Spec, Tree
 
 
@@ -46,6 +47,14 @@ class RoundContext(NamedTuple):
     key: Array  # of all that is random in it
 
 
+class RoundInputs(NamedTuple):
+    """What all participants of a round get."""
+
+    context: RoundContext
+    participants: Participation
+    down: Tree  # the broadcast, after the wire
+
+
 class Programs(NamedTuple):
     """Compiled, once for all rounds, seeds and floats of a configuration.
 
@@ -61,10 +70,10 @@ class Programs(NamedTuple):
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
     gather: tuple[Callable | None, ...]  # participants, clients, shards -> [Rows]
-    pre_upload: tuple[Callable, ...]  # participants, down, clients, examples, shards
+    pre_upload: tuple[Callable, ...]  # RoundInputs, clients, examples, shards
     pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
-    train: tuple[Callable, ...]  # RoundContext, participants, down, clients, examples,
-    # shards -> clients, Report
+    train: tuple[Callable, ...]  # RoundInputs, clients, examples, shards -> clients,
+    # Report
     scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
     update: Callable  # RoundContext, server, uploads -> server
     tested: tuple[Callable | None, ...]  # clients -> those that each call evaluates
@@ -211,10 +220,15 @@ def functions(exp: Experiment) -> Programs:
         key, r = sampling_key(context), context.r
         return federation.taking_part(now, num, key, server, r)
 
-    def train(cohort, now, context, who, down, clients, examples, shards):
-        local, stage = now.local.at_round(context.r), key(context, federation.TRAINING)
+    def exchange(method, local, inputs):
+        context, who, down = inputs
+        stage = key(context, federation.TRAINING)
+        return federation.Exchange(method, local, formats, who, down, stage)
+
+    def train(cohort, now, inputs, clients, examples, shards):
+        local = now.local.at_round(inputs.context.r)
         method = now.method.collecting() if exp.check_wire else now.method
-        given = federation.Exchange(method, local, formats, who, down, stage)
+        given = exchange(method, local, inputs)
         return federation.train_cohort(given, cohort, clients, examples, shards)
 
     def update(now, context, server, ups):
@@ -222,8 +236,8 @@ def functions(exp: Experiment) -> Programs:
         stage = key(context, federation.SERVER)
         return federation.update_server(method, cohorts, stage, server, ups)
 
-    def pre_upload(cohort, now, who, down, clients, examples, shards):
-        given = federation.Exchange(now.method, now.local, formats, who, down, None)
+    def pre_upload(cohort, now, inputs, clients, examples, shards):
+        given = exchange(now.method, now.local, inputs)
         return federation.pre_upload_cohort(given, cohort, clients, examples, shards)
 
     def pre_aggregate(now, context, server, ups):

@@ -16,7 +16,7 @@ from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.training import programs
 from jaxproto.training.client_store import ClientStore
-from jaxproto.training.programs import Programs, RoundContext, State
+from jaxproto.training.programs import Programs, RoundContext, RoundInputs, State
 from jaxproto.training.threads import at_once
 from jaxproto.types import ArrayLike, Client, Examples, Tree
 from jaxproto.wire import HEADER, codec
@@ -96,7 +96,7 @@ def computed(
         who, model.clients, None if asks_server(work.exp.method) else upcoming
     )
     server, sent, pre_uploads = first_exchange(work, context, who, server, rows)
-    trained, reports = train(work, context, who, sent.message, rows)
+    trained, reports = train(work, RoundInputs(context, who, sent.message), rows)
     clients = store.scatter(model.clients, rows, trained)
     if work.exp.check_wire:
         check_wire(work.exp, [*pre_uploads, *reports], server)
@@ -119,15 +119,11 @@ def asks_server(method: Method) -> bool:
 
 
 def train(
-    work: Work,
-    context: RoundContext,
-    who: Participation,
-    down: Tree,
-    rows: Sequence[Sequence[Rows]],
+    work: Work, inputs: RoundInputs, rows: Sequence[Sequence[Rows]]
 ) -> tuple[list[list[Client]], list[Report]]:
     """Trains the rows of every cohort and call; returns them, and their reports."""
     calls = [
-        partial(f, context, who, down, own.clients, work.examples, own.shards)
+        partial(f, inputs, own.clients, work.examples, own.shards)
         for f, lanes in zip(work.compiled.train, rows, strict=True)
         for own in lanes
     ]
@@ -176,8 +172,9 @@ def first_exchange(
     run, sent = work.compiled, work.compiled.broadcast(server)
     if run.pre_aggregate is None:
         return server, sent, []
+    inputs = RoundInputs(context, who, sent.message)
     ups = at_once(
-        partial(f, who, sent.message, own.clients, work.examples, own.shards)
+        partial(f, inputs, own.clients, work.examples, own.shards)
         for f, lanes in zip(run.pre_upload, rows, strict=True)
         for own in lanes
     )

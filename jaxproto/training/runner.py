@@ -54,6 +54,7 @@ def run(
     config: ml_collections.ConfigDict,
     workdir: str | Path = "",
     console: Console | None = None,
+    *,
     cache: program_cache.ProgramCache = program_cache.no_cache,
     grace: float = 0.0,
     devices: str = "",

@@ -97,9 +97,9 @@ def functions(exp: Experiment, layout: Layout) -> Programs:
         broadcast=server(one.broadcast, R),
         participate=server(one.participate, R, R),
         gather=moving(_gather, (R, C, C), [gather.Rows(R, C, C)]),
-        pre_upload=tuple(rows(R, R, C, E, C, f=f) for f in one.pre_upload),
+        pre_upload=tuple(rows(R, C, E, C, f=f) for f in one.pre_upload),
         pre_aggregate=one.pre_aggregate and gathered(one.pre_aggregate),
-        train=tuple(rows(R, R, R, C, E, C, f=partial(_train, f)) for f in one.train),
+        train=tuple(rows(R, C, E, C, f=partial(_train, f)) for f in one.train),
         scatter=moving(_scatter, (C, R, C)),
         update=gathered(one.update),
         tested=tuple(

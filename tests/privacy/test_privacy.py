@@ -176,11 +176,11 @@ def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
     exp = build.experiment(small("fedavg", CLIENT), "cpu")
     update = METHODS["fedavg"](exp.spec, privacy=own).update
     total = {"w": jnp.zeros(200_000)}, jnp.float32(1.0)
-    after = update.end(None, total[0], total, jax.random.key(2))
+    after = update.finish(None, total[0], total, jax.random.key(2))
     lost = 2 * C * (3 / 4) ** 0.5
     assert float(after["w"].std()) == pytest.approx(lost, rel=0.01)
     nobody = total[0], jnp.float32(0.0)
-    after = update.end(None, total[0], nobody, jax.random.key(2))
+    after = update.finish(None, total[0], nobody, jax.random.key(2))
     assert not after["w"].any()
 
 
