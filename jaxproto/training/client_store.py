@@ -68,10 +68,10 @@ class ClientStore(Protocol):
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":
         """Returns the store of the same clients for another test part."""
 
-    def save(self, state: State) -> State:
+    def gather_state(self, state: State) -> State:
         """Returns the state as one device has it, on the host."""
 
-    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
         """Returns a state without the rows of clients, and those of this process."""
 
     def restore(self, state: State) -> State:
@@ -169,11 +169,11 @@ class DeviceStore:
         """Returns the store of the same clients for another test part."""
         return DeviceStore(exp, programs)
 
-    def save(self, state: State) -> State:
+    def gather_state(self, state: State) -> State:
         """Returns the state as it is."""
         return state
 
-    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
         """Returns the state as it is: one process has all clients."""
         return state, {}
 

@@ -61,8 +61,6 @@ def compile_all(
     with threads.compilers() as workers:
 
         def submit(name, f, *rest, **options):
-            if f is None:
-                return None
             args = (lead(exp.floats), *rest)
             whole = wrap(name + suffix, f, args)
             options |= f.shardings() if isinstance(f, sharded.Spread) else {}
@@ -97,6 +95,7 @@ def submit_all(
     These are the arguments after the floats; of no function it makes None. `lead` gives
     what every federation has of its own a leading axis, where there are many.
     """
+    submit = partial(_if_any, submit)
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
     start_clients = tuple(
         submit(
@@ -154,6 +153,11 @@ def submit_all(
         evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
     )
+
+
+def _if_any(submit, name: str, f: Callable | None, *args, **options):
+    """Submits a program; returns None where the run has none of this name."""
+    return None if f is None else submit(name, f, *args, **options)
 
 
 def _round(submit, exp: Experiment, f: Programs, i: int, given: tuple) -> dict:

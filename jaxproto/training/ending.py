@@ -37,7 +37,7 @@ def _way_out(path: Path) -> str:
 
 def ended(run: Run, state: State, status: Mapping) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
-    state = run.work.store.save(state)
+    state = run.work.store.gather_state(state)
     return hosts.agreed(lambda: _ended(run, state, status))
 
 

@@ -242,14 +242,14 @@ class HostedStore:
 
     # Checkpoints
 
-    def save(self, state: State) -> State:
+    def gather_state(self, state: State) -> State:
         """Returns the state on the host."""
         server, clients = devices.to_host((state.server, state.clients))
         return state._replace(server=server, clients=clients)
 
-    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
         """Returns the state on the host: one process has all clients."""
-        return self.save(state), {}
+        return self.gather_state(state), {}
 
     def restore(self, state: State) -> State:
         """Returns a state that was saved, its server on the devices."""

@@ -24,7 +24,7 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
     Raises:
       UserError: there are checkpoints, and none can be used.
     """
-    like = run.work.store.save(state)
+    like = run.work.store.gather_state(state)
     found = hosts.checked(lambda: _found(run, like, due))
     start = hosts.agreed(lambda: found.round if found is not None else 0)
     if start:
@@ -58,7 +58,7 @@ def keep(run: Run, r: int, state: State):
     if run.home is not None:
         keep_own(run, r, state)
     else:
-        state = run.work.store.save(state)
+        state = run.work.store.gather_state(state)
         if hosts.first():
             keep_all(run, r, state)
 
@@ -77,7 +77,7 @@ def keep_own(run: Run, r: int, state: State):
     """Writes the part of a checkpoint that this process has."""
     assert run.home is not None
     directory = run.home / "checkpoints"
-    rest, mine = run.work.store.save_own(state)
+    rest, mine = run.work.store.own_state(state)
 
     def write(unfinished):
         hosts.wait("the checkpoint is begun")

@@ -35,7 +35,7 @@ class MeshStore(DeviceStore):
             place = devices.order(count, self._layout.number)
             self._tests.append([(np.where(place < count, place, -1), own)])
 
-    def save(self, state: State) -> State:
+    def gather_state(self, state: State) -> State:
         """Returns the state as one device has it, on the host."""
         server, there = devices.to_host((state.server, state.clients))
         clients = tuple(
@@ -44,7 +44,7 @@ class MeshStore(DeviceStore):
         )
         return state._replace(server=server, clients=clients)
 
-    def save_own(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
         """Returns the state with shapes of clients, and rows of this process."""
 
         def shape(a, count):
