@@ -7,14 +7,16 @@ has a partition of its own (`data.seed=follow`). The methods of one seed come be
 next seed; seed 1 is the first, because earlier records have its partition. A run that
 has ended is one line of output and a record in `results/SERIES/records`, also if it has
 diverged. Called again after any kill, the queue goes on with the run that was
-interrupted; what a run prints is in `OUT/SERIES/NAME.log`. DATA_DIR holds TFDS's
-fashion_mnist, flowers102_32.npz, cifar10.npz and cifar100.npz.
+interrupted; what a run prints is in `OUT/SERIES/NAME.log`. Checkpoints of finished
+runs are kept of seed 1. DATA_DIR holds TFDS's fashion_mnist, flowers102_32.npz,
+cifar10.npz and cifar100.npz.
 """
 
 import argparse
 import fcntl
 import json
 import math
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ from results.cifar100 import run as cifar100
 from results.refprotofl_protocol import run as protocol
 
 RESULTS = Path(__file__).parent
+FIRST = 1  # seed of all series; then others
 Cells = Mapping[str, tuple[str, Sequence[str]]]  # name -> configuration, flags
 
 
@@ -35,7 +38,7 @@ class Part(NamedTuple):
 
     series: str
     cells: Cells
-    seeds: Sequence[int] = (1,)
+    seeds: Sequence[int] = (FIRST,)
 
 
 def method(**fields) -> list[str]:
@@ -173,19 +176,19 @@ COMMON = [
 ]
 QUEUE = (
     Part("refprotofl", MISSING),
-    Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (1, 0, 2)),
+    Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
     Part("fashion_mnist_50", {**PARTS, **DISTANCE}),
     Part("flowers102", FLOWERS),
     Part("cifar100_100", CIFAR100),
     Part("fashion_mnist_sweeps", SWEEPS),
     Part("fashion_mnist_50", {**PARTS, **DISTANCE}, (0, 2)),
     Part("fashion_mnist_sweeps", SWEEPS, (0, 2)),
-    Part("refprotofl", REFPROTOFL, (1, 0, 2)),
+    Part("refprotofl", REFPROTOFL, (FIRST, 0, 2)),
     Part("flowers102", FLOWERS, (0, 2)),
-    Part("flowers102", FLOWERS_MORE, (1, 0)),
+    Part("flowers102", FLOWERS_MORE, (FIRST, 0)),
     Part("cifar100_100", CIFAR100, (0,)),
-    Part("cifar10_50", CIFAR10, (1, 0)),
-    Part("cifar100_300", TABLE_3, (1, 0)),
+    Part("cifar10_50", CIFAR10, (FIRST, 0)),
+    Part("cifar100_300", TABLE_3, (FIRST, 0)),
 )
 
 
@@ -210,7 +213,9 @@ def line(name: str, record: Path, hours: float) -> str:
     summary = json.loads((record / "summary.json").read_text())
     best = [
         f"{rule} "
-        + " / ".join(f"{100 * kinds[k]['best']:.2f}" for k in series.AVERAGES)
+        + " / ".join(
+            f"{100 * (kinds[k]['best'] or math.nan):.2f}" for k in series.AVERAGES
+        )
         for rule, kinds in summary["rules"].items()
     ]
     told = f"{name} {summary['status']}, {summary['rounds']} rounds, {hours:.2f} h"
@@ -243,6 +248,8 @@ def main(argv: Sequence[str]) -> str | int:
                 told = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
                 told["seconds"] = until - begun if math.isfinite(until) else None
                 ended = series.made(run, work, data_dir, record, **told)
+            if ended and not name.endswith(f"-{FIRST}"):
+                shutil.rmtree(work / "checkpoints", ignore_errors=True)
             if ended:
                 sys.stdout.write(line(name, record, (time.monotonic() - begun) / 3600))
             elif time.monotonic() < until:
