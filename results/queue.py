@@ -169,6 +169,11 @@ FLAGS = {  # series -> its flags; what is evaluated when
     "cifar100_300": ["--config.eval_every=2", "--config.rounds=300"],
     "cifar10_50": ["--config.eval_every=1", "--config.rounds=50"],
 }
+FILES = {  # of the data, where they are not TFDS's
+    "flowers102": "flowers102_32.npz",
+    "cifar10": "cifar10.npz",
+    "cifar100": "cifar100.npz",
+}
 COMMON = [
     "--config.data.seed=follow",
     "--config.eval.per_client=True",
@@ -196,10 +201,8 @@ def runs(data_dir: str = "") -> Iterator[tuple[str, series.Run]]:
     """Yields the series and the run of every place of the queue, each run once."""
     seen = set()
     for name, cells, seeds in QUEUE:
-        data = name.partition("_")[0]
         more = [*FLAGS[name], *COMMON]
-        if data in ("flowers102", "cifar10", "cifar100"):
-            file = {"flowers102": "flowers102_32"}.get(data, data) + ".npz"
+        if file := FILES.get(name.partition("_")[0]):
             more.append(f"--config.data.name=npz:{Path(data_dir, file)}")
         for seed, (cell, (config, flags)) in product(seeds, cells.items()):
             run = f"{cell}-{seed}", config, [*flags, *more, f"--config.seed={seed}"]
@@ -212,14 +215,15 @@ def line(name: str, record: Path, hours: float) -> str:
     """Returns what is printed of a run that has ended: its best accuracies in %."""
     summary = json.loads((record / "summary.json").read_text())
     best = [
-        f"{rule} "
-        + " / ".join(
-            f"{100 * (kinds[k]['best'] or math.nan):.2f}" for k in series.AVERAGES
-        )
+        f"{rule} {_percent(kinds['pooled'])} / {_percent(kinds['client_mean'])}"
         for rule, kinds in summary["rules"].items()
     ]
     told = f"{name} {summary['status']}, {summary['rounds']} rounds, {hours:.2f} h"
     return f"{time.strftime('%F %H:%M')} {told}; {', '.join(best)}\n"
+
+
+def _percent(digest: Mapping) -> str:
+    return f"{100 * (digest['best'] or math.nan):.2f}"
 
 
 def main(argv: Sequence[str]) -> str | int:
@@ -245,9 +249,9 @@ def main(argv: Sequence[str]) -> str | int:
             work = out / of / run[0]
             work.parent.mkdir(exist_ok=True)
             with work.with_name(f"{run[0]}.log").open("a") as log:
-                told = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
-                told["seconds"] = until - begun if math.isfinite(until) else None
-                ended = series.made(run, work, data_dir, record, **told)
+                how = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
+                how["seconds"] = until - begun if math.isfinite(until) else None
+                ended = series.made(run, work, data_dir, record, **how)
             if ended and not name.endswith(f"-{FIRST}"):
                 shutil.rmtree(work / "checkpoints", ignore_errors=True)
             if ended:

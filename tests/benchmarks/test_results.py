@@ -8,7 +8,9 @@ from support.every import check_every
 
 from jaxproto import compare, config
 from jaxproto.compare.runs import IGNORED
-from results import series
+from jaxproto.config.ranges import FOLLOW
+from jaxproto.storage.status import status_of
+from results import queue, series
 from results.cifar10 import run as cifar10
 from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
@@ -123,9 +125,9 @@ def check_record(path, run):
     wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
     for flag in run[1]:
         field, _, value = flag.removeprefix("--config.").partition("=")
-        wanted[field] = type(wanted[field])(value)
+        wanted[field] = FOLLOW if value == "follow" else type(wanted[field])(value)
     got = compare.load(path)
-    assert got.summary["status"] == "finished"
+    assert status_of(got.summary).ended
     for field in (got.config.keys() | wanted.keys()) - IGNORED:
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
@@ -143,4 +145,7 @@ def test_a_record_has_the_settings_that_its_series_gives_it_in_their_order():
         there = sorted((Path(module.__file__).parent / "records").glob("*"))
         assert there, module.__name__
         cases += [(path, runs.get(path.name)) for path in there]
+    for of, (name, *rest) in queue.runs():
+        path = queue.RESULTS / of / "records" / name
+        cases += [(path, rest)] if path.exists() else []
     check_every(cases, check_record)
