@@ -52,6 +52,7 @@ NAMES = {  # methods whose cells need no more than a name
     "LG-FedAvg": "lg_fedavg",
     "VHL": "vhl",
 }
+COSTS = "fedavg,fedproto,tinyproto"  # shown in T Figure 1
 ABLATIONS: dict[str, dict[str, object]] = {  # of RefProtoFL, R Table 1
     "": {},
     "Full": {},

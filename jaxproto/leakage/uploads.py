@@ -7,6 +7,7 @@ batch order that round would have. Everyone takes part in an exchange before tra
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +30,18 @@ from jaxproto.saved import opened
 from jaxproto.saved.client import check_id
 from jaxproto.saved.opened import Opened
 from jaxproto.training import programs
-from jaxproto.types import Array, Client, Data, Examples, Net, Protos, Shard, Top, Tree
+from jaxproto.types import (
+    Array,
+    ArrayLike,
+    Client,
+    Data,
+    Examples,
+    Net,
+    Protos,
+    Shard,
+    Top,
+    Tree,
+)
 
 
 class NextRound(NamedTuple):
@@ -54,6 +66,17 @@ class Stages(NamedTuple):
     order: Array  # [M] positions in the client's data, as they are trained on
 
 
+class Embedding(NamedTuple):
+    """Features [B, D] that the prototypes of a method are of, by a network."""
+
+    features: Callable  # net, client, x -> [B, D]
+    net: Net
+
+    def __call__(self, client: Client, x: ArrayLike) -> Array:
+        """Returns the features of inputs [B, ...]."""
+        return self.features(self.net, client, x)
+
+
 class Upload(NamedTuple):
     """A client of the next round and what its messages are made of."""
 
@@ -62,6 +85,11 @@ class Upload(NamedTuple):
     id: int
     stages: Stages
     rows: np.ndarray  # of the examples it trains on, in their order
+
+    @property
+    def embedding(self) -> Embedding:
+        """The features that the client's prototypes are of."""
+        return Embedding(self.next.run.exp.method.features, self.net)
 
 
 def next_round(workdir, data_dir: str = "") -> NextRound:
