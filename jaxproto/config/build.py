@@ -286,7 +286,7 @@ def check_rule(exp: Experiment, rule: str):
     cohort, shape_of = exp.cohorts[0], jax.ShapeDtypeStruct
     two = cohorts_.first_of(exp.dataset)
     examples = jax.tree.map(lambda a: shape_of(a.shape, a.dtype), two)
-    given, classes = (exp.method, cohort.net), exp.spec.num_classes
-    shapes = reads.shapes(*given, exp.local, classes, examples, 2)
-    rules = cohort.rules or reads.rules(*given, shapes)
+    method, net, classes = exp.method, cohort.net, exp.spec.num_classes
+    shapes = reads.shapes(method, net, exp.local, classes, examples, 2)
+    rules = cohort.rules or reads.rules(method, net, shapes)
     pick("early_stopping.rule", rule, rules)

@@ -176,9 +176,13 @@ def forgetting(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(dataset)
     )
     free = [
-        _rules(method, cohort, local, reads.shapes(*given, examples, 2))
+        _rules(
+            method,
+            cohort,
+            local,
+            reads.shapes(method, cohort.net, local, spec.num_classes, examples, 2),
+        )
         for cohort in cohorts
-        for given in [(method, cohort.net, local, spec.num_classes)]
     ]
     if choice == "none" and not all(free):
         name = cohorts[free.index(())].name

@@ -25,7 +25,6 @@ from jaxproto.privacy import (
 
 NEEDED = {  # field of a method -> what it must be, and why another has no guarantee
     "aggregate": ("mean_over_clients", "another discloses exact counts"),
-    "base": ("fedproto", "another trains on each client's prototypes"),
     "scaling": ("sum", "another needs to know exactly who has a class"),
     "statistics": ("local", "others leave the client without noise"),
 }
@@ -89,6 +88,8 @@ def check(config):
             f"{', '.join(there)}. Take one of them, or set privacy.unit to off."
         )
     needed = {k: ((v,), why) for k, (v, why) in NEEDED.items()}
+    bases = tuple(base for base in registries.OPTIONS["base"] if base in there)
+    needed["base"] = bases, "another trains on each client's prototypes"
     needed |= OF_EXAMPLES if unit == EXAMPLE else {}
     for key, (values, why) in needed.items():
         if config.method.get(key, values[0]) not in values:

@@ -125,8 +125,9 @@ class Node:
         down, r = self._received(told, memory), told["round"]
         context = programs.round_context(self.config.seed, r)
         who = self._taking_part(told["reports"])
-        given = down, self.client(r), self.examples, *self.exp.train
-        client, report = self.run.train[0](context, who, *given)
+        client, report = self.run.train[0](
+            context, who, down, self.client(r), self.examples, *self.exp.train
+        )
         self._keep(r + 1, client)
         said: Said = {
             "loss": float(report.loss[0]),

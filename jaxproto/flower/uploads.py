@@ -53,8 +53,9 @@ def _shapes(exp: Experiment, down: Tree) -> Shapes:
     )
     first = ()
     if made.pre_upload:
-        given = who, message, client, examples, *exp.train
-        first = jax.eval_shape(made.pre_upload[0], *given).up
+        first = jax.eval_shape(
+            made.pre_upload[0], who, message, client, examples, *exp.train
+        ).up
     sums = jax.eval_shape(made.evaluate[0], message, client, examples, *exp.test)
     return Shapes(*(_of_one(tree) for tree in (first, report.up, sums)))
 

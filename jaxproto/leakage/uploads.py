@@ -8,7 +8,6 @@ batch order that round would have. Everyone takes part in an exchange before tra
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +16,11 @@ import numpy as np
 
 from jaxproto import client as clients_
 from jaxproto import federation, wire
-from jaxproto.client import Local
+from jaxproto.client import Local, Task
 from jaxproto.config import build, private
 from jaxproto.errors import UserError
 from jaxproto.execution import LIMIT
 from jaxproto.federation import Cohort
-from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.privacy import OFF, release
 from jaxproto.report import learnt
@@ -143,9 +141,14 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
     one = jax.tree.map(lambda a: jnp.asarray(a)[at], next.run.state.clients[number])
     one = federation.fresh(exp.method, cohort, one)
     shard = jax.tree.map(lambda a: jnp.asarray(a)[at], exp.train[number])
-    run = jax.jit(partial(played, exp.method, cohort.net, local, steps or LIMIT))
+
+    @jax.jit
+    def play(key, first, down, client, examples, shard):
+        task = Task(exp.method, cohort.net, local, key, down, examples)
+        return played(task, first, client, shard, steps or LIMIT)
+
     made = jax.device_get(
-        run(next.key, next.first, next.down, one, next.examples, shard)
+        play(next.key, next.first, next.down, one, next.examples, shard)
     )
     used = made.order[: batch * steps or held]
     return Upload(next, cohort.net, id, made, np.asarray(shard.index)[used])
@@ -156,25 +159,18 @@ def cohort_of(run: Opened, id: int) -> tuple[int, Cohort]:
     return next((n, c) for n, c in enumerate(run.exp.cohorts) if id in c.ids)
 
 
-def played(
-    method: Method,
-    net: Net,
-    local: Local,
-    last: int,
-    key: Array,
-    first: Tree,
-    down: Tree,
-    client: Client,
-    examples: Examples,
-    shard: Shard,
-) -> Stages:
-    """The stages of one client's round."""
+def played(task: Task, first: Tree, client: Client, shard: Shard, last: int) -> Stages:
+    """The stages of one client's round, of `last` local steps at most.
+
+    Args:
+      first: the broadcast before an exchange that precedes the training.
+    """
+    method = task.method
     begun = client.replace(
         params=method.receive(client.params, first),
         norm=method.receive_stats(client.norm, first),
     )
-    early = method.pre_upload(net, begun, Data(examples, shard), first)
-    task = clients_.Task(method, net, local, key, down, examples)
+    early = method.pre_upload(task.net, begun, Data(task.examples, shard), first)
     start = clients_.start_session(task, client, shard)
     bare = task._replace(method=dataclasses.replace(method, release=None))
     _, idle, _ = clients_.end_session(bare, start, client, shard)

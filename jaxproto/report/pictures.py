@@ -157,8 +157,8 @@ def global_values(
     """Values of global prototypes, of these classes."""
     at = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, "global prototypes", note_of(protos, feat_dim))
-    given = rows_of(protos)[at], title, None, at, "class"
-    plots.prototype_heatmap(path, *given, **more)
+    value_CD = rows_of(protos)[at]
+    plots.prototype_heatmap(path, value_CD, title, rows=at, what="class", **more)
 
 
 def local_values(
@@ -191,7 +191,8 @@ def local_values(
         as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
         rows.append("G" if as_sent else "client's G")
     mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, held(local, c))
-    plots.prototype_heatmap(path, value_KD, title, mask_D, rows, "prototype", **more)
+    more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
+    plots.prototype_heatmap(path, value_KD, title, **more)
 
 
 def _planes(trained: Trained, global_CD, local: HostProtos, name: str):

@@ -142,8 +142,9 @@ class BatchedEngine:
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.Told]]:
         """Computes a round of all federations."""
         context = programs.stacked([programs.round_context(s, r) for s in self._seeds])
-        given = model.server, model.clients, self._work.exp.train
-        server, clients, told = rounds.on_device(self._work, context, *given)
+        server, clients, told = rounds.on_device(
+            self._work, context, model.server, model.clients, self._work.exp.train
+        )
         return Model(server, clients), [row(told, i) for i in range(self._own)]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:

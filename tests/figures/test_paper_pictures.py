@@ -92,10 +92,9 @@ DRAWN = {
     "partition": (plots.partition_heatmap, COUNTS_KC, None, None, LONG[1]),
     "angles": (plots.prototype_angles, MEAN_CD, np.ones(10), None, LONG[1]),
     "values": (
-        plots.prototype_heatmap,
+        partial(plots.prototype_heatmap, mask_D=np.ones(512)),
         RNG.normal(size=(20, 512)),
         LONG[1],
-        np.ones(512),
     ),
     "flat values": (plots.prototype_heatmap, RNG.normal(size=(20, 2)), LONG[1]),
     "heads": (plots.head_norms, HEADS[LONG[0]], COUNTS_KC),
