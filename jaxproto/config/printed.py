@@ -47,6 +47,11 @@ def method(fields: Mapping) -> str:
     return name if title in taken else title or name
 
 
+def named(title: str) -> str:
+    """Returns the name of the method that has a title, options at their defaults."""
+    return next(name for name in METHODS if method({"method.name": name}) == title)
+
+
 @functools.cache
 def _title(name: str, factory: Callable, chosen: tuple = ()) -> str:
     """The title that a factory gives with these options, numbers at their defaults."""

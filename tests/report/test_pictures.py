@@ -119,6 +119,25 @@ def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
     assert named["mask_D"] is None
 
 
+@pytest.mark.parametrize("name", ["fedproto", "fedtgp", "protonorm"])
+def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
+    tmp_path, calls, name
+):
+    trained, path = finished(tmp_path, make(name, upscale=3.0))
+    pictures.draw(trained, path, QUIET)
+    _, proto_KD, _, named = calls["prototype_heatmap"]
+    c = (trained.exp.counts.train > 0).sum(0).argmax()
+    np.testing.assert_array_equal(proto_KD[-1], 3 * trained.server.protos.mean[c])
+    assert named["rows"][-1] == "client's G"
+
+
+def test_a_view_of_compressed_prototypes_has_them_in_their_places(tmp_path):
+    trained, _ = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
+    found = learnt.learnt_by(trained.exp, trained.server, trained.clients)
+    assert found.client_view.mean.shape == (5, 8)
+    np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
+
+
 def test_head_norms_leave_out_the_bias_and_come_in_the_order_of_ids(tmp_path, calls):
     trained, path = finished(tmp_path, make("fedproto"))
     pictures.draw(trained, path, QUIET)
