@@ -1,7 +1,6 @@
 """Configurations: fields, presets, readings, registries, and what is built of them."""
 
 from jaxproto.config.fields import (
-    BEFORE,
     apply,
     check,
     check_keys,
@@ -25,7 +24,6 @@ from jaxproto.config.flags import (
 )
 
 __all__ = [
-    "BEFORE",
     "apply",
     "check",
     "check_flags",

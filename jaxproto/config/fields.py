@@ -14,6 +14,7 @@ from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import FOLLOWING, NETWORKS, OPTIONS, default_name
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
+from jaxproto.methods.history import BEFORE, FIRST_KEYS
 
 FIRST = "digits"  # the data set where none is named
 DEEPEST = 8  # nested fields of a configuration; its own are two deep
@@ -125,12 +126,6 @@ def method_fields(name: str) -> dict:
             fields[key] = default
     first = {key: fields[key] for key in FIRST_KEYS.get(name, ())}
     return {**first, **fields}
-
-
-FIRST_KEYS = {  # where configurations that were saved begin otherwise than the factory
-    "protonorm": ("name", "lam", "alignment", "upscale"),
-    "fedgh": ("name", "server_rate"),
-}
 
 
 def experiment(
@@ -286,11 +281,6 @@ def saved(given: Mapping) -> dict:
     fields = flat({"method": method_fields(name)}) if known else {}
     name = name if known else ""
     return {**flat(default()), **fields, **BEFORE.get(name, {}), **found}
-
-
-BEFORE = {  # method -> what it did when a field of it did not exist yet
-    "cps_ppa_cpkd": {"method.compare": "sparse"},
-}
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:

@@ -38,7 +38,7 @@ def before_alignment(run: Opened) -> Protos:
     if config.method.get("alignment", "none") == "none":
         raise UserError(
             f"{run.path} has no alignment to trace: its method is "
-            f"{config.method.name!r}. Give runs of protonorm."
+            f"{config.method.name!r}. Give runs with method.alignment."
         )
     other = ml_collections.ConfigDict(config.method.to_dict() | {"alignment": "none"})
     method = build.build_method(other, exp.spec, 0, config)

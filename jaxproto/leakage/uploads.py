@@ -7,7 +7,7 @@ batch order that round would have. Everyone takes part in an exchange before tra
 """
 
 import dataclasses
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +16,11 @@ import numpy as np
 
 from jaxproto import client as clients_
 from jaxproto import wire
-from jaxproto.client import Local
+from jaxproto.client import Local, Task
 from jaxproto.config import build, cohorts, private
 from jaxproto.errors import UserError
 from jaxproto.execution import LIMIT
 from jaxproto.federation import Cohort
-from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.privacy import OFF, release
 from jaxproto.report import learnt
@@ -29,7 +28,18 @@ from jaxproto.saved import opened
 from jaxproto.saved.client import check_id
 from jaxproto.saved.opened import Opened
 from jaxproto.training import programs
-from jaxproto.types import Array, Client, Data, Examples, Net, Protos, Shard, Top, Tree
+from jaxproto.types import (
+    Array,
+    ArrayLike,
+    Client,
+    Data,
+    Examples,
+    Net,
+    Protos,
+    Shard,
+    Top,
+    Tree,
+)
 
 
 class NextRound(NamedTuple):
@@ -54,6 +64,17 @@ class Stages(NamedTuple):
     order: Array  # [M] positions in the client's data, as they are trained on
 
 
+class Embedding(NamedTuple):
+    """Features [B, D] that the prototypes of a method are of, by a network."""
+
+    features: Callable  # net, client, x -> [B, D]
+    net: Net
+
+    def __call__(self, client: Client, x: ArrayLike) -> Array:
+        """Returns the features of inputs [B, ...]."""
+        return self.features(self.net, client, x)
+
+
 class Upload(NamedTuple):
     """A client of the next round and what its messages are made of."""
 
@@ -62,6 +83,11 @@ class Upload(NamedTuple):
     id: int
     stages: Stages
     rows: np.ndarray  # of the examples it trains on, in their order
+
+    @property
+    def embedding(self) -> Embedding:
+        """The features that the client's prototypes are of."""
+        return Embedding(self.next.run.exp.method.features, self.net)
 
 
 def next_round(workdir, data_dir: str = "") -> NextRound:
@@ -116,9 +142,14 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
     one = jax.tree.map(lambda a: jnp.asarray(a)[at], next.run.state.clients[number])
     one = cohort.persistence.restore(exp.method, cohort.net, one)
     shard = jax.tree.map(lambda a: jnp.asarray(a)[at], exp.train[number])
-    run = jax.jit(partial(played, exp.method, cohort.net, local, steps or LIMIT))
+
+    @jax.jit
+    def play(key, first, down, client, examples, shard):
+        task = Task(exp.method, cohort.net, local, key, down, examples)
+        return played(task, first, client, shard, steps or LIMIT)
+
     made = jax.device_get(
-        run(next.key, next.first, next.down, one, next.examples, shard)
+        play(next.key, next.first, next.down, one, next.examples, shard)
     )
     used = made.order[: batch * steps or held]
     return Upload(next, cohort.net, id, made, np.asarray(shard.index)[used])
@@ -129,25 +160,18 @@ def cohort_of(run: Opened, id: int) -> tuple[int, Cohort]:
     return next((n, c) for n, c in enumerate(run.exp.cohorts) if id in c.ids)
 
 
-def played(
-    method: Method,
-    net: Net,
-    local: Local,
-    last: int,
-    key: Array,
-    first: Tree,
-    down: Tree,
-    client: Client,
-    examples: Examples,
-    shard: Shard,
-) -> Stages:
-    """The stages of one client's round."""
+def played(task: Task, first: Tree, client: Client, shard: Shard, last: int) -> Stages:
+    """The stages of one client's round, of `last` local steps at most.
+
+    Args:
+      first: the broadcast before an exchange that precedes the training.
+    """
+    method = task.method
     begun = client.replace(
         params=method.receive(client.params, first),
         norm=method.receive_stats(client.norm, first),
     )
-    early = method.pre_upload(net, begun, Data(examples, shard), first)
-    task = clients_.Task(method, net, local, key, down, examples)
+    early = method.pre_upload(task.net, begun, Data(task.examples, shard), first)
     start = clients_.start_session(task, client, shard)
     bare = task._replace(method=dataclasses.replace(method, release=None))
     _, idle, _ = clients_.end_session(bare, start, client, shard)

@@ -57,6 +57,5 @@ def _draw(run: Run, state: State):
     alone = exp.layout is None
     examples = run.work.examples if alone else build.examples(exp.dataset)
     trained = pictures.Trained(exp, examples, state.server, state.clients)
-    scale = run.config.method.get("upscale", 1.0)
     name = printed.method(config_.flat(run.config))
-    pictures.draw(trained, run.path, run.console, scale, name)
+    pictures.draw(trained, run.path, run.console, name)

@@ -252,8 +252,8 @@ def test_the_calculator_counts_what_a_round_moves(name):
     examples, rows = toys.pool_and_rows()
     r = toys.run(method, local=SEEN.get(name, toys.LOCAL))
     count_KC = toys.counts(examples, rows, group.ids)
-    like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    found = cost.measure(method, group.net, toys.SPEC, count_KC, *like)
+    like = np.zeros(toys.INPUT, np.float32)
+    found = cost.measure(method, group.net, toys.SPEC, count_KC, like=like)
     down = method.broadcast(r.server)
     twice = method.pre_upload is not no_pre_upload
     size = int(wire.size(wire.pack(down, "float32"))) + twice * wire.HEADER
