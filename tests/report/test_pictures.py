@@ -97,32 +97,27 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     np.testing.assert_array_equal(mean_CD, trained.server.protos.mean)
     assert file.name == "angles.png" and title == "a-run"
     assert classes == list(range(5))
-
-
-def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
-    tmp_path, calls
-):
-    trained, path = finished(tmp_path, make("fedproto"))
-    pictures.draw(trained, path, QUIET)
+    # Local prototypes are those of the class that most clients hold.
     _, proto_KD, title, mask_D, rows, _ = calls["prototype_heatmap"]
     held_C = (trained.exp.counts.train > 0).sum(0)
     c = held_C.argmax()
     want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
     np.testing.assert_array_equal(proto_KD[:-1], want_KD)
     np.testing.assert_array_equal(proto_KD[-1], trained.server.protos.mean[c])
-    assert rows == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
+    assert rows == ["L0", "L1", "L2", "L3", "L4", "L5", "G"] and mask_D is None
     told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert title == f"a-run, {told}"
-    assert mask_D is None
-
-
-def test_head_norms_leave_out_the_bias_and_come_in_the_order_of_ids(tmp_path, calls):
-    trained, path = finished(tmp_path, make("fedproto"))
-    pictures.draw(trained, path, QUIET)
+    # Norms of heads leave out the bias and come in the order of ids.
     _, norm_KC, count_KC = calls["head_norms"]
     kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
     np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
     np.testing.assert_array_equal(count_KC, trained.exp.counts.train)
+    # Global prototypes have a row for each class.
+    file = tmp_path / "global_prototypes.png"
+    pictures.global_values(file, trained.server.protos, 8, "FedProto")
+    path, value_CD, title, *_, what = calls["prototype_heatmap"]
+    np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
+    assert (path, title, what) == (file, "FedProto, global prototypes", "class")
 
 
 def test_a_run_without_prototypes_has_the_other_pictures(tmp_path, calls):
@@ -146,6 +141,13 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     assert title == "a-run" and np.any(want_CD)
     _, proto_KD, _, mask_D, *_ = calls["prototype_heatmap"]
     assert proto_KD.shape == (7, 8) and mask_D.sum() == 3
+    # Those of another dimension are compared as sent.
+    protos = learnt.HostProtos(np.ones((5, 4)), np.ones(5))
+    found = learnt.Learnt(None, learnt.spread(protos, None), None)
+    pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
+    assert calls["prototype_angles"][1].shape == (5, 4)
+    told = "FedGH, as sent: 4 values each, features have 8"
+    assert calls["prototype_angles"][4] == told
 
 
 @pytest.mark.parametrize("feat_dim", [40, 8])  # an index table, a bitmap
@@ -158,15 +160,6 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
     assert mask_CD.shape == (2, feat_dim)
     assert np.argwhere(mask_CD).tolist() == [[0, 1], [0, 5], [1, 0], [1, 7]]
     assert learnt.masks(make("fedproto"), 8) is None
-
-
-def test_prototypes_of_another_dimension_are_compared_as_sent(tmp_path, calls):
-    protos = learnt.HostProtos(np.ones((5, 4)), np.ones(5))
-    found = learnt.Learnt(None, learnt.spread(protos, None), None)
-    pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
-    assert calls["prototype_angles"][1].shape == (5, 4)
-    told = "FedGH, as sent: 4 values each, features have 8"
-    assert calls["prototype_angles"][4] == told
 
 
 def test_prototypes_are_found_inside_a_message():
@@ -210,19 +203,6 @@ def test_the_files_of_a_run_are_written(tmp_path):
     names = {p.stem for p in (path / "plots").iterdir()}
     common = {"partition", "accuracy", "bytes", "angles", "global_prototypes"}
     assert names == {*common, "local_prototypes", "heads"}
-
-
-def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
-    trained, _ = finished(tmp_path, make("fedproto"))
-    path = tmp_path / "global_prototypes.png"
-    pictures.global_values(path, trained.server.protos, 8, "FedProto")
-    path, value_CD, title, *_, what = calls["prototype_heatmap"]
-    np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
-    assert (path.name, title, what) == (
-        "global_prototypes.png",
-        "FedProto, global prototypes",
-        "class",
-    )
 
 
 def test_iterations_are_drawn_of_the_rounds_that_were_watched(tmp_path):
