@@ -265,7 +265,7 @@ def test_iterations_are_those_of_every_round(make, draw, bands):
 
 
 def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
-    here = {"data__name": "digits", "model__group": "mlp"}
+    here = {"data__name": "digits", "data__clients": 4, "model__group": "mlp"}
     a, b = make("a", "fedproto", **here), make("b", "local")
     diverged = make("c", "fedproto", status="diverged")
     blind = make("d", "fedproto", history=[{"round": 1, "rules": {"head": {}}}])
