@@ -110,21 +110,24 @@ def test_the_deviation_has_the_ddof_that_is_asked_for_and_says_so(three, ddof, t
     table = made(*three, ddof=ddof, **FINAL)
     assert cells_of(table)["head %"] == f"60.00 ± {text}"
     assert f"standard deviation (ddof {ddof}) of 3 seeds" in table.notes[0]
-    drawn = compare.render(table, "latex")
-    caption = next(s for s in drawn.splitlines() if s.startswith("\\caption"))
+    lines = compare.render(table, "latex").splitlines()
+    (caption,) = (line for line in lines if line.startswith("\\caption"))
     assert f"(ddof {ddof})" in caption
 
 
-def test_p_is_that_of_a_paired_t_test_corrected_by_holm(three):
+def p_of(table, *methods):
+    return [cells_of(table, method)["head % p"] for method in methods]
+
+
+def test_p_is_that_of_a_paired_t_test_corrected_by_holm(three, tmp_path):
     """Of differences 2, 3, 4: t = 3 sqrt(3), whose p with 2 degrees of freedom is
     1 - t / sqrt(2 + t^2); two tests, so it counts twice.
     """
     table = made(*three, against="fedproto", **FINAL)
     t = 3 * np.sqrt(3)
     p = 1 - t / np.sqrt(2 + t**2)
-    assert cells_of(table, "ProtoNorm")["head % p"] == f"{2 * p:.3f}" == "0.070"
-    assert cells_of(table, "FedTGP")["head % p"] == "1.000"
-    assert cells_of(table)["head % p"] == "-"
+    found = p_of(table, "ProtoNorm", "FedTGP", "FedProto")
+    assert found == [f"{2 * p:.3f}", "1.000", "-"] and found[0] == "0.070"
     assert table.notes[1] == (
         "p: two-sided paired t-test over 3 paired seeds against FedProto, "
         "Holm-corrected over the other methods. Of 3 seeds a signed-rank test "
@@ -132,18 +135,23 @@ def test_p_is_that_of_a_paired_t_test_corrected_by_holm(three):
         "normal, and says nothing where they do not vary. The seeds share a partition: "
         "p says nothing of others."
     )
+    more = folder(tmp_path / "more", "protonorm", 7, 0.1)  # a seed that it alone has
+    other = made(*three, more, against="fedproto", **FINAL)
+    assert p_of(other, "ProtoNorm") == found[:1]
+    table = made(*three, against="best", **FINAL)
+    assert p_of(table, "ProtoNorm") == ["-"]
+    assert p_of(table, "FedProto") == ["0.035"]  # one test: FedTGP is always 3 below
+    assert "chosen by these same numbers, which lowers p" in table.notes[1]
+    assert paired.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert paired.holm([0.6, 0.7]) == [1.0, 1.0] and paired.holm([]) == []
 
 
 def test_the_signed_rank_test_is_exact_and_says_how_low_it_reaches(three):
     table = made(*three, against="FedProto", test="wilcoxon", **FINAL)
-    assert cells_of(table, "ProtoNorm")["head % p"] == "0.500"  # 2 times 2 / 2^3
-    assert cells_of(table, "FedTGP")["head % p"] == "1.000"
+    assert p_of(table, "ProtoNorm", "FedTGP") == ["0.500", "1.000"]  # 2 times 2 / 2^3
     assert "no p below 0.25 before correction." in table.notes[1]
     assert paired.signed_rank(np.arange(1.0, 6.0)) == pytest.approx(2 / 2**5)
-
-
-def test_the_signed_rank_test_is_scipys_without_ties_and_counts_ties_and_zeros():
-    for number in (4, 7, 12, 13, 20):
+    for number in (4, 7, 12, 13, 20):  # without ties it is that of scipy
         values = np.random.default_rng(number).normal(0.4, 1.0, number)
         want = stats.wilcoxon(values, method="exact" if number < 13 else "auto")
         assert paired.signed_rank(values) == pytest.approx(want.pvalue)
@@ -151,39 +159,14 @@ def test_the_signed_rank_test_is_scipys_without_ties_and_counts_ties_and_zeros()
     assert paired.signed_rank(np.array([1.0, -1.0, 2.0, 0.0])) == pytest.approx(6 / 8)
 
 
-def test_holm_by_hand():
-    assert paired.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert paired.holm([0.6, 0.7]) == [1.0, 1.0] and paired.holm([]) == []
-
-
-def test_against_the_best_takes_that_of_each_column_and_says_what_it_costs(three):
-    table = made(*three, against="best", **FINAL)
-    assert cells_of(table, "ProtoNorm")["head % p"] == "-"
-    assert cells_of(table)["head % p"] == "0.035"  # one test: FedTGP is always 3 below
-    assert "chosen by these same numbers, which lowers p" in table.notes[1]
-
-
-def test_only_seeds_that_both_have_are_paired(three, tmp_path):
-    more = folder(tmp_path / "more", "protonorm", 7, 0.1)
-    one, two = (made(*p, against="fedproto", **FINAL) for p in (three, [*three, more]))
-    column = "head % p"
-    assert cells_of(one, "ProtoNorm")[column] == cells_of(two, "ProtoNorm")[column]
-
-
 def test_differences_that_do_not_vary_have_no_p_unless_they_are_none(tmp_path):
-    a = series(tmp_path, "fedproto", (0.5, 0.6))
-    b = series(tmp_path, "fedtgp", (0.6, 0.7))
-    c = series(tmp_path, "fedgh", (0.5, 0.6))
-    table = made(*a, *b, *c, against="fedproto", **FINAL)
-    assert cells_of(table, "FedTGP")["head % p"] == "-"
-    assert cells_of(table, "FedGH")["head % p"] == "1.000"
-
-
-def test_seeds_that_draw_partitions_of_their_own_are_not_said_to_share_one(tmp_path):
-    own = {"data__seed": -1}  # follow
+    own = {"data__seed": -1}  # follow: seeds draw partitions of their own
     a = series(tmp_path, "fedproto", (0.5, 0.6), **own)
-    b = series(tmp_path, "fedtgp", (0.6, 0.8), **own)
-    assert "share" not in made(*a, *b, against="best", **FINAL).notes[1]
+    b = series(tmp_path, "fedtgp", (0.6, 0.7), **own)
+    c = series(tmp_path, "fedgh", (0.5, 0.6), **own)
+    table = made(*a, *b, *c, against="fedproto", **FINAL)
+    assert p_of(table, "FedTGP", "FedGH") == ["-", "1.000"]
+    assert "share" not in table.notes[1]
 
 
 def test_a_reference_that_is_none_or_several_is_named(three, tmp_path):
