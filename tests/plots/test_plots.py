@@ -131,9 +131,7 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
     np.testing.assert_allclose(second, local_KCD[2:, 1])
     assert axes.get_aspect() == 1 and legend(figure) == ["class 0", "class 1"]
     assert axes.get_title() == "ProtoNorm"
-
-
-def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
+    # A hundred classes get a scale in place of a legend.
     local_KCD, count_KC = RNG.normal(size=(20, 100, 2)), RNG.integers(0, 2, (20, 100))
     runs = [plots.Arrows("a", RNG.normal(size=(100, 2)), local_KCD, count_KC)]
     figure = drawn(plots.prototypes_2d, runs)
@@ -142,26 +140,17 @@ def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
 
 
 def test_features_show_own_classes_as_lines_and_every_sample_as_a_point(drawn):
-    feat_MD, y_M = RNG.normal(size=(50, 2)), RNG.integers(0, 2, 50)
-    local_CD, count_C = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
-    plane = plots.Plane("client 4", feat_MD, y_M, local_CD, count_C)
-    figure = drawn(plots.features_grid, [plane])
-    axes = figure.axes[0]
-    drawn_lines = [line.get_xydata().tolist() for line in axes.lines]
-    assert [[0, 0], [1, 2]] in drawn_lines and [[0, 0], [3, 4]] not in drawn_lines
-    assert sum(len(points.get_offsets()) for points in axes.collections) == 50
-    assert titles(figure) == ["client 4"]
-    assert legend(figure) == ["class 0", "class 1"]
-
-
-def test_features_of_several_clients_have_a_panel_each(drawn):
-    local = RNG.normal(size=(3, 2)), np.ones(3)
-    planes = [
-        plots.Plane(f"client {i}", RNG.normal(size=(9, 2)), np.arange(9) % 3, *local)
-        for i in range(7)
-    ]
+    """In a panel for each client."""
+    names, y_M = [f"client {i}" for i in range(7)], np.arange(9) % 3
+    local = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
+    planes = [plots.Plane(k, RNG.normal(size=(9, 2)), y_M, *local) for k in names]
+    figure = drawn(plots.features_grid, planes)
+    assert titles(figure) == names
+    assert legend(figure) == ["class 0", "class 1", "class 2"]
+    assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 9
+    shown = [line.get_xydata().tolist() for line in figure.axes[0].lines]
+    assert [[0, 0], [1, 2]] in shown and [[0, 0], [3, 4]] not in shown
     figure = drawn(plots.features_grid, planes, [0, 2])
-    assert titles(figure) == [f"client {i}" for i in range(7)]
     assert legend(figure) == ["class 0", "class 2"]
     assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 6
 
@@ -181,6 +170,12 @@ def test_prototypes_with_and_without_cps_share_one_scale(drawn):
     proto_KD = np.array([[0, 0, 3.0], [0, 0, 0]])  # of which the mask leaves nothing
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", np.array([1, 1, 0]))
     assert [ticks(axes, "y") for axes in figure.axes[:2]] == [["0"], ["0"]]
+    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])  # beside what is above 0
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", None, ["L3", "G"], "p", True)
+    dense, above, bar = figure.axes
+    assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
+    np.testing.assert_array_equal(pixels(above), proto_KD > 0)
+    assert ticks(dense, "y") == ["L3", "G"]
 
 
 def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
@@ -219,15 +214,6 @@ def test_every_dimension_of_a_prototype_has_a_pixel(drawn, num_D):
     box = figure.axes[0].get_window_extent()
     assert box.width * 200 / figure.dpi > num_D
     assert box.height / 100 * 72 / figure.dpi > 3.5  # points of a client
-
-
-def test_a_binary_panel_shows_what_is_above_0(drawn):
-    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])
-    figure = drawn(plots.prototype_heatmap, proto_KD, "t", None, ["L3", "G"], "p", True)
-    dense, above, bar = figure.axes
-    assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
-    np.testing.assert_array_equal(pixels(above), proto_KD > 0)
-    assert ticks(dense, "y") == ["L3", "G"]
 
 
 def loop_frobenius(norm_KC, count_KC):

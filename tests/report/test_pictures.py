@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from support import toys
+from support import runs, toys
 
 from jaxproto import masks
 from jaxproto.methods import METHODS
@@ -120,12 +120,6 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     assert (path, title, what) == (file, "FedProto, global prototypes", "class")
 
 
-def test_a_run_without_prototypes_has_the_other_pictures(tmp_path, calls):
-    trained, path = finished(tmp_path, make("local"))
-    pictures.draw(trained, path, QUIET)
-    assert set(calls) == {*DRAWN[:3], "head_norms"}
-
-
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     method = make("tinyproto", s=3, mu=0.1)
     trained, path = finished(tmp_path, method)
@@ -184,17 +178,15 @@ def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
     assert learnt.head_norms(cohorts, bare) is None
 
 
-def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
-    tmp_path, monkeypatch
-):
-    said = []
+def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeypatch):
+    trained, path = finished(tmp_path, make("local"))
+    pictures.draw(trained, path, QUIET)
+    assert set(calls) == {*DRAWN[:3], "head_norms"}
+    said, before = [], runs.snapshot(tmp_path)
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
-    console = SimpleNamespace(print=said.append)
-    pictures.draw(None, tmp_path, console)
-    assert said == [
-        "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
-    ]
-    assert list(tmp_path.iterdir()) == []
+    pictures.draw(trained, path, SimpleNamespace(print=said.append))
+    told = "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
+    assert said == [told] and runs.snapshot(tmp_path) == before
 
 
 def test_the_files_of_a_run_are_written(tmp_path):
