@@ -79,13 +79,11 @@ def received(monkeypatch):
     return calls
 
 
-def process(*arguments, **kwargs):
+def process(*arguments):
     """Runs main.py in a process of its own."""
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off"}
-    arguments = [sys.executable, ROOT / "main.py", *arguments]
-    return subprocess.run(
-        arguments, cwd=ROOT, env=env, capture_output=True, text=True, **kwargs
-    )
+    command = [sys.executable, "main.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
 MISTAKES = (  # flags after --config=configs/protonorm.py, and what the one line says
@@ -106,6 +104,15 @@ MISTAKES = (  # flags after --config=configs/protonorm.py, and what the one line
     ),
     ("--workdir=README.md/run", "cannot write to the work directory README.md/run: "),
     ("", "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
+)
+
+NO_FLAGS = (
+    ("--config.method.lam=big", "flag --config.method.lam=big: "),
+    ("--config.data.pool=maybe", "flag --config.data.pool=maybe: "),
+    ("--config.data=3", "flag --config.data=3: "),
+    ("--config.rounds=many", "flag --config.rounds=many: invalid lit"),
+    ("--config.rounds=1.5", "flag --config.rounds=1.5: invalid lit"),
+    ("--wrkdir=x", "Unknown command line flag 'wrkdir'"),
 )
 
 
@@ -129,17 +136,8 @@ def test_a_mistake_is_one_line_of_error(command, tmp_path):
     check_every(NO_FLAGS, check_flag)
 
 
-NO_FLAGS = (
-    ("--config.method.lam=big", "flag --config.method.lam=big: "),
-    ("--config.data.pool=maybe", "flag --config.data.pool=maybe: "),
-    ("--config.data=3", "flag --config.data=3: "),
-    ("--config.rounds=many", "flag --config.rounds=many: invalid lit"),
-    ("--config.rounds=1.5", "flag --config.rounds=1.5: invalid lit"),
-    ("--wrkdir=x", "Unknown command line flag 'wrkdir'"),
-)
-
-
 def test_flags_reach_the_runner(command, received):
+    """Without a work directory it is named after what differs."""
     code, _, _ = command(
         f"{PROTONORM}:spiral,code",
         "--config.method.upscale=7",
@@ -147,25 +145,22 @@ def test_flags_reach_the_runner(command, received):
         "--noconfig.data.pool",
         "--workdir=runs/mine",
     )
-    ((config, path),) = received
+    ((made, path),) = received
     assert code == 0 and path == "runs/mine"
-    assert config.data.name == "spiral" and config.method.lam == 10.0
-    assert config.method.upscale == 7.0 and config.data.partition == "iid"
-    assert config.data.pool is False
-
-
-def test_without_a_workdir_the_folder_is_named_after_what_differs(command, received):
+    assert made.data.name == "spiral" and made.method.lam == 10.0
+    assert made.method.upscale == 7.0 and made.data.partition == "iid"
+    assert made.data.pool is False
     command(PROTONORM)
     command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
     command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
     command("--config", "protonorm", "--config.data.seed=follow")
-    assert [str(path) for _, path in received] == [
+    assert [str(path) for _, path in received[1:]] == [
         "runs/protonorm-digits-seed0",
         "runs/protonorm-digits-seed3-method.upscale=20",
         "runs/protonorm-spiral-seed0-paper",
         "runs/protonorm-digits-seed0-data.seed=-1",
     ]
-    assert config.data_fields(received[3][0]).seed == 0
+    assert config.data_fields(received[-1][0]).seed == 0
 
 
 def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
@@ -186,11 +181,10 @@ def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
 @pytest.mark.long
 def test_a_diverging_run_in_a_process_of_its_own(tmp_path):
     """Exit code 1, no traceback, and the summary says where and why."""
+    rate = "--config.optimizer.learning_rate=1e30"
+    few = "--config.data.clients=2"
     end = process(
-        "--config=configs/local.py:spiral",
-        "--config.optimizer.learning_rate=1e30",
-        "--config.data.clients=2",
-        f"--workdir={tmp_path}",
+        "--config=configs/local.py:spiral", rate, few, f"--workdir={tmp_path}"
     )
     assert end.returncode == 1 and "Traceback" not in end.stdout + end.stderr
     lines = [s for s in end.stdout.splitlines() if s.startswith("diverged: ")]
@@ -315,13 +309,11 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
 
 
 def test_print_config_says_value_origin_choices_and_meaning(command):
-    code, out, _ = command(
-        f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config"
-    )
+    given = (f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config")
+    code, out, _ = command(*given)
     lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
-    assert code == 0
     told = "communication rounds; a whole number, at least 1 and below 2**31"
-    assert lines["rounds = 7  (command line)"] == f"    {told}"
+    assert code == 0 and lines["rounds = 7  (command line)"] == f"    {told}"
     regularizers = lines["method.reg = l2_of_means  (reading paper)"]
     assert regularizers.endswith("; l2_of_means | mse_mean | sq_l2_mean")
     assert {
@@ -331,8 +323,6 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
         "data.train_share = 0.75  (default)",
     } <= {*lines}
 
-
-def test_every_field_of_every_method_has_a_meaning():
     def check(name):
         file = f"--config={ROOT}/configs/{name}.py"
         for line in listing.lines(config.experiment(name, "digits"), [file]):

@@ -204,13 +204,6 @@ def test_the_command_draws_several_work_directories(make, draw, tmp_path, monkey
 # -------------------------------------------------------- several runs by command
 
 
-def test_a_band_is_mean_least_and_largest_and_leaves_out_what_is_missing():
-    b = plots.band("a", [1, 2, 3], [[1, np.nan, 5], [3, np.nan, np.nan]])
-    np.testing.assert_array_equal(b.mean, [2, np.nan, 5])
-    np.testing.assert_array_equal(b.low, [1, np.nan, 5])
-    np.testing.assert_array_equal(b.high, [3, np.nan, 5])
-
-
 def test_accuracy_over_rounds_is_the_mean_over_seeds(make, draw, bands):
     runs = [make(f"a-{s}", "fedproto", 0.6 + 0.3 * s, s) for s in (0, 1)]
     draw("accuracy_over_rounds", *runs, make("b", "local", 0.3))
@@ -305,15 +298,6 @@ def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
         check(what, bytes_, a, b, out=out)
 
 
-def test_clients_and_classes_are_chosen_among_those_there_are():
-    assert selection.chosen(None, 3, "clients") == [0, 1, 2]
-    assert selection.chosen([2, 0], 3, "classes") == [2, 0]
-    with pytest.raises(UserError, match=r"--clients 3, -1: .* clients 0 to 2"):
-        selection.chosen([3, 1, -1], 3, "clients")
-    with pytest.raises(UserError, match="--classes names one twice"):
-        selection.chosen([1, 1], 3, "classes")
-
-
 def test_runs_of_a_method_are_told_apart_by_what_differs():
     one = {"method.name": "fedproto", "method.lam": 1.0, "data.name": "digits"}
     many = {f"method.field{i}": i for i in range(9)}
@@ -329,7 +313,9 @@ def test_runs_of_a_method_are_told_apart_by_what_differs():
         assert selection.labels([one, one | changes], ["a", "b"]) == told
 
 
-def test_partition_is_that_of_the_run(tmp_path, draw, monkeypatch):
+def test_partition_is_that_of_the_run_of_clients_and_classes_there_are(
+    tmp_path, draw, monkeypatch
+):
     seen = []
     monkeypatch.setattr(plots, "partition_heatmap", lambda *a: seen.append(a[1:]))
     rows = ["0,train,1,2,3", "0,test,9,9,9", "1,train,4,5,6", "1,test,9,9,9", ""]
@@ -338,6 +324,11 @@ def test_partition_is_that_of_the_run(tmp_path, draw, monkeypatch):
     ((shown, clients, classes, name),) = seen
     assert name == ""  # there is no config.json
     assert shown.tolist() == [[6], [3]] and (clients, classes) == ([1, 0], [2])
+    assert selection.chosen(None, 3, "clients") == [0, 1, 2]
+    with pytest.raises(UserError, match=r"--clients 3, -1: .* clients 0 to 2"):
+        selection.chosen([3, 1, -1], 3, "clients")
+    with pytest.raises(UserError, match="--classes names one twice"):
+        selection.chosen([1, 1], 3, "classes")
 
 
 def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
@@ -421,14 +412,11 @@ def test_costs_need_no_run(draw, monkeypatch):
 # ---------------------------------------------------------- bands, and sweeps
 
 
-def band(places, label="fedproto"):
-    values = np.linspace(20, 80, 2 * len(places)).reshape(2, -1)
-    return plots.band(label, places, values, "points")
-
-
 def against(drawn, places, rules=("head", "local")):
     """Accuracy against values of a field, a panel for each rule."""
-    shown = {f"rule {rule}": [band(places)] for rule in rules}
+    values = np.linspace(20, 80, 2 * len(places)).reshape(2, -1)
+    band = plots.band("fedproto", places, values, "points")
+    shown = {f"rule {rule}": [band] for rule in rules}
     return drawn(plots.bands, shown, "field", "accuracy").axes
 
 
@@ -460,6 +448,11 @@ def test_the_scale_fits_the_values_and_ticks_stay_apart(drawn):
 
 
 def test_bands_share_a_colour_per_label_and_have_error_bars(drawn):
+    """From the least to the largest; what is missing is left out."""
+    c = plots.band("a", [1, 2, 3], [[1, np.nan, 5], [3, np.nan, np.nan]])
+    np.testing.assert_array_equal(c.mean, [2, np.nan, 5])
+    np.testing.assert_array_equal(c.low, [1, np.nan, 5])
+    np.testing.assert_array_equal(c.high, [3, np.nan, 5])
     a = plots.band("a", [5, 50, 500], [[1, 2, 3], [2, 3, 4]], "points")
     b = plots.band("b", [], [[2.0]], "across")
     figure = drawn(plots.bands, {"one": [a], "two": [b, a]}, "s", "%")
@@ -470,7 +463,7 @@ def test_bands_share_a_colour_per_label_and_have_error_bars(drawn):
     (panel,) = against(drawn, [1.0, 2.0, 3.0], ["head"])
     assert panel.lines[0].get_linestyle() == "-"
     low, high = np.transpose([s[:, 1] for s in panel.collections[0].get_segments()])
-    np.testing.assert_allclose(low, [20, 32, 44])  # the least
+    np.testing.assert_allclose(low, [20, 32, 44])
     np.testing.assert_allclose(high, [56, 68, 80])
 
 
