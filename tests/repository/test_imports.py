@@ -1,6 +1,7 @@
 """Imports go one way: a package uses those of the lines above its own."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -16,10 +17,15 @@ LINES = [  # of the page's table; "then" begins a line of its own
 HEIGHT = {name: i for i, line in enumerate(filter(None, LINES)) for name in line}
 
 
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def imported(file: Path) -> set[str]:
     """Packages, and modules of the root, that a file imports anywhere in it."""
     names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             modules = [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -56,7 +62,7 @@ def edges_inside(package: Path) -> dict[str, set[str]]:
         relative = file.relative_to(package).with_suffix("")
         name = ".".join(p for p in relative.parts if p != "__init__") or "__init__"
         uses = set()
-        for node in ast.parse(file.read_text()).body:
+        for node in parsed(file).body:
             module = getattr(node, "module", None) or ""
             if isinstance(node, ast.ImportFrom) and module.startswith(prefix):
                 base = module[len(prefix) + 1 :]

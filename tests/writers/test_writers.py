@@ -249,6 +249,7 @@ def test_what_is_no_callback_is_refused_before_the_folder_is_made(tmp_path):
     with pytest.raises(UserError, match=r"early_stopping.rule 'haed'.*'head'"):
         run(early(early_stopping__rule="haed"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    run(early(early_stopping__rule="head", rounds=1), tmp_path / "run")
 
 
 # The end of a run by a callback
