@@ -225,7 +225,7 @@ def test_a_table_is_whole_and_numbers_are_plain_for_programs():
 
 
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-def test_commands_print_tables_and_csv_that_holds_rows_alone(command):
+def test_commands_print_tables_and_csv_that_holds_rows_alone(command, capsys):
     rows, _ = command("fields", "--config=configs/protonorm.py:spiral")
     fields = [("presence", "class presence"), ("mean", "class means")]
     expected = [(way, *field) for way in ("up", "down") for field in fields]
@@ -237,6 +237,7 @@ def test_commands_print_tables_and_csv_that_holds_rows_alone(command):
         assert all(row[head.index(column)].isdigit() for row in rows)
         error = ended(name, "--config=configs/protonorm.py:digts")
         assert re.fullmatch(r"error: unknown preset 'digts'[^\n]*", error)
+        assert capsys.readouterr().out == ""
 
 
 def test_methods_side_by_side_say_why_one_does_not_fit(monkeypatch):
