@@ -1,6 +1,5 @@
 """The command line: one line of error without a traceback, and the exit code."""
 
-import contextlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from absl import flags
+from support.commands import called, ending
 from support.every import check_every
 
 from jaxproto import cli, config, sweeps
@@ -26,16 +25,6 @@ PROTONORM = "--config=configs/protonorm.py"
 NO_FILE = "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?"
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-
-
-@contextlib.contextmanager
-def ending():
-    """A block that ends the program; the flags that it defines go with it."""
-    before = {*flags.FLAGS}
-    with pytest.raises(SystemExit) as end:
-        yield end
-    for name in {*flags.FLAGS} - before:
-        delattr(flags.FLAGS, name)
 
 
 @pytest.fixture
@@ -60,9 +49,7 @@ def command(monkeypatch, capsys):
 
 def door(capsys, *arguments):
     """Calls `jaxproto`; its exit code and what it prints."""
-    with ending() as end:
-        cli.main(arguments)
-    return end.value.code, capsys.readouterr().out
+    return called(*arguments), capsys.readouterr().out
 
 
 @pytest.fixture

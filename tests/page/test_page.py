@@ -25,15 +25,9 @@ DIFFER, SAME = (f'id="table-{name}"' for name in ("differ", "same"))
 
 
 @pytest.fixture(autouse=True)
-def without_script(request, monkeypatch):
-    """Pages of 30 kB; `whole` is the mark of a test that needs plotly's script."""
-    if "whole" not in request.fixturenames:
-        monkeypatch.setattr(document, "_plotly", lambda: "")
-
-
-@pytest.fixture
-def whole():
-    """Asks for the script of plotly."""
+def without_script(monkeypatch):
+    """Pages of 30 kB, without the script of plotly."""
+    monkeypatch.setattr(document, "_plotly", lambda: "")
 
 
 def html_of(*workdirs, **more):
@@ -261,15 +255,14 @@ def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
     assert "FedProto 1.50 kB 500 B 8.00 kB 250 0.5 2 3.0" in said
 
 
-def test_angles_leave_out_classes_without_a_prototype():
+def test_angles_leave_out_absent_classes_and_two_dimensions_stay_as_they_are(
+    monkeypatch,
+):
     mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
     found = prototypes.between(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
     nan = np.nan
     want = [[nan, 90, 45, nan], [90, nan, 45, nan], [45, 45, nan, nan], [nan] * 4]
     assert np.allclose(found, want, equal_nan=True)
-
-
-def test_prototypes_of_two_dimensions_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(prototypes, "MOST", 3)
     mean_CD = np.array([[1.0, 2], [3, 4]])
     local = HostProtos(np.arange(20.0).reshape(5, 2, 2), np.ones((5, 2)))
@@ -307,7 +300,8 @@ def test_the_checkpoint_of_an_old_run_is_drawn():
     assert len(found["points"]["place"]) > len(found["angles"])
 
 
-def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, whole):
+def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
+    monkeypatch.undo()  # with the script
     html = html_of(run(tmp_path / "a"))
     assert 3_000_000 < len(html) < 6_000_000
     shell = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)

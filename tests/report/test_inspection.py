@@ -5,13 +5,13 @@ import re
 
 import numpy as np
 import pytest
-from absl import flags
 from PIL import Image
 from rich.console import Console
 from support import drawing
+from support.commands import called
 from support.drawing import ticks, titles
 
-from jaxproto import cli, config, plots
+from jaxproto import config, plots
 from jaxproto.config import build
 from jaxproto.data import describe
 from jaxproto.errors import UserError
@@ -124,19 +124,14 @@ def test_without_matplotlib_numbers_are_still_there(shown, tmp_path, monkeypatch
 
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
-    before = set(flags.FLAGS)
     path = tmp_path / "changed.py"
     path.write_text(
         "from jaxproto import config\n"
         "def get_config(arg='digits'):\n    return config.experiment('local', arg)\n"
     )
-    arguments = ["--config.data.clients=3", "--config.model.group=mlp"]
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["inspect", f"--config={path}:digits", *arguments, "--noall"])
-    for name in set(flags.FLAGS) - before:
-        delattr(flags.FLAGS, name)
-    assert not end.value.code
+    given = ("--config.data.clients=3", "--config.model.group=mlp", "--noall")
+    assert not called("inspect", f"--config={path}:digits", *given)
     out = "runs/local-digits-seed0-data.clients=3-model.group=mlp-inspect"
     assert out in capsys.readouterr().out
     assert (tmp_path / out / "samples.png").is_file()

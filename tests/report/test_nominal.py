@@ -11,10 +11,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from absl import flags
 from support import toys
+from support.commands import called
 
-from jaxproto import cli, config, masks
+from jaxproto import config, masks
 from jaxproto.config import build
 from jaxproto.data.partitions import pfllib
 from jaxproto.errors import UserError
@@ -162,16 +162,6 @@ def test_a_hollow_network_has_the_shapes_of_the_real_one():
     assert out.feat.shape == want.feat.shape and out.logits.shape == want.logits.shape
 
 
-def ended(*arguments):
-    """The exit code of a command in this process; its flags go with it."""
-    before = set(flags.FLAGS)
-    with pytest.raises(SystemExit) as end:
-        cli.main(arguments)
-    for name in set(flags.FLAGS) - before:
-        delattr(flags.FLAGS, name)
-    return end.value.code
-
-
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Runs a command in this process; the rows of the table that it prints."""
@@ -179,7 +169,7 @@ def command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
 
     def run(*arguments):
-        assert not ended(*arguments)
+        assert not called(*arguments)
         text = capsys.readouterr().out
         return cells(text), text
 
@@ -235,7 +225,7 @@ def test_commands_print_tables_and_csv_that_holds_rows_alone(command, capsys):
         head, *rows = csv.reader(io.StringIO(text, newline=""))
         assert rows and {len(row) for row in rows} == {len(head)}
         assert all(row[head.index(column)].isdigit() for row in rows)
-        error = ended(name, "--config=configs/protonorm.py:digts")
+        error = called(name, "--config=configs/protonorm.py:digts")
         assert re.fullmatch(r"error: unknown preset 'digts'[^\n]*", error)
         assert capsys.readouterr().out == ""
 
