@@ -15,6 +15,7 @@ from support.pages import DOCS, TUTORIALS, blocks
 
 import jaxproto
 from jaxproto.methods.fedavg import FedAvgUpload
+from jaxproto.storage import records
 from jaxproto.types import Spec
 
 SCRIPTS = [*TUTORIALS, DOCS / "how_to/metrics.md", DOCS / "how_to/notebook.md"]
@@ -29,11 +30,6 @@ elsewhere = pages.elsewhere
 
 def lines(block):
     return [line for line in block.splitlines() if line.strip()]
-
-
-def records(folder):
-    text = Path(folder, "metrics.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_a_page_begins_with_the_shortest_whose_few_lines_the_list_counts():
@@ -89,7 +85,7 @@ def own_nodes(made):
 
 
 def own_sampler(made):
-    found = records("runs/turns")
+    found = records.read("runs/turns/metrics.jsonl")
     assert [record["participants"] for record in found] == [3, 2]
     sent = [np.array(record["bytes_by_client"]["up"]) > 0 for record in found]
     np.testing.assert_array_equal(sent, [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]])
@@ -106,7 +102,8 @@ def own_metric(made):
 
 
 def own_writer(made):
-    heads = [(r["round"], r["rules"]["head"]["pooled"]) for r in records("runs/lines")]
+    told = records.read("runs/lines/metrics.jsonl")
+    heads = [(r["round"], r["rules"]["head"]["pooled"]) for r in told]
     assert len(heads) == 3
     shown = "\n".join(f"{number} {head}" for number, head in heads)
     assert Path("runs/lines/lines.txt").read_text() == shown
