@@ -1,6 +1,5 @@
 """The command line: one line of error without a traceback, and the exit code."""
 
-import contextlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from absl import flags
+from support.commands import called, ending
 from support.every import check_every
 
 from jaxproto import cli, config, sweeps
@@ -26,16 +25,6 @@ PROTONORM = "--config=configs/protonorm.py"
 NO_FILE = "configs/protonrom.py (no such file). Did you mean 'protonorm.py'?"
 
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-
-
-@contextlib.contextmanager
-def ending():
-    """A block that ends the program; the flags that it defines go with it."""
-    before = {*flags.FLAGS}
-    with pytest.raises(SystemExit) as end:
-        yield end
-    for name in {*flags.FLAGS} - before:
-        delattr(flags.FLAGS, name)
 
 
 @pytest.fixture
@@ -60,9 +49,7 @@ def command(monkeypatch, capsys):
 
 def door(capsys, *arguments):
     """Calls `jaxproto`; its exit code and what it prints."""
-    with ending() as end:
-        cli.main(arguments)
-    return end.value.code, capsys.readouterr().out
+    return called(*arguments), capsys.readouterr().out
 
 
 @pytest.fixture
@@ -79,13 +66,11 @@ def received(monkeypatch):
     return calls
 
 
-def process(*arguments, **kwargs):
+def process(*arguments):
     """Runs main.py in a process of its own."""
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXPROTO_CACHE": "off"}
-    arguments = [sys.executable, ROOT / "main.py", *arguments]
-    return subprocess.run(
-        arguments, cwd=ROOT, env=env, capture_output=True, text=True, **kwargs
-    )
+    command = [sys.executable, "main.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
 MISTAKES = (  # flags after --config=configs/protonorm.py, and what the one line says
@@ -108,6 +93,15 @@ MISTAKES = (  # flags after --config=configs/protonorm.py, and what the one line
     ("", "--config is missing: give one of comparison, cps_ppa_cpkd, fast, "),
 )
 
+NO_FLAGS = (
+    ("--config.method.lam=big", "flag --config.method.lam=big: "),
+    ("--config.data.pool=maybe", "flag --config.data.pool=maybe: "),
+    ("--config.data=3", "flag --config.data=3: "),
+    ("--config.rounds=many", "flag --config.rounds=many: invalid lit"),
+    ("--config.rounds=1.5", "flag --config.rounds=1.5: invalid lit"),
+    ("--wrkdir=x", "Unknown command line flag 'wrkdir'"),
+)
+
 
 def is_one_line(err, message):
     return re.fullmatch(r"error: [^\n]*\n", err) and message in err
@@ -121,22 +115,16 @@ def test_a_mistake_is_one_line_of_error(command, tmp_path):
         assert code == 1 and is_one_line(err, message), err
         assert not (tmp_path / "run" / "config.json").exists()
 
-    check_every(MISTAKES, check)
-
-
-def test_a_flag_that_cannot_be_parsed_is_named(command):
-    def check(flag, message):
+    def check_flag(flag, message):
         code, _, err = command(PROTONORM, flag)
         assert code == 1 and message in err
 
-    flags = [f"--config.{f}" for f in ("method.lam=big", "data.pool=maybe", "data=3")]
-    cases = [(flag, f"flag {flag}: ") for flag in flags]
-    whole = [f"--config.rounds={n}" for n in ("many", 1.5)]
-    cases += [(flag, f"flag {flag}: invalid lit") for flag in whole]
-    check_every([*cases, ("--wrkdir=x", "Unknown command line flag 'wrkdir'")], check)
+    check_every(MISTAKES, check)
+    check_every(NO_FLAGS, check_flag)
 
 
 def test_flags_reach_the_runner(command, received):
+    """Without a work directory it is named after what differs."""
     code, _, _ = command(
         f"{PROTONORM}:spiral,code",
         "--config.method.upscale=7",
@@ -144,25 +132,22 @@ def test_flags_reach_the_runner(command, received):
         "--noconfig.data.pool",
         "--workdir=runs/mine",
     )
-    ((config, path),) = received
+    ((made, path),) = received
     assert code == 0 and path == "runs/mine"
-    assert config.data.name == "spiral" and config.method.lam == 10.0
-    assert config.method.upscale == 7.0 and config.data.partition == "iid"
-    assert config.data.pool is False
-
-
-def test_without_a_workdir_the_folder_is_named_after_what_differs(command, received):
+    assert made.data.name == "spiral" and made.method.lam == 10.0
+    assert made.method.upscale == 7.0 and made.data.partition == "iid"
+    assert made.data.pool is False
     command(PROTONORM)
     command(PROTONORM, "--config.method.upscale=20", "--config.seed=3")
     command(f"{PROTONORM}:spiral,paper", "--config.rounds=1000")
     command("--config", "protonorm", "--config.data.seed=follow")
-    assert [str(path) for _, path in received] == [
+    assert [str(path) for _, path in received[1:]] == [
         "runs/protonorm-digits-seed0",
         "runs/protonorm-digits-seed3-method.upscale=20",
         "runs/protonorm-spiral-seed0-paper",
         "runs/protonorm-digits-seed0-data.seed=-1",
     ]
-    assert config.data_fields(received[3][0]).seed == 0
+    assert config.data_fields(received[-1][0]).seed == 0
 
 
 def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
@@ -171,8 +156,6 @@ def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):
         monkeypatch.setattr(runner, "run", lambda *_, told=told, **__: told)
         assert command(PROTONORM)[0] == want
 
-
-def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -185,11 +168,10 @@ def test_an_interrupt_says_how_to_go_on(command, monkeypatch):
 @pytest.mark.long
 def test_a_diverging_run_in_a_process_of_its_own(tmp_path):
     """Exit code 1, no traceback, and the summary says where and why."""
+    rate = "--config.optimizer.learning_rate=1e30"
+    few = "--config.data.clients=2"
     end = process(
-        "--config=configs/local.py:spiral",
-        "--config.optimizer.learning_rate=1e30",
-        "--config.data.clients=2",
-        f"--workdir={tmp_path}",
+        "--config=configs/local.py:spiral", rate, few, f"--workdir={tmp_path}"
     )
     assert end.returncode == 1 and "Traceback" not in end.stdout + end.stderr
     lines = [s for s in end.stdout.splitlines() if s.startswith("diverged: ")]
@@ -258,10 +240,13 @@ def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch)
     ]
 
 
-def test_help_lists_every_command(capsys):
+def test_help_lists_every_command_and_an_unknown_one_is_told(command, capsys):
     for arguments, code in ([], 1), (["--help"], 0), (["-h"], 0):
         assert door(capsys, *arguments) == (code, cli.usage())
     assert all(f"\n  {name} " in cli.usage() for name in cli.COMMANDS)
+    assert door(capsys, "cots")[0].startswith("error: unknown command 'cots'. Did you ")
+    code, out, _ = command("--help")
+    assert code == 0 and "--config=FILE.py" in out and "usage: main.py" in out
 
 
 KINDS = {  # of `list`: a line that it prints
@@ -277,30 +262,27 @@ KINDS = {  # of `list`: a line that it prints
 }
 
 
+FLAGS_OF = (
+    ("run", "--workdir=WORKDIR", "--config.FIELD=VALUE", "--print_config"),
+    ("sweep", "--part=PART"),
+    ("inspect", "--out=OUT"),
+    ("cost", "--all"),
+    ("fields", "--config=FILE.py"),
+    ("compare", "--statistic"),
+    ("plot", "accuracy_against_bytes"),
+    ("prepare", "--manual_dir"),
+    ("cache", "--clear"),
+    ("list", f"{{{','.join(KINDS)}}}"),
+)
+
+
 def test_help_of_a_command_lists_its_flags(capsys):
-    def check(name, flag):
+    def check(name, *flags):
         code, out = door(capsys, name, "--help")
-        assert code in (0, None) and flag in out and f"jaxproto {name}" in out
+        assert code in (0, None) and f"jaxproto {name}" in out
+        assert [flag for flag in flags if flag not in out] == []
 
-    flags_of = {
-        "run": ("--workdir=WORKDIR", "--config.FIELD=VALUE", "--print_config"),
-        "sweep": ("--part=PART",),
-        "inspect": ("--out=OUT",),
-        "cost": ("--all",),
-        "fields": ("--config=FILE.py",),
-        "compare": ("--statistic",),
-        "plot": ("accuracy_against_bytes",),
-        "prepare": ("--manual_dir",),
-        "cache": ("--clear",),
-        "list": (f"{{{','.join(KINDS)}}}",),
-    }
-    check_every([(name, f) for name, fs in flags_of.items() for f in fs], check)
-
-
-def test_help_of_main_names_config_and_an_unknown_command_is_told(command, capsys):
-    code, out, _ = command("--help")
-    assert code == 0 and "--config=FILE.py" in out and "usage: main.py" in out
-    assert door(capsys, "cots")[0].startswith("error: unknown command 'cots'. Did you ")
+    check_every(FLAGS_OF, check)
 
 
 def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
@@ -314,13 +296,11 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
 
 
 def test_print_config_says_value_origin_choices_and_meaning(command):
-    code, out, _ = command(
-        f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config"
-    )
+    given = (f"{PROTONORM}:spiral,paper", "--config.rounds=7", "--print_config")
+    code, out, _ = command(*given)
     lines = dict(zip(out.splitlines()[::2], out.splitlines()[1::2], strict=True))
-    assert code == 0
     told = "communication rounds; a whole number, at least 1 and below 2**31"
-    assert lines["rounds = 7  (command line)"] == f"    {told}"
+    assert code == 0 and lines["rounds = 7  (command line)"] == f"    {told}"
     regularizers = lines["method.reg = l2_of_means  (reading paper)"]
     assert regularizers.endswith("; l2_of_means | mse_mean | sq_l2_mean")
     assert {
@@ -330,8 +310,6 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
         "data.train_share = 0.75  (default)",
     } <= {*lines}
 
-
-def test_every_field_of_every_method_has_a_meaning():
     def check(name):
         file = f"--config={ROOT}/configs/{name}.py"
         for line in listing.lines(config.experiment(name, "digits"), [file]):

@@ -12,7 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.workdirs import cells_of, folder, made
+from support.every import check_every
+from support.refusal import refused
+from support.workdirs import AS_PRINTED, cells_of, folder, made
 
 from jaxproto import compare, config, models
 from jaxproto.cli import compare as command
@@ -20,10 +22,10 @@ from jaxproto.compare import cells, latex, names
 from jaxproto.compare.judged import judged
 from jaxproto.config import presets
 from jaxproto.config.readings import READINGS
-from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 
 RECORDS = Path(__file__).parents[2] / "results/fashion_mnist/records"
+SHARE = "cifar10: share of test examples in their client's commonest training class: "
 ONE_CLASS = {"pooled": 0.25, "client_mean": 0.2, "examples": 400}
 
 
@@ -34,6 +36,9 @@ def test_seeds_share_a_cell_with_mean_and_population_deviation(tmp_path):
     assert cells_of(table)["head best %"] == "65.00 ± 5.00"
     assert cells_of(table)["head final %"] == "55.00 ± 5.00"
     assert "2 seeds" in table.notes[0]
+    table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1))
+    assert "1 or 2 seeds" in table.notes[0]
+    assert "Seeds: 0, 1 in FedProto; 1 in FedTGP." in table.notes
 
 
 def test_a_method_that_nobody_registered_is_a_row_under_its_own_name(
@@ -45,10 +50,9 @@ def test_a_method_that_nobody_registered_is_a_row_under_its_own_name(
         return METHODS["fedproto"](spec)
 
     monkeypatch.setitem(METHODS, "mine", mine)
-    here = {"data__partition": "pfllib", "model__feat_dim": 500}  # as the papers have
-    paths = [folder(tmp_path / f"{s}", "mine", seed=s, **here) for s in (0, 1)]
-    other = folder(tmp_path / "b", "mine", accuracy=0.7, method__lam=2.0, **here)
-    known = folder(tmp_path / "c", "fedproto", **here)
+    paths = [folder(tmp_path / f"{s}", "mine", seed=s, **AS_PRINTED) for s in (0, 1)]
+    other = folder(tmp_path / "b", "mine", 0, 0.7, method__lam=2.0, **AS_PRINTED)
+    known = folder(tmp_path / "c", "fedproto", **AS_PRINTED)
     monkeypatch.delitem(METHODS, "mine")
     table = made(*paths, other, known)
     labels = [row[0] for row in table.rows]
@@ -62,6 +66,9 @@ def test_the_first_note_says_what_an_accuracy_is(tmp_path):
     path = folder(tmp_path / "a")
     first = "Accuracy in %, best evaluation and final evaluation, pooled over test "
     assert made(path).notes[0].startswith(first)
+    table = made(path, statistics=["best"], average="client")
+    assert cells_of(table)["head %"] == "60.00"
+    assert "best evaluation, mean over clients" in table.notes[0]
     last = "Accuracy in %, mean of the last 10 evaluations or all if fewer, mean over "
     notes = made(path, statistics=["last10"], average="client").notes
     assert notes[0].startswith(last)
@@ -70,59 +77,34 @@ def test_the_first_note_says_what_an_accuracy_is(tmp_path):
 
 def test_a_run_on_nodes_stands_beside_its_simulation(tmp_path):
     """Every setting and the seed agree; where the clients were is the difference."""
-    simulated, deployed = folder(tmp_path / "a"), folder(tmp_path / "b")
-    (deployed / "nodes.json").write_text("{}")
-    table = made(simulated, deployed)
+    simulated, *deployed = (folder(tmp_path / name) for name in "abc")
+    for path in deployed:
+        (path / "nodes.json").write_text("{}")
+    table = made(simulated, deployed[0])
     names = ["FedProto (clients=simulated)", "FedProto (clients=nodes)"]
     assert [row[0] for row in table.rows] == names
     (note,) = (note for note in table.notes if note.startswith("The clients of"))
     assert note.startswith(f"The clients of {names[1]} were nodes")
-    again = folder(tmp_path / "c")
-    (again / "nodes.json").write_text("{}")
-    with pytest.raises(UserError, match="same run"):
-        made(deployed, again)
-
-
-def test_rows_with_fewer_or_other_seeds_are_named(tmp_path):
-    paths = [folder(tmp_path / f"a{s}", seed=s) for s in (0, 1)]
-    table = made(*paths, folder(tmp_path / "b", "fedtgp", seed=1))
-    assert "1 or 2 seeds" in table.notes[0]
-    assert "Seeds: 0, 1 in FedProto; 1 in FedTGP." in table.notes
+    with refused("same run"):
+        made(*deployed)
 
 
 def test_runs_of_different_settings_never_share_a_cell(tmp_path):
-    a = folder(tmp_path / "a", seed=0)
-    b = folder(tmp_path / "b", seed=1, local__epochs=5)
-    table = made(a, b)
+    a = folder(tmp_path / "a", rounds=5)
+    table = made(a, folder(tmp_path / "b", seed=1, rounds=5, local__epochs=5))
     labels = [row[0] for row in table.rows]
     assert labels == ["FedProto (local.epochs=1)", "FedProto (local.epochs=5)"]
     assert any("local.epochs differs: 1 in" in note for note in table.notes)
-
-
-def test_data_of_the_same_name_from_two_places_are_two_rows(tmp_path):
-    a = folder(tmp_path / "a", data__name="npz:a/mine.npz", accuracy=0.1)
-    b = folder(tmp_path / "b", data__name="npz:b/mine.npz", accuracy=0.9)
-    assert [row[2] for row in made(a, b).rows] == ["10.00", "90.00"]
-
-
-def test_settings_that_differ_between_data_sets_are_said(tmp_path):
-    a = folder(tmp_path / "a", rounds=5)
-    b = folder(tmp_path / "b", data__name="tfds:cifar100", rounds=300)
-    table = made(a, b)
+    silent = {"data__data_dir": "elsewhere", "checkpoint_every": 1}  # of the numbers
+    assert len(made(a, folder(tmp_path / "c", seed=1, rounds=5, **silent)).rows) == 1
+    mine = [
+        folder(tmp_path / at, data__name=f"npz:{at}/mine.npz", accuracy=accuracy)
+        for at, accuracy in (("d", 0.1), ("e", 0.9))
+    ]
+    assert [row[2] for row in made(*mine).rows] == ["10.00", "90.00"]
+    table = made(a, folder(tmp_path / "f", data__name="tfds:cifar100", rounds=300))
     assert [row[0] for row in table.rows] == ["FedProto"]
     assert "rounds differs: 5 in cifar10; 300 in cifar100." in table.notes
-
-
-def test_what_says_nothing_of_the_numbers_does_not_tell_runs_apart(tmp_path):
-    a = folder(tmp_path / "a", seed=0)
-    b = folder(tmp_path / "b", seed=1, data__data_dir="elsewhere", checkpoint_every=1)
-    assert len(made(a, b).rows) == 1
-
-
-def test_the_same_run_twice_is_refused(tmp_path):
-    a, b = folder(tmp_path / "a"), folder(tmp_path / "b")
-    with pytest.raises(UserError, match="are the same run"):
-        made(a, b)
 
 
 def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
@@ -133,17 +115,12 @@ def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
     assert cells_of(table)["head final %"] == "50.00"
     assert any("bad (diverged)" in note for note in table.notes)
     assert any("open (not finished)" in note for note in table.notes)
-
-
-def test_nothing_finished_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="none of these runs is finished"):
-        made(folder(tmp_path / "a", status=""))
-
-
-def test_statistic_and_average_are_what_is_shown(tmp_path):
-    table = made(folder(tmp_path / "a"), statistics=["best"], average="client")
-    assert cells_of(table)["head %"] == "60.00"
-    assert "best evaluation, mean over clients" in table.notes[0]
+    with refused("none of these runs is finished"):
+        made(open_)
+    with refused("are the same run"):
+        made(good, folder(tmp_path / "again"))
+    with refused("no run has rule 'local'; there are: head"):
+        made(good, rules=["local"])
 
 
 def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
@@ -161,27 +138,19 @@ def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
     assert f"Last evaluations: {last}." in table.notes
 
 
-def test_local_stands_first_and_is_named_as_the_reference(tmp_path):
-    table = made(folder(tmp_path / "a"), folder(tmp_path / "b", "local"))
+def test_local_stands_first_as_the_reference_or_is_said_to_be_missing(tmp_path):
+    a = folder(tmp_path / "a")
+    table = made(a, folder(tmp_path / "b", "local"))
     assert [row[0] for row in table.rows] == ["Local (reference)", "FedProto"]
     assert "Reference: local, clients that never exchange anything." in table.notes
-
-
-def test_a_table_without_local_says_so(tmp_path):
-    b = folder(tmp_path / "b", "local", data__name="tfds:cifar100")
-    notes = made(folder(tmp_path / "a"), b).notes
+    notes = made(a, folder(tmp_path / "c", "local", data__name="tfds:cifar100")).notes
     assert any(note.startswith("No run of local on cifar10: ") for note in notes)
 
 
-SHARE = "cifar10: share of test examples in their client's commonest training class: "
-
-
 def test_what_one_class_is_worth_stands_below_the_table(tmp_path):
-    notes = made(folder(tmp_path / "a", more={"commonest_class": ONE_CLASS})).notes
-    assert SHARE + "25.00 %, mean over clients 20.00 %." in notes
-
-
-def test_it_is_counted_in_partition_csv_and_for_other_runs_on_the_same_data(tmp_path):
+    """By the summary; else by `partition.csv`, of other runs on the same data too."""
+    told = folder(tmp_path / "told", more={"commonest_class": ONE_CLASS})
+    assert SHARE + "25.00 %, mean over clients 20.00 %." in made(told).notes
     a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
     c = folder(tmp_path / "c", "fedgh", data__clients=3)
     (b / "partition.csv").write_text("c,s,0,1\n0,train,2,1\n0,test,3,1\n")
@@ -192,14 +161,11 @@ def test_it_is_counted_in_partition_csv_and_for_other_runs_on_the_same_data(tmp_
 
 
 def test_a_collapsed_run_is_named(tmp_path):
+    """Of older records by the partition: TinyProto's head; counts of its share."""
     more = {"commonest_class": ONE_CLASS, "collapsed": {"head": 30}}
-    a = folder(tmp_path / "a", accuracy=0.25, more=more)
+    notes = made(folder(tmp_path / "told", accuracy=0.25, more=more)).notes
     line = "cifar10: FedProto collapsed: head 0.2500 since round 30 (seed 0) is the sha"
-    assert sum(note.startswith(line) for note in made(a).notes) == 1
-
-
-def test_older_records_that_collapsed_are_found_by_the_partition(tmp_path):
-    """The head of TinyProto's runs in the repository; counts that give its share."""
+    assert sum(note.startswith(line) for note in notes) == 1
     shutil.copytree(RECORDS / "tinyproto_paper-1", tmp_path / "a")
     right, size = 13_387, 17_507
     counts = f"0,train,2,1\n0,test,{right},{size - right}\n"
@@ -210,15 +176,9 @@ def test_older_records_that_collapsed_are_found_by_the_partition(tmp_path):
     assert not any("collapsed" in note for note in made(rows[1]).notes)
 
 
-def test_a_rule_that_no_run_has_is_named(tmp_path):
-    with pytest.raises(UserError, match="no run has rule 'local'; there are: head"):
-        made(folder(tmp_path / "a"), rules=["local"])
-
-
 def test_the_published_number_of_the_same_cell_stands_beside_ours(tmp_path):
-    here = {"data__partition": "pfllib", "model__feat_dim": 500}
     wide = folder(tmp_path / "b", "fedtgp", model__feat_dim=512)  # N Section 5.1
-    table = made(folder(tmp_path / "a", **here), wide)
+    table = made(folder(tmp_path / "a", **AS_PRINTED), wide)
     mine = [cells_of(table), cells_of(table, "FedTGP")]
     assert mine[0]["published %"] == (
         "86.02 ± 0.38 (TinyProto, Table 1); 82.90 ± 0.46 (CPS+PPA+CPKD, Table 1)"
@@ -233,21 +193,17 @@ def test_the_published_number_of_the_same_cell_stands_beside_ours(tmp_path):
 
 def test_the_best_by_the_rule_of_the_published_number_stands_beside_it(tmp_path):
     """Best and of that rule, whatever the table shows."""
-    here = {"data__partition": "pfllib", "model__feat_dim": 500}
     rules = ("head", "local", "global", "received")
     paths = [
-        folder(tmp_path / name, name, rules=rules, **here)
+        folder(tmp_path / name, name, rules=rules, **AS_PRINTED)
         for name in ("fedproto", "lg_fedavg", "fml", "refprotofl")
     ]
-    for n, (path, rule) in enumerate(
-        zip(paths, ("global", "received", "head"), strict=False)
-    ):
-        summary = json.loads((path / "summary.json").read_text())
+    for n, rule in enumerate(("global", "received", "head")):
+        summary = json.loads((paths[n] / "summary.json").read_text())
         summary["rules"][rule]["pooled"]["best"] = 0.9 + n / 100
-        (path / "summary.json").write_text(json.dumps(summary))
+        (paths[n] / "summary.json").write_text(json.dumps(summary))
     table = made(*paths, statistics=["final"], average="client", rules=["local"])
-    by, best = "published by", "best by it %"
-    columns = ("method", by, best)
+    columns = ("method", "published by", "best by it %")
     rows = [tuple(cells_of(table, row[0])[c] for c in columns) for row in table.rows]
     assert rows == [
         ("FedProto", "global", "90.00"),
@@ -255,20 +211,17 @@ def test_the_best_by_the_rule_of_the_published_number_stands_beside_it(tmp_path)
         ("FML", "head", "92.00"),
         ("RefProtoFL", "-", "-"),
     ]
+    # A rule that the run does not have is not replaced by another.
+    other = folder(tmp_path / "a", "fedavg", rules=("received",), **protocol())
+    got = cells_of(made(other), "FedAvg")
+    assert got["published by"] == "head, mean over clients"
+    assert got["best by it %"] == "-" and got["published %"].startswith("88.18")
 
 
 def protocol(name="mnist", alpha=0.5, **more):
     """Fields of RefProtoFL's cells."""
     setting = {k.replace(".", "__"): v for k, v in presets.REFPROTOFL.items()}
     return {**setting, "data__name": f"tfds:{name}", "data__alpha": alpha, **more}
-
-
-def test_a_rule_that_the_run_does_not_have_is_not_replaced_by_another(tmp_path):
-    rules = ("received",)
-    table = made(folder(tmp_path / "a", "fedavg", rules=rules, **protocol()))
-    got = cells_of(table, "FedAvg")
-    assert got["published by"] == "head, mean over clients"
-    assert got["best by it %"] == "-" and got["published %"].startswith("88.18")
 
 
 def test_every_printed_accuracy_has_a_rule_that_its_method_has():
@@ -302,7 +255,7 @@ def test_the_average_over_all_cells_of_a_method_stands_beside_the_printed_one(tm
 
 def test_what_a_paper_did_otherwise_is_said_by_the_reading_that_is_closest(tmp_path):
     """lam 0.1 is a paper's for FedProto (S 5.1), not the default."""
-    here = {"data__partition": "pfllib", "model__feat_dim": 500, "rounds": 5}
+    here = {**AS_PRINTED, "rounds": 5}
     notes = made(folder(tmp_path / "a", wire__up="int8", **here)).notes
     line = "cifar10: FedProto, {}'s setting{} in brackets: {}rounds 5 (300){}."
     wire = ", wire.up int8 (float32)"
@@ -315,16 +268,11 @@ def test_what_a_paper_did_otherwise_is_said_by_the_reading_that_is_closest(tmp_p
     assert any("method.lam 0.1 (" in note and "TinyProto's" in note for note in notes)
 
 
-def test_another_test_part_is_another_cell(tmp_path):
-    """RefProtoFL tests on the official part."""
-    here = {"data__partition": "pfllib", "model__feat_dim": 500}
-    run = folder(tmp_path / "a", data__pool=False, **here)
-    assert "published %" not in made(run).head
-
-
 def test_other_settings_have_no_published_number(tmp_path):
-    run = folder(tmp_path / "a", data__alpha=0.3, data__partition="pfllib")
-    assert "published %" not in made(run).head
+    """RefProtoFL alone tests on the official part."""
+    for name, other in {"pool": False, "alpha": 0.3}.items():
+        run = folder(tmp_path / name, **AS_PRINTED, **{f"data__{name}": other})
+        assert "published %" not in made(run).head
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex"])
@@ -338,26 +286,14 @@ def test_every_format_for_readers_holds_all_cells_and_notes(tmp_path, form):
     assert written(first) in text and all(note in text for note in notes)
 
 
-def as_published(tmp_path):
+def test_csv_and_json_are_plain_and_have_one_number_in_a_field(tmp_path):
     """Two seeds in a cell that a paper prints, and local training."""
-    here = {"data__partition": "pfllib", "model__feat_dim": 500}
+    rules = {"rules": ("head", "local")}
     paths = [
-        folder(
-            tmp_path / f"{s}",
-            seed=s,
-            accuracy=0.5 + s / 10,
-            rules=("head", "local"),
-            **here,
-        )
+        folder(tmp_path / f"{s}", seed=s, accuracy=0.5 + s / 10, **rules, **AS_PRINTED)
         for s in (0, 1)
     ]
-    return made(
-        *paths, folder(tmp_path / "b", "local", rules=("head", "local"), **here)
-    )
-
-
-def test_a_csv_is_plain_and_has_one_number_in_a_field(tmp_path):
-    table = as_published(tmp_path)
+    table = made(*paths, folder(tmp_path / "b", "local", **rules, **AS_PRINTED))
     text = compare.render(table, "csv")
     assert text.count("\r\n") == 3 and text.count("\n") == 3 and "±" not in text
     head, *cells = csv.reader(io.StringIO(text, newline=""))
@@ -373,75 +309,87 @@ def test_a_csv_is_plain_and_has_one_number_in_a_field(tmp_path):
     for title, *column in zip(head, *cells, strict=True):
         if title not in texts and not title.endswith("source"):
             assert [float(c) for c in column if c] or not any(column), title
-
-
-def test_json_has_numbers_null_and_notes(tmp_path):
-    table = as_published(tmp_path)
     whole = json.loads(compare.render(table, "json"))
-    assert whole["rows"][1]["head final % std"] == 5.0
-    assert whole["rows"][0]["head final % std"] is None
+    assert [row["head final % std"] for row in whole["rows"]] == [None, 5.0]
     assert whole["notes"] == list(table.notes)
-
-
-def test_notes_of_a_csv_go_to_the_standard_error(tmp_path, capsys):
-    command.main("compare", [str(folder(tmp_path / "a")), "--format", "csv"])
-    out, err = capsys.readouterr()
-    assert out.startswith("method,") and "Accuracy in %" in err and "#" not in out
 
 
 def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path, capsys):
     run, out = folder(tmp_path / "a"), tmp_path / "table.md"
+    command.main("compare", [str(run), "--format", "csv"])
+    said, err = capsys.readouterr()  # notes of a csv go to the standard error
+    assert said.startswith("method,") and "Accuracy in %" in err and "#" not in said
     command.main("compare", [str(run), "--format", "markdown", "--out", str(out)])
     assert str(out) in capsys.readouterr().out
     assert "| FedProto" in out.read_text()
-    with pytest.raises(UserError, match="is there already"):
-        command.main("compare", [str(run), "--out", str(out)])
-    with pytest.raises(UserError, match=r"holds no config\.json"):
-        command.main("compare", [str(tmp_path)])
-    with pytest.raises(UserError, match="invalid choice: 'html'"):
-        command.main("compare", [str(run), "--format", "html"])
-    with pytest.raises(UserError, match="cannot write"):
-        command.main("compare", [str(run), "--out", str(tmp_path / "no" / "table.md")])
+    for arguments, why in [
+        ([run, "--out", out], "is there already"),
+        ([tmp_path], "holds no config.json"),
+        ([run, "--format", "html"], "invalid choice: 'html'"),
+        ([run, "--out", tmp_path / "no" / "table.md"], "cannot write"),
+    ]:
+        with refused(why):
+            command.main("compare", [*map(str, arguments)])
 
 
-def test_a_damaged_summary_is_named(tmp_path):
+def test_a_damaged_file_or_one_of_something_else_is_named(tmp_path):
     run = folder(tmp_path / "a")
-    (run / "summary.json").write_text("{")
-    with pytest.raises(UserError, match=r"summary\.json cannot be read"):
-        compare.load(run)
 
+    def check(name, text, why):
+        whole = (run / name).read_text()
+        (run / name).write_text(text)
+        with refused(f"{name} cannot be read{why}"):
+            compare.load(run)
+        (run / name).write_text(whole)
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"status": "finished"}'])
-@pytest.mark.parametrize("name", ["summary", "config"])
-def test_a_file_of_something_else_is_named(tmp_path, name, text):
-    run = folder(tmp_path / "a")
-    (run / f"{name}.json").write_text(text)
-    with pytest.raises(UserError, match=rf"{name}\.json cannot be read \(it"):
-        compare.load(run)
+    texts = ("[]", "{}", '{"status": "finished"}')
+    others = [(f"{n}.json", t, " (it") for n in ("summary", "config") for t in texts]
+    check_every([("summary.json", "{", ""), *others], check)
 
 
 def test_the_table_of_published_numbers_is_whole():
-    assert len(cells.printed()) == 502
-    assert Counter(r.metric in cells.ACCURACY for r in cells.printed())[True] == 400
+    """Without a configuration are AVERAGE rows alone."""
+    accuracies = [r for r in cells.printed() if r.metric in cells.ACCURACY]
+    assert (len(cells.printed()), len(accuracies)) == (502, 400)
+    none = [r for r in accuracies if cells.cell(r) is None]
+    assert Counter(r.table for r in none) == {"2": 8}
+    assert all(r.dataset.startswith("AVERAGE") for r in none)
 
 
 @pytest.mark.parametrize("table", sorted(names.TABLES))
 def test_every_cell_of_a_table_has_its_own_name_and_is_found_again(table):
-    """The configuration of a cell stands in the cell that it was made from."""
-    source, number = names.TABLES[table]
+    """Its configuration stands in the cell in any reading; networks read its data."""
     of_table = [
         r
         for r in cells.printed()
-        if (r.source, r.table) == (source, number) and r.metric in cells.ACCURACY
+        if (r.source, r.table) == names.TABLES[table] and r.metric in cells.ACCURACY
     ]
     there = names.rows(table)
     assert len(there) == sum(cells.cell(r) is not None for r in of_table)
     for name, row in there.items():
-        fields = config.flat(names.configuration(table, name))
-        wanted = cells.cell(row).identity
-        assert cells.matches(wanted, fields, compare.runs.dataset(fields["data.name"]))
-        config.check(names.configuration(table, name))
-        assert not cells.departures(row, fields)
+        plain, identity = names.configuration(table, name), cells.cell(row).identity
+        networks = [*models.members(plain.model.group), plain.method.get("aux")]
+        asked = [inspect.signature(models.NETS[n]).parameters for n in networks if n]
+        assert {"vocab_size" in a for a in asked} == {row.dataset == "AG News"}, name
+        for reading in ("", "code", "paper"):
+            made = names.configuration(table, name, reading) if reading else plain
+            fields = config.flat(made)
+            config.check(made)
+            dataset = compare.runs.dataset(fields["data.name"])
+            assert cells.matches(identity, fields, dataset)
+            assert not cells.departures(row, fields, *filter(None, [reading]))
+            if reading:
+                assert made.name == f"{table}-{name}-{reading}"
+            wanted = READINGS.get(fields["method.name"], {}).get(reading, {})
+            stated = cells.STATED.get((row.source, fields["method.name"]), {})
+            wanted = wanted | (stated if reading == "paper" else {})
+            for key, value in config.resolved(plain, wanted).items():
+                kept = identity.get(key, value)  # gamma where the table varies it
+                assert fields[key] in (value, kept), key
+
+
+def table_file():
+    return runpy.run_path(str(Path(__file__).parents[2] / "configs/table.py"))
 
 
 def test_the_commands_of_the_table_file_are_cells():
@@ -456,45 +404,9 @@ def test_the_commands_of_the_table_file_are_cells():
     assert examples and every >= set(examples)
 
 
-@pytest.mark.parametrize("reading", ["code", "paper"])
-@pytest.mark.parametrize("table", sorted(names.TABLES))
-def test_a_reading_changes_how_a_cell_is_computed_and_not_which_it_is(table, reading):
-    for name, row in names.rows(table).items():
-        made = names.configuration(table, name, reading)
-        config.check(made)
-        assert made.name == f"{table}-{name}-{reading}"
-        fields = config.flat(made)
-        dataset = compare.runs.dataset(fields["data.name"])
-        assert cells.matches(cells.cell(row).identity, fields, dataset)
-        assert not cells.departures(row, fields, reading)
-        identity = cells.cell(row).identity
-        wanted = READINGS.get(fields["method.name"], {}).get(reading, {})
-        stated = cells.STATED.get((row.source, fields["method.name"]), {})
-        wanted = wanted | (stated if reading == "paper" else {})
-        read = config.resolved(names.configuration(table, name), wanted)
-        for key, value in read.items():
-            kept = identity.get(key, value)  # gamma where the table varies it
-            assert fields[key] in (value, kept), key
-
-
-def test_an_unknown_reading_is_named():
-    with pytest.raises(UserError, match=r"'papr'\. Did you mean 'paper'"):
-        names.configuration("cps1", "cifar10-fedtgp", "papr")
-
-
-def table_file():
-    return runpy.run_path(str(Path(__file__).parents[2] / "configs/table.py"))
-
-
 def test_a_whole_table_is_commands_that_a_shell_reads():
-    text = table_file()["main"](
-        [
-            "protonorm5:reading=paper",
-            "--all",
-            "--seeds=0,3",
-            "--config.data.data_dir=a b",
-        ]
-    )
+    given = ["protonorm5:reading=paper", "--all", "--seeds=0,3"]
+    text = table_file()["main"]([*given, "--config.data.data_dir=a b"])
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     cells_ = names.rows("protonorm5")
     assert len(words) == 2 * len(cells_) == len({w[4] for w in words})
@@ -508,58 +420,33 @@ def test_a_whole_table_is_commands_that_a_shell_reads():
         "--config.data.data_dir=a b",
     ]
     assert [w[3] for w in words] == ["--config.seed=0"] * 20 + ["--config.seed=3"] * 20
-
-
-def test_a_table_without_all_is_listed_as_commands_and_printed_numbers():
-    text = table_file()["main"](["cps1"])
-    assert text.splitlines()[0] == (
+    # Without --all it is a list, with printed numbers.
+    assert table_file()["main"](["cps1"]).splitlines()[0] == (
         "python main.py --config=configs/table.py:cps1,cifar10-lg-fedavg  "
         "# 86.91 ± 0.14"
     )
     assert table_file()["main"]([]).split() == sorted(names.TABLES)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["cps9"], "unknown table 'cps9'"),
-        (["cps1:code"], "'code' is no reading: write :reading="),
-        (["cps1:reading=cod"], "unknown reading 'cod'. Did you mean 'code'"),
-        (["cps1", "--config.rounds=3"], "'--config.rounds=3' is no argument; --all"),
-        (["cps1", "--all", "--rounds=3"], "'--rounds=3' is no argument"),
-        (["cps1", "--all", "--seeds=0;1"], "'0;1' is no list of numbers"),
-    ],
-    ids=lambda v: v[-1] if isinstance(v, list) else "",
-)
-def test_what_no_table_can_be_made_of_is_named(arguments, why):
-    module = table_file()
-    with pytest.raises(UserError, match=re.escape(why)):
-        module["main"](arguments)
-
-
-@pytest.mark.parametrize("table", sorted(names.TABLES))
-def test_every_network_of_a_cell_reads_what_the_cell_has(table):
-    """Texts or numbers, the auxiliary network too."""
-    for name, row in names.rows(table).items():
-        made = names.configuration(table, name)
-        networks = [*models.members(made.model.group), made.method.get("aux")]
-        asked = [inspect.signature(models.NETS[n]).parameters for n in networks if n]
-        texts = row.dataset == "AG News"
-        assert {"vocab_size" in a for a in asked} == {texts}, name
-
-
-def test_what_no_configuration_expresses_is_known():
-    none = [
-        r
-        for r in cells.printed()
-        if r.metric in cells.ACCURACY and cells.cell(r) is None
+def test_what_no_table_can_be_made_of_is_named():
+    main, cell = table_file()["main"], names.configuration
+    cases = [
+        (main, ["cps9"], "unknown table 'cps9'"),
+        (main, ["cps1:code"], "'code' is no reading: write :reading="),
+        (main, ["cps1:reading=cod"], "unknown reading 'cod'. Did you mean 'code'"),
+        (main, ["cps1", "--config.rounds=3"], "'--config.rounds=3' is no argument; --"),
+        (main, ["cps1", "--all", "--rounds=3"], "'--rounds=3' is no argument"),
+        (main, ["cps1", "--all", "--seeds=0;1"], "'0;1' is no list of numbers"),
     ]
-    assert Counter(r.table for r in none) == {"2": 8}
-    assert all(r.dataset.startswith("AVERAGE") for r in none)
 
+    def check(main, arguments, why):
+        with refused(why):
+            main(arguments)
 
-def test_unknown_cells_are_named():
-    with pytest.raises(UserError, match="unknown table 'cps9'"):
+    check_every(cases, check)
+    with refused("unknown table 'cps9'"):
         names.rows("cps9")
-    with pytest.raises(UserError, match="unknown cell of cps1 'cifar10-fedtpg'"):
-        names.configuration("cps1", "cifar10-fedtpg")
+    with refused("unknown cell of cps1 'cifar10-fedtpg'"):
+        cell("cps1", "cifar10-fedtpg")
+    with refused("'papr'. Did you mean 'paper'"):
+        cell("cps1", "cifar10-fedtgp", "papr")

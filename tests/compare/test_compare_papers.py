@@ -8,9 +8,10 @@ import re
 import numpy as np
 import pytest
 from scipy import stats
-from support.workdirs import cells_of, folder, made, record
+from support.every import check_every
+from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 
-from jaxproto import compare
+from jaxproto import compare, config
 from jaxproto.cli import compare as command
 from jaxproto.compare import cells, latex, names, paired
 from jaxproto.config import printed
@@ -38,58 +39,61 @@ def three(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "shown"),
-    [
-        ({"method.name": "lg_fedavg"}, "LG-FedAvg"),
-        ({"method.name": "fedper"}, "FedPer"),
-        ({"method.name": "mine"}, "mine"),
-        ({"method.name": "mine", "method.base": "fedtgp"}, "mine on fedtgp"),
-        ({"method.name": "tinyproto", "method.base": "fedproto"}, "TinyProto-FP"),
-        ({"method.name": "tinyproto", "method.base": "fedtgp"}, "TinyProto-FT"),
-        ({"method.name": "tinyproto", "method.base": "mine"}, "tinyproto on mine"),
-    ],
+CPS = {"masks": "block", "scaling": "sum", "distill": "cpkd"}
+OFF = dict.fromkeys(CPS, "none")
+NAMED = (
+    ("lg_fedavg", {}, "LG-FedAvg"),
+    ("fedper", {}, "FedPer"),
+    ("mine", {}, "mine"),
+    ("mine", {"base": "fedtgp"}, "mine on fedtgp"),
+    ("tinyproto", {"base": "fedproto"}, "TinyProto-FP"),
+    ("tinyproto", {"base": "fedtgp"}, "TinyProto-FT"),
+    ("tinyproto", {"base": "mine"}, "tinyproto on mine"),
+    ("cps_ppa_cpkd", {"base": "fedtgp", **CPS}, "FedTGP + CPS + PPA + CPKD"),
+    (
+        "cps_ppa_cpkd",
+        {"base": "fedtgp", **CPS, "masks": "none"},
+        "FedTGP + PPA + CPKD",
+    ),
+    ("cps_ppa_cpkd", {"base": "fedtgp", **OFF}, "FedTGP without CPS, PPA, CPKD"),
 )
-def test_methods_are_named_as_papers_print_them(fields, shown):
-    assert names.method(fields) == shown
 
 
-def test_components_are_named_as_papers_print_them():
-    fields = {"method.name": "cps_ppa_cpkd", "method.base": "fedtgp"}
-    on = {"method.masks": "block", "method.scaling": "sum", "method.distill": "cpkd"}
-    assert names.method(fields | on) == "FedTGP + CPS + PPA + CPKD"
-    assert names.method(fields | on | {"method.masks": "none"}) == "FedTGP + PPA + CPKD"
-    off = dict.fromkeys(on, "none")
-    assert names.method(fields | off) == "FedTGP without CPS, PPA, CPKD"
+def test_methods_and_data_sets_are_named_as_papers_print_them():
+    for name, fields, shown in NAMED:
+        given = {f"method.{k}": v for k, v in fields.items()}
+        assert names.method({"method.name": name} | given) == shown
+    for method, changes, shown in (
+        ("tinyproto", {}, "TinyProto-FP"),
+        ("cps_ppa_cpkd", {"method.masks": "none"}, "FedProto + PPA + CPKD"),
+    ):
+        configured = config.experiment(method, "digits")
+        configured.update_from_flattened_dict(changes)
+        assert names.method(config.flat(configured)) == shown
+    found = [names.dataset(n) for n in ("cifar10", "oxford_flowers102", "mine")]
+    assert found == ["CIFAR-10", "Flowers-102", "mine"]
 
 
-def test_every_method_of_a_printed_table_is_named_as_it_is_there():
+def test_every_method_has_a_title_of_its_own_which_is_that_of_printed_tables(
+    monkeypatch,
+):
     """But for what a table calls a method with parts, or two papers differently."""
+    titles = [printed.method({"method.name": name}) for name in METHODS]
+    assert len({*titles}) == len(METHODS) and not {*titles} & {*METHODS}
+    assert [printed.named(title) for title in titles] == [*METHODS]
     for row in cells.printed():
         made_cell = cells.cell(row)
         if made_cell and made_cell.identity["method.name"] != "cps_ppa_cpkd":
             assert names.method(made_cell.identity) == row.method
 
-
-def test_every_method_has_a_title_of_its_own():
-    """One that is inherited does not count: its own name is shown instead."""
-    titles = [printed.method({"method.name": name}) for name in METHODS]
-    assert len({*titles}) == len(METHODS) and not {*titles} & {*METHODS}
-
-
-def test_a_method_built_on_another_is_not_shown_under_its_title(monkeypatch):
     def titled(spec):
         return dataclasses.replace(METHODS["local"](spec), title="Titled")
 
+    # A title that is inherited does not count: the own name is shown instead.
     monkeypatch.setitem(METHODS, "mine", lambda spec: METHODS["local"](spec))
     monkeypatch.setitem(METHODS, "titled", titled)
     shown = [printed.method({"method.name": n}) for n in ("local", "mine", "titled")]
     assert shown == ["Local", "mine", "Titled"]
-
-
-def test_data_sets_are_named_as_papers_print_them():
-    found = [names.dataset(n) for n in ("cifar10", "oxford_flowers102", "mine")]
-    assert found == ["CIFAR-10", "Flowers-102", "mine"]
 
 
 def test_the_best_is_bold_and_the_second_underlined(three):
@@ -98,6 +102,8 @@ def test_the_best_is_bold_and_the_second_underlined(three):
     assert "**63.00 ± 8.98**" in body[1] and "ProtoNorm" in body[1]
     assert "<u>60.00 ± 8.16</u>" in body[0] and "<u>60.00 ± 8.98</u>" in body[2]
     assert lines[-1] == "Best in bold, second underlined."
+    unmarked = {"statistics": ["final"], "columns": ["bytes", "seconds"]}
+    assert "**" not in compare.render(made(*three, **unmarked), "markdown")
 
 
 def test_what_is_printed_alike_is_marked_alike_and_alone_not_at_all(tmp_path):
@@ -109,32 +115,30 @@ def test_what_is_printed_alike_is_marked_alike_and_alone_not_at_all(tmp_path):
     assert "**" not in alone and "bold" not in alone
 
 
-def test_bytes_and_seconds_are_not_marked(three):
-    how = {"statistics": ["final"], "columns": ["bytes", "seconds"]}
-    assert "**" not in compare.render(made(*three, **how), "markdown")
-
-
 @pytest.mark.parametrize(("ddof", "text"), [(0, "8.16"), (1, "10.00")])
 def test_the_deviation_has_the_ddof_that_is_asked_for_and_says_so(three, ddof, text):
     """Of 50, 60, 70: the square root of 200 / 3, or of 200 / 2."""
     table = made(*three, ddof=ddof, **FINAL)
     assert cells_of(table)["head %"] == f"60.00 ± {text}"
     assert f"standard deviation (ddof {ddof}) of 3 seeds" in table.notes[0]
-    drawn = compare.render(table, "latex")
-    caption = next(s for s in drawn.splitlines() if s.startswith("\\caption"))
+    lines = compare.render(table, "latex").splitlines()
+    (caption,) = (line for line in lines if line.startswith("\\caption"))
     assert f"(ddof {ddof})" in caption
 
 
-def test_p_is_that_of_a_paired_t_test_corrected_by_holm(three):
+def p_of(table, *methods):
+    return [cells_of(table, method)["head % p"] for method in methods]
+
+
+def test_p_is_that_of_a_paired_t_test_corrected_by_holm(three, tmp_path):
     """Of differences 2, 3, 4: t = 3 sqrt(3), whose p with 2 degrees of freedom is
     1 - t / sqrt(2 + t^2); two tests, so it counts twice.
     """
     table = made(*three, against="fedproto", **FINAL)
     t = 3 * np.sqrt(3)
     p = 1 - t / np.sqrt(2 + t**2)
-    assert cells_of(table, "ProtoNorm")["head % p"] == f"{2 * p:.3f}" == "0.070"
-    assert cells_of(table, "FedTGP")["head % p"] == "1.000"
-    assert cells_of(table)["head % p"] == "-"
+    found = p_of(table, "ProtoNorm", "FedTGP", "FedProto")
+    assert found == [f"{2 * p:.3f}", "1.000", "-"] and found[0] == "0.070"
     assert table.notes[1] == (
         "p: two-sided paired t-test over 3 paired seeds against FedProto, "
         "Holm-corrected over the other methods. Of 3 seeds a signed-rank test "
@@ -142,61 +146,38 @@ def test_p_is_that_of_a_paired_t_test_corrected_by_holm(three):
         "normal, and says nothing where they do not vary. The seeds share a partition: "
         "p says nothing of others."
     )
-
-
-def test_the_signed_rank_test_is_exact_and_says_how_low_it_reaches(three):
-    table = made(*three, against="FedProto", test="wilcoxon", **FINAL)
-    assert cells_of(table, "ProtoNorm")["head % p"] == "0.500"  # 2 times 2 / 2^3
-    assert cells_of(table, "FedTGP")["head % p"] == "1.000"
-    assert "no p below 0.25 before correction." in table.notes[1]
-    assert paired.signed_rank(np.arange(1.0, 6.0)) == pytest.approx(2 / 2**5)
-
-
-def test_the_signed_rank_test_is_scipys_without_ties():
-    for number in (4, 7, 12, 13, 20):
-        values = np.random.default_rng(number).normal(0.4, 1.0, number)
-        want = stats.wilcoxon(values, method="exact" if number < 13 else "auto")
-        assert paired.signed_rank(values) == pytest.approx(want.pvalue)
-
-
-def test_ties_and_zeros_are_counted_sign_by_sign():
-    """Ranks 1.5, 1.5, 3: |W| is 6 twice, so 3 and 0 are the other sums of 8."""
-    assert paired.signed_rank(np.array([1.0, -1.0, 2.0, 0.0])) == pytest.approx(6 / 8)
-
-
-def test_holm_by_hand():
+    more = folder(tmp_path / "more", "protonorm", 7, 0.1)  # a seed that it alone has
+    other = made(*three, more, against="fedproto", **FINAL)
+    assert p_of(other, "ProtoNorm") == found[:1]
+    table = made(*three, against="best", **FINAL)
+    assert p_of(table, "ProtoNorm") == ["-"]
+    assert p_of(table, "FedProto") == ["0.035"]  # one test: FedTGP is always 3 below
+    assert "chosen by these same numbers, which lowers p" in table.notes[1]
     assert paired.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert paired.holm([0.6, 0.7]) == [1.0, 1.0] and paired.holm([]) == []
 
 
-def test_against_the_best_takes_that_of_each_column_and_says_what_it_costs(three):
-    table = made(*three, against="best", **FINAL)
-    assert cells_of(table, "ProtoNorm")["head % p"] == "-"
-    assert cells_of(table)["head % p"] == "0.035"  # one test: FedTGP is always 3 below
-    assert "chosen by these same numbers, which lowers p" in table.notes[1]
-
-
-def test_only_seeds_that_both_have_are_paired(three, tmp_path):
-    more = folder(tmp_path / "more", "protonorm", 7, 0.1)
-    one, two = (made(*p, against="fedproto", **FINAL) for p in (three, [*three, more]))
-    column = "head % p"
-    assert cells_of(one, "ProtoNorm")[column] == cells_of(two, "ProtoNorm")[column]
+def test_the_signed_rank_test_is_exact_and_says_how_low_it_reaches(three):
+    table = made(*three, against="FedProto", test="wilcoxon", **FINAL)
+    assert p_of(table, "ProtoNorm", "FedTGP") == ["0.500", "1.000"]  # 2 times 2 / 2^3
+    assert "no p below 0.25 before correction." in table.notes[1]
+    assert paired.signed_rank(np.arange(1.0, 6.0)) == pytest.approx(2 / 2**5)
+    for number in (4, 7, 12, 13, 20):  # without ties it is that of scipy
+        values = np.random.default_rng(number).normal(0.4, 1.0, number)
+        want = stats.wilcoxon(values, method="exact" if number < 13 else "auto")
+        assert paired.signed_rank(values) == pytest.approx(want.pvalue)
+    # Ranks 1.5, 1.5, 3: |W| is 6 twice, so 3 and 0 are the other sums of 8.
+    assert paired.signed_rank(np.array([1.0, -1.0, 2.0, 0.0])) == pytest.approx(6 / 8)
 
 
 def test_differences_that_do_not_vary_have_no_p_unless_they_are_none(tmp_path):
-    a = series(tmp_path, "fedproto", (0.5, 0.6))
-    b = series(tmp_path, "fedtgp", (0.6, 0.7))
-    c = series(tmp_path, "fedgh", (0.5, 0.6))
-    table = made(*a, *b, *c, against="fedproto", **FINAL)
-    assert cells_of(table, "FedTGP")["head % p"] == "-"
-    assert cells_of(table, "FedGH")["head % p"] == "1.000"
-
-
-def test_seeds_that_draw_partitions_of_their_own_are_not_said_to_share_one(tmp_path):
-    own = {"data__seed": -1}  # follow
+    own = {"data__seed": -1}  # follow: seeds draw partitions of their own
     a = series(tmp_path, "fedproto", (0.5, 0.6), **own)
-    b = series(tmp_path, "fedtgp", (0.6, 0.8), **own)
-    assert "share" not in made(*a, *b, against="best", **FINAL).notes[1]
+    b = series(tmp_path, "fedtgp", (0.6, 0.7), **own)
+    c = series(tmp_path, "fedgh", (0.5, 0.6), **own)
+    table = made(*a, *b, *c, against="fedproto", **FINAL)
+    assert p_of(table, "FedTGP", "FedGH") == ["-", "1.000"]
+    assert "share" not in table.notes[1]
 
 
 def test_a_reference_that_is_none_or_several_is_named(three, tmp_path):
@@ -235,10 +216,13 @@ def test_ranks_share_ties_and_average_over_data_sets(tmp_path):
     assert short.head[1:] == ("cifar10 head %", "cifar100 head %", "average rank")
 
 
-def test_a_rank_stands_after_the_p_of_its_column(three):
-    table = made(*three, rank="all", against="best", **FINAL)
+def test_p_and_ranks_are_numbers_in_a_csv_and_a_rank_stands_after_its_p(three):
+    table = made(*three, against="fedproto", rank="all", **FINAL)
     titles = ("method", "head %", "head % p", "head % rank", "average rank")
     assert table.head == titles
+    rows = list(csv.DictReader(compare.render(table, "csv").splitlines()))
+    assert [row["head % p"] for row in rows] == ["", "0.07", "1.0"]
+    assert [row["average rank"] for row in rows] == ["2.5", "1.0", "2.5"]
 
 
 def climbing(path, seed=0, start=0.5, **more):
@@ -259,36 +243,21 @@ def test_rounds_and_bytes_to_a_target_are_those_of_the_first_evaluation(tmp_path
     )
     assert (pooled["head rounds to 65 %"], mean["head rounds to 65 %"]) == ("4.0",) * 2
     assert cells_of(made(paths[0], target=60))["head rounds to 60 %"] == "2.0"
-
-
-def test_a_target_is_reached_in_spite_of_rounding(tmp_path):
-    """100 times 0.57 is a little below 57."""
-    assert 100 * 0.57 < 57
-    path = folder(tmp_path / "a", history=[record(1, 0.57), record(2, 0.9)])
-    assert cells_of(made(path, target=57))["head rounds to 57 %"] == "1.0"
-
-
-def test_a_target_that_a_seed_does_not_reach_has_no_number_and_is_said(tmp_path):
-    paths = [climbing(tmp_path / f"{s}", s, 0.5 + s / 10) for s in (0, 1)]
     table = made(*paths, target=90)
     assert cells_of(table)["head rounds to 90 %"] == "-"
-    assert (
-        "cifar10: FedProto, head: 90 % not reached by 1 of 2 (seed 0)." in table.notes
-    )
-
-
-def test_fewer_rounds_to_a_target_are_better(tmp_path):
+    missed = "cifar10: FedProto, head: 90 % not reached by 1 of 2 (seed 0)."
+    assert missed in table.notes
+    assert 100 * 0.57 < 57  # by rounding
+    near = folder(tmp_path / "a", history=[record(1, 0.57), record(2, 0.9)])
+    assert cells_of(made(near, target=57))["head rounds to 57 %"] == "1.0"
     fast = folder(tmp_path / "f", "fedtgp", history=[record(1, 0.9)])
-    text = compare.render(made(climbing(tmp_path / "s"), fast, target=70), "markdown")
-    assert "**1.0**" in text and "<u>4.0</u>" in text
+    text = compare.render(made(paths[0], fast, target=70), "markdown")
+    assert "**1.0**" in text and "<u>4.0</u>" in text  # fewer are better
 
 
-def test_a_target_without_records_and_one_that_is_no_share_are_refused(tmp_path):
-    path = folder(tmp_path / "a")
+def test_a_target_without_records_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"holds no metrics\.jsonl"):
-        made(path, target=90)
-    with pytest.raises(UserError, match="--target=900 is no share"):
-        made(path, target=900)
+        made(folder(tmp_path / "a"), target=90)
 
 
 def scored(path, seed, f1, loss):
@@ -313,14 +282,23 @@ def test_another_metric_is_read_from_the_records(tmp_path):
     assert cells_of(loss)["head loss best"] == "0.8750 ± 0.3750"
     until = made(a, metric="loss", target=1.3)
     assert cells_of(until)["head loss rounds to 1.3"] == "2.0"
+    with (a / "metrics.jsonl").open("a") as file:  # records that grew are read again
+        file.write((a / "metrics.jsonl").read_text().replace("1.25,", "1.75,"))
+    assert cells_of(made(a, metric="loss"))["head loss final"] == "1.7500"
 
 
-def test_a_seed_that_has_not_measured_a_metric_is_named(tmp_path):
+def test_a_seed_that_has_not_measured_a_metric_is_named_and_a_metric_of_none(tmp_path):
     a = scored(tmp_path / "a", 0, (0.6,), (1.5,))
     b = folder(tmp_path / "b", seed=1, history=[record(1, 0.5)])
     table = made(a, b, metric="loss")
     assert cells_of(table)["head loss final"] == "1.5000"
     assert f"Without loss: {b}." in table.notes
+    there = r"no run has metric 'auc'.*: accuracy, loss, m"
+    with pytest.raises(UserError, match=there):
+        made(a, metric="auc")
+    c = folder(tmp_path / "c", history=[record(1, 0.5, recall=([0.1, 0.2], [0, 1]))])
+    with pytest.raises(UserError, match="'recall' is not one number"):
+        made(c, metric="recall")
 
 
 def test_a_metric_of_ones_own_is_best_as_its_summary_says(tmp_path):
@@ -337,25 +315,6 @@ def test_a_metric_of_ones_own_is_best_as_its_summary_says(tmp_path):
     assert cells_of(table)["head regret last10"] == "9.0000"
     text = compare.render(table, "markdown")
     assert "**1.5000**" in text and "<u>2.5000</u>" in text
-
-
-def test_a_metric_that_no_run_has_or_that_is_many_numbers_is_named(tmp_path):
-    a = scored(tmp_path / "a", 0, (0.6,), (1.5,))
-    with pytest.raises(
-        UserError, match=r"no run has metric 'auc'.*: accuracy, loss, m"
-    ):
-        made(a, metric="auc")
-    b = folder(tmp_path / "b", history=[record(1, 0.5, recall=([0.1, 0.2], [0, 1]))])
-    with pytest.raises(UserError, match="'recall' is not one number"):
-        made(b, metric="recall")
-
-
-def test_records_that_grew_are_read_again(tmp_path):
-    path = scored(tmp_path / "a", 0, (0.6,), (1.5,))
-    assert cells_of(made(path, metric="loss"))["head loss final"] == "1.5000"
-    with (path / "metrics.jsonl").open("a") as file:
-        file.write((path / "metrics.jsonl").read_text().replace("1.5,", "1.25,"))
-    assert cells_of(made(path, metric="loss"))["head loss final"] == "1.2500"
 
 
 def checked(text):
@@ -376,37 +335,26 @@ def checked(text):
     return drawn
 
 
-def two_sets(tmp_path, three):
+def test_latex_is_whole_and_has_booktabs_plus_minus_and_marks(tmp_path, three):
     last = {"data__name": "tfds:cifar100", "local__epochs": 2}
-    return [*three, *series(tmp_path, "fedproto", (0.05, 0.06, 0.07), **last)]
-
-
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("siunitx", [False, True])
-def test_latex_is_whole(tmp_path, three, transpose, siunitx):
-    published = {"data__partition": "pfllib", "model__feat_dim": 500}
-    paths = [*two_sets(tmp_path, three), folder(tmp_path / "p", "fedgh", **published)]
-    table = made(*paths, against="best", rank="all")
-    checked(compare.render(table, "latex", transpose=transpose, siunitx=siunitx))
-
-
-def test_latex_has_booktabs_plus_minus_and_marks(tmp_path, three):
-    text = checked(compare.render(made(*two_sets(tmp_path, three), **FINAL), "latex"))
+    paths = [*three, *series(tmp_path, "fedproto", (0.05, 0.06, 0.07), **last)]
+    printed = folder(tmp_path / "p", "fedgh", **AS_PRINTED)
+    table = made(*paths, printed, against="best", rank="all")
+    for turned, siunitx in itertools.product((False, True), repeat=2):
+        checked(compare.render(table, "latex", transpose=turned, siunitx=siunitx))
+    text = checked(compare.render(made(*paths, **FINAL), "latex"))
     assert "\\toprule" in text and "\\multicolumn{1}{c}{CIFAR-10}" in text
     assert "\\textbf{63.00 $\\pm$ 8.98}" in text
     assert "\\underline{60.00 $\\pm$ 8.16}" in text
     assert "Accuracy in \\%" in text and "±" not in text
 
 
-def test_latex_for_siunitx_has_numbers_as_s_columns_read_them(tmp_path, three):
+def test_latex_for_siunitx_has_numbers_as_s_columns_read_them(three):
     text = checked(compare.render(made(*three, **FINAL), "latex", siunitx=True))
     assert "\\begin{tabular}{lS[table-format=2.2(3)]}" in text
     assert "\\bfseries 63.00 +- 8.98" in text
     assert "{\\underline{\\num{60.00 +- 8.16}}}" in text
-
-
-def test_latex_escapes_what_users_name():
-    assert latex.escaped("a_b=50% {x} ~ --c\\") == (
+    assert latex.escaped("a_b=50% {x} ~ --c\\") == (  # what users name
         "a\\_b=50\\% \\{x\\} \\textasciitilde{} -{}-c\\textbackslash{}"
     )
 
@@ -437,13 +385,6 @@ def test_the_numbers_of_each_seed_are_a_tidy_csv(three, tmp_path, capsys):
     assert {r["label"] for r in found} == {"ProtoNorm"}
 
 
-def test_a_column_of_p_and_of_ranks_is_a_number_in_a_csv(three):
-    table = made(*three, against="fedproto", rank="all", **FINAL)
-    rows = list(csv.DictReader(compare.render(table, "csv").splitlines()))
-    assert [row["head % p"] for row in rows] == ["", "0.07", "1.0"]
-    assert [row["average rank"] for row in rows] == ["2.5", "1.0", "2.5"]
-
-
 OPTIONS = {
     "--format": ("text", "markdown", "latex", "csv", "json"),
     "--transpose": (None, ""),
@@ -464,9 +405,8 @@ def test_every_combination_of_flags_is_a_table_or_one_line(tmp_path, capsys):
         for n, m in enumerate(("fedproto", "local"))
         for s in (0, 1)
     ]
-    paths.append(
-        str(folder(tmp_path / "x", "fedgh", data__name="tfds:cifar100", **here))
-    )
+    here["data__name"] = "tfds:cifar100"
+    paths.append(str(folder(tmp_path / "x", "fedgh", **here)))
     groups = compare.groups(map(compare.load, paths))
     shown = refused = 0
     for values in itertools.product(*OPTIONS.values()):
@@ -483,50 +423,45 @@ def test_every_combination_of_flags_is_a_table_or_one_line(tmp_path, capsys):
     assert (shown, refused) == (16 * (2 + 2 + 4 + 1 + 1), 16 * (2 + 2 + 0 + 3 + 3))
 
 
-@pytest.mark.parametrize(
-    ("flags", "why"),
-    [
-        (["--siunitx"], "--siunitx is of --format=latex, and this is text."),
-        (["--format=csv", "--transpose"], "csv has a row per method"),
-        (["--ddof=2"], "argument --ddof: invalid choice: 2"),
-        (["--target=high"], "'high' is no number such as 90"),
-        (["--target=nan"], "'nan' is no number such as 90"),
-        (["--target=-3"], "--target=-3 is no share in %"),
-        (["--test=t"], "--test=t says how --against tests"),
-        (["--against=fedavg"], "unknown row of --against 'fedavg'"),
-        (["--metric=auc"], "no run has metric 'auc'"),
-        (["--columns=acuracy"], "unknown kind of columns 'acuracy'"),
-        (["--columns=bytes", "--ranks=all"], "add --columns=metric"),
-        (["--ranks=some"], "argument --ranks: invalid choice: 'some'"),
-        (["--out=new", "--tidy=new"], "--out and --tidy are both new"),
-    ],
-    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+FLAGS = (
+    (["--siunitx"], "--siunitx is of --format=latex, and this is text."),
+    (["--format=csv", "--transpose"], "csv has a row per method"),
+    (["--ddof=2"], "argument --ddof: invalid choice: 2"),
+    (["--target=high"], "'high' is no number such as 90"),
+    (["--target=nan"], "'nan' is no number such as 90"),
+    (["--target=-3"], "--target=-3 is no share in %"),
+    (["--target=900"], "--target=900 is no share"),
+    (["--test=t"], "--test=t says how --against tests"),
+    (["--against=fedavg"], "unknown row of --against 'fedavg'"),
+    (["--metric=auc"], "no run has metric 'auc'"),
+    (["--columns=acuracy"], "unknown kind of columns 'acuracy'"),
+    (["--columns=bytes", "--ranks=all"], "add --columns=metric"),
+    (["--ranks=some"], "argument --ranks: invalid choice: 'some'"),
+    (["--out=new", "--tidy=new"], "--out and --tidy are both new"),
 )
-def test_flags_that_cannot_be_are_one_line(climbed, flags, why):
-    with pytest.raises(UserError) as e:
-        command.main("compare", [str(climbed), *flags])
-    assert why in str(e.value) and "\n" not in str(e.value)
 
 
-@pytest.fixture
-def climbed(tmp_path, monkeypatch):
+def test_flags_that_cannot_be_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return climbing(tmp_path / "run")
+    run = str(climbing(tmp_path / "run"))
 
+    def check(flags, why):
+        with pytest.raises(UserError) as e:
+            command.main("compare", [run, *flags])
+        assert why in str(e.value) and "\n" not in str(e.value)
 
-def test_a_table_without_columns_is_refused(tmp_path):
-    path = folder(tmp_path / "a", data__alpha=0.3)
-    with pytest.raises(UserError, match="no column is left: no run has one of"):
-        made(path, columns=["published"])
+    check_every(FLAGS, check)
 
 
 def test_published_accuracies_do_not_stand_beside_another_metric(tmp_path):
-    here = {"data__partition": "pfllib", "model__feat_dim": 500}
     rows = [record(1, 0.5, macro_f1=(0.5, 0.4))]
-    path = folder(tmp_path / "a", history=rows, **here)
+    path = folder(tmp_path / "a", history=rows, **AS_PRINTED)
     assert "published %" in made(path).head
     table = made(path, metric="macro_f1")
     assert "published %" not in table.head
     assert not any(note.startswith("Published") for note in table.notes)
     with pytest.raises(UserError, match="papers print accuracies"):
         made(path, metric="macro_f1", columns=["published"])
+    other = folder(tmp_path / "b", data__alpha=0.3)
+    with pytest.raises(UserError, match="no column is left: no run has one of"):
+        made(other, columns=["published"])

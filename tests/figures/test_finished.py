@@ -1,15 +1,15 @@
 """Pictures of a finished run from its last checkpoint."""
 
 import shutil
-from functools import partial
 
 import jax
 import numpy as np
 import pytest
 from PIL import Image
 from support import drawing, runs
+from support.drawing import dashed, legend, pixels, ticks, titles
 
-from jaxproto import kernels, plots
+from jaxproto import kernels
 from jaxproto.cli import plot
 from jaxproto.config import build
 from jaxproto.errors import UserError
@@ -81,14 +81,11 @@ def test_what_the_last_alignment_started_from_is_made_again(path, run):
         assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
 
 
-def test_a_run_without_alignment_has_none_to_trace(run):
+def test_a_run_without_alignment_or_without_checkpoints_is_named(path, run, tmp_path):
     other = run._replace(config=run.config.copy_and_resolve_references())
     other.config.method.alignment = "none"
     with pytest.raises(UserError, match="has no alignment to trace"):
         finished.before_alignment(other)
-
-
-def test_a_run_without_checkpoints_is_named(path, tmp_path):
     copy = shutil.copytree(path, tmp_path / "copy")
     shutil.rmtree(copy / "checkpoints")
     with pytest.raises(UserError, match="holds no checkpoint"):
@@ -97,58 +94,41 @@ def test_a_run_without_checkpoints_is_named(path, tmp_path):
 
 def test_a_trace_shows_distances_angles_energy_and_force(drawn, path):
     figure = drawn("alignment_trace", path)
-    titles = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
-    assert [axes.get_title() for axes in figure.axes] == titles
+    shown = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
+    assert titles(figure) == shown
     energy = figure.axes[2].lines[0].get_ydata()
     assert energy[0] > energy[-1]
-    assert figure.legends[0].get_texts()[0].get_text() == "ProtoNorm, round 3"
+    assert legend(figure)[0] == "ProtoNorm, round 3"
 
 
-def test_prototypes_are_those_of_the_chosen_clients_and_classes(drawn, path, run):
-    figure = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2")
-    axes = figure.axes[0]
-    lines = [line for line in axes.lines if line.get_linestyle() == "--"]
-    ends = np.array([line.get_xydata()[1] for line in lines])
+def test_planes_are_of_the_chosen_clients_and_classes(drawn, path, run):
+    axes = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2").axes[0]
+    ends = np.array([line.get_xydata()[1] for line in dashed(axes)])
     scale = run.config.method.upscale
     want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
     np.testing.assert_allclose(ends, want, rtol=1e-5)
     local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
-    points = [p.get_offsets() for p in axes.collections]
-    assert [len(p) for p in points] == (local.count[[1, 3]][:, [0, 2]] > 0).sum(
-        0
-    ).tolist()
-
-
-def test_features_have_a_panel_per_client(drawn, path):
+    there_C = (local.count[[1, 3]][:, [0, 2]] > 0).sum(0)
+    assert [len(p.get_offsets()) for p in axes.collections] == there_C.tolist()
     figure = drawn("features", path, "--clients", "4,0")
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["ProtoNorm, client 4", "ProtoNorm, client 0"]
+    assert titles(figure) == ["ProtoNorm, client 4", "ProtoNorm, client 0"]
 
 
-def test_heatmaps_have_the_chosen_rows(drawn, path, run):
+def test_matrices_have_the_chosen_rows(drawn, path, run):
     figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
-    rows = figure.axes[0].get_yticklabels()
-    assert [t.get_text() for t in rows] == ["1", "4"]
+    assert ticks(figure.axes[0], "y") == ["1", "4"]
     figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
-    rows = figure.axes[0].get_yticklabels()
     local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
     here = [f"L{i}" for i in (1, 2) if local.count[i, 3] > 0]
-    assert [t.get_text() for t in rows] == [*here, "10 G"]
+    assert ticks(figure.axes[0], "y") == [*here, "10 G"]
     assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
     with pytest.raises(UserError, match="are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")
-
-
-@pytest.mark.parametrize("name", ["cosine_by_class", "margins"])
-def test_pictures_between_classes_show_the_chosen_ones(drawn, path, name):
-    axes = drawn(name, path, "--classes", "0,3,5").axes[0]
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "3", "5"]
-
-
-def test_angles_are_of_the_chosen_classes(drawn, path):
+    for name in ("cosine_by_class", "margins"):
+        axes = drawn(name, path, "--classes", "0,3,5").axes[0]
+        assert ticks(axes) == ["0", "3", "5"]
     axes = drawn("angles", path, "--classes", "0,3,5").axes[0]
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "3"]
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["3", "5"]
+    assert (ticks(axes), ticks(axes, "y")) == (["0", "3"], ["3", "5"])
     assert axes.get_title().startswith("ProtoNorm\n")
 
 
@@ -183,7 +163,7 @@ def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, 
     count_CC, _ = found["local"]
     whole = count_CC.sum(1, keepdims=True)
     want = 100 * (count_CC / np.where(whole > 0, whole, 1))[1:3, 1:3]
-    np.testing.assert_allclose(axes.images[0].get_array().filled(0), want)
+    np.testing.assert_allclose(pixels(axes).filled(0), want)
     with pytest.raises(UserError, match="unknown rule 'hed'"):
         drawn("confusion", path, "--rule", "hed")
 
@@ -193,7 +173,7 @@ def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
     other = shutil.copytree(path, tmp_path / "other")
     gap = drawn("heads", path, other).axes[3]
     assert gap.get_title() == "second - first"
-    assert not np.any(gap.images[0].get_array())
+    assert not np.any(pixels(gap))
 
 
 def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
@@ -201,9 +181,8 @@ def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
     one, two = (drawn("tsne", *arguments) for _ in range(2))
     for a, b in zip(one.axes[0].collections, two.axes[0].collections, strict=True):
         np.testing.assert_array_equal(a.get_offsets(), b.get_offsets())
-    assert "at most 4 of each class and client" in one.get_supxlabel().replace(
-        "\n", " "
-    )
+    note = one.get_supxlabel().replace("\n", " ")
+    assert "at most 4 of each class and client" in note
     local, server = one.axes[0].collections[1:3]
     assert len(server.get_offsets()) == 6 and 0 < len(local.get_offsets()) <= 12
 
@@ -232,12 +211,3 @@ def test_similarity_is_over_the_other_classes():
     want = [[half / 2, half / 2, half, np.nan], [0, 0, half, np.nan]]
     np.testing.assert_allclose(rows[:2], want, atol=1e-12)
     np.testing.assert_allclose(rows[2], [half, half, half, np.nan])
-
-
-def test_margins_and_similarities_of_many_classes_stay_readable(tmp_path):
-    draw = partial(drawing.draw, tmp_path / "x.png")
-    axes = draw(plots.margins, {"a": np.linspace(0.5, 1, 200)}, range(200)).axes[0]
-    assert len(axes.get_xticklabels()) <= 25
-    rows = (np.zeros(200), -np.ones(200), np.ones(200))
-    axes = draw(plots.cosine_by_class, {"a": rows, "b": rows}, range(200)).axes[0]
-    assert len(axes.get_xticklabels()) <= 25

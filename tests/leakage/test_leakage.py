@@ -1,5 +1,6 @@
 """Attacks find what is certainly there, and nothing where nothing is."""
 
+import importlib.util
 import json
 
 import jax
@@ -7,15 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import runs
+from support.every import check_every
 
 from jaxproto import cli, leakage
 from jaxproto.errors import UserError
 from jaxproto.leakage import (
     classes,
+    drawing,
     gradients,
     inversion,
     known,
     labels,
+    measured,
     membership,
     scores,
     uploads,
@@ -53,7 +57,7 @@ def sent(made, form="float32", noise=0.0):
     return uploads.sent(made, form, noise, 0)
 
 
-def test_the_label_of_one_example_is_exact_for_a_linear_model():
+def test_labels_are_exact_for_a_linear_model_and_where_the_network_says_nothing():
     key = jax.random.split(jax.random.key(0), 3)
     kernel, x = jax.random.normal(key[0], (9, 5)), jax.random.normal(key[1], (40, 9))
     y = jax.random.randint(key[2], (40,), 0, 5)
@@ -65,13 +69,10 @@ def test_the_label_of_one_example_is_exact_for_a_linear_model():
     unknown = np.full((5, 5), 0.2)
     found = [labels.restore(np.asarray(p), unknown, 1)[0] for p in push]
     np.testing.assert_array_equal(found, y)
-
-
-def test_labels_of_a_batch_are_exact_where_the_network_says_nothing():
-    """With equal probabilities the mean push is the counts less a constant."""
+    # With equal probabilities the mean push is the counts less a constant.
     true = np.array([0, 0, 0, 2, 2, 4, 4, 4])
     push = np.bincount(true, minlength=5) / 8 - 0.2
-    np.testing.assert_array_equal(labels.restore(push, np.full((5, 5), 0.2), 8), true)
+    np.testing.assert_array_equal(labels.restore(push, unknown, 8), true)
     assert labels.right(np.array([0, 1]), np.array([1, 1]), 3) == 0.5
 
 
@@ -102,13 +103,9 @@ def test_one_example_comes_back_from_its_update(averaged, monkeypatch):
 
 def alone(made, has):
     """An upload whose prototypes are of one example each, and its members."""
+    own_x, own_y = has.own
     y = np.arange(10)
-    x = np.stack(
-        [
-            has.own[0][has.own[1] == c][0] if (has.own[1] == c).any() else has.own[0][0]
-            for c in y
-        ]
-    )
+    x = np.stack([(*own_x[own_y == c], own_x[0])[0] for c in y])
     others = tuple(a[np.argsort(has.public[1], kind="stable")] for a in has.public)
     has = has._replace(members=(x, y), outsiders=others)
     body = made.stages.trained
@@ -195,21 +192,16 @@ def test_the_last_layer_says_which_classes_are_there(averaged):
     assert row["count error"] < row["error of equal counts"]
 
 
-def test_noise_moves_values_by_its_share_and_nothing_else(averaged):
+def test_noise_moves_values_by_its_share_and_nothing_else():
     protos = Protos(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([1.0, 0.0]))
     top = Top(jnp.arange(4.0), jnp.array([True, True, False, True]))
     message = protos, top, jnp.int32(7)
     moved = uploads.noised(message, message, 0.5, jax.random.key(0))
     assert (moved[0].mean[1] == 0).all() and moved[2] == 7
     np.testing.assert_array_equal(moved[1].value, top.value)  # nothing is new in it
-    many = uploads._with_noise(
-        jnp.full(10**4, 3.0),
-        jnp.full(10**4, 2.0),
-        jnp.ones(10**4, bool),
-        0.5,
-        jax.random.key(0),
-    )
-    assert float(jnp.std(many)) == pytest.approx(1.0, rel=0.05)
+    many, key = jnp.ones(10**4), jax.random.key(0)
+    noisy = uploads._with_noise(3 * many, 2 * many, many > 0, 0.5, key)
+    assert float(jnp.std(noisy)) == pytest.approx(1.0, rel=0.05)
 
 
 def test_the_command_writes_tables_and_pictures(tinyproto, fedavg, tmp_path, capsys):
@@ -230,32 +222,131 @@ def test_the_command_writes_tables_and_pictures(tinyproto, fedavg, tmp_path, cap
     assert "fedavg" in capsys.readouterr().out
 
 
-def test_what_a_method_does_not_send_is_said(fedavg):
+def test_what_cannot_be_is_one_line(fedavg):
+    def check(argument, said):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["leak", "updates", str(fedavg), argument])
+        error = str(end.value.code)
+        assert error.startswith("error: ") and said in error and "\n" not in error
+
+    cases = [
+        ("--clients=9", "there is no client 9"),
+        ("--formats=float31", "float31"),
+        ("--noise=-1", "noise is"),
+        ("--sizes=3", "sizes is '3'"),
+        ("--clients=x", "clients is 'x'"),
+        ("--sizes=500x500", "training examples, fewer than 500 x 500"),
+    ]
+    check_every(cases, check)
+
+
+def test_what_a_method_does_not_send_and_texts_without_images_are_said(
+    fedavg, averaged
+):
     made = leakage.measure("prototypes", leakage.Asked([str(fedavg)], [0]))
     assert not made.rows
     assert "fedavg: sends no prototypes of its own data." in made.view.notes
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--clients=9"], "there is no client 9"),
-        (["--formats=float31"], "float31"),
-        (["--noise=-1"], "noise is"),
-        (["--sizes=3"], "sizes is '3'"),
-        (["--clients=x"], "clients is 'x'"),
-        (["--sizes=500x500"], "training examples, fewer than 500 x 500"),
-    ],
-)
-def test_what_cannot_be_is_one_line(fedavg, arguments, said):
-    with pytest.raises(SystemExit) as end:
-        cli.main(["leak", "updates", str(fedavg), *arguments])
-    assert str(end.value.code).startswith("error: ") and said in str(end.value.code)
-    assert "\n" not in str(end.value.code)
-
-
-def test_texts_have_no_images(averaged):
     exp = averaged[0].run.exp
     flat = exp._replace(dataset=exp.dataset._replace(x=exp.dataset.x.reshape(-1, 64)))
     with pytest.raises(UserError, match="no images"):
         known.check_images(flat)
+
+
+# --------------------- under differential privacy, over seeds, with another body
+
+PRIVATE = {"privacy__unit": "example"}
+needs_accounting = pytest.mark.skipif(
+    importlib.util.find_spec("dp_accounting") is None, reason="extra `privacy`"
+)
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    """FedProto with noise that hides nothing, next round."""
+    path = tmp_path_factory.mktemp("runs") / "quiet"
+    run("fedproto", path, **PRIVATE, privacy__noise=1e-4, privacy__clip=100.0)
+    return path, uploads.next_round(path)
+
+
+@pytest.fixture(scope="module")
+def loud(tmp_path_factory):
+    """The same of which nothing is left."""
+    path = tmp_path_factory.mktemp("runs") / "loud"
+    return run("fedproto", path, **PRIVATE, privacy__noise=1e4, privacy__clip=1e-3)
+
+
+@needs_accounting
+def test_rows_with_a_column_of_weights_are_read_as_means(quiet):
+    made = uploads.upload(quiet[1], 0)
+    goal = inversion.target(made, sent(made))
+    own = made.stages.trained.memory
+    held = np.asarray(own.count) > 0
+    np.testing.assert_array_equal(goal.there, held)
+    np.testing.assert_allclose(goal.mean[held], own.mean[held], rtol=0.02, atol=0.02)
+    assert not goal.scaled
+    has = known.known(quiet[1].run.exp, 0, 0)
+    (rows,) = classes.said(made, sent(made), has, made.stages.trained)
+    np.testing.assert_array_equal(rows.there, held)
+
+
+@needs_accounting
+def test_where_noise_hides_every_class_membership_is_guessing_and_no_image_sought(loud):
+    made = uploads.upload(uploads.next_round(loud), 0)
+    has = known.known(made.next.run.exp, 0, 0)
+    found = membership.by_prototype(made, sent(made), has, made.stages.trained)
+    assert not inversion.target(made, sent(made)).there.any()
+    assert scores.auc(*found) == 0.5
+    asked = leakage.Asked([str(loud)], clients=[0])
+    made = leakage.measure("prototypes", asked)
+    assert [row["classes"] for row in made.rows] == [0, 0] and made.images is None
+    assert all(row["psnr"] is None for row in made.rows)
+    assert drawing.draw("prototypes", made, loud)[0].stat().st_size
+
+
+@needs_accounting
+def test_what_the_server_knew_before_has_no_noise(tmp_path):
+    """Else the noise of an upload would drop out of its change."""
+    fields = {"privacy__unit": "client", "privacy__clip": 0.1}
+    path = run("fedavg", tmp_path / "run", **fields)
+    made = uploads.upload(uploads.next_round(path), 0)
+    before = made.stages.received.params["net"]["head"]["bias"]
+    np.testing.assert_array_equal(
+        made.stages.idle.params["net"]["head"]["bias"], before
+    )
+    assert (made.stages.up.params["net"]["head"]["bias"] != before).all()
+
+
+@needs_accounting
+def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
+    quiet, loud, tmp_path
+):
+    path, next = quiet
+    c = next.run.config.copy_and_resolve_references()
+    c.seed = 1
+    runs.run(c, tmp_path / "other")
+    asked = leakage.Asked([str(path), str(tmp_path / "other")], clients=[0, 1])
+    (row,) = leakage.measure("membership", asked).rows
+    alone = leakage.measure("membership", asked._replace(workdirs=[str(path)])).rows[0]
+    assert row["members"] == 2 * alone["members"]
+    assert row["unit"] == "example" and row["epsilon"] == alone["epsilon"] > 100
+    both = leakage.Asked([str(path), str(loud)], clients=[0])
+    epsilons = [row["epsilon"] for row in leakage.measure("membership", both).rows]
+    assert len(epsilons) == 2 and epsilons[0] < epsilons[1]
+
+
+@needs_accounting
+def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
+    made = uploads.upload(quiet[1], 0)
+    own, other = (measured.body_of(made, which) for which in measured.BODIES)
+    kernel = [b.params["net"]["head"]["kernel"] for b in (own, other)]
+    assert int(own.id) == 0 != int(other.id) and not np.allclose(*kernel)
+    has = known.known(quiet[1].run.exp, 0, 0)
+    scored = [membership.by_prototype(made, sent(made), has, b) for b in (own, other)]
+    far = [np.median(-members) for members, _ in scored]
+    assert far[0] < far[1] / 2  # prototypes are near in the space they were made in
+    run = made.next.run
+    cohorts = (run.exp.cohorts[0]._replace(ids=(0,)),)
+    run = run._replace(exp=run.exp._replace(cohorts=cohorts))
+    alone = made._replace(next=made.next._replace(run=run))
+    with pytest.raises(UserError, match="the only one with the architecture"):
+        measured.body_of(alone, "other")

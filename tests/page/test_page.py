@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import reported
+from support.every import check_every
+from support.refusal import refused
 from support.reported import data_of, run
 
 from jaxproto import page
@@ -23,15 +25,9 @@ DIFFER, SAME = (f'id="table-{name}"' for name in ("differ", "same"))
 
 
 @pytest.fixture(autouse=True)
-def without_script(request, monkeypatch):
-    """Pages of 30 kB; `whole` is the mark of a test that needs plotly's script."""
-    if "whole" not in request.fixturenames:
-        monkeypatch.setattr(document, "_plotly", lambda: "")
-
-
-@pytest.fixture
-def whole():
-    """Asks for the script of plotly."""
+def without_script(monkeypatch):
+    """Pages of 30 kB, without the script of plotly."""
+    monkeypatch.setattr(document, "_plotly", lambda: "")
 
 
 def html_of(*workdirs, **more):
@@ -88,24 +84,15 @@ def test_a_run_that_goes_on_shows_what_is_there(tmp_path):
     (line,) = data_of(html)["lines"]
     assert line["round"] == [1, 2, 3]
     assert line["values"]["accuracy"]["head"]["pooled"]["n"] == [1, 1, 1]
+    assert "No run has an evaluation yet." in texts(html_of(empty))
 
 
-def test_a_run_without_any_evaluation_has_a_page(tmp_path):
-    path = run(tmp_path / "a", status="")
-    (path / "metrics.jsonl").unlink()
-    assert "No run has an evaluation yet." in texts(html_of(path))
-
-
-def test_a_run_that_was_made_longer_is_not_called_finished(tmp_path):
+def test_a_run_that_was_made_longer_is_not_finished_one_that_stopped_early_is(tmp_path):
     path = run(tmp_path / "a")
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"rounds": 9}))
     assert "not ended, round 4 of 9" in texts(html_of(path))
-
-
-def test_a_run_that_stopped_early_has_ended_well(tmp_path):
-    path = run(tmp_path / "early", rounds=6, status="stopped early")
-    said = texts(html_of(path))
+    said = texts(html_of(run(tmp_path / "early", rounds=6, status="stopped early")))
     assert "stopped early, 5 rounds" in said
     assert "diverged" not in said and "Not ended" not in said
 
@@ -114,18 +101,15 @@ def test_diverged_and_collapsed_runs_are_said_first(tmp_path):
     lost = {"reason": "round 3: the loss of client 2 is nan"}
     run(tmp_path / "lost", status="diverged", summary=lost)
     run(tmp_path / "flat", "protonorm", summary={"collapsed": {"global": 2}})
+    going = run(tmp_path / "going", "fedtgp", rounds=9, status="")
+    share = reported.summary("", [reported.record(1, 0.5)])["commonest_class"]["pooled"]
+    lines = [json.dumps(reported.record(r, share)) for r in range(1, 6)]
+    (going / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     said = texts(html_of(tmp_path))
     assert "lost diverged: round 3: the loss of client 2 is nan" in said
     assert "flat collapsed: global 70.00 % since round 2 is the share of" in said
+    assert "going collapsed: head" in said
     assert said.index("flat collapsed") < said.index("Runs: last evaluation")
-
-
-def test_a_run_that_goes_on_is_seen_to_collapse(tmp_path):
-    path = run(tmp_path / "flat", rounds=9, status="")
-    share = reported.summary("", [reported.record(1, 0.5)])["commonest_class"]["pooled"]
-    lines = [json.dumps(reported.record(r, share)) for r in range(1, 6)]
-    (path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    assert "flat collapsed: head" in texts(html_of(path))
 
 
 def test_printed_numbers_are_beside_ours(tmp_path):
@@ -139,9 +123,20 @@ def test_printed_numbers_are_beside_ours(tmp_path):
     assert f"{row.mean} ± {row.std} (TinyProto, Table 1)" in texts(html)
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
+def test_a_damaged_run_is_named_and_left_out(tmp_path):
+    good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=1)
+
+    def check(file, content):
+        whole = (bad / file).read_text()
+        (bad / file).write_text(content)
+        made = page.page([good, bad], NOW)
+        assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
+        assert f"Left out: {bad}: " in texts(made.html)
+        with pytest.raises(UserError, match="there is no run to report"):
+            page.page([bad], NOW)
+        (bad / file).write_text(whole)
+
+    cases = [
         ("config.json", "{"),
         ("config.json", "[]"),
         ("summary.json", '{"status": "finished"}'),
@@ -149,41 +144,38 @@ def test_printed_numbers_are_beside_ours(tmp_path):
         ("metrics.jsonl", '{"round": 1, "rules": {"head": 3}}\n'),
         ("metrics.jsonl", '{"round": 1, "rules": {"head": {"pooled": "much"}}}\n'),
         ("metrics.jsonl", '{"round": 1}\n'),
-    ],
-)
-def test_a_damaged_run_is_named_and_left_out(tmp_path, file, content):
-    good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=1)
-    (bad / file).write_text(content)
-    made = page.page([good, bad], NOW)
-    assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
-    assert f"Left out: {bad}: " in texts(made.html)
-    with pytest.raises(UserError, match="there is no run to report"):
-        page.page([bad], NOW)
+    ]
+    check_every(cases, check)
 
 
-@pytest.mark.parametrize("entry", ["bytes_total", "seconds", "bytes_up", "metrics"])
-def test_odd_entries_of_records_do_no_harm(tmp_path, entry):
-    path = run(tmp_path / "a")
-    lines = (path / "metrics.jsonl").read_text().splitlines()
-    odd = [json.dumps(json.loads(line) | {entry: "odd"}) for line in lines]
-    (path / "metrics.jsonl").write_text("\n".join(odd) + "\n")
-    assert data_of(html_of(path))["lines"][0]["round"] == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("file", ["partition.csv", "per_client/000004.npz"])
-def test_damage_of_a_part_is_said_where_the_part_would_be(tmp_path, file):
+def test_odd_entries_of_records_do_no_harm_and_damage_of_a_part_is_said(tmp_path):
     path = run(tmp_path / "a", per_client=True)
-    (path / file).write_bytes(b"PK\x03\x04 damaged")
-    html = html_of(path)
-    assert data_of(html)["clients"] == [] and len(data_of(html)["lines"]) == 1
-    assert "a: " in texts(html)
+    whole = (path / "metrics.jsonl").read_text()
+    for entry in ("bytes_total", "seconds", "bytes_up", "metrics"):
+        odd = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
+        (path / "metrics.jsonl").write_text("".join(f"{json.dumps(o)}\n" for o in odd))
+        assert data_of(html_of(path))["lines"][0]["round"] == [1, 2, 3, 4], entry
+    (path / "metrics.jsonl").write_text(whole)
+    for part in ("partition.csv", "per_client/000004.npz"):
+        before = (path / part).read_bytes()
+        (path / part).write_bytes(b"PK\x03\x04 damaged")
+        html = html_of(path)
+        assert data_of(html)["clients"] == [] and len(data_of(html)["lines"]) == 1
+        assert "a: " in texts(html), part  # where the part would be
+        (path / part).write_bytes(before)
 
 
-def test_a_run_named_twice_or_copied_is_there_once(tmp_path):
+def test_a_run_counts_once_and_what_names_no_run_is_an_error_or_left_out(tmp_path):
     path, copy = run(tmp_path / "a"), run(tmp_path / "copy")
     made = page.page([path, path, tmp_path / "." / "a", copy], NOW)
     assert made.runs == 1
     assert "same run as a: settings and seed agree" in texts(made.html)
+    (tmp_path / "empty").mkdir()
+    for given in ("empty", "nothing"):
+        with pytest.raises(UserError, match="holds no run"):
+            page.page([tmp_path / given], NOW)
+    made = page.page([path, tmp_path / "empty"], NOW)
+    assert made.runs == 1 and len(made.left_out) == 1
 
 
 def test_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
@@ -199,15 +191,6 @@ def test_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
         made = page.page([folder], NOW)
         assert made.runs == 2
         assert [path.endswith("runs/gone") for path, _ in made.left_out] == [True]
-
-
-def test_what_names_no_run_is_an_error_or_left_out(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for given in ("empty", "nothing"):
-        with pytest.raises(UserError, match="holds no run"):
-            page.page([tmp_path / given], NOW)
-    made = page.page([run(tmp_path / "a"), tmp_path / "empty"], NOW)
-    assert made.runs == 1 and len(made.left_out) == 1
 
 
 EVIL = "<script>alert(1)<!--"
@@ -231,7 +214,7 @@ def test_texts_of_users_stay_texts(tmp_path):
     assert (tmp_path / "x.html").read_text("utf-8") == made.html
 
 
-def test_clients_have_their_accuracies_where_they_were_kept(tmp_path):
+def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatch):
     kept = run(tmp_path / "kept", per_client=True)
     other = run(tmp_path / "other", "local", rules=("head",))
     html = html_of(kept, other)
@@ -242,13 +225,10 @@ def test_clients_have_their_accuracies_where_they_were_kept(tmp_path):
     assert "No accuracies of single clients in other" in said
     assert "--config.eval.per_client=True" in said
     assert "other 4 head 40.00 10.00 0.00 100.00" in said
-
-
-def test_of_many_clients_some_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxproto.page.clients.MOST", 2)
-    html = html_of(run(tmp_path / "a", per_client=True))
+    monkeypatch.setattr("jaxproto.page.clients.MOST", 2)  # of many some are drawn
+    html = html_of(kept)
     assert len(data_of(html)["clients"][0]["id"]) == 2
-    assert "a: 2 of 3 clients, drawn at random." in texts(html)
+    assert "kept: 2 of 3 clients, drawn at random." in texts(html)
 
 
 def test_a_partition_is_there_once_for_all_runs_that_have_it(tmp_path):
@@ -257,14 +237,12 @@ def test_a_partition_is_there_once_for_all_runs_that_have_it(tmp_path):
     (paths[2] / "partition.csv").write_text(text.replace("60", "61"))
     first, second = data_of(html_of(*paths))["partitions"]
     assert (first["runs"], second["runs"]) == ("run0, run1", "run2")
-    assert first["train"] == [[30, 0], [5, 5], [0, 60]] and second["train"][2] == [
-        0,
-        61,
-    ]
+    assert first["train"] == [[30, 0], [5, 5], [0, 60]]
+    assert second["train"] == [[30, 0], [5, 5], [0, 61]]
     assert first["title"].startswith("3 clients, 2 classes, 100 training and 34 test")
 
 
-def test_settings_say_what_differs_and_what_is_no_default(tmp_path):
+def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
     a = run(tmp_path / "a", method__lam=0.5)
     b = run(tmp_path / "b", method__lam=2.5)
     html = html_of(a, b)
@@ -273,22 +251,18 @@ def test_settings_say_what_differs_and_what_is_no_default(tmp_path):
     same = texts(html[html.index(SAME) :])
     assert re.search(r"rounds 4 300 ", same)  # with the default
     assert "method.lam" not in same
-
-
-def test_costs_say_bytes_and_times(tmp_path):
-    said = texts(html_of(run(tmp_path / "a")))
+    said = texts(html_of(run(tmp_path / "c")))
     assert "FedProto 1.50 kB 500 B 8.00 kB 250 0.5 2 3.0" in said
 
 
-def test_angles_leave_out_classes_without_a_prototype():
+def test_angles_leave_out_absent_classes_and_two_dimensions_stay_as_they_are(
+    monkeypatch,
+):
     mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
     found = prototypes.between(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
     nan = np.nan
     want = [[nan, 90, 45, nan], [90, nan, 45, nan], [45, 45, nan, nan], [nan] * 4]
     assert np.allclose(found, want, equal_nan=True)
-
-
-def test_prototypes_of_two_dimensions_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(prototypes, "MOST", 3)
     mean_CD = np.array([[1.0, 2], [3, 4]])
     local = HostProtos(np.arange(20.0).reshape(5, 2, 2), np.ones((5, 2)))
@@ -326,7 +300,8 @@ def test_the_checkpoint_of_an_old_run_is_drawn():
     assert len(found["points"]["place"]) > len(found["angles"])
 
 
-def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, whole):
+def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
+    monkeypatch.undo()  # with the script
     html = html_of(run(tmp_path / "a"))
     assert 3_000_000 < len(html) < 6_000_000
     shell = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
@@ -345,11 +320,7 @@ def test_the_command_writes_a_page_and_then_a_newer_one(tmp_path, capsys):
         assert said.err.startswith(f"left out: {tmp_path / 'none'}: ")
     assert out.read_text().startswith("<!DOCTYPE html>")
     assert not list(tmp_path.glob("*.new"))
-
-
-def test_what_is_no_page_is_not_written_over(tmp_path):
-    path, out = run(tmp_path / "a"), tmp_path / "mine.html"
-    out.write_text("my own")
+    out.write_text("my own")  # what is no page is not written over
     with pytest.raises(UserError, match="--overwrite"):
         command.main("report", [str(path), f"--out={out}"])
     assert out.read_text() == "my own"
@@ -357,25 +328,20 @@ def test_what_is_no_page_is_not_written_over(tmp_path):
     assert out.read_text().startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_places_where_no_page_can_be(tmp_path, monkeypatch):
+    (tmp_path / "folder.html").mkdir()
+    path = run(tmp_path / "a")
+    for name, message in (
         ("r.txt", "does not end in .html"),
         ("none/r.html", "its folder does not exist"),
         ("folder.html", "it is a folder"),
-    ],
-)
-def test_places_where_no_page_can_be(tmp_path, name, message):
-    (tmp_path / "folder.html").mkdir()
-    path = run(tmp_path / "a")
-    with pytest.raises(UserError, match=message):
-        command.main("report", [str(path), f"--out={tmp_path / name}", "--overwrite"])
-
-
-def test_without_the_extra_a_line_says_what_to_install(tmp_path, monkeypatch):
+    ):
+        asked = [str(path), f"--out={tmp_path / name}", "--overwrite"]
+        with refused(message):
+            command.main("report", asked)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"jaxproto\[report\]"):
-        page.page([run(tmp_path / "a")], NOW)
+    with refused("jaxproto[report]"):
+        page.page([path], NOW)
 
 
 def test_columns_of_numbers_stand_on_the_right():

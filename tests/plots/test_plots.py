@@ -1,22 +1,20 @@
-"""Pictures: that they show what they are given, and stay readable at any size."""
+"""Pictures: they show what they are given, and stay readable at any size."""
 
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from support import drawing
+from support.drawing import dashed, legend, lines, pixels, ticks, titles
 
 from jaxproto import plots
 from jaxproto.errors import UserError
-from jaxproto.plots import canvas, heads, values
+from jaxproto.plots import canvas, heads, layout, values
 
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture
-def drawn(tmp_path):
-    return partial(drawing.draw, tmp_path / "x.png")
+drawn = drawing.drawn
 
 
 def texts(axes):
@@ -24,9 +22,10 @@ def texts(axes):
     return [t.get_text() for t in axes.texts]
 
 
-def legend(figure):
-    """The lines of a legend."""
-    return [t.get_text() for t in figure.legends[0].get_texts()]
+def around(*degrees):
+    """Vectors of the plane in these directions."""
+    turns = np.radians(degrees)
+    return np.stack([np.cos(turns), np.sin(turns)], 1)
 
 
 def test_partition_numbers_every_cell_that_has_examples(drawn):
@@ -34,7 +33,9 @@ def test_partition_numbers_every_cell_that_has_examples(drawn):
     axes = drawn(plots.partition_heatmap, counts_KC).axes[0]
     assert sorted(texts(axes)) == ["1", "1000", "5"]
     assert axes.get_title() == "2 clients, 3 classes, 1,006 examples"
-    assert (axes.images[0].get_array().mask == (counts_KC == 0)).all()
+    assert (pixels(axes).mask == (counts_KC == 0)).all()
+    figure = drawn(plots.partition_heatmap, np.ones((2, 3), int), [4, 7], [0, 1, 2])
+    assert ticks(figure.axes[0], "y") == ["4", "7"]
 
 
 @pytest.mark.parametrize(("num_K", "num_C"), [(20, 10), (20, 100), (100, 100), (1, 2)])
@@ -60,67 +61,62 @@ def record(r):
 def test_accuracy_has_a_panel_per_rule_in_percent(drawn):
     figure = drawn(plots.accuracy_over_rounds, [record(r) for r in (10, 20, 40)])
     head, local = figure.axes
-    assert (head.get_title(), local.get_title()) == ("rule head", "rule local")
-    lines = {line.get_label(): line for line in head.lines}
-    pooled, mean = lines["pooled over samples"], lines["mean over clients"]
+    assert titles(figure) == ["rule head", "rule local"]
+    pooled, mean = (
+        lines(head)[k] for k in ("pooled over samples", "mean over clients")
+    )
     np.testing.assert_allclose(pooled.get_xydata(), [[10, 10], [20, 20], [40, 40]])
     np.testing.assert_allclose(mean.get_ydata(), [5, 10, 20])
     assert (pooled.get_linestyle(), mean.get_linestyle()) == ("-", "--")
     (band,) = head.collections
     extent = band.get_datalim(head.transData)
     assert (extent.ymin, extent.ymax) == (0, 30)  # 5 - 10 is cut at 0; 20 + 10
-    other = {line.get_label(): line for line in local.lines}["pooled over samples"]
-    assert np.isnan(other.get_ydata()).all()
+    assert np.isnan(lines(local)["pooled over samples"].get_ydata()).all()
+    alone = drawn(plots.accuracy_over_rounds, [record(10)]).axes[0]
+    assert lines(alone)["pooled over samples"].get_marker() == "o"  # is visible
 
 
-def test_accuracy_of_a_single_evaluation_is_visible(drawn):
-    figure = drawn(plots.accuracy_over_rounds, [record(10)])
-    lines = {line.get_label(): line for line in figure.axes[0].lines}
-    assert lines["pooled over samples"].get_marker() == "o"
-
-
-def test_angles_are_those_of_a_loop_over_pairs():
+def test_angles_and_cosines_are_those_of_a_loop_over_pairs():
     mean_CD = RNG.normal(size=(5, 7))
     for i, a in enumerate(mean_CD):
         for j, b in enumerate(mean_CD):
             cosine = a @ b / np.sqrt((a @ a) * (b @ b))
+            assert plots.cosines(mean_CD)[i, j] == pytest.approx(cosine)
             want = np.degrees(np.arccos(min(cosine, 1.0)))
             assert plots.angles(mean_CD)[i, j] == pytest.approx(want, abs=1e-5)
 
 
 def test_angles_leave_out_absent_classes_and_name_the_closest_pair(drawn):
-    turns = np.radians([0, 30, 90, 95, 200])
-    mean_CD = 7 * np.stack([np.cos(turns), np.sin(turns)], 1)
+    mean_CD = 7 * around(0, 30, 90, 95, 200)
     mean_CD[4] = 0  # no direction: as good as absent
     count_C = np.array([1, 1, 5, 0, 1])
     axes = drawn(plots.prototype_angles, mean_CD, count_C).axes[0]
     told = "mean 60.0° (all equal: 120.0°)\nsmallest 30.0°: classes 0 and 1"
     assert axes.get_title() == told
     assert sorted(texts(axes)) == ["30", "60", "90"]  # each pair once
+    mean_CD = np.array([[1.0, 0], [3, 3], [0, 2]])
+    axes = drawn(plots.prototype_angles, mean_CD, np.ones(3), [2, 5, 9]).axes[0]
+    assert "smallest 45.0°: classes 2 and 5" in axes.get_title().replace("\n", " ")
+    assert (ticks(axes), ticks(axes, "y")) == (["2", "5"], ["5", "9"])
 
 
 def test_angles_are_told_apart_by_a_scale_that_ends_where_they_do(drawn):
-    turns = np.radians([0, 80, 165])
-    mean_CD = np.stack([np.cos(turns), np.sin(turns)], 1)
-    figure = drawn(plots.prototype_angles, mean_CD, np.ones(3), None, "ProtoNorm")
-    assert figure.axes[0].get_title().startswith("ProtoNorm\n")
-    assert figure.axes[0].images[0].get_clim() == pytest.approx((80, 165))
-    mean_CD = np.eye(4)  # all alike: rounding shall not look like a pattern
-    image = drawn(plots.prototype_angles, mean_CD, np.ones(4)).axes[0].images[0]
+    given = around(0, 80, 165), np.ones(3), None, "ProtoNorm"
+    axes = drawn(plots.prototype_angles, *given).axes[0]
+    assert axes.get_title().startswith("ProtoNorm\n")
+    assert axes.images[0].get_clim() == pytest.approx((80, 165))
+    # All alike: rounding shall not look like a pattern.
+    image = drawn(plots.prototype_angles, np.eye(4), np.ones(4)).axes[0].images[0]
     assert image.get_clim() == pytest.approx((85, 95))
 
 
-def test_angles_of_100_classes_are_drawn_without_numbers(drawn):
-    axes = drawn(
-        plots.prototype_angles, RNG.normal(size=(100, 512)), np.ones(100)
-    ).axes[0]
+def test_angles_of_100_classes_are_drawn_without_numbers_and_of_one_not(drawn):
+    mean_CD = RNG.normal(size=(100, 512))
+    axes = drawn(plots.prototype_angles, mean_CD, np.ones(100)).axes[0]
     assert texts(axes) == [] and "smallest" in axes.get_title()
     assert "all equal: 90.6°" in axes.get_title()
-
-
-def test_angles_of_a_single_class_are_none(drawn, tmp_path):
-    plots.prototype_angles(tmp_path / "x.png", np.ones((3, 2)), np.array([0, 1, 0]))
-    assert (tmp_path / "x.png").stat().st_size > 1000
+    alone = drawn(plots.prototype_angles, np.ones((3, 2)), np.array([0, 1, 0]))
+    assert alone.axes
 
 
 def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(drawn):
@@ -130,35 +126,34 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
     runs = [plots.Arrows("ProtoNorm", global_CD, local_KCD, count_KC)]
     figure = drawn(plots.prototypes_2d, runs)
     axes = figure.axes[0]
-    lines = [line for line in axes.lines if line.get_linestyle() == "--"]
-    np.testing.assert_allclose(lines[1].get_xydata(), [[0, 0], [0, 2]])
+    np.testing.assert_allclose(dashed(axes)[1].get_xydata(), [[0, 0], [0, 2]])
     first, second = (points.get_offsets() for points in axes.collections)
     np.testing.assert_allclose(first, local_KCD[:2, 0])
     np.testing.assert_allclose(second, local_KCD[2:, 1])
     assert axes.get_aspect() == 1 and legend(figure) == ["class 0", "class 1"]
     assert axes.get_title() == "ProtoNorm"
-
-
-def test_features_show_own_classes_as_lines_and_every_sample_as_a_point(drawn):
-    feat_MD, y_M = RNG.normal(size=(50, 2)), RNG.integers(0, 2, 50)
-    local_CD, count_C = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
-    plane = plots.Plane("client 4", feat_MD, y_M, local_CD, count_C)
-    figure = drawn(plots.features_grid, [plane])
-    axes = figure.axes[0]
-    lines = [line.get_xydata().tolist() for line in axes.lines]
-    assert [[0, 0], [1, 2]] in lines and [[0, 0], [3, 4]] not in lines
-    assert sum(len(points.get_offsets()) for points in axes.collections) == 50
-    assert axes.get_title() == "client 4"
-    assert legend(figure) == ["class 0", "class 1"]
-
-
-def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
-    global_CD = RNG.normal(size=(100, 2))
+    # A hundred classes get a scale in place of a legend.
     local_KCD, count_KC = RNG.normal(size=(20, 100, 2)), RNG.integers(0, 2, (20, 100))
-    runs = [plots.Arrows("a", global_CD, local_KCD, count_KC)]
+    runs = [plots.Arrows("a", RNG.normal(size=(100, 2)), local_KCD, count_KC)]
     figure = drawn(plots.prototypes_2d, runs)
     assert not figure.legends
     assert figure.axes[1].get_ylabel() == "class"
+
+
+def test_features_show_own_classes_as_lines_and_every_sample_as_a_point(drawn):
+    """In a panel for each client."""
+    names, y_M = [f"client {i}" for i in range(7)], np.arange(9) % 3
+    local = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
+    planes = [plots.Plane(k, RNG.normal(size=(9, 2)), y_M, *local) for k in names]
+    figure = drawn(plots.features_grid, planes)
+    assert titles(figure) == names
+    assert legend(figure) == ["class 0", "class 1", "class 2"]
+    assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 9
+    shown = [line.get_xydata().tolist() for line in figure.axes[0].lines]
+    assert [[0, 0], [1, 2]] in shown and [[0, 0], [3, 4]] not in shown
+    figure = drawn(plots.features_grid, planes, [0, 2])
+    assert legend(figure) == ["class 0", "class 2"]
+    assert sum(len(p.get_offsets()) for p in figure.axes[0].collections) == 6
 
 
 def test_prototypes_with_and_without_cps_share_one_scale(drawn):
@@ -166,55 +161,49 @@ def test_prototypes_with_and_without_cps_share_one_scale(drawn):
     mask_D = np.array([True, False, True, False])
     figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", mask_D=mask_D)
     dense, sparse, bar = figure.axes
-    assert dense.get_title() == "without CPS"
-    assert sparse.get_title() == "with CPS: 2 of 4 dimensions"
+    assert titles(figure)[:2] == ["without CPS", "with CPS: 2 of 4 dimensions"]
     assert figure.get_suptitle() == "class 2" and bar.get_ylabel() == "value"
-    before, after = (axes.images[0].get_array() for axes in (dense, sparse))
     there = [0, 2]  # client 1 has no prototype, and no row
-    np.testing.assert_array_equal(before, proto_KD[there])
-    np.testing.assert_array_equal(after, (proto_KD * mask_D)[there])
-    assert [t.get_text() for t in dense.get_yticklabels()] == ["0", "2"]
+    np.testing.assert_array_equal(pixels(dense), proto_KD[there])
+    np.testing.assert_array_equal(pixels(sparse), (proto_KD * mask_D)[there])
+    assert ticks(dense, "y") == ["0", "2"]
     assert dense.images[0].get_clim() == sparse.images[0].get_clim()
-
-
-def test_a_prototype_of_which_a_mask_leaves_nothing_stays(drawn):
-    proto_KD = np.array([[0, 0, 3.0], [0, 0, 0]])
+    proto_KD = np.array([[0, 0, 3.0], [0, 0, 0]])  # of which the mask leaves nothing
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", mask_D=np.array([1, 1, 0]))
-    for axes in figure.axes[:2]:
-        assert [t.get_text() for t in axes.get_yticklabels()] == ["0"]
+    assert [ticks(axes, "y") for axes in figure.axes[:2]] == [["0"], ["0"]]
+    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])  # beside what is above 0
+    named = {"rows": ["L3", "G"], "what": "p", "binary": True}
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", **named)
+    dense, above, bar = figure.axes
+    assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
+    np.testing.assert_array_equal(pixels(above), proto_KD > 0)
+    assert ticks(dense, "y") == ["L3", "G"]
 
 
 def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
     proto_KD, mask_D = RNG.normal(size=(5, 512)), RNG.random(512) < 0.1
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", mask_D=mask_D)
-    shown, kept = figure.axes[0].images[0].get_array(), mask_D.sum()
+    shown, kept = pixels(figure.axes[0]), mask_D.sum()
     for part in (shown[:, :kept], shown[:, kept:]):
         assert (np.diff(part.mean(0)) <= 0).all()
-    assert not np.any(figure.axes[1].images[0].get_array()[:, kept:])
+    assert not np.any(pixels(figure.axes[1])[:, kept:])
     assert figure.axes[1].get_xlabel() == "feature dimension, largest mean first"
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", in_order=True)
-    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), proto_KD)
+    np.testing.assert_array_equal(pixels(figure.axes[0]), proto_KD)
     assert figure.axes[0].get_xlabel() == "feature dimension"
     order_D = values.sorting(proto_KD, np.ones(512, bool), "class")
     assert (np.diff(proto_KD.argmax(0)[order_D]) >= 0).all()  # a block for each class
 
 
-def test_zeros_are_white_whatever_else_there_is(drawn):
+def test_values_have_white_zeros_and_both_signs_have_theirs_in_the_middle(drawn):
     for proto_KD in (np.array([[0.0, 1, 5]]), np.array([[0.0, -3, 5]])):
         image = drawn(plots.prototype_heatmap, proto_KD, "t").axes[0].images[0]
         assert min(image.cmap(image.norm(0.0))[:3]) > 0.96
         assert min(image.cmap(image.norm(5.0))[:3]) < 0.5
-
-
-def test_prototypes_without_cps_are_one_panel(drawn):
-    figure = drawn(plots.prototype_heatmap, RNG.random((20, 500)), "class 2")
-    assert len(figure.axes) == 2  # the matrix and its scale
-    assert figure.axes[0].images[0].get_array().shape == (20, 500)
-
-
-def test_prototypes_of_both_signs_have_their_zero_in_the_middle(drawn):
-    proto_KD = RNG.normal(size=(4, 30)) + 1
+    proto_KD = RNG.normal(size=(4, 500)) + 1
     figure = drawn(plots.prototype_heatmap, proto_KD, "class 2")
+    assert len(figure.axes) == 2  # without CPS: the matrix and its scale
+    assert pixels(figure.axes[0]).shape == (4, 500)
     low, high = figure.axes[0].images[0].get_clim()
     assert low == -high and high == pytest.approx(np.percentile(abs(proto_KD), 99))
 
@@ -229,14 +218,6 @@ def test_every_dimension_of_a_prototype_has_a_pixel(drawn, num_D):
     assert box.height / 100 * 72 / figure.dpi > 3.5  # points of a client
 
 
-def test_cosine_similarity_is_that_of_a_loop_over_pairs():
-    mean_CD = RNG.normal(size=(4, 6))
-    for i, a in enumerate(mean_CD):
-        for j, b in enumerate(mean_CD):
-            cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-            assert plots.cosines(mean_CD)[i, j] == pytest.approx(cosine)
-
-
 def loop_frobenius(norm_KC, count_KC):
     """Each client scaled by itself, then the root of the sum of squares."""
     total = 0.0
@@ -247,17 +228,14 @@ def loop_frobenius(norm_KC, count_KC):
     return total**0.5
 
 
-def test_frobenius_is_that_of_a_loop_over_clients():
+def test_frobenius_is_that_of_a_loop_and_zero_where_norms_follow_the_data():
     norm_KC, count_KC = RNG.random((20, 10)), RNG.integers(0, 500, (20, 10))
     want = loop_frobenius(norm_KC, count_KC)
     assert plots.frobenius(norm_KC, count_KC) == pytest.approx(want)
     want = loop_frobenius(norm_KC.T, count_KC.T)
     assert plots.frobenius(norm_KC, count_KC, axis=0) == pytest.approx(want)
-
-
-def test_frobenius_is_zero_where_norms_follow_the_data_whatever_their_scale():
     count_KC = np.array([[0, 30, 10], [7, 7, 7], [500, 0, 0]])
-    norm_KC = 0.2 + count_KC * np.array([[0.01], [0.2], [0.003]])
+    norm_KC = 0.2 + count_KC * np.array([[0.01], [0.2], [0.003]])  # whatever the scale
     assert plots.frobenius(norm_KC, count_KC) == pytest.approx(0, abs=1e-12)
     assert plots.frobenius(norm_KC[::-1], count_KC) > 1
 
@@ -271,36 +249,11 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     np.testing.assert_allclose(norms.get_array(), [[0, 1, 0], [0, 0, 1]])
     assert data.get_clim() == norms.get_clim() == (0, 1)
     assert figure.get_suptitle() == "Frobenius distance 1.12"  # root of 0.25 + 1
-
-
-def test_rows_of_a_choice_have_their_own_numbers(drawn):
-    mean_CD = np.array([[1.0, 0], [3, 3], [0, 2]])
-    axes = drawn(plots.prototype_angles, mean_CD, np.ones(3), [2, 5, 9]).axes[0]
-    assert "smallest 45.0°: classes 2 and 5" in axes.get_title().replace("\n", " ")
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["2", "5"]
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["5", "9"]
-    axes = drawn(plots.partition_heatmap, np.ones((2, 3), int), [4, 7], [0, 1, 2])
-    rows = axes.axes[0].get_yticklabels()
-    assert [t.get_text() for t in rows] == ["4", "7"]
-
-
-def test_a_binary_panel_shows_what_is_above_0(drawn):
-    proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])
-    figure = drawn(
-        plots.prototype_heatmap, proto_KD, "t", rows=["L3", "G"], what="p", binary=True
-    )
-    values, above, bar = figure.axes
-    assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
-    shown = above.images[0].get_array()
-    np.testing.assert_array_equal(shown, proto_KD > 0)
-    assert [t.get_text() for t in values.get_yticklabels()] == ["L3", "G"]
-
-
-def test_a_choice_of_heads_changes_neither_their_scale_nor_the_distance(drawn):
+    # A choice of heads changes neither their scale nor the distance.
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
     figure = drawn(plots.head_norms, norm_KC, count_KC, clients=[4, 1], classes=[0, 3])
     want = heads.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
-    np.testing.assert_allclose(figure.axes[1].images[0].get_array(), want)
+    np.testing.assert_allclose(pixels(figure.axes[1]), want)
     distance = plots.frobenius(norm_KC, count_KC)
     assert figure.get_suptitle() == f"Frobenius distance {distance:.2f}"
 
@@ -320,16 +273,13 @@ def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
     assert all(text in figure.get_suptitle() for text in told)
 
 
-def test_features_of_several_clients_have_a_panel_each(drawn):
-    planes = [
-        plots.Plane(f"client {i}", RNG.normal(size=(9, 2)), np.arange(9) % 3, c, n)
-        for i, (c, n) in enumerate([(RNG.normal(size=(3, 2)), np.ones(3))] * 7)
-    ]
-    figure = drawn(plots.features_grid, planes, [0, 2])
-    panels = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in panels] == [f"client {i}" for i in range(7)]
-    assert legend(figure) == ["class 0", "class 2"]
-    assert sum(len(p.get_offsets()) for p in panels[0].collections) == 6
+@pytest.mark.long
+def test_margins_and_similarities_of_many_classes_stay_readable(drawn):
+    axes = drawn(plots.margins, {"a": np.linspace(0.5, 1, 200)}, range(200)).axes[0]
+    assert len(axes.get_xticklabels()) <= 25
+    rows = (np.zeros(200), -np.ones(200), np.ones(200))
+    axes = drawn(plots.cosine_by_class, {"a": rows, "b": rows}, range(200)).axes[0]
+    assert len(axes.get_xticklabels()) <= 25
 
 
 def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
@@ -338,3 +288,153 @@ def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"pip install 'jaxproto\[plots\]'"):
         plots.partition_heatmap(tmp_path / "x.png", np.ones((2, 2), int))
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------ sizes and formats of papers
+
+LONG = ["ProtoNorm", "CPS + PPA + CPKD on FedTGP", "TinyProto-FT (s 50, mu 0.5)"]
+RULES = ["head", "local", "global", "global_own", "received"]
+MEAN_CD, COUNTS_KC = RNG.normal(size=(10, 64)), RNG.integers(0, 900, (20, 10))
+DISTANCES = ("mean_distance", "smallest_distance", "largest_distance", "mean_angle")
+SEEN = dict.fromkeys(DISTANCES, np.linspace(0.5, 1.4, 30))
+SEEN |= dict.fromkeys(("smallest_angle", "energy", "force"), np.linspace(9, 1, 30))
+NOTE = "mean over 3 seeds, least to largest"
+HEADS = {name: RNG.random((20, 10)) for name in LONG[:2]}
+
+
+def run_of(seed=0):
+    """Records of a run."""
+    rows = []
+    for r in (5, 10, 20, 40):
+        row = {"pooled": 0.8 + r / 400 + seed / 100, "client_mean": 0.7}
+        row["client_std"] = 0.1
+        total = {"up": 1000 * r, "down": 3000 * r}
+        rules = dict.fromkeys(RULES, row)
+        rows.append({"round": r, "rules": rules, "bytes_total": total})
+    return rows
+
+
+def bands():
+    return [plots.band(k, [5, 10, 20, 40], RNG.random((3, 4)) * 100) for k in LONG]
+
+
+def plane(title):
+    given = RNG.normal(size=(90, 2)), np.arange(90) % 6, RNG.normal(size=(6, 2))
+    return plots.Plane(title, *given, np.ones(6))
+
+
+def arrows(title):
+    places = RNG.normal(size=(6, 2)), RNG.normal(size=(9, 6, 2))
+    return plots.Arrows(title, *places, np.ones((9, 6)))
+
+
+def embedded(title):
+    points = [RNG.normal(size=(n, 2)) for n in (200, 40, 10)]
+    parts = [a for p in points for a in (p, np.arange(len(p)) % 10)]
+    return plots.Embedded(title, *parts)
+
+
+BARS = [
+    plots.Bar(LONG[0], [40, 45], [2.1e7, 3e7], 3, 96.0),
+    plots.Bar(LONG[1], [], [], 3, 88.8),
+    plots.Bar("local", [], [], 0, float("nan")),
+]
+WHOLE = "one client that holds every class; whole networks are shufflenet_v2_x1_0"
+BY_RULE = {f"rule {k}": bands() for k in RULES}
+DRAWN = {
+    "accuracy": (plots.bands, BY_RULE, "round", "test accuracy (%)", NOTE),
+    "one accuracy": (plots.accuracy_over_rounds, run_of(), LONG[1]),
+    "bytes": (plots.accuracy_against_bytes, {k: [run_of(), run_of(1)] for k in LONG}),
+    "one bytes": (plots.accuracy_against_bytes, {LONG[1]: [run_of()]}),
+    "until": (plots.until_bars, BARS, f"until 95 % test accuracy\n{NOTE}"),
+    "confusion": (plots.confusion_matrices, dict.fromkeys(LONG, COUNTS_KC[:10])),
+    "partition": (plots.partition_heatmap, COUNTS_KC, None, None, LONG[1]),
+    "angles": (plots.prototype_angles, MEAN_CD, np.ones(10), None, LONG[1]),
+    "values": (
+        partial(plots.prototype_heatmap, mask_D=np.ones(512)),
+        RNG.normal(size=(20, 512)),
+        LONG[1],
+    ),
+    "flat values": (plots.prototype_heatmap, RNG.normal(size=(20, 2)), LONG[1]),
+    "heads": (plots.head_norms, HEADS[LONG[0]], COUNTS_KC),
+    "two heads": (plots.head_norm_difference, HEADS, COUNTS_KC),
+    "margins": (plots.margins, {k: RNG.random(200) for k in LONG}, range(200)),
+    "prototypes": (plots.prototypes_2d, [arrows(k) for k in LONG]),
+    "features": (plots.features_grid, [plane(f"{k}, client 2") for k in LONG]),
+    "t-SNE": (plots.embedding, [embedded(k) for k in LONG[:2]], 10, "A note. " * 30),
+    "trace": (plots.alignment_trace, {LONG[0]: SEEN}, {LONG[0]: (10, 64)}),
+    "cost": (
+        plots.communication_cost,
+        [("512 dimensions", "classes K", bands()), ("10 classes", "d", bands())],
+        WHOLE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize(
+    "size", ["column", pytest.param("text", marks=pytest.mark.long)]
+)
+def test_nothing_is_cut_off_or_lies_upon_anything(drawn, name, size):
+    draw, *given = DRAWN[name]
+    with plots.sized(size):
+        figure = drawn(draw, *given)
+    assert figure.get_figwidth() == plots.SIZES[size]
+    assert figure.get_figheight() < 9.5  # of a page
+    assert drawing.faults(figure) == []
+
+
+def test_faults_are_found(tmp_path):
+    with canvas.blank(tmp_path / "x.png", (2, 2)) as figure:
+        axes = figure.add_subplot(title="short")
+        axes.plot(range(50))
+    figure.legend(axes.lines, ["upon the axes"], loc="lower left")
+    axes.set_title("far too long for a figure of two inches, so that it is cut off")
+    found = drawing.faults(figure)
+    assert any(fault.startswith("cut: far too long") for fault in found)
+    assert any(fault.startswith("legend on") for fault in found)
+
+
+def test_the_suffix_is_the_format_letters_stay_text_and_files_are_the_same(tmp_path):
+    title = "ProtoNorm (s 50)"
+    run, found = [arrows(title)], {}
+    for suffix in ("png", "pdf", "SVG"):
+        for name in "ab":
+            plots.prototypes_2d(tmp_path / f"{name}.{suffix}", run)
+        found[suffix] = (tmp_path / f"a.{suffix}").read_bytes()
+        assert found[suffix] == (tmp_path / f"b.{suffix}").read_bytes()
+    assert found["png"].startswith(b"\x89PNG") and found["pdf"].startswith(b"%PDF")
+    said = re.findall(r"<text[^>]*>([^<]*)</text>", found["SVG"].decode())
+    assert {title, "class 3", "feature 1"} <= set(said)
+    pdf = found["pdf"]
+    assert b"/Type0" in pdf or b"/TrueType" in pdf  # 42; outlines are /Type3
+    assert b"/Type3" not in pdf
+    with pytest.raises(UserError, match=r"does not end in \.png, \.pdf or \.svg"):
+        plots.prototypes_2d(tmp_path / "x.eps", run)
+
+
+def test_letters_are_of_8_points_and_a_size_ends_with_its_block(drawn):
+    with plots.sized("column"):
+        axes = drawn(plots.prototypes_2d, [arrows("a")]).axes[0]
+        assert axes.title.get_fontsize() == axes.xaxis.label.get_fontsize() == 8
+    assert canvas.inches((4.0, 3.0)) == (4.0, 3.0)
+    with pytest.raises(UserError, match="unknown size 'page'"), plots.sized("page"):
+        pass
+
+
+def test_40_lines_differ_in_more_than_colour():
+    looks = {(look["color"], look["ls"]) for look in map(canvas.look, range(40))}
+    assert len(looks) == 40
+    for a in range(9):
+        one, two = canvas.look(a), canvas.look(a + 1)
+        assert one["color"] != two["color"] and one["ls"] != two["ls"]
+        one, two = canvas.marks(a, 40), canvas.marks(a + 1, 40)
+        assert one["marker"] != two["marker"] and one["markevery"] != two["markevery"]
+
+
+def test_panels_are_as_many_abreast_as_fit():
+    for count, text, column in ((1, 1, 1), (4, 4, 2), (5, 3, 2)):
+        with plots.sized("text"):
+            assert layout.abreast(count) == text
+        with plots.sized("column"):
+            assert layout.abreast(count) == column

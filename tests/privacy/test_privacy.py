@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
+from support.every import check_every
+from support.refusal import refused
 
 from jaxproto import compare, config
 from jaxproto.compare.runs import load
 from jaxproto.config import build, floats, private
-from jaxproto.errors import UserError
 from jaxproto.losses import cross_entropy
 from jaxproto.methods import METHODS
+from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.privacy import CLIENT, EXAMPLE, Privacy, accounting, mechanism, release
 from jaxproto.report import pictures
 from jaxproto.storage import records
@@ -53,35 +55,32 @@ def rows(x, y, made=release.MEANS):
     return np.asarray(summed(data, made))
 
 
+def moved(every):
+    """Distances between all pairs."""
+    return [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
+
+
 @pytest.mark.parametrize("counts", [True, False])
 def test_another_example_moves_the_class_sums_by_two_norms_at_most(counts):
     made = release.MEANS._replace(weighed=counts)
-    units = [(v, y) for v in VALUES for y in range(CLASSES)]
     rest = [((1.0, 2.0), 0), ((-3.0, 1.0), 1)]
-
-    def of(unit):
+    every = []
+    for unit in itertools.product(VALUES, range(CLASSES)):
         x, y = zip(unit, *rest, strict=True)
-        return rows(np.float32(x), np.int32(y), made)
-
-    every = [of(unit) for unit in units]
-    moved = [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
-    assert max(moved) <= 2 * C * (1 + 1e-5)
-    assert max(moved) > 1.4 * C  # the bound is no looser than it must be
+        every.append(rows(np.float32(x), np.int32(y), made))
+    assert max(moved(every)) <= 2 * C * (1 + 1e-5)
+    assert max(moved(every)) > 1.4 * C  # the bound is no looser than it must be
 
 
 def test_another_client_moves_the_sum_by_two_norms_at_most():
-    held = jax.jit(lambda up: release.held_rows(up, release.MEANS, C))
-
-    def of(scale, here):
+    held, every = jax.jit(lambda up: release.held_rows(up, release.MEANS, C)), []
+    heres = list(itertools.product((0, 1), repeat=CLASSES))
+    for scale, here in itertools.product((-50.0, -1.0, 0.1, 50.0), heres):
         mean = scale * np.ones((CLASSES, 2), np.float32)
         up = Protos(jnp.asarray(mean), jnp.asarray(here, jnp.float32))
-        return np.asarray(held(up))
-
-    heres = list(itertools.product((0, 1), repeat=CLASSES))
-    every = [of(s, h) for s in (-50.0, -1.0, 0.1, 50.0) for h in heres]
+        every.append(np.asarray(held(up)))
     assert max(map(np.linalg.norm, every)) <= C * (1 + 1e-5)
-    moved = [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
-    assert 1.9 * C < max(moved) <= 2 * C * (1 + 1e-5)
+    assert 1.9 * C < max(moved(every)) <= 2 * C * (1 + 1e-5)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -99,15 +98,12 @@ def gradient(x, y, mask, privacy):
 
 def test_another_example_moves_the_gradient_by_two_norms_at_most():
     silent, mask = Privacy(EXAMPLE, C, 0.0), np.float32([1, 1, 0])
-    rest = np.float32([[1.0, 2.0], [7.0, 7.0]])
-
-    def of(value, label):
+    rest, every = np.float32([[1.0, 2.0], [7.0, 7.0]]), []
+    for value, label in itertools.product(VALUES, range(CLASSES)):
         x, y = np.float32([value, *rest]), np.int32([label, 0, 1])
-        return 2 * np.asarray(gradient(x, y, mask, silent)[1])  # the sum over two
-
-    every = [of(v, y) for v in VALUES for y in range(CLASSES)]
-    moved = [np.linalg.norm(a - b) for a, b in itertools.combinations(every, 2)]
-    assert 1.4 * C < max(moved) <= 2 * C * (1 + 1e-5)
+        sum_of_two = 2 * np.asarray(gradient(x, y, mask, silent)[1])
+        every.append(sum_of_two)
+    assert 1.4 * C < max(moved(every)) <= 2 * C * (1 + 1e-5)
 
 
 def test_an_example_that_only_pads_has_no_part_in_the_gradient():
@@ -119,15 +115,12 @@ def test_an_example_that_only_pads_has_no_part_in_the_gradient():
     np.testing.assert_allclose(value[0], alone[0], rtol=1e-6)
 
 
-def test_the_gradient_has_a_derivative_where_an_example_has_none():
+def test_there_is_a_derivative_where_an_example_has_none_and_at_zero():
     silent, mask = Privacy(EXAMPLE, C, 0.0), np.float32([1, 0])
     y = np.int32([0, 1])
     of = jax.jacobian(lambda x: gradient(x, y, mask, silent)[1])  # as an attack's is
     found = of(jnp.float32([[1, 2], [3, -1]]))
     assert np.isfinite(found).all() and np.any(found[..., 0, :])
-
-
-def test_a_clipped_vector_has_a_derivative_at_zero():
     total = jax.grad(lambda x: mechanism.clipped(x, C).sum())
     np.testing.assert_array_equal(total(jnp.zeros(3)), 1.0)
     np.testing.assert_allclose(total(jnp.full(3, 0.1)), 1.0)
@@ -188,8 +181,6 @@ def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
 def test_fedavg_sends_a_clipped_change_and_no_size():
     exp = build.experiment(small("fedavg", CLIENT), "cpu")
     method = METHODS["fedavg"](exp.spec, privacy=Privacy(CLIENT, C, 0.0))
-    from jaxproto.methods.fedavg import FedAvgUpload
-
     up = FedAvgUpload({"w": jnp.full(4, 10.0)}, jnp.int32(123))
     sent = method.release(None, None, None, up, {"w": jnp.ones(4)}, jax.random.key(0))
     np.testing.assert_allclose(sent.params["w"], 1 + C / 2, rtol=1e-6)
@@ -204,7 +195,7 @@ def small(name, unit, **changes):
     return c
 
 
-REFUSED = [
+REFUSED = (
     ("fedkd", CLIENT, {}, "methods with a guarantee"),
     ("fedtgp", EXAMPLE, {}, "protonorm, tinyproto, fedavg"),
     ("fedproto", CLIENT, {"method.aggregate": "mean_over_examples"}, "exact counts"),
@@ -220,32 +211,28 @@ REFUSED = [
     ("fedavg", "clients", {}, "Did you mean 'client'"),
     ("fedavg", CLIENT, {"privacy.noise": 0.0}, "above 0"),
     ("fedavg", CLIENT, {"privacy.delta": 1.0}, "below 1"),
-]
+)
 
 
-@pytest.mark.parametrize(("name", "unit", "changes", "said"), REFUSED)
-def test_what_has_no_guarantee_is_refused(name, unit, changes, said, monkeypatch):
+def test_what_has_no_guarantee_is_refused_and_what_has_one_is_not(monkeypatch):
     monkeypatch.setattr(accounting, "check", lambda: None)
-    with pytest.raises(UserError, match=said):
-        config.check(small(name, unit, **changes))
 
+    def check(name, unit, changes, said):
+        with refused(said):
+            config.check(small(name, unit, **changes))
 
-def test_what_has_a_guarantee_is_not_refused(monkeypatch):
-    monkeypatch.setattr(accounting, "check", lambda: None)
+    check_every(REFUSED, check)
     assert {*private.methods()} == {"fedavg", "fedproto", "protonorm", "tinyproto"}
     for name, unit in itertools.product(private.methods(), (CLIENT, EXAMPLE)):
         config.check(small(name, unit))
-
-
-def test_batchnorm_is_refused_where_examples_are_the_unit():
     c = small("fedavg", EXAMPLE, **{"model.group": "resnet18"})
-    with pytest.raises(UserError, match="BatchNorm"):
+    with refused("BatchNorm"):  # where examples are the unit
         build.experiment(c, "cpu")
 
 
 def test_without_dp_accounting_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"jaxproto\[privacy\]"):
+    with refused("jaxproto[privacy]"):
         config.check(small("fedavg", CLIENT))
 
 
@@ -263,25 +250,21 @@ def traced(c):
     return texts
 
 
-def test_off_leaves_programs_as_they_are():
-    plain = small("fedproto", "off")
-    other = small("fedproto", "off", **{"privacy.clip": 3.0, "privacy.noise": 2.0})
+def test_clip_and_noise_are_arguments_of_programs_which_off_leaves_as_they_are():
+    changes = {"privacy.clip": 3.0, "privacy.noise": 2.0}
+    plain, other = small("fedproto", "off"), small("fedproto", "off", **changes)
     assert not any(path.startswith("privacy.") for path in floats.traced(plain))
     assert floats.program_settings(plain) == floats.program_settings(other)
     assert traced(plain) == traced(other)
     assert build.experiment(plain, "cpu").method.release is None
-
-
-def test_clip_and_noise_are_arguments_of_the_programs():
     one = small("fedproto", EXAMPLE)
-    changes = {"privacy.clip": 3.0, "privacy.noise": 2.0, "privacy.delta": 0.1}
-    other = small("fedproto", EXAMPLE, **changes)
-    assert {"privacy.clip", "privacy.noise"} <= {*floats.traced(one)}
+    other = small("fedproto", EXAMPLE, **changes, **{"privacy.delta": 0.1})
+    assert {*changes} <= {*floats.traced(one)}
     assert floats.program_settings(one) == floats.program_settings(other)
 
 
 @needs_accounting
-def test_epsilon_is_that_of_dp_accounting():
+def test_epsilon_is_that_of_dp_accounting_and_sampling_amplifies():
     import dp_accounting
 
     one = dp_accounting.get_epsilon_gaussian(1.0, 1e-5)
@@ -289,13 +272,9 @@ def test_epsilon_is_that_of_dp_accounting():
     assert accounting.composed(4.0, 4, 1e-5) == pytest.approx(one, rel=1e-6)
     assert one == pytest.approx(4.377, abs=0.001)  # Balle and Wang, Theorem 8
     assert accounting.composed(1.0, 0, 1e-5) == 0
-
-
-@needs_accounting
-def test_sampling_without_replacement_amplifies():
     few = accounting.sampled(8.0, 10, 1e-5, accounting.Sampling(1000, 10))
     all_ = accounting.sampled(8.0, 10, 1e-5, accounting.Sampling(1000, 1000))
-    plain = accounting.composed(8.0, 10, 1e-5)
+    plain = accounting.composed(8.0, 10, 1e-5)  # without replacement
     assert few < plain / 4 and all_ == pytest.approx(plain)
 
 
@@ -324,22 +303,18 @@ def test_only_clients_that_keep_nothing_are_amplified():
 def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "draw", lambda *args: None)
     law = {"participation.law": "uniform", "participation.fraction": 0.67}
-    law |= {"eval_every": 1}
-    quiet, whole = Console(quiet=True), small(name, unit, **law)
-    first = small(name, unit, **law)
+    quiet, whole = Console(quiet=True), small(name, unit, **law, eval_every=1)
+    first = whole.copy_and_resolve_references()
     first.rounds = 1
-    runner.run(whole, tmp_path / "whole", quiet)
-    runner.run(first, tmp_path / "parts", quiet)
-    runner.run(whole, tmp_path / "parts", quiet)
+    for c, part in ((whole, "whole"), (first, "parts"), (whole, "parts")):
+        runner.run(c, tmp_path / part, quiet)
     ends = [
         records.read(tmp_path / part / "metrics.jsonl") for part in ("whole", "parts")
     ]
-    for end in ends:
-        for record in end:
-            del record["seconds"], record["every_round"]
+    for record in (*ends[0], *ends[1]):
+        del record["seconds"], record["every_round"]
     assert ends[0] == ends[1]
-    exp = build.experiment(whole, "cpu")
-    taken = account.takes_part(whole, exp)
+    taken = account.takes_part(whole, build.experiment(whole, "cpu"))
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
     loaded = load(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]

@@ -5,17 +5,20 @@ import re
 
 import numpy as np
 import pytest
-from absl import flags
 from PIL import Image
 from rich.console import Console
 from support import drawing
+from support.commands import called
+from support.drawing import ticks, titles
 
-from jaxproto import cli, config, plots
+from jaxproto import config, plots
 from jaxproto.config import build
 from jaxproto.data import describe
 from jaxproto.errors import UserError
 from jaxproto.report import inspection, samples
 from jaxproto.training import programs
+
+drawn = drawing.drawn
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def configured(**fields):
     return made
 
 
-def test_the_numbers_are_those_of_the_partition(shown):
+def test_the_numbers_are_those_of_the_partition(shown, tmp_path):
     exp = build.experiment(configured(), "cpu")
     train, test = exp.counts
     text = shown()
@@ -55,10 +58,6 @@ def test_the_numbers_are_those_of_the_partition(shown):
     assert f"{describe.unseen(exp.counts)} of {test.sum()} test examples are" in text
     assert f"fedproto {(held_K.sum() + 5 * 10) * 64:,} (as configured)" in text
     assert "1,797 of clients, 0 public, 0 nobody's" in text
-
-
-def test_files_are_named_and_there(shown, tmp_path):
-    text = shown()
     names = ["indices.csv", "partition.csv", "partition.png", "samples.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     assert "partition.csv, indices.csv, partition.png, samples.png" in text
@@ -70,7 +69,7 @@ def test_all_methods_stand_side_by_side(shown):
     assert text.count("(as configured)") == 1
 
 
-def test_public_examples_and_an_official_test_part_are_counted(shown, tmp_path):
+def test_public_examples_an_official_test_part_and_sources_are_counted(shown, tmp_path):
     x, y = np.zeros((100, 3), np.float32), np.arange(100) % 5
     path = tmp_path / "a.npz"
     parts = {"x_train": x, "y_train": y, "x_test": x[:20], "y_test": y[:20]}
@@ -83,15 +82,10 @@ def test_public_examples_and_an_official_test_part_are_counted(shown, tmp_path):
     assert "110 of clients, 10 public, 0 nobody's" in text
     assert "10 examples of 2 classes" in text
     assert "classes without an example: 5" in text
-
-
-def test_sources_are_counted_per_client(shown, tmp_path):
     x, y = np.random.default_rng(0).normal(size=(90, 4)), np.arange(90) % 3
-    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, domain_train=np.arange(90) % 9)
-    text = shown(
-        data__name=f"npz:{tmp_path / 'a.npz'}", data__partition="feature",
-        data__clients=3,
-    )  # fmt: skip
+    np.savez(path, x_train=x, y_train=y, domain_train=np.arange(90) % 9)
+    fields = {"data__partition": "feature", "data__clients": 3}
+    text = shown(data__name=f"npz:{path}", **fields)
     assert "9 sources of examples" in text and "sources of examples 3 3 3.0 3" in text
 
 
@@ -122,31 +116,22 @@ def test_without_matplotlib_numbers_are_still_there(shown, tmp_path, monkeypatch
     text = shown()
     assert f"no pictures: {plots.HINT}" in text and "Over clients" in text
     assert not (tmp_path / "out" / "partition.png").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        UserError, match=r"cannot write to .*file.x: Not a directory\. Ch"
-    ):
-        inspection.show(configured(), tmp_path / "file/x", console=Console(quiet=True))
+    quiet, said = Console(quiet=True), r"cannot write to .*file.x: Not a directory\. Ch"
+    with pytest.raises(UserError, match=said):
+        inspection.show(configured(), tmp_path / "file/x", console=quiet)
 
 
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
 def test_the_command_takes_the_flags_of_a_run(tmp_path, monkeypatch, capsys):
-    before = set(flags.FLAGS)
     path = tmp_path / "changed.py"
     path.write_text(
         "from jaxproto import config\n"
         "def get_config(arg='digits'):\n    return config.experiment('local', arg)\n"
     )
-    arguments = ["--config.data.clients=3", "--config.model.group=mlp"]
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["inspect", f"--config={path}:digits", *arguments, "--noall"])
-    for name in set(flags.FLAGS) - before:
-        delattr(flags.FLAGS, name)
-    assert not end.value.code
+    given = ("--config.data.clients=3", "--config.model.group=mlp", "--noall")
+    assert not called("inspect", f"--config={path}:digits", *given)
     out = "runs/local-digits-seed0-data.clients=3-model.group=mlp-inspect"
     assert out in capsys.readouterr().out
     assert (tmp_path / out / "samples.png").is_file()
@@ -178,43 +163,34 @@ def test_samples_are_the_clients_own_sorted_by_class_and_always_the_same():
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
-def test_images_of_every_kind_are_drawn_with_class_and_client(tmp_path, kind, channels):
-    rng = np.random.default_rng(0)
-    rows = [
-        (
-            f"client {k}",
-            rng.integers(0, 255, (m, 9, 70, channels)).astype(kind),
-            "ab"[:m],
-        )
-        for k, m in enumerate((2, 1))
-    ]
-    figure = drawing.draw(tmp_path / "x.png", plots.image_grid, rows, "title")
-    axes = figure.axes[0]
+def test_images_of_every_kind_are_drawn_with_class_and_client(drawn, kind, channels):
+    rng, rows = np.random.default_rng(0), []
+    for client, labels in (("client 0", "ab"), ("client 1", "a")):
+        images = rng.integers(0, 255, (len(labels), 9, 70, channels)).astype(kind)
+        rows.append((client, images, labels))
+    axes = drawn(plots.image_grid, rows, "title").axes[0]
     assert [t.get_text() for t in axes.texts] == ["a", "b", "a"]
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["client 0", "client 1"]
+    assert ticks(axes, "y") == ["client 0", "client 1"]
     assert len(axes.images) == 3
     assert all(0 <= i.get_array().min() < i.get_array().max() <= 1 for i in axes.images)
 
 
-@pytest.mark.parametrize("features", [1, 2, 5])
-def test_features_become_points_of_a_plane(features):
-    x = np.random.default_rng(0).normal(size=(50, features)).astype(np.float32)
-    points, names = samples.plane(x)
-    assert points(x).shape == (50, 2) and len(names) == 2
-    if features <= 2:
-        np.testing.assert_array_equal(points(x)[:, :features], x)
-    else:
-        assert "principal component 1 (" in names[0]
+def test_features_become_points_of_a_plane():
+    for features in (1, 2, 5):
+        x = np.random.default_rng(0).normal(size=(50, features)).astype(np.float32)
+        points, names = samples.plane(x)
+        assert points(x).shape == (50, 2) and len(names) == 2
+        if features <= 2:
+            np.testing.assert_array_equal(points(x)[:, :features], x)
+        else:
+            assert "principal component 1 (" in names[0]
 
 
-def test_a_panel_per_client_has_its_points_on_those_of_all(tmp_path):
+def test_a_panel_per_client_has_its_points_on_those_of_all(drawn):
     rng = np.random.default_rng(0)
-    panels = [
-        (f"client {k}", rng.normal(size=(9, 2)), np.arange(9) % 3) for k in "0123456"
-    ]
+    names = [f"client {k}" for k in range(7)]
+    panels = [(name, rng.normal(size=(9, 2)), np.arange(9) % 3) for name in names]
     behind = rng.normal(size=(30, 2))
-    draw = (plots.scatter_grid, panels, behind, ["x", "y", "z"])
-    figure = drawing.draw(tmp_path / "x.png", *draw)
-    seen = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in seen] == [name for name, _, _ in panels]
-    assert [len(c.get_offsets()) for c in seen[0].collections] == [30, 9]
+    figure = drawn(plots.scatter_grid, panels, behind, ["x", "y", "z"])
+    assert titles(figure) == names
+    assert [len(c.get_offsets()) for c in figure.axes[0].collections] == [30, 9]

@@ -4,20 +4,18 @@ import csv
 import dataclasses
 import io
 import json
-import os
 import re
-import subprocess
-import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from absl import flags
 from support import toys
+from support.commands import called
 
-from jaxproto import cli, config, masks
+from jaxproto import config, masks
+from jaxproto.config import build
 from jaxproto.data.partitions import pfllib
 from jaxproto.errors import UserError
 from jaxproto.methods.feddistill import feddistill
@@ -29,7 +27,6 @@ from jaxproto.report import cost, nominal, rendering
 from jaxproto.types import Spec
 from jaxproto.wire import Wire
 
-PROTONORM = "--config=configs/protonorm.py"
 ROOT = Path(__file__).parents[2]
 FLOWERS = [40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49,
            56, 40, 59, 91, 42, 41, 41, 40, 66, 78, 85, 52, 45, 46, 40, 43, 75, 108, 56,
@@ -47,6 +44,7 @@ SIZES = {  # examples per class, official parts together
 GTSRB = [17] * 19 + [23]  # sum K_i is 346; its counts per class are not at hand
 
 
+@cache
 def classes_held(name):
     """K_i of 20 clients, Dirichlet 0.1, seed 1, training and test data."""
     if name == "gtsrb":
@@ -103,43 +101,36 @@ def test_the_sums_of_classes_held_are_those_of_the_specification():
     }
 
 
-@pytest.mark.parametrize(
-    ("num_classes", "dim", "kept"),
-    [(10, 500, 50), (100, 500, 50), (43, 500, 44), (102, 500, 40), (200, 500, 40),
-     (43, 1000, 92), (102, 1000, 90)],
-)  # fmt: skip
-def test_block_masks_cost_what_they_keep(num_classes, dim, kept):
-    """What the released blocks keep at a ratio of 10 %."""
-    sparsity = Sparsity(dim // 10, masks.block)
-    method = tinyproto(Spec(num_classes, dim), sparsity=sparsity, mu=1.0)
-    assert method.nominal([0], {}) == num_classes * kept
+def test_masks_cost_what_they_keep():
+    """Blocks: what the released ones keep at a ratio of 10 %."""
+    for num_classes, dim, kept in ((10, 500, 50), (100, 500, 50), (43, 500, 44),
+                                   (102, 500, 40), (200, 500, 40), (43, 1000, 92),
+                                   (102, 1000, 90)):  # fmt: skip
+        sparsity = Sparsity(dim // 10, masks.block)
+        method = tinyproto(Spec(num_classes, dim), sparsity=sparsity, mu=1.0)
+        assert method.nominal([0], {}) == num_classes * kept
+    for name, kind in masks.MASKS.items():
+        for spec, s in ((Spec(4, 31), 9), (Spec(10, 70), 0), (Spec(3, 10), 5)):
+            length = masks.table(kind, spec, s, 0).shape[1]
+            method = tinyproto(spec, sparsity=Sparsity(s, kind), mu=1.0)
+            rows = method.nominal([2], {}) / (2 + spec.num_classes)
+            assert rows == length, name
 
 
-@pytest.mark.parametrize("name", masks.MASKS)
-def test_the_nominal_length_is_that_of_the_masks(name):
-    for spec, s in ((Spec(4, 31), 9), (Spec(10, 70), 0), (Spec(3, 10), 5)):
-        made = masks.table(masks.MASKS[name], spec, s, 0)
-        method = tinyproto(spec, sparsity=Sparsity(s, masks.MASKS[name]), mu=1.0)
-        rows = method.nominal([2], {}) / (2 + spec.num_classes)
-        assert rows == made.shape[1]
-
-
-def test_the_parts_of_a_network_are_counted_beside_it():
+def test_parts_of_a_network_are_counted_and_no_formula_is_no_cost():
     """A toy of 6 inputs, 8 hidden units, 8 features and 5 classes."""
-    sizes = nominal.parameters(fedproto(toys.SPEC), toys.net(8))
+    net, method = toys.net(8), fedproto(toys.SPEC)
+    sizes = nominal.parameters(method, net)
     assert sizes == {"net": 157, "body": 112, "head": 45}
-
-
-def test_a_method_without_a_formula_has_no_nominal_cost():
-    method = dataclasses.replace(fedproto(toys.SPEC), nominal=None)
-    assert nominal.nominal(method, toys.net(8), [3]) is None
-    assert nominal.nominal(fedproto(toys.SPEC), toys.net(8), [3]) == (3 + 5) * 8
+    assert nominal.nominal(method, net, [3]) == (3 + 5) * 8
+    method = dataclasses.replace(method, nominal=None)
+    assert nominal.nominal(method, net, [3]) is None
 
 
 HELD = np.array([[3, 0, 1, 0, 0], [0, 9, 9, 9, 9], [0, 0, 0, 0, 1]])
 
 
-def test_the_cost_of_fedproto_by_hand():
+def test_the_cost_of_fedproto_and_of_masks_by_hand():
     """2, 4 and 1 classes of 8 numbers in float16; 5 down to each in float32."""
     formats = Wire("float16", "float32")
     method, net = fedproto(toys.SPEC), toys.net(8)
@@ -149,17 +140,12 @@ def test_the_cost_of_fedproto_by_hand():
     assert found.scalars[0].tolist() == (8 * rows).tolist()
     assert found.bytes[0].tolist() == (header_and_bits + 16 * rows).tolist()
     assert (found.scalars[1], found.bytes[1]) == (40, header_and_bits + 5 * 32)
-
-
-def test_a_class_that_nobody_holds_is_not_sent_down():
-    some = HELD * [1, 1, 0, 1, 0]
-    found = cost.measure(fedproto(toys.SPEC), toys.net(8), toys.SPEC, some)
+    # A class that nobody holds is not sent down.
+    found = cost.measure(method, net, toys.SPEC, HELD * [1, 1, 0, 1, 0])
     assert found.scalars[1] == 3 * 8 and found.scalars[0].tolist() == [8, 16, 0]
-
-
-def test_masks_make_messages_as_short_as_they_are():
+    # Masks make messages as short as they are.
     method = tinyproto(toys.SPEC, sparsity=Sparsity(2), mu=0.1)
-    found = cost.measure(method, toys.net(8), toys.SPEC, HELD)
+    found = cost.measure(method, net, toys.SPEC, HELD)
     assert found.scalars[0].tolist() == [4, 8, 2] and found.scalars[1] == 10
 
 
@@ -179,22 +165,15 @@ def test_a_hollow_network_has_the_shapes_of_the_real_one():
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Runs a command in this process; the rows of the table that it prints."""
-    before = set(flags.FLAGS)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "120")
 
     def run(*arguments):
-        monkeypatch.chdir(ROOT)
-        monkeypatch.setenv("COLUMNS", "120")
-        with pytest.raises(SystemExit) as end:
-            cli.main(arguments)
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
-        assert not end.value.code
+        assert not called(*arguments)
         text = capsys.readouterr().out
         return cells(text), text
 
-    yield run
-    for name in set(flags.FLAGS) - before:
-        delattr(flags.FLAGS, name)
+    return run
 
 
 def cells(text):
@@ -218,14 +197,6 @@ def test_the_calculator_prints_what_a_run_would_count(command):
     assert (bytes_up, bytes_down) == (4 * up + 20 * 14, 4 * down + 20 * 14)
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-def test_the_list_of_fields_is_printed(command):
-    rows, _ = command("fields", "--config=configs/protonorm.py:spiral")
-    fields = [("presence", "class presence"), ("mean", "class means")]
-    expected = [(way, *field) for way in ("up", "down") for field in fields]
-    assert [(row[0], row[1], row[-1]) for row in rows] == expected
-
-
 WIDE = rendering.View("T", ("name", "n"), (("x" * 300, 2_767_760), ("a,b", None)))
 
 
@@ -244,56 +215,33 @@ def test_a_table_is_whole_and_numbers_are_plain_for_programs():
 
 
 @pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
-@pytest.mark.parametrize("name", ["cost", "fields"])
-def test_a_command_prints_csv_that_holds_rows_alone(command, name):
-    _, text = command(name, "--config=configs/protonorm.py:digits", "--format=csv")
-    head, *rows = csv.reader(io.StringIO(text, newline=""))
-    assert rows and {len(row) for row in rows} == {len(head)}
-    k = head.index("bytes up" if name == "cost" else "bytes")
-    assert all(row[k].isdigit() for row in rows)
-
-
-def test_a_mistake_is_one_line_of_error_in_a_process_of_its_own():
-    started = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "jaxproto",
-                name,
-                "--config=configs/protonorm.py:digts",
-            ],
-            cwd=ROOT,
-            env={**os.environ, "JAX_PLATFORMS": "cpu"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("cost", "fields")
-    ]
-    for process in started:
-        out, err = process.communicate()
-        assert process.returncode == 1 and out == ""
-        assert re.fullmatch(r"error: unknown preset 'digts'[^\n]*\n", err)
+def test_commands_print_tables_and_csv_that_holds_rows_alone(command, capsys):
+    rows, _ = command("fields", "--config=configs/protonorm.py:spiral")
+    fields = [("presence", "class presence"), ("mean", "class means")]
+    expected = [(way, *field) for way in ("up", "down") for field in fields]
+    assert [(row[0], row[1], row[-1]) for row in rows] == expected
+    for name, column in (("cost", "bytes up"), ("fields", "bytes")):
+        _, text = command(name, "--config=configs/protonorm.py:spiral", "--format=csv")
+        head, *rows = csv.reader(io.StringIO(text, newline=""))
+        assert rows and {len(row) for row in rows} == {len(head)}
+        assert all(row[head.index(column)].isdigit() for row in rows)
+        error = called(name, "--config=configs/protonorm.py:digts")
+        assert re.fullmatch(r"error: unknown preset 'digts'[^\n]*", error)
+        assert capsys.readouterr().out == ""
 
 
 def test_methods_side_by_side_say_why_one_does_not_fit(monkeypatch):
     """Block masks of too few coordinates cannot be; the other methods are shown."""
     c = config.experiment("tinyproto", "spiral")
-    c.method.masks, c.method.s = "block", 1
-    exp = cost.build.experiment(config.experiment("local", "spiral"), "cpu")
+    exp = build.experiment(config.experiment("local", "spiral"), "cpu")
     few = {name: cost.METHODS[name] for name in ("local", "tinyproto")}
     monkeypatch.setattr(cost, "METHODS", few)
+    found = cost.side_by_side(c, exp)
+    assert c.method.mu == 0 and found["tinyproto"].scalars_up > 0  # counts examples
+    c.method.masks, c.method.s = "block", 1
     found = cost.side_by_side(c, exp)
     assert found["local"] == (0, 0, 0, 0, 0, 0)
     assert "block masks of s = 1" in found["tinyproto"]
     view = cost.table(found, exp)
     assert view.rows == (("local", *[0] * 6), ("tinyproto", *[None] * 6))
     assert any("block masks of s = 1" in note for note in view.notes)
-
-
-def test_a_method_that_counts_examples_stands_in_the_table_of_all(monkeypatch):
-    c = config.experiment("tinyproto", "spiral")
-    monkeypatch.setattr(cost, "METHODS", {"tinyproto": cost.METHODS["tinyproto"]})
-    found = cost.side_by_side(c, cost.build.experiment(c, "cpu"))
-    assert c.method.mu == 0 and found["tinyproto"].scalars_up > 0

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from support import toys
+from support import runs, toys
 
 from jaxproto import masks
 from jaxproto.methods import METHODS
@@ -100,13 +100,7 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     np.testing.assert_array_equal(mean_CD, trained.server.protos.mean)
     assert file.name == "angles.png" and title == "a-run"
     assert classes == list(range(5))
-
-
-def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
-    tmp_path, calls
-):
-    trained, path = finished(tmp_path, make("fedproto"))
-    pictures.draw(trained, path, QUIET)
+    # Local prototypes are those of the class that most clients hold.
     _, proto_KD, title, named = calls["prototype_heatmap"]
     held_C = (trained.exp.counts.train > 0).sum(0)
     c = held_C.argmax()
@@ -114,9 +108,24 @@ def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
     np.testing.assert_array_equal(proto_KD[:-1], want_KD)
     np.testing.assert_array_equal(proto_KD[-1], trained.server.protos.mean[c])
     assert named["rows"] == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
+    assert named["mask_D"] is None
     told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert title == f"a-run, {told}"
-    assert named["mask_D"] is None
+    # Norms of heads leave out the bias and come in the order of ids.
+    _, norm_KC, count_KC, _ = calls["head_norms"]
+    kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
+    np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
+    np.testing.assert_array_equal(count_KC, trained.exp.counts.train)
+    # Global prototypes have a row for each class.
+    file = tmp_path / "global_prototypes.png"
+    pictures.global_values(file, trained.server.protos, 8, "FedProto")
+    path, value_CD, title, named = calls["prototype_heatmap"]
+    np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
+    assert (path, title, named["what"]) == (
+        file,
+        "FedProto, global prototypes",
+        "class",
+    )
 
 
 @pytest.mark.parametrize("name", ["fedproto", "fedtgp", "protonorm"])
@@ -129,28 +138,6 @@ def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
     c = (trained.exp.counts.train > 0).sum(0).argmax()
     np.testing.assert_array_equal(proto_KD[-1], 3 * trained.server.protos.mean[c])
     assert named["rows"][-1] == "client's G"
-
-
-def test_a_view_of_compressed_prototypes_has_them_in_their_places(tmp_path):
-    trained, _ = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
-    found = learnt.learnt_by(trained.exp, trained.server, trained.clients)
-    assert found.client_view.mean.shape == (5, 8)
-    np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
-
-
-def test_head_norms_leave_out_the_bias_and_come_in_the_order_of_ids(tmp_path, calls):
-    trained, path = finished(tmp_path, make("fedproto"))
-    pictures.draw(trained, path, QUIET)
-    _, norm_KC, count_KC, _ = calls["head_norms"]
-    kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
-    np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
-    np.testing.assert_array_equal(count_KC, trained.exp.counts.train)
-
-
-def test_a_run_without_prototypes_has_the_other_pictures(tmp_path, calls):
-    trained, path = finished(tmp_path, make("local"))
-    pictures.draw(trained, path, QUIET)
-    assert set(calls) == {*DRAWN[:3], "head_norms"}
 
 
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
@@ -166,8 +153,17 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
         want_CD[c, row_S] = down.mean[c]
     np.testing.assert_array_equal(mean_CD, want_CD)
     assert title == "a-run" and np.any(want_CD)
-    _, proto_KD, _, named = calls["prototype_heatmap"]
-    assert proto_KD.shape == (7, 8) and named["mask_D"].sum() == 3
+    assert calls["prototype_heatmap"][1].shape == (7, 8)
+    assert calls["prototype_heatmap"][-1]["mask_D"].sum() == 3
+    found = learnt.learnt_by(trained.exp, trained.server, trained.clients)
+    np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
+    # Those of another dimension are compared as sent.
+    protos = learnt.HostProtos(np.ones((5, 4)), np.ones(5))
+    found = learnt.Learnt(None, learnt.spread(protos, None), None)
+    pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
+    assert calls["prototype_angles"][1].shape == (5, 4)
+    told = "FedGH, as sent: 4 values each, features have 8"
+    assert calls["prototype_angles"][4] == told
 
 
 @pytest.mark.parametrize("feat_dim", [40, 8])  # an index table, a bitmap
@@ -180,15 +176,6 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
     assert mask_CD.shape == (2, feat_dim)
     assert np.argwhere(mask_CD).tolist() == [[0, 1], [0, 5], [1, 0], [1, 7]]
     assert learnt.masks(make("fedproto"), 8) is None
-
-
-def test_prototypes_of_another_dimension_are_compared_as_sent(tmp_path, calls):
-    protos = learnt.HostProtos(np.ones((5, 4)), np.ones(5))
-    found = learnt.Learnt(None, learnt.spread(protos, None), None)
-    pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
-    assert calls["prototype_angles"][1].shape == (5, 4)
-    told = "FedGH, as sent: 4 values each, features have 8"
-    assert calls["prototype_angles"][4] == told
 
 
 def test_prototypes_are_found_inside_a_message():
@@ -213,17 +200,15 @@ def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
     assert learnt.head_norms(cohorts, bare) is None
 
 
-def test_without_matplotlib_nothing_is_drawn_and_the_way_to_get_it_is_told(
-    tmp_path, monkeypatch
-):
-    said = []
+def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeypatch):
+    trained, path = finished(tmp_path, make("local"))
+    pictures.draw(trained, path, QUIET)
+    assert set(calls) == {*DRAWN[:3], "head_norms"}
+    said, before = [], runs.snapshot(tmp_path)
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
-    console = SimpleNamespace(print=said.append)
-    pictures.draw(None, tmp_path, console)
-    assert said == [
-        "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
-    ]
-    assert list(tmp_path.iterdir()) == []
+    pictures.draw(trained, path, SimpleNamespace(print=said.append))
+    told = "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
+    assert said == [told] and runs.snapshot(tmp_path) == before
 
 
 def test_the_files_of_a_run_are_written(tmp_path):
@@ -232,19 +217,6 @@ def test_the_files_of_a_run_are_written(tmp_path):
     names = {p.stem for p in (path / "plots").iterdir()}
     common = {"partition", "accuracy", "bytes", "angles", "global_prototypes"}
     assert names == {*common, "local_prototypes", "heads"}
-
-
-def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
-    trained, _ = finished(tmp_path, make("fedproto"))
-    path = tmp_path / "global_prototypes.png"
-    pictures.global_values(path, trained.server.protos, 8, "FedProto")
-    path, value_CD, title, named = calls["prototype_heatmap"]
-    np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
-    assert (path.name, title, named["what"]) == (
-        "global_prototypes.png",
-        "FedProto, global prototypes",
-        "class",
-    )
 
 
 def test_iterations_are_drawn_of_the_rounds_that_were_watched(tmp_path):

@@ -1,6 +1,6 @@
 """What accuracies are read against, and runs that fell to it."""
 
-import pytest
+from support.every import every
 
 from jaxproto.data.describe import Commonest
 from jaxproto.report import reference
@@ -20,27 +20,24 @@ def records(*accuracies, rule="head"):
 def test_a_rule_that_ends_at_the_share_collapsed_when_it_came_there():
     seen = records(0.7647, 0.9, 0.7648, 0.7646, 0.7647, 0.7647)
     assert reference.collapsed(seen, ALONE) == {"head": 30}
-
-
-@pytest.mark.parametrize(
-    "ends",
-    [(0.7647, 0.7647), (0.7647, 0.7647, 0.77), (0.76, 0.7647, 0.7647), (None,) * 3],
-    ids=["too short", "left again", "twice", "unknown"],
-)
-def test_a_rule_that_does_not_stay_there_has_not(ends):
-    assert reference.collapsed(records(0.9, *ends), ALONE) == {}
-    assert reference.collapsed([], ALONE) == {}
-
-
-def test_half_an_example_is_near_enough_and_a_whole_one_is_not():
     few = Commonest(pooled=0.5, client_mean=0.5, examples=50)
+    # Half an example is near enough and a whole one is not.
     assert reference.collapsed(records(*[0.509] * 3), few) == {"head": 10}
     assert reference.collapsed(records(*[0.52] * 3), few) == {}
 
 
-def test_where_one_class_is_all_there_is_nothing_can_collapse():
-    one = Commonest(pooled=1.0, client_mean=1.0, examples=50)
-    assert reference.collapsed(records(*[1.0] * 3), one) == {}
+@every(
+    [
+        (ALONE, (0.9, 0.7647, 0.7647)),  # too short
+        (ALONE, (0.9, 0.7647, 0.7647, 0.77)),  # left again
+        (ALONE, (0.9, 0.76, 0.7647, 0.7647)),  # twice
+        (ALONE, (0.9, None, None, None)),  # unknown
+        (ALONE, ()),
+        (Commonest(1.0, 1.0, 50), (1.0, 1.0, 1.0)),  # one class is all there is
+    ]
+)
+def test_a_rule_that_does_not_stay_there_has_not(share, accuracies):
+    assert reference.collapsed(records(*accuracies), share) == {}
 
 
 def test_a_run_is_told_its_reference_and_its_collapse_in_a_line_each():

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from support import pages
 from support.every import check_every
-from support.pages import DOCS, FENCE, ROOT, TUTORIALS, blocks
+from support.pages import DOCS, FENCE, ROOT, blocks
 
 import jaxproto
 from jaxproto import cli, config
@@ -45,11 +45,6 @@ def test_the_method_of_contributing_runs_beside_the_others(elsewhere):
     assert summary["status"] == "finished" and summary["bytes_per_round"]["up"] > 0
 
 
-def test_every_tutorial_is_on_the_list_of_tutorials():
-    listed = (DOCS / "tutorials" / "index.md").read_text()
-    assert {p.name for p in TUTORIALS} == set(re.findall(r"\((\w+\.md)\)", listed))
-
-
 def test_the_commands_of_pages_exist(monkeypatch):
     """The files, presets and fields that they name, too."""
     monkeypatch.chdir(ROOT)
@@ -73,12 +68,6 @@ def test_what_pages_link_to_in_the_repository_is_there():
             if (in_repository or "://" not in target) and not file.exists():
                 missing.append((page.name, target))
     assert missing == []
-
-
-def test_every_source_of_the_page_about_other_libraries_is_defined_and_used():
-    text = (DOCS / "other_libraries.md").read_text()
-    defined = re.findall(r"^\[(\w+)\]: \S+$", text, re.MULTILINE)
-    assert {*re.findall(r"\]\[(\w+)\]", text)} == {*defined} != set()
 
 
 def test_every_decision_that_is_cited_is_there_once():
@@ -148,11 +137,8 @@ def test_the_page_of_fields_and_programs_is_what_the_code_does():
     assert there == table(of), f"put this at the end of programs.md:\n\n{table(of)}"
     assert of["tinyproto"]["method.mu"] == "argument, but 0"
     assert of["fedprox"]["method.mu"] == "argument"
-
-
-def test_fields_that_the_page_calls_free_never_enter_a_program():
     settings = floats.program_settings(config.experiment("fedproto", "digits"))
-    free = floats.NOT_TRACED | {"rounds"}
+    free = floats.NOT_TRACED | {"rounds"}  # never enter a program
     assert not free & {*settings}
     said = PROGRAMS.partition("never enter a program")[0]
     assert [field for field in free if f"`{field}`" not in said] == []

@@ -1,48 +1,31 @@
 """Imports go one way: a package uses those of the lines above its own."""
 
 import ast
+import functools
+import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "jaxproto"
-LINES = (  # of the root's modules: the mechanism
-    "types errors",
-    "kernels",
-    "losses transforms metrics",
-    "wire",
-    "masks batches method",
-    "client participation execution",
-    "persistence",
-    "gather reads devices",
-    "federation",
-    "evaluation",
-    "fit",
-    "nn",
-    "models",
-    "privacy",
-    "methods",
-    "data",
-    "config",
-    "storage",
-    "plots",
-    "report",
-    "writers",
-    "training",
-    "flower",
-    "compare",
-    "saved",
-    "leakage",
-    "figures",
-    "page",
-    "sweeps",
-    "cli",
-)
-HEIGHT = {name: i for i, line in enumerate(LINES) for name in line.split()}
+PAGE = (PACKAGE.parent / "docs/mechanism.md").read_text()
+ROWS = PAGE.partition("## Who may import whom")[2].splitlines()
+LINES = [  # of the page's table; "then" begins a line of its own
+    re.findall(r"`(\w+)`", part)
+    for row in ROWS
+    if row.startswith("| ")
+    for part in row.split(", then ")
+]
+HEIGHT = {name: i for i, line in enumerate(filter(None, LINES)) for name in line}
+
+
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
 
 
 def imported(file: Path) -> set[str]:
     """Packages, and modules of the root, that a file imports anywhere in it."""
     names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             modules = [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +42,7 @@ def room(file: Path) -> str:
 
 
 def test_no_import_runs_upwards():
-    """Every module has its line, and uses those above."""
+    """Every module has its line in docs/mechanism.md, and uses those above."""
     outside = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
     files = sorted({*PACKAGE.rglob("*.py")} - outside)
     assert {room(file) for file in files} == {*HEIGHT}
@@ -79,7 +62,7 @@ def edges_inside(package: Path) -> dict[str, set[str]]:
         relative = file.relative_to(package).with_suffix("")
         name = ".".join(p for p in relative.parts if p != "__init__") or "__init__"
         uses = set()
-        for node in ast.parse(file.read_text()).body:
+        for node in parsed(file).body:
             module = getattr(node, "module", None) or ""
             if isinstance(node, ast.ImportFrom) and module.startswith(prefix):
                 base = module[len(prefix) + 1 :]

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 import threading
 
 from support import runs, selection
@@ -16,7 +17,7 @@ PAGE = (selection.ROOT / "docs" / "mechanism.md").read_text()
 def test_page_and_readme_show_the_round():
     source = inspect.getsource(federation.one_round)
     assert source in PAGE
-    body = source.split('"""')[2].strip("\n")
+    body = textwrap.dedent(source.split('"""')[2].strip("\n"))
     assert body in (selection.ROOT / "README.md").read_text()
 
 

@@ -95,20 +95,13 @@ def test_a_notebook_holds_the_outputs_of_its_cells():
         first = " ".join(notebook.cells[0].source.split())
         assert f"of the {stored['version']} version" in first
         shows_what_it_must(name, notebook)
-
-    assert list(execute.STORED) == NAMES == sorted(SHOWN)
-    check_every(NAMES, check)
-
-
-def test_outputs_have_no_error_and_no_path_of_the_machine_and_are_small():
-    def check(name):
-        notebook = execute.read(name)
         kinds = {o.output_type for o in outputs(notebook)}
         streams = {o.name for o in outputs(notebook) if o.output_type == "stream"}
         assert "error" not in kinds and streams <= {"stdout"}
         assert not MACHINE.search(texts(notebook))
         assert (execute.FOLDER / f"{name}.ipynb").stat().st_size < MOST
 
+    assert list(execute.STORED) == NAMES == sorted(SHOWN)
     check_every(NAMES, check)
 
 

@@ -18,10 +18,7 @@ def test_groups_that_changed_run_as_far_as_there_is_time():
     took = {"a": 30.0, "b": 10.0}
     assert selection.fitting(["a", "b", "new"], took, 20.0) == ["new", "b"]
     assert selection.fitting(["a", "b"], took, 5.0) == []
-
-
-def test_a_test_file_concerns_itself_and_the_module_of_its_name():
-    file = "tests/training/test_store.py"
+    file = "tests/training/test_store.py"  # concerns itself and its module
     assert selection.concerns(file, [file])
     assert selection.concerns(file, ["jaxproto/training/store.py"])
     assert selection.concerns("tests/test_gather.py", ["jaxproto/gather.py"])

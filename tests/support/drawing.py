@@ -1,8 +1,11 @@
-"""Draws a picture for a test and hands back its figure; what in it cannot be read."""
+"""Draws a picture for a test; what its figure says, and what cannot be read in it."""
 
 import itertools
+from functools import partial
 from unittest import mock
 
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -21,6 +24,55 @@ def draw(path, plot, *args, **more):
         with Image.open(path) as image:
             assert len(image.convert("L").getcolors(256)) > 10  # not a blank page
     return figures[-1]
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Draws a plot into a file and returns its figure."""
+    return partial(draw, tmp_path / "x.png")
+
+
+def ticks(axes, of="x") -> list[str]:
+    """The texts of an axis."""
+    labels = axes.get_xticklabels() if of == "x" else axes.get_yticklabels()
+    return [label.get_text() for label in labels]
+
+
+def titles(figure) -> list[str]:
+    """The titles of all panels that are there."""
+    return [axes.get_title() for axes in figure.axes if axes.get_visible()]
+
+
+def legend(figure) -> list[str]:
+    """The lines of the legend beside the panels."""
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def lines(axes) -> dict:
+    """The curves of a panel by their names."""
+    return {line.get_label(): line for line in axes.lines}
+
+
+def dashed(axes) -> list:
+    """The dashed lines of a panel."""
+    return [line for line in axes.lines if line.get_linestyle() == "--"]
+
+
+def pixels(axes):
+    """The values of a panel's picture."""
+    return axes.images[0].get_array()
+
+
+def boxes(axes) -> list:
+    """Where the ticks of the horizontal axis stand."""
+    renderer = FigureCanvasAgg(axes.figure).get_renderer()
+    labels = axes.get_xticklabels()
+    return [t.get_window_extent(renderer) for t in labels if t.get_text()]
+
+
+def apart(axes) -> bool:
+    """Whether the ticks of the horizontal axis do not touch."""
+    return all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes(axes)))
 
 
 def faults(figure) -> list[str]:

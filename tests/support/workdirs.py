@@ -4,6 +4,11 @@ import json
 
 from jaxproto import compare, config
 
+AS_PRINTED = {
+    "data__partition": "pfllib",
+    "model__feat_dim": 500,
+}  # as most papers have
+
 
 def folder(
     path,
@@ -25,7 +30,7 @@ def folder(
     made.update_from_flattened_dict(
         {k.replace("__", "."): v for k, v in fields.items()}
     )
-    path.mkdir()
+    path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())
     one = {"final": accuracy, "best": accuracy + 0.1, "mean_last": accuracy + 0.05}
     one["last_n"] = 10

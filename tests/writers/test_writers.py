@@ -95,6 +95,11 @@ def several(**changes):
     return small(**fields)
 
 
+def each_round(**changes):
+    """The same, evaluated and saved in each round."""
+    return several(eval_every=1, checkpoint_every=1, **changes)
+
+
 def run(c, path, *callbacks):
     """Summary and what was printed, of a run with callbacks."""
     console = Console(file=io.StringIO(), width=80)
@@ -106,18 +111,17 @@ def run(c, path, *callbacks):
 def plain(cache, quick, tmp_path_factory):
     """A run of four rounds without callbacks, evaluated each round."""
     path = tmp_path_factory.mktemp("plain")
-    run(several(eval_every=1, checkpoint_every=1), path)
+    run(each_round(), path)
     return path
 
 
-def again(plain, path, after):
-    """The same run as if it had been killed `after` so many rounds."""
-    shutil.copytree(plain, path, dirs_exist_ok=True)
+def killed(whole, path, after):
+    """A run as if it had been killed `after` so many rounds."""
+    shutil.copytree(whole, path, dirs_exist_ok=True)
     (path / "summary.json").unlink()
     for r in checkpoint.rounds(path / "checkpoints"):
         if r > after:
             shutil.rmtree(path / "checkpoints" / str(r))
-    return several(eval_every=1, checkpoint_every=1)
 
 
 # Events
@@ -147,17 +151,17 @@ def test_a_callback_is_told_of_everything_in_its_order(tmp_path):
     assert summary["status"] == "finished"
 
 
-def test_a_run_that_goes_on_tells_what_is_behind_it(plain, tmp_path):
+def test_a_run_that_goes_on_tells_what_is_behind_it_and_an_ended_one_nothing(
+    plain, tmp_path
+):
+    killed(plain, tmp_path, 3)
     heard = Heard()
-    run(again(plain, tmp_path, 3), tmp_path, heard)
+    run(each_round(), tmp_path, heard)
     ((info,),) = heard.of("on_start")
     assert info.round == 3 and [r["round"] for r in info.records] == [1, 2, 3]
     assert [record["round"] for (record,) in heard.of("on_evaluation")] == [4]
-
-
-def test_a_run_that_has_ended_tells_nothing(plain):
     heard = Heard()
-    _, text = run(several(eval_every=1, checkpoint_every=1), plain, heard)
+    _, text = run(each_round(), tmp_path, heard)
     assert "nothing to do" in text and heard.events == []
 
 
@@ -168,43 +172,43 @@ def test_a_diverged_run_tells_of_its_end(tmp_path):
     assert summary["status"] == "diverged" and "client" in summary["reason"]
 
 
-def test_what_a_callback_does_to_its_records_changes_nothing(plain, tmp_path):
-    class Wild(Callback):
-        def on_evaluation(self, record):
-            record.clear()
-
-        def on_end(self, summary):
-            summary["status"] = "mine"
-
-    heard = Heard()
-    c = several(eval_every=1, checkpoint_every=1)
-    summary, _ = run(c, tmp_path, Wild(), heard)
-    assert runs.records(tmp_path) == runs.records(plain)
-    assert all(record["rules"] for (record,) in heard.of("on_evaluation"))
-    assert summary["status"] == heard.of("on_end")[0][0]["status"] == "finished"
-
-
 # Callbacks that fail
 
 
-def test_callbacks_that_fail_are_off_with_a_line_each_and_the_run_is_as_without(
+class Wild(Callback):
+    """Changes all that it is told."""
+
+    def on_evaluation(self, record):
+        record.clear()
+
+    def on_end(self, summary):
+        summary["status"] = "mine"
+
+
+def test_callbacks_that_fail_or_change_what_they_are_told_change_nothing(
     plain, tmp_path
 ):
-    bad = [Failing(event) for event in EVENTS]
-    heard = Heard()
-    c = several(eval_every=1, checkpoint_every=1)
-    summary, text = run(c, tmp_path, *bad, heard)
+    bad, heard = [Failing(event) for event in EVENTS], Heard()
+    summary, text = run(each_round(), tmp_path, *bad, Wild(), heard)
     said = [line for line in text.splitlines() if "RuntimeError" in line]
     off = [f"callback Failing is switched off: {e}: RuntimeError" for e in EVENTS[:-1]]
     for line, start in zip(said[:-1], off, strict=True):
         assert line.startswith(start) and "more on_" in line
     assert said[-1].startswith("callback Failing has failed: on_end: RuntimeError: no")
-    assert summary["status"] == "finished" and heard.names()[-1] == "on_end"
+    assert heard.names()[-1] == "on_end"
+    assert all(record["rules"] for (record,) in heard.of("on_evaluation"))
+    assert summary["status"] == heard.of("on_end")[0][0]["status"] == "finished"
     assert runs.records(tmp_path) == runs.records(plain)
 
 
-def test_one_that_is_off_hears_of_nothing_more():
-    console, bad = Console(file=io.StringIO()), Failing("on_round")
+def test_one_that_is_off_hears_of_nothing_more_and_a_close_that_hangs_is_left_behind(
+    monkeypatch,
+):
+    class Hanging(Callback):
+        def on_end(self, summary):
+            time.sleep(60)
+
+    console, bad = Console(file=io.StringIO(), width=80), Failing("on_round")
     calls = []
     bad.on_checkpoint = lambda *_: calls.append(1)
     told = Listeners([bad], console)
@@ -212,16 +216,8 @@ def test_one_that_is_off_hears_of_nothing_more():
     told.tell("on_checkpoint", 1, None)
     told.round(2, 0.5, {})
     assert not calls and console.file.getvalue().count("switched off") == 1
-
-
-def test_a_close_that_hangs_is_left_behind(monkeypatch):
-    class Hanging(Callback):
-        def on_end(self, summary):
-            time.sleep(60)
-
     monkeypatch.setattr(listeners, "CLOSE", 0.3)
-    console, heard = Console(file=io.StringIO(), width=80), Heard()
-    clock = time.monotonic()
+    clock, heard = time.monotonic(), Heard()
     Listeners([Hanging(), heard, Hanging()], console).end({"status": "finished"})
     assert time.monotonic() - clock < 5
     assert console.file.getvalue().count("Hanging is left behind") == 2
@@ -241,11 +237,19 @@ def test_a_run_that_breaks_off_tells_of_its_end_once(error, status, tmp_path):
     assert heard.of("on_end") == [[{"status": status, "reason": "broken", "rounds": 3}]]
 
 
-@pytest.mark.parametrize("wrong", [object(), Heard, 3])
-def test_what_is_no_callback_is_refused_before_the_folder_is_made(wrong, tmp_path):
-    with pytest.raises(UserError, match=r"no callback: .* on_start, .* a writer"):
-        run(small(), tmp_path / "run", wrong)
+def test_what_is_no_callback_is_refused_before_the_folder_is_made(tmp_path):
+    for wrong in (object(), Heard, 3):
+        with pytest.raises(UserError, match=r"no callback: .* on_start, .* a writer"):
+            run(small(), tmp_path / "run", wrong)
+    with pytest.raises(UserError, match=r"unknown writer 'tensorbord'.*'tensorboard'"):
+        run(small(), tmp_path / "run", "tensorbord")
+    one_for_all = {"console": Console(quiet=True), "callbacks": [Heard()]}
+    with pytest.raises(UserError, match="each cell of a sweep needs its own"):
+        jaxproto.sweep(small(), {"seed": [0, 1]}, tmp_path / "run", **one_for_all)
+    with pytest.raises(UserError, match=r"early_stopping.rule 'haed'.*'head'"):
+        run(early(early_stopping__rule="haed"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    run(early(early_stopping__rule="head", rounds=1), tmp_path / "run")
 
 
 # The end of a run by a callback
@@ -257,23 +261,18 @@ def test_a_callback_ends_a_run_with_checkpoint_and_summary(plain, tmp_path, answ
     summary, text = run(c, tmp_path, StopAt(2, answer))
     reason = f"round 2: {Stop().reason if answer == 'stop' else 'enough'}"
     assert (summary["status"], summary["reason"]) == ("stopped early", reason)
-    assert f"stopped early: {reason}" in text
-    assert summary["rounds"] == 2
+    assert summary["rounds"] == 2 and f"stopped early: {reason}" in text
     assert checkpoint.rounds(tmp_path / "checkpoints") == [2]
     assert runs.records(tmp_path) == runs.records(plain)[:2]
     before = runs.snapshot(tmp_path)
-    for rounds in (4, 9):
+    for rounds in (9, 4):
         c.rounds = rounds
         assert "is stopped early: nothing to do" in run(c, tmp_path)[1]
     assert runs.snapshot(tmp_path) == before
     (tmp_path / "summary.json").unlink()
-    c.rounds = 4
-    assert run(c, tmp_path)[0]["status"] == "finished"
+    summary, _ = run(c, tmp_path, StopAt(4))  # in the last round
+    assert summary["status"] == "finished"
     assert runs.records(tmp_path) == runs.records(plain)
-
-
-def test_in_the_last_round_it_is_finished(tmp_path):
-    assert run(small(), tmp_path, StopAt(1))[0]["status"] == "finished"
 
 
 def test_early_stopping_counts_evaluations_since_the_best():
@@ -300,49 +299,34 @@ def test_early_stopping_counts_evaluations_since_the_best():
 
 def early(**changes):
     fields = {"early_stopping__patience": 2, "early_stopping__least": 0.9, **changes}
-    return several(eval_every=1, checkpoint_every=1, **fields)
+    return each_round(**fields)
 
 
 def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
     plain, tmp_path
 ):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    """And goes on with another rule, but not by itself."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
     summary, _ = run(early(), whole)
     assert summary["status"] == "stopped early" and summary["rounds"] == 3
     assert runs.records(whole) == runs.records(plain)[:3]
     for after in (2, 3):  # before the last evaluation; after it, without a summary
-        shutil.copytree(whole, killed, dirs_exist_ok=True)
-        (killed / "summary.json").unlink()
-        for r in range(after + 1, 4):
-            shutil.rmtree(killed / "checkpoints" / str(r))
-        told = run(early(), killed)[0]
-        assert told["reason"] == summary["reason"]
-        assert runs.records(killed) == runs.records(whole)
-
-
-def test_a_stopped_run_goes_on_with_another_rule_and_not_by_itself(plain, tmp_path):
-    run(early(), tmp_path)
-    assert "nothing to do" in run(early(rounds=9), tmp_path)[1]
+        killed(whole, parts, after)
+        assert run(early(), parts)[0]["reason"] == summary["reason"]
+        assert runs.records(parts) == runs.records(whole)
+    assert "nothing to do" in run(early(rounds=9), whole)[1]
     with pytest.raises(UserError, match="different configuration"):
-        run(early(early_stopping__patience=0, seed=3), tmp_path)
+        run(early(early_stopping__patience=0, seed=3), whole)
     heard = Heard()
-    summary, _ = run(early(early_stopping__patience=0), tmp_path, heard)
+    summary, _ = run(early(early_stopping__patience=0), whole, heard)
     assert summary["status"] == "finished" and summary["rounds"] == 4
     assert [r["round"] for (r,) in heard.of("on_round")] == [4]
-    assert runs.records(tmp_path) == runs.records(plain)
-
-
-def test_a_rule_that_is_not_there_is_refused_before_training(tmp_path):
-    with pytest.raises(UserError, match=r"early_stopping.rule 'haed'.*'head'"):
-        run(early(early_stopping__rule="haed"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    run(early(early_stopping__rule="head", rounds=1), tmp_path / "run")
+    assert runs.records(whole) == runs.records(plain)
 
 
 def test_early_stopping_is_no_part_of_programs_or_of_the_default_folder():
-    assert floats.program_settings(early()) == floats.program_settings(
-        several(eval_every=1, checkpoint_every=1)
-    )
+    found, plain = map(floats.program_settings, (early(), each_round()))
+    assert found == plain
     assert config.default().early_stopping.patience == 0
     assert "early" not in str(naming.default(several()))
 
@@ -361,39 +345,21 @@ def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
             super().__init__()
             heard.append(self)
 
-    def stopping():
-        return StopAt(2)
-
-    c, how = several(eval_every=1), How(form)
-    given = {"callbacks": ["csv", OfCell, stopping], "how": how}
-    quiet = Console(quiet=True)
+    c, quiet = several(eval_every=1), Console(quiet=True)
+    given = {"callbacks": ["csv", OfCell, lambda: StopAt(2)], "how": How(form)}
     done = jaxproto.sweep(c, {"seed": [0, 1]}, tmp_path, quiet, **given)
-    assert {s["status"] for s in done.summaries.values()} == {"stopped early"}
-    assert {s["rounds"] for s in done.summaries.values()} == {2}
+    ends = {(s["status"], s["rounds"]) for s in done.summaries.values()}
+    assert ends == {("stopped early", 2)} and len(heard) == 2
     for one in heard:
         assert one.names().count("on_evaluation") == 2
         assert one.names()[-2:] == ["on_checkpoint", "on_end"]
-    assert len(heard) == 2
     for cell in done.plan.cells:
         assert table(cell.path) == expected(cell.path)
         assert checkpoint.rounds(cell.path / "checkpoints") == [2]
     assert (tmp_path / "sweep.csv").read_text().count("stopped early") > 0
 
 
-def test_an_object_for_all_cells_of_a_sweep_is_refused(tmp_path):
-    given = {"console": Console(quiet=True), "callbacks": [Heard()]}
-    with pytest.raises(UserError, match="each cell of a sweep needs its own"):
-        jaxproto.sweep(small(), {"seed": [0, 1]}, tmp_path / "sweep", **given)
-    assert not (tmp_path / "sweep").exists()
-
-
 # Writers by name
-
-
-def test_an_unknown_writer_is_refused_with_the_nearest_name(tmp_path):
-    with pytest.raises(UserError, match=r"unknown writer 'tensorbord'.*'tensorboard'"):
-        run(small(), tmp_path / "run", "tensorbord")
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow", "aim"])
@@ -462,10 +428,17 @@ def expected(path):
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_csv_has_every_number_once_after_a_kill_and_when_asked_for_late(late, tmp_path):
+def test_every_number_is_there_once_after_a_kill_and_when_asked_for_late(
+    late, tmp_path
+):
     told.killed_and_resumed("csv", tmp_path, late)
     rows = [(name, r, value) for r, name, value in table(tmp_path)]
     assert told.once(rows) == told.expected()
+    told.killed_and_resumed("tensorboard", tmp_path, late)
+    rows, others = events(tmp_path)
+    assert told.once(rows) == pytest.approx(told.expected())
+    parts = ("experiment", "session_end_info", "session_start_info")
+    assert sorted(others) == [f"_hparams_/{part}" for part in parts]
 
 
 def events(path):
@@ -492,18 +465,8 @@ def events(path):
     return rows, others
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_tensorboard_has_every_number_once_after_a_kill(late, tmp_path):
-    pytest.importorskip("tensorboardX")
-    told.killed_and_resumed("tensorboard", tmp_path, late)
-    rows, others = events(tmp_path)
-    assert told.once(rows) == pytest.approx(told.expected())
-    parts = ("experiment", "session_end_info", "session_start_info")
-    assert sorted(others) == [f"_hparams_/{part}" for part in parts]
-
-
 def test_writers_do_not_change_where_a_run_is_or_what_it_finds(plain, tmp_path):
-    run(several(eval_every=1, checkpoint_every=1), tmp_path, "csv", "jsonl")
+    run(each_round(), tmp_path, "csv", "jsonl")
     assert runs.records(tmp_path) == runs.records(plain)
     saved = (tmp_path / "config.json").read_bytes()
     assert saved == (plain / "config.json").read_bytes()

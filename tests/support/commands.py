@@ -1,0 +1,25 @@
+"""Commands of `jaxproto` in this process."""
+
+import contextlib
+
+import pytest
+from absl import flags
+
+from jaxproto import cli
+
+
+@contextlib.contextmanager
+def ending():
+    """A block that ends the program; the flags that it defines go with it."""
+    before = {*flags.FLAGS}
+    with pytest.raises(SystemExit) as end:
+        yield end
+    for name in {*flags.FLAGS} - before:
+        delattr(flags.FLAGS, name)
+
+
+def called(*arguments):
+    """The exit code of `jaxproto`, which is text where it ends in an error."""
+    with ending() as end:
+        cli.main(arguments)
+    return end.value.code
