@@ -61,17 +61,12 @@ def make(*argv, **options):
 def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, calls):
     records = tmp_path / "records"
     assert make(str(tmp_path / "out"), "data", records=records) == 0
-    assert [c[2] for c in calls] == [
-        "--config=configs/protonorm.py",
-        "--config=configs/fedproto.py",
-    ]
+    assert [c[2] for c in calls] == [f"--config=configs/{file}" for _, file, _ in RUNS]
     assert sorted(p.name for p in (records / "a-0").iterdir()) == list(FILES)
     run = compare.load(records / "a-0")
     assert run.summary == {"status": "finished", "rules": {}}
-    assert run.config["data.data_dir"] == ""
-    assert run.config == compare.load(tmp_path / "out" / "a-0").config | {
-        "data.data_dir": ""
-    }
+    there = compare.load(tmp_path / "out" / "a-0").config
+    assert run.config == there | {"data.data_dir": ""}
 
 
 def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
@@ -86,21 +81,18 @@ def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
     assert run.config["data.name"] == run.summary["dataset"] == "npz:cifar100.npz"
 
 
-def test_a_recorded_run_is_not_made_again(tmp_path, calls, capsys):
+def test_a_recorded_run_is_not_made_again_and_a_failed_one_not_recorded(
+    tmp_path, calls, capsys, monkeypatch
+):
     series.keep(finished(tmp_path / "done"), tmp_path / "a-0")
     assert make(str(tmp_path / "out"), "data", "-0", records=tmp_path) == 0
     assert len(calls) == 1 and "fedproto" in calls[0][2]
     assert f"delete {tmp_path / 'a-0'}" in capsys.readouterr().out
-
-
-def test_a_failed_run_is_named_and_not_recorded(tmp_path, monkeypatch, calls):
     monkeypatch.setattr(Done, "returncode", 1)
-    assert make(str(tmp_path / "out"), "data", "b", records=tmp_path) == "failed: b-0"
-    assert not (tmp_path / "b-0").exists()
-
-
-def test_a_missing_folder_shows_the_usage():
-    assert make("out") == series.USAGE
+    records = tmp_path / "failed"
+    assert make(str(tmp_path / "out"), "data", "b", records=records) == "failed: b-0"
+    assert not (records / "b-0").exists()
+    assert make("out") == series.USAGE  # without a folder for the data
 
 
 def check_record(path, run):

@@ -73,7 +73,14 @@ def test_other_floats_are_the_same_programs(name):
     assert traced(c) == traced(other)
 
 
-def test_a_share_with_room_for_more_clients_is_another_program():
+def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
+    for name in METHODS:
+        c = small(name)
+        fields = config.flat({"method": c.method.to_dict()})
+        given = {k: v for k, v in fields.items() if type(v) is float}
+        off = {k for k, v in given.items() if v == 0}
+        traced = {k for k in floats.traced(c) if k.startswith("method.")}
+        assert {*given} - off == traced, name
     few, more = (
         small("fedavg", **{**EVERYTHING, "participation.fraction": share})
         for share in (0.4, 0.6)
@@ -82,17 +89,7 @@ def test_a_share_with_room_for_more_clients_is_another_program():
     assert rooms == [1, 2]
 
 
-def test_every_float_of_a_method_is_an_argument_or_off():
-    for name in METHODS:
-        c = small(name)
-        fields = config.flat({"method": c.method.to_dict()})
-        given = {k: v for k, v in fields.items() if type(v) is float}
-        off = {k for k, v in given.items() if v == 0}
-        traced = {k for k in floats.traced(c) if k.startswith("method.")}
-        assert {*given} - off == traced, name
-
-
-def test_a_float_that_is_off_at_0_is_another_program():
+def test_a_float_that_is_off_at_0_is_another_program_but_one_of_another_default():
     off = small("local")
     for field in ("momentum", "weight_decay", "clip_norm"):
         path = f"optimizer.{field}"
@@ -100,9 +97,6 @@ def test_a_float_that_is_off_at_0_is_another_program():
         assert path not in floats.traced(off)
         assert floats.traced(on)[path] == np.float32(0.5)
         assert floats.program_settings(off) != floats.program_settings(on), field
-
-
-def test_a_float_of_another_default_is_traced_at_0_too():
     c = small("fedproto", **{"method.lam": 0.0})
     assert floats.traced(c)["method.lam"] == 0
 
@@ -157,13 +151,10 @@ def branching(monkeypatch):
     return made
 
 
-def test_a_method_that_branches_on_a_float_is_told_how_not_to(branching):
+def test_a_method_may_branch_on_a_static_float_and_is_told_so(branching):
     exp = build.experiment(branching(float), "cpu")
     with pytest.raises(jaxproto.UserError, match=r"'branches' decides.*STATIC"):
         programs.shapes(exp, 0)
-
-
-def test_a_static_float_may_be_branched_on(branching):
     c = branching(Annotated[float, STATIC])
     assert "method.strength" not in floats.traced(c)
     assert programs.shapes(build.experiment(c, "cpu"), 0)

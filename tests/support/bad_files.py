@@ -43,10 +43,7 @@ NPZ = {  # name -> changed arrays, words of the message
     "two_numbers": ({"num_classes": [3, 4]}, "num_classes is [3, 4]"),
     "few_classes": ({"num_classes": 2}, "label 2 in row 2"),
     "many_classes": ({"num_classes": 2**40}, "num_classes is 1099511627776"),
-    "more_classes": (
-        {"num_classes": 2**31 - 1},
-        "2147483647 classes (num_cl",
-    ),
+    "more_classes": ({"num_classes": 2**31 - 1}, "2147483647 classes (num_cl"),
     "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
     "test_shape": (
         {"x_test": np.zeros((3, 5)), "y_test": np.arange(3)},
