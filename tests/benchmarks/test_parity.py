@@ -95,7 +95,7 @@ def test_what_is_out_of_tolerance():
     """Or in it, as rounding moves as far (the last of the three given)."""
 
     def check(ours, theirs, quantity, out):
-        assert one(ours, theirs, quantity=quantity).out is out
+        assert one(ours, theirs, quantity=quantity).out == out
 
     check_every(FINDINGS, check)
     assert not one(1.0, 1.001, 1.0003).out and one(1.0, 1.001, 1.00105).out
@@ -113,7 +113,7 @@ def test_a_round_may_drift_by_a_tenth_of_its_change_and_scores_may_tie():
             for value in (1.0, 1.0 + moved)
         )
         before = {"client 0": np.asarray([0.0])}
-        assert compare.one_round(1, before, ours, theirs, theirs)[0].out is out
+        assert compare.one_round(1, before, ours, theirs, theirs)[0].out == out
 
     check_every([(0.09, False), (0.11, True)], check)
 

@@ -37,11 +37,14 @@ def test_every_number_has_a_range_that_its_default_fits():
     assert all(ranges.RANGES[path].fits(value) for path, value in numbers.items())
 
 
-def test_ends_are_those_of_an_interval_and_the_seed_of_the_data_may_follow():
+def test_ends_are_those_of_an_interval():
     for ends, inside in {"[]": [1, 2], "(]": [2], "[)": [1], "()": []}.items():
         own = Range("", 1, 2, ends)
         assert [n for n in (1, 2) if own.fits(n)] == inside
         assert own.fits(1.5) and not own.fits(0) and not own.fits(float("nan"))
+
+
+def test_the_seed_of_the_data_may_follow_that_of_the_run():
     made = config.experiment("local", "spiral")
     made.seed, made.data.seed = 7, ranges.FOLLOW
     config.check(made)

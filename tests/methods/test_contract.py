@@ -123,8 +123,6 @@ FORMS = {
     "in_chunks": execution.in_chunks(4),
     "in_segments": execution.in_segments(execution.plan(STEPS, most=3), chunk=2),
 }
-
-
 LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 
 

@@ -24,8 +24,6 @@ from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.methods.local import local
 from jaxproto.types import Batch, Client, Data, Shard
 
-# FedAvg
-
 
 def test_the_global_network_is_the_mean_weighted_by_examples_of_what_arrives():
     """A lost upload is zeros, also its size; without any the network stays."""
@@ -87,9 +85,6 @@ def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
         fit.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
 
 
-# FedProx
-
-
 def test_fedprox_is_fedavg_and_a_gradient_of_mu_times_the_way_gone():
     assert toys.gap(run(make("fedprox", mu=0.0)).server, run(BASE).server) == 0
     net, mu = toys.net(8), 0.3
@@ -106,9 +101,6 @@ def test_fedprox_is_fedavg_and_a_gradient_of_mu_times_the_way_gone():
     term = jax.tree.map(jnp.subtract, *both)
     want = jax.tree.map(lambda w, g: mu * (w - g), params, down)
     assert toys.gap(term, want) < 1e-6
-
-
-# FedNova
 
 
 def uploads(method, down, after, steps_K, size_K):
@@ -222,9 +214,6 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
     ):
         with pytest.raises(UserError, match=words):
             descent(**wrong)
-
-
-# Configurations
 
 
 @every(FRAME)

@@ -15,9 +15,6 @@ from jaxproto.types import Protos, Spec
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 
 
-# FedUV
-
-
 def test_feduv_is_fedavg_and_a_variance_term_that_is_pytorchs():
     """V is 0 where every column reaches 0.31623, for 10 classes; golden `feduv_v`."""
     plain = run(make("feduv", variance=0.0, uniformity=0.0))
@@ -54,9 +51,6 @@ def test_features_that_are_all_alike_or_zero_have_finite_terms_and_gradients():
         assert np.isfinite(value) and np.all(np.isfinite(grads))
     grads = jax.grad(lambda f: jnp.sum(fednh.direction(f)))(jnp.zeros((2, 3)))
     assert np.all(np.isfinite(grads))
-
-
-# FedNH
 
 
 def test_the_first_head_is_orthogonal_and_in_the_plane_a_circle():

@@ -19,8 +19,6 @@ from jaxproto.types import Batch
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-# VHL
-
 
 def plain_net(spec):
     """A network without batch normalisation."""
@@ -122,9 +120,6 @@ def test_vhl_refuses_what_is_no_image_or_no_virtual_set_and_fast_no_share():
     ):
         with pytest.raises(UserError, match=rf"method\.{field} is {words}"):
             factory(SPEC, **{field: value})
-
-
-# FAST
 
 
 def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampling():

@@ -287,18 +287,7 @@ def test_the_board_says_what_the_folders_say(whole, shown):
     assert f"{third.name}: diverged" in said(shown)
 
 
-def test_a_set_is_compiled_by_one_process_and_the_newest_record_is_the_last_whole_one(
-    whole, tmp_path
-):
-    exp, c = whole.groups[0].exp, whole.cells[0].config
-    with program_cache.first_alone(tmp_path / "compiled", c, exp):
-        (lock,) = (tmp_path / "compiled" / "traced").glob("*.lock")
-        with lock.open() as file, pytest.raises(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with lock.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with program_cache.first_alone(None, c, exp):
-        pass
+def test_the_newest_record_is_the_last_whole_one(tmp_path):
     file, long = tmp_path / "metrics.jsonl", {"round": 2, "angles": [0.5] * 50_000}
     assert records.newest(file) is None
     for text, want in (
@@ -309,3 +298,15 @@ def test_a_set_is_compiled_by_one_process_and_the_newest_record_is_the_last_whol
     ):
         file.write_text(text)
         assert records.newest(file) == want
+
+
+def test_only_one_process_at_a_time_compiles_the_programs_of_a_set(whole, tmp_path):
+    exp, c = whole.groups[0].exp, whole.cells[0].config
+    with program_cache.first_alone(tmp_path / "compiled", c, exp):
+        (lock,) = (tmp_path / "compiled" / "traced").glob("*.lock")
+        with lock.open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with program_cache.first_alone(None, c, exp):
+        pass
