@@ -53,34 +53,27 @@ def data(size, longest=20, start=7):
     return Data(POOL, Shard(jnp.asarray(rows), jnp.int32(size)))
 
 
-def made_of(loss, upload=lambda net, before, after, data, down, sums: ((), ())):
+def made_of(loss) -> Method:
+    """A method of this loss, whose upload are its sums."""
     return Method(
         init_server=lambda net, key: (),
         loss=loss,
-        upload=upload,
+        upload=lambda net, before, after, data, down, sums: (sums, ()),
         update=lambda net, server, up, key: server,
     )
 
 
-def witness() -> Method:
-    """Counts in `sums`, and uploads, how often each row of the pool was seen."""
-
-    def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True)
-        row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
-        seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
-        return 0.0 * out.logits.sum(), Aux({"net": out.norm}, seen_N)
-
-    return made_of(loss, lambda net, before, after, data, down, sums: (sums, ()))
+def witness(net, params, norm, batch, down, client):
+    """Counts in `sums` how often each row of the pool was seen."""
+    out = net.apply(params["net"], norm["net"], batch.x, True)
+    row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
+    seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
+    return 0.0 * out.logits.sum(), Aux({"net": out.norm}, seen_N)
 
 
-def descent() -> Method:
-    """Loss |w|^2 / 2 whatever the data: the gradient is the weight itself."""
-
-    def loss(net, params, norm, batch, down, client):
-        return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), Aux(norm)
-
-    return made_of(loss)
+def descent(net, params, norm, batch, down, client):
+    """|w|^2 / 2 whatever the data: the gradient is the weight itself."""
+    return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), Aux(norm)
 
 
 @cache
@@ -104,7 +97,8 @@ def new(method, options, id=0):
     )
 
 
-WITNESS, DESCENT, LOCAL = witness(), descent(), METHODS["local"](SPEC)
+WITNESS, DESCENT = made_of(witness), made_of(descent)
+LOCAL = METHODS["local"](SPEC)
 STILL = optax.sgd(0.0)
 FIXED = Local(STILL, EPOCHS, 4, batches.fixed)
 SHUFFLED = Local(STILL, EPOCHS, 4, batches.shuffled)

@@ -90,26 +90,9 @@ def test_a_recorded_run_is_not_made_again_and_a_failed_one_not_recorded(
     assert f"delete {tmp_path / 'a-0'}" in capsys.readouterr().out
     monkeypatch.setattr(Done, "returncode", 1)
     records = tmp_path / "failed"
-    assert make(str(tmp_path / "out"), "data", "b", records=records) == "failed: b-0"
+    assert make(str(tmp_path / "again"), "data", "b", records=records) == "failed: b-0"
     assert not (records / "b-0").exists()
     assert make("out") == series.USAGE  # without a folder for the data
-
-
-def check_record(path, run):
-    assert run, f"no run of the series is named {path.name}"
-    wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
-    for flag in run[1]:
-        field, _, value = flag.removeprefix("--config.").partition("=")
-        wanted[field] = type(wanted[field])(value)
-    got = compare.load(path)
-    assert got.summary["status"] == "finished"
-    for field in (got.config.keys() | wanted.keys()) - IGNORED:
-        assert got.config[field] == wanted[field], field
-    assert got.config["seed"] == wanted["seed"]
-    saved = json.loads((path / "config.json").read_text())
-    assert saved["data"]["data_dir"] == ""
-    fields, own = saved["method"], config.method_fields(saved["method"]["name"])
-    assert [*fields] == [field for field in own if field in fields]
 
 
 def test_a_record_has_the_settings_that_its_series_gives_it_in_their_order():
@@ -120,4 +103,21 @@ def test_a_record_has_the_settings_that_its_series_gives_it_in_their_order():
         there = sorted((Path(module.__file__).parent / "records").glob("*"))
         assert there, module.__name__
         cases += [(path, runs.get(path.name)) for path in there]
-    check_every(cases, check_record)
+
+    def check(path, run):
+        assert run, f"no run of the series is named {path.name}"
+        wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
+        for flag in run[1]:
+            field, _, value = flag.removeprefix("--config.").partition("=")
+            wanted[field] = type(wanted[field])(value)
+        got = compare.load(path)
+        assert got.summary["status"] == "finished"
+        for field in (got.config.keys() | wanted.keys()) - IGNORED:
+            assert got.config[field] == wanted[field], field
+        assert got.config["seed"] == wanted["seed"]
+        saved = json.loads((path / "config.json").read_text())
+        assert saved["data"]["data_dir"] == ""
+        fields, own = saved["method"], config.method_fields(saved["method"]["name"])
+        assert [*fields] == [field for field in own if field in fields]
+
+    check_every(cases, check)

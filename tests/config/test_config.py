@@ -108,7 +108,7 @@ NO_FIT = (  # fields, and what is said; of unknown names see also support/bad_ro
     ({"data.aplha": 0.1}, "field of 'config.data': 'aplha'. Did you mean 'alpha'?"),
     ({"round": 1}, "unknown field of 'config': 'round'. Did you mean 'rounds'?"),
     ({"data.clients": 100, "data.min_size": 20}, "need 2000 examples, but there"),
-    ({"data.clients": 600, "data.min_size": 1}, " training and 0 te"),
+    ({"data.clients": 600, "data.min_size": 1}, "gets 0 training and "),
     ({"data.seed": -2}, "data.seed is -2; it must be from 0 to 2**32 - 1, or follow"),
     ({"data.pool": False}, "'digits' has no official test part"),
     ({**SPLIT, "data.classes_per_client": 11}, "client is 11, but only 10 classes"),

@@ -55,19 +55,14 @@ def traced(c):
     return texts
 
 
-def changed(c):
-    """Every traced float at another value."""
-    other = {path: 0.75 * float(value) for path, value in floats.traced(c).items()}
-    return small(c.method.name, **{**EVERYTHING, **other})
-
-
 @pytest.mark.parametrize(
     "name",
     [m if m in QUICK else pytest.param(m, marks=pytest.mark.long) for m in METHODS],
 )
 def test_other_floats_are_the_same_programs(name):
     c = small(name, **EVERYTHING)
-    other = changed(c)
+    others = {path: 0.75 * float(value) for path, value in floats.traced(c).items()}
+    other = small(name, **{**EVERYTHING, **others})
     assert floats.traced(c) != floats.traced(other)
     assert floats.program_settings(c) == floats.program_settings(other)
     assert traced(c) == traced(other)
@@ -133,25 +128,18 @@ def test_a_traced_rate_is_the_rate_that_a_run_trains_with(tmp_path):
     assert losses(0.1, "a") != losses(0.2, "b")
 
 
-@pytest.fixture
-def branching(monkeypatch):
-    """A method that decides something in Python by a float."""
-
-    def made(kind):
+def test_a_method_may_branch_on_a_static_float_and_is_told_so(monkeypatch):
+    def branching(kind):
         def branches(spec, *, strength: kind = 1.0):
             weight = 2.0 if strength > 0.5 else 1.0
-            base = local(spec)
-            return dataclasses.replace(
-                base, transform_grads=lambda g: jax.tree.map(lambda a: a * weight, g)
-            )
+            scaled = {
+                "transform_grads": lambda g: jax.tree.map(lambda a: a * weight, g)
+            }
+            return dataclasses.replace(local(spec), **scaled)
 
         monkeypatch.setitem(METHODS, "branches", branches)
         return small("branches")
 
-    return made
-
-
-def test_a_method_may_branch_on_a_static_float_and_is_told_so(branching):
     exp = build.experiment(branching(float), "cpu")
     with pytest.raises(jaxproto.UserError, match=r"'branches' decides.*STATIC"):
         programs.shapes(exp, 0)

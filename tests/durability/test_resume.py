@@ -113,21 +113,17 @@ def test_damaged_checkpoints_are_passed_over_and_nothing_is_deleted(finished, tm
     assert records(tmp_path) == records(finished.path)
 
 
-def poisoned(finished, path, client):
-    """A run after round 4 in which the weights of one client are infinite."""
-    copy_of(finished, path)
-    shutil.rmtree(path / "checkpoints" / str(ROUNDS))
-    state = jax.tree.map(np.array, last_state(path, finished.state)[1])
-    (stacked,) = (c for c in state.clients if client in c.id)
-    for leaf in jax.tree.leaves(stacked.params):
-        leaf[stacked.id == client] = np.inf
-    checkpoint.save(path / "checkpoints", ROUNDS - 1, state)
-
-
 def test_divergence_names_round_cohort_and_client_and_keeps_the_checkpoint(
     finished, tmp_path
 ):
-    poisoned(finished, tmp_path, client=2)
+    """Of a run after round 4 in which the weights of client 2 are infinite."""
+    copy_of(finished, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints" / str(ROUNDS))
+    state = jax.tree.map(np.array, last_state(tmp_path, finished.state)[1])
+    (stacked,) = (c for c in state.clients if 2 in c.id)
+    for leaf in jax.tree.leaves(stacked.params):
+        leaf[stacked.id == 2] = np.inf
+    checkpoint.save(tmp_path / "checkpoints", ROUNDS - 1, state)
     summary, text = again(finished, tmp_path)
     assert summary["status"] == "diverged"
     assert "round 5: client 2 of cohort 'mlp' has loss nan" in summary["reason"]

@@ -107,21 +107,18 @@ def test_equal_moves_do_not_change_how_many_are_sent(moves, budget):
     assert min(np.array(moves)[chosen]) >= max(np.array(moves)[~chosen], default=0)
 
 
-def draw(seed=0, clients=4):
+def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
     """Public means of classes 0 and 3 from all but client 1; own ones of the rest."""
-    rng = np.random.default_rng(seed)
-    mean = rng.normal(size=(2, clients, 5, WIDTH)).astype(np.float32)
-    here = np.array([k != 1 for k in range(clients)])[:, None]
-    public = here * np.isin(np.arange(5), COVERED)
-    own = here * ~np.isin(np.arange(5), COVERED) * rng.integers(0, 4, (clients, 5))
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=(2, 4, 5, WIDTH)).astype(np.float32)
+    public = (np.arange(4) != 1)[:, None] * np.isin(np.arange(5), COVERED)
+    own = public.any(1, keepdims=True) * ~np.isin(np.arange(5), COVERED)
+    own = own * rng.integers(0, 4, (4, 5))
     own[:, 4] = 0  # class 4 is nowhere
     count = [np.asarray(c, np.float32) for c in (public, own)]
-    public, own = (mean[i] * (c > 0)[..., None] for i, c in enumerate(count))
-    return ref.Seen(Protos(public, count[0]), Protos(own, count[1]))
-
-
-def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
-    seen = draw()
+    seen = ref.Seen(
+        *(Protos(m * (c > 0)[..., None], c) for m, c in zip(mean, count, strict=True))
+    )
     got = ref.gather(start(), jax.tree.map(jnp.asarray, seen), None).anchors
     for c in range(5):
         if c in COVERED:  # Eq. 14: uniform over those who take part
@@ -131,7 +128,7 @@ def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
         assert (got.count[c] == 1) == (c != 4)
         assert c == 4 or np.max(np.abs(got.mean[c] - want)) < 1e-6
     r, net = run(), toys.net(8)
-    for i in (0, 5):
+    for i in (0, 5):  # in evaluation mode with the broadcast adapter
         params, norm = client(i).params["net"], client(i).norm["net"]
         z = ref.embed(start().adapter, net.apply(params, norm, POOL.x, False).feat)
         up = jax.tree.map(lambda a, i=i: a[i], r.pre_upload.up)
