@@ -233,7 +233,7 @@ def test_a_file_that_is_none_is_named_by_every_command(made, run, tmp_path, name
         assert said in one_line(compare.load, run)
         assert said in one_line(plot.main, "plot", plotted)
 
-    check_every([rest for file, *rest in map(tuple, BROKEN) if file == name], check)
+    check_every([row[1:] for row in BROKEN if row[0] == name], check)
 
 
 @pytest.mark.parametrize("damage", [damage for _, damage in REFUSED[:2]])
