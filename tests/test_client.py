@@ -1,12 +1,15 @@
 """Local training of one client: which examples each step sees, and what it leaves."""
 
+import dataclasses
 from functools import cache
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.every import every
 
 from jaxproto import batches, client
 from jaxproto.client import Local
@@ -50,15 +53,8 @@ def data(size, longest=20, start=7):
     return Data(POOL, Shard(jnp.asarray(rows), jnp.int32(size)))
 
 
-def witness() -> Method:
-    """Counts in `sums`, and uploads, how often each row of the pool was seen."""
-
-    def loss(net, params, norm, batch, down, client):
-        out = net.apply(params["net"], norm["net"], batch.x, True)
-        row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
-        seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
-        return 0.0 * out.logits.sum(), Aux({"net": out.norm}, seen_N)
-
+def made_of(loss) -> Method:
+    """A method of this loss, whose upload are its sums."""
     return Method(
         init_server=lambda net, key: (),
         loss=loss,
@@ -67,18 +63,17 @@ def witness() -> Method:
     )
 
 
-def descent() -> Method:
-    """Loss |w|^2 / 2 whatever the data: the gradient is the weight itself."""
+def witness(net, params, norm, batch, down, client):
+    """Counts in `sums` how often each row of the pool was seen."""
+    out = net.apply(params["net"], norm["net"], batch.x, True)
+    row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
+    seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
+    return 0.0 * out.logits.sum(), Aux({"net": out.norm}, seen_N)
 
-    def loss(net, params, norm, batch, down, client):
-        return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), Aux(norm)
 
-    return Method(
-        init_server=lambda net, key: (),
-        loss=loss,
-        upload=lambda net, before, after, data, down, sums: ((), ()),
-        update=lambda net, server, up, key: server,
-    )
+def descent(net, params, norm, batch, down, client):
+    """|w|^2 / 2 whatever the data: the gradient is the weight itself."""
+    return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), Aux(norm)
 
 
 @cache
@@ -102,7 +97,8 @@ def new(method, options, id=0):
     )
 
 
-WITNESS, DESCENT, LOCAL = witness(), descent(), METHODS["local"](SPEC)
+WITNESS, DESCENT = made_of(witness), made_of(descent)
+LOCAL = METHODS["local"](SPEC)
 STILL = optax.sgd(0.0)
 FIXED = Local(STILL, EPOCHS, 4, batches.fixed)
 SHUFFLED = Local(STILL, EPOCHS, 4, batches.shuffled)
@@ -128,31 +124,21 @@ def cross_entropy(kernel, rows):
     return total / len(rows)
 
 
-# Steps of an epoch
-
-
-@pytest.mark.parametrize(
-    ("size", "wrap", "skip"), [(0, 0, 0), (1, 1, 0), (3, 1, 0), (4, 1, 1), (11, 2, 2)]
-)
+@every([(0, 0, 0), (1, 1, 0), (3, 1, 0), (4, 1, 1), (11, 2, 2)])
 def test_whole_batches_per_epoch_and_what_is_done_below_one(size, wrap, skip):
     assert batches.wrap(jnp.int32(size), 4) == wrap
     assert batches.skip(jnp.int32(size), 4) == skip
 
 
-@pytest.mark.parametrize("size", [4, 11, 20])
-def test_fixed_order_sees_the_same_whole_batches_in_every_epoch(size):
+@every([4, 11, 20])
+def test_epochs_see_whole_batches_fixed_the_same_shuffled_no_example_twice(size):
     state, seen_M = seen_by(FIXED, size)
     whole = size // 4 * 4
     assert seen_M.tolist() == [EPOCHS] * whole + [0] * (size - whole)
     assert state.steps == EPOCHS * (size // 4)
-
-
-@pytest.mark.parametrize("size", [4, 11, 20])
-def test_shuffled_epochs_see_no_example_twice_and_as_many_as_whole_batches_hold(size):
     _, seen_M = seen_by(SHUFFLED, size)
-    assert seen_M.sum() == EPOCHS * (size // 4) * 4
-    assert seen_M.max() <= EPOCHS
-    if size % 4 == 0:
+    assert seen_M.sum() == EPOCHS * whole and seen_M.max() <= EPOCHS
+    if size == whole:
         assert seen_M.tolist() == [EPOCHS] * size
 
 
@@ -162,40 +148,23 @@ def test_what_a_shuffled_epoch_leaves_out_differs_between_epochs_and_rounds():
     assert any(0 < n < EPOCHS for n in left_out[0])
 
 
-def test_a_client_below_one_batch_sees_each_own_example_once_per_epoch_with_wrap():
+def test_a_client_below_one_batch_never_trains_with_skip_or_sees_each_example_once():
     state, seen_M = seen_by(FIXED, 3)
     assert seen_M.tolist() == [EPOCHS] * 3 and state.steps == EPOCHS
-
-
-def test_a_client_below_one_batch_never_trains_with_skip():
     options = Local(optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.skip)
     before = new(LOCAL, options)
     after, _, loss = trainer(LOCAL, options)(jax.random.key(0), before, data(3))
     assert loss == 0 and after.steps == 0
-    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
-    assert all(np.array_equal(a, b) for a, b in pairs)
+    jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.parametrize("options", [FIXED, FIXED_SKIP], ids=["wrap", "skip"])
-@pytest.mark.parametrize("size", [4, 11])
-def test_the_loss_is_the_mean_over_the_whole_batches(options, size):
-    _, _, loss = trainer(LOCAL, options)(
-        jax.random.key(0), new(LOCAL, options), data(size)
-    )
-    kernel = np.asarray(new(LOCAL, options).params["net"]["head"]["kernel"])
-    rows = np.asarray(data(size).shard.index)[: size // 4 * 4]
+@every([(FIXED, n) for n in (1, 3, 4, 11)] + [(FIXED_SKIP, n) for n in (4, 11)])
+def test_the_loss_is_the_mean_over_the_whole_batches_or_the_own_examples(options, size):
+    start = new(LOCAL, options)
+    _, _, loss = trainer(LOCAL, options)(jax.random.key(0), start, data(size))
+    kernel = np.asarray(start.params["net"]["head"]["kernel"])
+    rows = np.asarray(data(size).shard.index)[: size // 4 * 4 or size]
     assert loss == pytest.approx(cross_entropy(kernel, rows), rel=1e-6)
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_below_one_batch_the_loss_is_the_mean_over_the_own_examples(size):
-    _, _, loss = trainer(LOCAL, FIXED)(jax.random.key(0), new(LOCAL, FIXED), data(size))
-    kernel = np.asarray(new(LOCAL, FIXED).params["net"]["head"]["kernel"])
-    rows = np.asarray(data(size).shard.index)[:size]
-    assert loss == pytest.approx(cross_entropy(kernel, rows), rel=1e-6)
-
-
-# Batches
 
 
 def test_the_batch_of_a_short_client_repeats_its_own_examples_with_mask_zero():
@@ -204,9 +173,11 @@ def test_the_batch_of_a_short_client_repeats_its_own_examples_with_mask_zero():
     own = np.asarray(one.shard.index)[np.arange(8) % 3]
     assert np.array_equal(batch.x, POOL.x[own]) and np.array_equal(batch.y, POOL.y[own])
     assert batch.mask.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    nobody = batches.training_batch(data(0), jnp.arange(20), 0, 4, None)
+    assert nobody.mask.sum() == 0 and np.all(np.isfinite(nobody.x))
 
 
-def test_examples_in_rows_make_the_batches_of_images():
+def test_examples_in_rows_make_the_batches_of_images_and_bytes_become_floats():
     x = jnp.asarray(np.arange(N * 12).reshape(N, 2, 3, 2) % 251, jnp.uint8)
     rows = Examples(x.reshape(N, -1), POOL.y, shape=x.shape[1:])
     given = data(5).shard, jnp.arange(4), jnp.ones(4)
@@ -217,67 +188,53 @@ def test_examples_in_rows_make_the_batches_of_images():
     images = jax.jit(take)(Examples(x, POOL.y), *given)
     jax.tree.map(np.testing.assert_array_equal, images, jax.jit(take)(rows, *given))
     assert images.x.shape == (4, 2, 3, 2)
-
-
-def test_a_client_that_sits_out_gathers_without_harm():
-    batch = batches.training_batch(data(0), jnp.arange(20), 0, 4, None)
-    assert batch.mask.sum() == 0 and np.all(np.isfinite(batch.x))
-
-
-def test_shuffled_is_a_permutation_with_the_real_rows_first():
-    shard = data(11).shard
-    orders = [batches.shuffled(jax.random.key(i), shard).tolist() for i in range(5)]
-    assert all(sorted(order) == list(range(20)) for order in orders)
-    assert all(set(order[:11]) == set(range(11)) for order in orders)
-    assert len(set(map(tuple, orders))) == 5
-
-
-def test_fixed_is_the_order_of_the_split():
-    assert batches.fixed(jax.random.key(0), data(11).shard).tolist() == list(range(20))
-
-
-def test_bytes_become_minus_one_to_one_and_floats_stay():
     x = jnp.array([[0, 51, 255]], jnp.uint8)
     assert np.allclose(batches.decode(x), [[-1, -0.6, 1]], atol=1e-6)
     assert batches.decode(jnp.ones((1, 2), jnp.int32)).dtype == jnp.int32
     assert np.array_equal(batches.decode(POOL.x), POOL.x)
 
 
-@pytest.mark.parametrize("at_most", [4, 6, 64])  # batches of 4, 5 and all 20
-@pytest.mark.parametrize("size", [0, 1, 4, 5, 8, 19, 20])
-def test_sum_over_equals_a_loop_over_the_examples(size, at_most):
+def test_shuffled_is_a_permutation_with_the_real_rows_first_and_fixed_is_the_split():
+    shard = data(11).shard
+    orders = [batches.shuffled(jax.random.key(i), shard).tolist() for i in range(5)]
+    assert all(sorted(order) == list(range(20)) for order in orders)
+    assert all(set(order[:11]) == set(range(11)) for order in orders)
+    assert len(set(map(tuple, orders))) == 5
+    assert batches.fixed(jax.random.key(0), shard).tolist() == list(range(20))
+
+
+@every(product([4, 6, 64], [0, 1, 4, 5, 8, 19, 20]))  # batches of 4, 5 and all 20
+def test_sum_over_equals_a_loop_over_the_examples(at_most, size):
     def f(batch: Batch):
         both = jnp.sum(batch.x * batch.mask[:, None], 0), jnp.sum(batch.mask)
         return {"x": both[0], "n": both[1], "y": jnp.sum(batch.y * batch.mask)}
 
     one = data(size)
     total = jax.jit(lambda d: batches.sum_over(f, d, at_most))(one)
-    want = {"x": np.zeros(SPEC.feat_dim), "n": 0, "y": 0}
-    for row in np.asarray(one.shard.index)[:size]:
-        want["x"] = want["x"] + np.asarray(POOL.x)[row]
-        want["y"] += int(POOL.y[row])
-        want["n"] += 1
+    rows = np.asarray(one.shard.index)[:size]
+    x, y = np.asarray(POOL.x)[rows], np.asarray(POOL.y)[rows]
+    want = {"x": x.sum(0), "n": size, "y": y.sum()}
     for name, value in want.items():
         assert np.allclose(total[name], value, atol=1e-5)
 
 
-# The optimiser between rounds
-
-
-@pytest.mark.parametrize("begin", [client.restart, client.keep])
-def test_momentum_restarts_or_is_kept_between_rounds(begin):
-    """v <- m v + w, w <- w - eta v; two rounds of three steps."""
+@every([(client.restart, None), (client.keep, None), (client.restart, 0.5)])
+def test_momentum_restarts_or_is_kept_and_a_schedule_lowers_the_rate(begin, decay):
+    """v <- m v + w, w <- w - eta f(r) v; PyTorch's schedulers change eta so, too."""
     options = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, init_opt_state=begin)
+    if decay:
+        options = dataclasses.replace(options, schedule=lambda r: decay**r)
     state = new(DESCENT, options)
     w = np.asarray(state.params["net"]["head"]["kernel"], np.float64)
     v = 0.0
-    for r in range(2):
-        state, _, loss = trainer(DESCENT, options)(jax.random.key(r), state, data(4))
+    for r in range(3):
+        train = trainer(DESCENT, options.at_round(r) if decay else options)
+        state, _, loss = train(jax.random.key(r), state, data(4))
         v, losses = (v if begin is client.keep else 0.0), []
         for _ in range(EPOCHS):
             losses.append(0.5 * np.sum(w**2))
             v = 0.9 * v + w
-            w = w - 0.1 * v
+            w = w - 0.1 * (decay or 1.0) ** r * v
         assert np.allclose(state.params["net"]["head"]["kernel"], w, atol=1e-6)
         assert loss == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -291,25 +248,7 @@ def test_adam_counts_its_steps_over_rounds_only_if_kept():
         assert optax.tree.get(state.opt, "count") == count
 
 
-def test_the_learning_rate_of_a_round_is_what_the_schedule_leaves_of_it():
-    """v <- m v + w, w <- w - eta f(r) v, as PyTorch's schedulers change eta."""
-    options = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, schedule=lambda r: 0.5**r)
-    state = new(DESCENT, options)
-    w = np.asarray(state.params["net"]["head"]["kernel"], np.float64)
-    for r in range(3):
-        train = trainer(DESCENT, options.at_round(r))
-        state, _, _ = train(jax.random.key(r), state, data(4))
-        v = 0.0
-        for _ in range(EPOCHS):
-            v = 0.9 * v + w
-            w = w - 0.1 * 0.5**r * v
-        assert np.allclose(state.params["net"]["head"]["kernel"], w, atol=1e-6)
-
-
-# Randomness by identity
-
-
-def test_the_order_of_examples_depends_on_round_and_id_alone():
+def test_the_order_of_examples_and_the_start_depend_on_round_key_and_id_alone():
     def order(round_key, id):
         key, one = jax.random.key(round_key), data(20)
         task = client.Task(WITNESS, NET, SHUFFLED, key, (), one.examples)
@@ -321,9 +260,6 @@ def test_the_order_of_examples_depends_on_round_and_id_alone():
     assert len({order(0, 0), order(0, 1), order(1, 0)}) == 3
     first, second, _ = np.reshape(order(0, 0), (EPOCHS, 20))
     assert not np.array_equal(first, second)  # epochs differ
-
-
-def test_a_client_starts_from_key_and_id_alone():
     a, b, c = (
         new(LOCAL, FIXED, id).params["net"]["head"]["kernel"] for id in (0, 0, 1)
     )

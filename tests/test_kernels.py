@@ -39,7 +39,7 @@ def unit(x):
 
 
 # ------------------------------------------------------------------- sums and distances
-def test_class_sum_is_the_loop_of_equation_2():
+def test_class_sum_is_the_loop_of_equation_2_and_its_mean_leaves_absent_at_zero():
     rng = np.random.default_rng(0)
     feat, y, mask = normal(20, 4), rng.integers(0, 5, 20), rng.integers(0, 2, 20)
     want, count = np.zeros((5, 4)), np.zeros(5)
@@ -50,9 +50,6 @@ def test_class_sum_is_the_loop_of_equation_2():
     got = total(feat, y, mask.astype(np.float32), 5)
     np.testing.assert_allclose(got[0], want, atol=1e-5)
     np.testing.assert_array_equal(got[1], count)
-
-
-def test_mean_of_leaves_absent_classes_at_count_zero():
     sums = jnp.asarray([[2.0, 4.0], [0.0, 0.0]]), jnp.asarray([2.0, 0])
     p = jit(kernels.mean_of)(sums)
     np.testing.assert_array_equal(p.mean, [[1, 2], [0, 0]])
@@ -74,7 +71,7 @@ def test_means_of_uploads_weigh_every_holder_alike_or_by_count():
     np.testing.assert_array_equal(by_count.count, [6, 0])
 
 
-def test_nearest_ranks_by_distance_also_when_prototypes_are_close():
+def test_nearest_ranks_by_distance_also_when_prototypes_are_close_and_angles_by_pairs():
     nearest, feat = jit(kernels.nearest), normal(200, 16)
     count = np.asarray([1.0, 0.0] + [3.0] * 7, np.float32)
 
@@ -90,9 +87,6 @@ def test_nearest_ranks_by_distance_also_when_prototypes_are_close():
         np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
 
     check_every([1.0, 1e-4], check)
-
-
-def test_angles_are_over_the_present_pairs():
     x = np.asarray([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-5.0, 0.0]], np.float32)
     both = jit(lambda p: (kernels.mean_angle(p), kernels.smallest_angle(p)))
 
@@ -147,17 +141,13 @@ def spacing_in_float64(x):
     return [energy, force, *angles, min(away), np.mean(away), max(away)]
 
 
-@every([FEW, MANY])
-def test_spacing_is_that_of_a_loop_over_the_present_pairs(k, d):
-    x, here = unit(normal(k, d)), np.arange(k) != 2
-    got = spacing(x, here)
-    np.testing.assert_allclose(got, spacing_in_float64(x[here]), rtol=1e-4)
-
-
-def test_spacing_of_a_single_vector_has_no_angle():
-    got = spacing(unit(normal(*FEW)), np.arange(10) == 1)
-    assert got.energy == 0 and got.force == 0
-    assert np.isnan(got[2:]).all()
+def test_spacing_is_that_of_a_loop_over_the_present_pairs():
+    for k, d in (FEW, MANY):
+        x, here = unit(normal(k, d)), np.arange(k) != 2
+        got = spacing(x, here)
+        np.testing.assert_allclose(got, spacing_in_float64(x[here]), rtol=1e-4)
+    got = spacing(unit(normal(*FEW)), np.arange(10) == 1)  # one has no angle
+    assert got.energy == 0 and got.force == 0 and np.isnan(got[2:]).all()
 
 
 # --------------------------------------------------------------------------- alignment
@@ -233,7 +223,8 @@ def test_nearly_equal_prototypes_end_as_they_do_in_float64(k, d):
     np.testing.assert_allclose(distances(aligned(x)), distances(want), rtol=0.05)
 
 
-def test_alignment_is_equivariant_under_permutation_and_rotation():
+def test_alignment_is_equivariant_and_leaves_absent_classes_as_they_are():
+    """Under permutation and rotation; absent classes exert no force."""
     x, order = normal(9, 6), np.random.default_rng(0).permutation(9)
     turn = np.linalg.qr(normal(6, 6, seed=1))[0]
 
@@ -242,10 +233,7 @@ def test_alignment_is_equivariant_under_permutation_and_rotation():
 
     np.testing.assert_allclose(run(x[order]), run(x)[order], atol=1e-4)
     np.testing.assert_allclose(run(x @ turn), run(x) @ turn, atol=1e-4)
-
-
-def test_absent_classes_exert_no_force_and_stay_as_they_are():
-    x, here = normal(9, 6), np.asarray([1, 1, 0, 1, 1, 0, 1, 1, 1], bool)
+    here = np.asarray([1, 1, 0, 1, 1, 0, 1, 1, 1], bool)
     got, steps = align(x, here)
     alone, same_steps = align(x[here], everyone(7))
     np.testing.assert_allclose(got[here], alone, atol=1e-5)
@@ -253,14 +241,11 @@ def test_absent_classes_exert_no_force_and_stay_as_they_are():
     assert steps == same_steps
 
 
-def test_alignment_of_none_of_one_and_of_zeros_is_finite():
-    x, zeros = normal(9, 6), np.eye(9, 6, dtype=np.float32) * (np.arange(6) == 0)
-    for here in (np.arange(9) < 0, np.arange(9) < 1):
-        assert np.all(np.isfinite(align(x, here)[0]))
-    assert np.all(np.isfinite(align(zeros.astype(np.float32), everyone(9))[0]))
-
-
-def test_learning_rate_is_lowered_after_iterations_0_10_20():
+def test_alignment_of_none_of_one_and_of_zeros_is_finite_and_its_rate_falls():
+    x, zeros = normal(9, 6), np.zeros((9, 6), np.float32)
+    zeros[0, 0] = 1
+    for points, count in ((x, 0), (x, 1), (zeros, 9)):
+        assert np.all(np.isfinite(align(points, np.arange(9) < count)[0]))
     rate = kernels.alignment_rate(np.asarray([0, 1, 10, 11, 20, 21]))
     want = [0.1, 0.095, 0.095, 0.09025, 0.09025, 0.0857375]
     np.testing.assert_allclose(rate, want, rtol=1e-5)
@@ -325,9 +310,8 @@ def pulled(feat, protos, count, y, mask):
     return [slopes(pull) for pull in PULLS]
 
 
-def test_pulls_are_their_equations_as_loops():
-    """Squared distances: the mean over the batch, absent classes as zero. Equation 5:
-    distances of means, on the batch."""
+def test_pulls_are_their_equations_as_loops_and_nothing_pulls_what_is_absent():
+    """Mean squared distances, and distances of means on the batch (Equation 5)."""
     square = sum(
         m * (COUNT[c] > 0) * np.sum((f - PROTOS[c]) ** 2)
         for f, c, m in zip(FEAT, Y, MASK, strict=True)
@@ -339,33 +323,31 @@ def test_pulls_are_their_equations_as_loops():
             of_means += np.linalg.norm(FEAT[mine].mean(0) - PROTOS[c])
     got = [value for value, _ in pulled(FEAT, PROTOS, COUNT, Y, MASK)]
     np.testing.assert_allclose(got, [square, square / 4, of_means], rtol=1e-5)
-
-
-def test_masked_examples_and_absent_classes_have_no_pull_and_prototypes_no_gradient():
     for _, (by_feat, by_proto) in pulled(FEAT, PROTOS, COUNT, Y, MASK):
         assert np.all(by_feat[MASK == 0] == 0) and np.any(by_feat[MASK > 0] != 0)
         assert np.all(by_proto == 0)
     for value, (by_feat, _) in pulled(FEAT, PROTOS, 0 * COUNT, Y, MASK):
         assert value == 0 and np.all(by_feat == 0)
-
-
-def test_features_on_their_prototypes_have_finite_gradients():
     one_each = np.isin(np.arange(9), (0, 2, 5)).astype(np.float32)
     for value, (by_feat, _) in pulled(PROTOS[Y], PROTOS, COUNT + 1, Y, one_each):
         assert value == 0 and np.all(np.isfinite(by_feat))
 
 
 # ------------------------------------------------------------------------- accelerators
-ONES = Protos(jnp.ones((3, 4)), jnp.ones(3))
+def ones(*shape):
+    """Prototypes of every class; of several clients with three axes."""
+    return Protos(jnp.ones(shape), jnp.ones(shape[:-1]))
+
+
 PRODUCTS = {
-    "mean_over_clients": (Protos(jnp.ones((2, 3, 4)), jnp.ones((2, 3))),),
-    "mean_over_examples": (Protos(jnp.ones((2, 3, 4)), jnp.ones((2, 3))),),
-    "nearest": (jnp.ones((5, 4)), ONES),
-    "nearest_within": (jnp.ones((5, 4)), ONES, jnp.ones((3, 4))),
+    "mean_over_clients": (ones(2, 3, 4),),
+    "mean_over_examples": (ones(2, 3, 4),),
+    "nearest": (jnp.ones((5, 4)), ones(3, 4)),
+    "nearest_within": (jnp.ones((5, 4)), ones(3, 4), jnp.ones((3, 4))),
     "angles": (jnp.ones((3, 4)),),
     "repulsion": (jnp.ones((100, 64)), jnp.ones(100, bool)),  # by products
     "align": (jnp.ones((3, 4)), jnp.ones(3, bool)),  # by differences
-    "largest_gap": (ONES,),
+    "largest_gap": (ones(3, 4),),
     "spacing": (jnp.ones((100, 64)), jnp.ones(100, bool)),
     "align_trace": (jnp.ones((3, 4)), jnp.ones(3, bool)),
 }

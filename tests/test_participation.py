@@ -1,12 +1,14 @@
 """Who takes part: as many as asked, by identity, and never an empty round."""
 
 import inspect
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
+from support.every import check_every, every
 
 from jaxproto import config, participation
 from jaxproto.config import build
@@ -18,40 +20,39 @@ KEYS = [jax.random.key(i) for i in range(30)]
 
 def turnouts(sampler, clients):
     """Trains and reports [rounds, K]."""
-    each = [jax.device_get(sampler(key, clients, r)) for r, key in enumerate(KEYS)]
-    return tuple(np.stack(part) for part in zip(*each, strict=True))
+    return jax.device_get(
+        over(sampler, clients, jnp.stack(KEYS), jnp.arange(len(KEYS)))
+    )
 
 
-def test_everyone_trains_and_reports_in_every_round():
+def over(sampler, clients, keys, rounds=0):
+    """Participants under every key, [keys, K]."""
+    in_axes = 0, None if isinstance(rounds, int) else 0
+    return jax.vmap(lambda key, r: sampler(key, clients, r), in_axes)(keys, rounds)
+
+
+def test_uniform_takes_a_share_that_depends_on_the_round_alone_and_everyone_all():
     trains, reports = turnouts(participation.everyone(), 7)
     assert trains.all() and reports.all() and trains.shape == (30, 7)
 
+    def check(fraction, clients):
+        trains, reports = turnouts(participation.uniform(fraction), clients)
+        assert np.all(trains.sum(1) == max(1, round(fraction * clients)))
+        assert np.array_equal(trains, reports)
 
-@pytest.mark.parametrize("clients", [1, 4, 10, 25])
-@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.3, 0.75, 1.0])
-def test_uniform_takes_the_rounded_share_and_at_least_one(fraction, clients):
-    trains, reports = turnouts(participation.uniform(fraction), clients)
-    assert np.all(trains.sum(1) == max(1, round(fraction * clients)))
-    assert np.array_equal(trains, reports)
+    check_every(product((0.01, 0.1, 0.3, 0.75, 1.0), (1, 4, 10, 25)), check)
+    trains, again = (turnouts(participation.uniform(0.5), 10)[0] for _ in range(2))
+    assert np.array_equal(trains, again)
+    assert len({row.tobytes() for row in trains}) > 20
+    assert np.all(trains.sum(0) >= 6) and np.all(trains.sum(0) <= 24)  # 15 expected
 
 
-@pytest.mark.parametrize("count", [1, 3, 6, 7])
+@every([1, 3, 6, 7])
 def test_the_largest_are_as_many_as_asked_and_of_equal_ones_the_first(count):
     score = jnp.asarray([0.5, 0.1, 0.5, 0.9, 0.5, -1.0, 0.1])
     by_rank = jnp.argsort(jnp.argsort(-score)) < count
     found = participation.largest(score, jnp.float32(count))
     assert np.array_equal(found, by_rank) and int(found.sum()) == count
-
-
-def test_uniform_differs_between_rounds_and_reaches_everyone_alike():
-    trains, _ = turnouts(participation.uniform(0.5), 10)
-    assert len({row.tobytes() for row in trains}) > 20
-    assert np.all(trains.sum(0) >= 6) and np.all(trains.sum(0) <= 24)  # 15 expected
-
-
-def test_the_same_round_always_has_the_same_participants():
-    first, again = (turnouts(participation.uniform(0.5), 10) for _ in range(2))
-    assert np.array_equal(first, again)
 
 
 def test_participants_do_not_depend_on_the_order_of_clients():
@@ -67,28 +68,15 @@ def test_participants_do_not_depend_on_the_order_of_clients():
     assert toys.gap(one.params, other.params) == 0
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        participation.everyone(),
-        participation.uniform(0.5),
-        participation.random_count(),
-        participation.mixed(participation.uniform(0.3), participation.everyone(), 0.5),
-    ],
-    ids=["all", "half", "any number", "either"],
-)
-def test_dropouts_only_take_reports_away(sampler):
-    trains, reports = turnouts(participation.with_dropouts(sampler, 0.3), 20)
-    assert np.all(trains | ~reports)
-    assert np.all(trains.sum(1) == turnouts(sampler, 20)[0].sum(1))
-    lost = 1 - reports.sum() / trains.sum()
-    assert 0.2 < lost < 0.4
-
-
-def test_no_dropouts_at_probability_zero():
-    trains, reports = turnouts(
-        participation.with_dropouts(participation.everyone(), 0), 9
-    )
+def test_dropouts_only_take_reports_away():
+    everyone, few = participation.everyone(), participation.uniform(0.3)
+    half, either = participation.uniform(0.5), participation.mixed(few, everyone, 0.5)
+    for sampler in (everyone, half, participation.random_count(), either):
+        trains, reports = turnouts(participation.with_dropouts(sampler, 0.3), 20)
+        assert np.all(trains | ~reports)
+        assert np.all(trains.sum(1) == turnouts(sampler, 20)[0].sum(1))
+        assert 0.2 < 1 - reports.sum() / trains.sum() < 0.4
+    trains, reports = turnouts(participation.with_dropouts(everyone, 0), 9)
     assert np.array_equal(trains, reports)
 
 
@@ -112,58 +100,54 @@ def by_hand(sampler, clients, count, draws=4000):
     return seen
 
 
-SAMPLERS = {
+LAWS = {
     "beta": lambda rng: rng.beta(1, 10),
     "gamma": lambda rng: rng.gamma(10, 0.01),
     "weibull": lambda rng: rng.weibull(10) / 1.2,
 }
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_index_laws_choose_as_drawing_ids_one_by_one_does(name):
+@every(LAWS.items())
+def test_index_laws_choose_as_drawing_ids_one_by_one_does(name, draw):
     """FAST's code draws indices by rejection; 20 clients, two a round."""
     sampler = participation.SAMPLERS[name](fraction=0.1)
-    keys = jax.random.split(jax.random.key(1), 4000)
-    trains = np.asarray(jax.vmap(lambda key: sampler(key, 20, 0).trains)(keys))
+    trains = np.asarray(over(sampler, 20, jax.random.split(jax.random.key(1), 4000))[0])
     assert np.all(trains.sum(1) == 2)
-    want = by_hand(SAMPLERS[name], 20, 2)
+    want = by_hand(draw, 20, 2)
     np.testing.assert_allclose(trains.mean(0), want, atol=0.04)
     assert want.max() > 0.3  # far from the 0.1 of a uniform law
 
 
-@pytest.mark.parametrize("clients", [3, 4, 10, 20])
-def test_groups_take_turns_and_reach_everyone(clients):
+def test_groups_take_turns_and_reach_everyone():
     """Also the clients that do not fill a group, which FAST's code forgets."""
-    whole = participation.cyclic(1.0, 4)
-    turns = [np.asarray(whole(KEYS[r], clients, r).trains) for r in range(8)]
-    groups = min(4, clients)
-    assert np.array_equal(np.sum(turns[:groups], 0), np.ones(clients))
-    assert np.array_equal(turns[0], turns[groups])
-    sizes = [t.sum() for t in turns]
-    assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
-
-
-def test_of_a_group_a_share_of_all_clients_takes_part():
-    sampler = participation.cyclic(0.1)
-    trains = np.stack([sampler(KEYS[r], 20, jnp.int32(r)).trains for r in range(30)])
+    for clients in (3, 4, 10, 20):
+        turns = turnouts(participation.cyclic(1.0, 4), clients)[0][:8]
+        groups = min(4, clients)
+        assert np.array_equal(np.sum(turns[:groups], 0), np.ones(clients))
+        assert np.array_equal(turns[0], turns[groups])
+        sizes = turns.sum(1)
+        assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
+    trains, _ = turnouts(participation.cyclic(0.1), 20)
     assert np.all(trains.sum(1) == 2)
     assert not trains[0, 5:].any() and not trains[1, :5].any()
     assert trains.sum(0).min() > 0
+    trains, _ = turnouts(participation.circular(), 20)
+    assert np.array_equal(trains[:10], np.repeat(np.eye(10), 2, 1))
 
 
-def test_circular_groups_are_whole():
-    sampler = participation.circular()
-    trains = np.stack([sampler(KEYS[r], 20, r).trains for r in range(10)])
-    assert np.array_equal(trains, np.repeat(np.eye(10), 2, 1))
-
-
-def test_a_random_count_is_uniform_and_so_is_who():
-    sampler = participation.random_count()
-    keys = jax.random.split(jax.random.key(2), 3000)
-    trains = np.asarray(jax.vmap(lambda key: sampler(key, 5, 0).trains)(keys))
+def test_a_random_count_is_uniform_and_a_mixture_is_one_of_its_laws():
+    sampler, keys = (
+        participation.random_count(),
+        jax.random.split(jax.random.key(2), 3000),
+    )
+    trains = np.asarray(over(sampler, 5, keys)[0])
     counts = np.bincount(trains.sum(1), minlength=6) / 3000
     np.testing.assert_allclose(counts, [0, 0.2, 0.2, 0.2, 0.2, 0.2], atol=0.03)
     np.testing.assert_allclose(trains.mean(0), 0.6, atol=0.04)
+    first, other = participation.uniform(0.3), participation.beta(0.3)
+    for heads, want in ((0.0, other), (1.0, first)):
+        mixed = turnouts(participation.mixed(first, other, heads), 20)
+        assert np.array_equal(mixed[0], turnouts(want, 20)[0])
 
 
 def test_every_law_is_a_configuration_away_with_its_arguments():
@@ -182,35 +166,18 @@ def test_every_law_is_a_configuration_away_with_its_arguments():
     assert trains[:, 10:].sum() > 50 and trains[:, :10].sum() < 10
 
 
-@pytest.mark.parametrize("sampler", ["all", "circular", "random_count"])
-def test_a_share_that_a_law_does_not_take_is_refused(sampler):
+def test_a_share_or_argument_that_cannot_be_is_refused():
     c = config.default().participation
-    c.law, c.fraction = sampler, 0.5
-    with pytest.raises(
-        UserError, match=f"0.5, but law '{sampler}' does not take a share"
-    ):
-        build.build_sampler(c)
-
-
-@pytest.mark.parametrize("sampler", ["beta", "gamma", "weibull"])
-def test_an_index_law_of_everyone_is_refused(sampler):
-    c = config.default().participation
-    c.law = sampler
-    with pytest.raises(UserError, match=r"fraction is 1.0: .* set a smaller one"):
-        build.build_sampler(c)
-
-
-def test_arguments_of_laws_that_cannot_be_are_refused():
+    untaken = [
+        (law, 0.5, "does not take a share")
+        for law in ("all", "circular", "random_count")
+    ]
+    every_id = [(law, 1.0, "set a smaller one") for law in LAWS]
+    for law, fraction, words in (*untaken, *every_id):
+        c.law, c.fraction = law, fraction
+        with pytest.raises(UserError, match=rf"fraction is {fraction}.*{words}"):
+            build.build_sampler(c)
     c = config.experiment("local", "digits")
     c.participation.gamma_scale = 0.0
     with pytest.raises(UserError, match=r"gamma_scale is 0.0; it must be above 0"):
         config.check(c)
-
-
-@pytest.mark.parametrize("heads", [0.0, 1.0])
-def test_a_mixture_is_one_of_its_laws_for_the_same_key(heads):
-    first, other = participation.uniform(0.3), participation.beta(0.3)
-    sampler = participation.mixed(first, other, heads)
-    for key in KEYS[:5]:
-        want = (first if heads else other)(key, 20, 0)
-        assert np.array_equal(sampler(key, 20, 0).trains, want.trains)

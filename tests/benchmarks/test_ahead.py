@@ -45,7 +45,7 @@ ENTRY %main (p: f32[8,128], q: bf16[4]) -> f32[8,128] {
 """.replace("CONFIG", "feature_group_count=8")
 
 
-def test_traffic_counts_loops_and_copies_once_and_calls_are_counted_by_name():
+def test_traffic_and_rows_are_counted():
     """The memories are told apart."""
     image, call = 8 * 128 * 4, 4 * 2 + 4 * 4
     gathered = (8 + 4) * 4 + (8 + 8) * 4
@@ -53,9 +53,6 @@ def test_traffic_counts_loops_and_copies_once_and_calls_are_counted_by_name():
     assert hlo.collectives(TEXT) == {"all-gather": 1, "all-reduce": 1}
     assert hlo.library_calls(TEXT) == {"__cudnn$conv": 1}
     assert hlo.grouped(TEXT) == {"8": 1}
-
-
-def test_a_cohort_has_its_share_of_twenty_clients_made_up_to_the_chips():
     assert [ahead.rows(g, 1) for g in ahead.GROUPS] == [5, 20, 10]
     assert [ahead.rows(g, 4) for g in ahead.GROUPS] == [8, 20, 12]
     row = {"group": "Ht0", "form": "one:tpu"}
@@ -63,7 +60,7 @@ def test_a_cohort_has_its_share_of_twenty_clients_made_up_to_the_chips():
     assert tpu.times({**row, "form": "2:lax"}) == 3
 
 
-def test_networks_bring_their_groups():
+def test_networks_bring_their_groups_and_texts_the_tokens_of_ag_news():
     assert ahead.groups(["cnn4"]) == ["HmCNN"]
     assert ahead.groups(["textcnn", "resnet8"]) == ["Ht0", "text"]
     assert {*ahead.NETWORKS} <= {*models.NETS}
@@ -72,13 +69,21 @@ def test_networks_bring_their_groups():
             ahead.groups([wrong])
     with pytest.raises(UserError, match="fast"):
         ahead.form("all:fast")
+    exp = ahead.federation("text", ahead.form("all:lax"), "float32")
+    assert [(c.name, len(c.ids)) for c in exp.cohorts] == [
+        ("fasttext", 10),
+        ("textcnn", 10),
+    ]
+    step = ahead.step("fasttext", "text", ahead.form("one:lax"), "float32", mesh())
+    table = step.out[0]["body"]["embedding"]["table"]
+    assert table.shape == (32_000, ahead.DIM)
 
 
 def mesh(devices: int = 1) -> Mesh:
     return Mesh(np.array(jax.devices()[:1] * devices), (ahead.AXIS,))
 
 
-def test_every_program_of_a_run_is_traced_from_shapes_alone():
+def test_every_program_of_a_run_is_traced_from_shapes_and_divided_by_rows():
     exp = ahead.federation("HmCNN", ahead.form("one:tpu"), "float32")
     found = ahead.traced(exp, mesh())
     first, rest = ("first cnn4", "first server"), ("update", "diagnostics")
@@ -87,18 +92,6 @@ def test_every_program_of_a_run_is_traced_from_shapes_alone():
     assert all(ahead.wanted(p, ["cnn4"]) for p in found)
     server = [p.name for p in found if ahead.wanted(p, ["resnet8"])]
     assert server == [p.name for p in found if "cnn4" not in p.name]
-
-
-def test_texts_have_the_tokens_of_ag_news():
-    exp = ahead.federation("text", ahead.form("all:lax"), "float32")
-    sizes = [(c.name, len(c.ids)) for c in exp.cohorts]
-    assert sizes == [("fasttext", 10), ("textcnn", 10)]
-    step = ahead.step("fasttext", "text", ahead.form("one:lax"), "float32", mesh())
-    table = step.out[0]["body"]["embedding"]["table"]
-    assert table.shape == (32_000, ahead.DIM)
-
-
-def test_division_gives_each_device_its_rows_and_everyone_the_rest():
     abstract = jax.sharding.AbstractMesh((4,), (ahead.AXIS,))
     f = ahead.divided(lambda a, b: a + jnp.sum(b) + len(a), abstract, [0], 2)
     args = [jax.ShapeDtypeStruct((n,), jnp.float32) for n in (8, 3)]
@@ -121,19 +114,14 @@ print("manual" in text, "collective" in text or "stablehlo.all_" in text)
 
 @pytest.mark.long
 def test_training_on_four_devices_has_no_collective():
-    four = "--xla_force_host_platform_device_count=4"
-    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": four}
-    out = subprocess.run(
-        [sys.executable, "-c", FOUR],
-        cwd=measure.ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    options = {"env": {**os.environ, "JAX_PLATFORMS": "cpu", **four}, "text": True}
+    command = [sys.executable, "-c", FOUR]
+    out = subprocess.run(command, cwd=measure.ROOT, capture_output=True, **options)
     assert out.stdout.startswith("True False"), out.stdout + out.stderr
 
 
-def test_a_missing_compiler_is_told_with_its_extra(monkeypatch):
+def test_a_missing_compiler_or_unknown_gpu_is_told(monkeypatch):
     def missing(*_, **__):
         raise RuntimeError("no libtpu\nlong story")
 
@@ -141,11 +129,9 @@ def test_a_missing_compiler_is_told_with_its_extra(monkeypatch):
     said = r"no libtpu \(pip install -e '.\[tpu-aot\]'\)"
     with pytest.raises(SystemExit, match=said):
         ahead_run.devices(tpu.TARGET, 1)
-
-
-def test_an_unknown_gpu_is_named_and_each_has_a_file():
-    said = "no GPU 'b100' in --gpus; they are h100, a100"
-    with pytest.raises(SystemExit, match=said):
+    with pytest.raises(
+        SystemExit, match="no GPU 'b100' in --gpus; they are h100, a100"
+    ):
         cuda.main(["cuda", "--gpus=b100"])
     with pytest.raises(SystemExit, match="one --out for 2 GPUs"):
         cuda.main(["cuda", "--gpus=h100,a100", "--out=a.json"])

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from support.every import every
+from support.every import check_every, every
 
 from benchmarks import measure
 from benchmarks.parity import __main__ as parity
@@ -72,57 +72,51 @@ def one(ours, theirs, exact=None, quantity=record.MEAN):
     return compare.one_round(1, {}, *three)[0]
 
 
-def test_what_rounding_moves_as_far_is_in_tolerance():
+JUMP, NAN, INF = np.ones((5, 2)), np.nan, np.inf
+JUMP[2, 1] += 0.5
+FINDINGS = [  # ours, theirs, quantity, whether it is out of tolerance
+    (1.0, 1.001, record.MEAN, True),
+    (1.0, 1.0 + 1e-7, record.MEAN, False),
+    ([3, 4], [3, 5], record.BATCHES, True),  # batches are equal or not
+    ([3, 4], [3, 4], record.BATCHES, False),
+    ([1.0, NAN], [1.0, 2.0], record.MEAN, True),  # a prototype of one side only
+    ([1.0, 2.0], [1.0, NAN], record.MEAN, True),
+    ([-INF, 0.0], [-9.0, 0.0], record.MEAN, True),
+    ([NAN, -INF], [NAN, -INF], record.MEAN, False),
+    ([1.0, 2.0], [1.0], record.MEAN, True),  # other shapes
+    (2.0, 2.0018, record.LOSS, False),  # a thousandth
+    (2.0, 2.0022, record.LOSS, True),
+    (np.ones((5, 2)), JUMP, record.STEP, False),  # in one step of five
+    (np.ones((5, 2)), np.ones((5, 2)) + 1e-3, record.STEP, True),
+]
+
+
+def test_what_is_out_of_tolerance():
+    """Or in it, as rounding moves as far (the last of the three given)."""
+
+    def check(ours, theirs, quantity, out):
+        assert one(ours, theirs, quantity=quantity).out == out
+
+    check_every(FINDINGS, check)
+    assert not one(1.0, 1.001, 1.0003).out and one(1.0, 1.001, 1.00105).out
     assert one(1.0, 1.001, 1.0003).difference == pytest.approx(1e-3)
-    assert not one(1.0, 1.001, 1.0003).out
-    assert one(1.0, 1.001, 1.00105).out and one(1.0, 1.001).out
-    assert not one(1.0, 1.0 + 1e-7).out
-
-
-def test_batches_are_equal_or_not_and_a_prototype_of_one_side_only_is_out():
-    assert one([3, 4], [3, 5], quantity=record.BATCHES).out
-    assert not one([3, 4], [3, 4], quantity=record.BATCHES).out
-    assert one([1.0, np.nan], [1.0, 2.0]).out and one([1.0, 2.0], [1.0, np.nan]).out
-    assert one([-np.inf, 0.0], [-9.0, 0.0]).out
-    assert not one([np.nan, -np.inf], [np.nan, -np.inf]).out
-
-
-def test_records_of_other_clients_or_shapes_are_told_apart():
-    assert one([1.0, 2.0], [1.0]).out
+    every_step = one(np.ones((5, 2)), np.ones((5, 2)) + 1e-3, quantity=record.STEP)
+    assert every_step.difference == pytest.approx(1e-3)
     with pytest.raises(ValueError, match="client 1"):
         compare.gaps({"client 0": 1.0}, {"client 1": 1.0})
 
 
-def test_a_finding_says_where_and_both_values():
-    found = one([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.5, 4.0]])
-    text = "round 1, mean prototypes, server[1, 0]: jaxproto 3, PyTorch 3.5, "
-    assert str(found).startswith(text + "difference 0.5, tolerance 7.6e-06")
-
-
-def test_a_round_may_drift_by_a_tenth_of_its_change_and_its_loss_by_a_thousandth():
-    def out(moved):
+def test_a_round_may_drift_by_a_tenth_of_its_change_and_scores_may_tie():
+    def check(moved, out):
         ours, theirs = (
             {record.WEIGHTS: {"client 0": np.asarray([value])}}
             for value in (1.0, 1.0 + moved)
         )
         before = {"client 0": np.asarray([0.0])}
-        return compare.one_round(1, before, ours, theirs, theirs)[0].out
+        assert compare.one_round(1, before, ours, theirs, theirs)[0].out == out
 
-    assert not out(0.09) and out(0.11)
-    assert not one(2.0, 2.0018, quantity=record.LOSS).out
-    assert one(2.0, 2.0022, quantity=record.LOSS).out
+    check_every([(0.09, False), (0.11, True)], check)
 
-
-def test_a_jump_in_one_step_is_no_mistake_but_one_in_every_step_is():
-    ours = np.ones((5, 2))
-    jump, wrong = ours.copy(), ours + 1e-3
-    jump[2, 1] += 0.5
-    assert not one(ours, jump, quantity=record.STEP).out
-    found = one(ours, wrong, quantity=record.STEP)
-    assert found.out and found.difference == pytest.approx(1e-3)
-
-
-def test_predictions_may_differ_where_two_scores_tie():
     def side(scores, right):
         return {
             "scores, head": {"client 0": np.asarray(scores)},
@@ -134,31 +128,24 @@ def test_predictions_may_differ_where_two_scores_tie():
         ours, theirs = side(scores, 2.0), side(scores, 1.0)
         found = compare.one_round(1, {}, ours, theirs, theirs)[1]
         assert found.quantity == "correct, head" and found.out is out
+    found = one([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.5, 4.0]])
+    text = "round 1, mean prototypes, server[1, 0]: jaxproto 3, PyTorch 3.5, "
+    assert str(found).startswith(text + "difference 0.5, tolerance 7.6e-06")
 
 
-def test_a_record_has_every_quantity_in_the_order_in_which_it_arises():
-    made = jaxproto()[1][0]
-    quantities = [record.BATCHES, record.FIRST, record.STEP, record.WEIGHTS]
-    quantities += [
-        record.LOSS,
-        record.LOCAL,
-        record.MEAN,
-        record.ITERATIONS,
-        record.GLOBAL,
-    ]
-    for rule in record.RULES:
-        quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
-    assert [*made] == quantities
-
-
-def test_scores_give_the_predictions_and_outcomes_that_a_run_counts():
+def test_a_record_has_every_quantity_in_order_and_its_scores_are_what_a_run_counts():
     start, records = jaxproto()
     made, last = records
+    quantities = [record.BATCHES, record.FIRST, record.STEP, record.WEIGHTS]
+    quantities += [record.LOSS, record.LOCAL, record.MEAN]
+    quantities += [record.ITERATIONS, record.GLOBAL]
     for rule in record.RULES:
+        quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
         for i, rows in enumerate(start.test):
             scores = made[f"scores, {rule}"][record.client(i)]
             right = (scores.argmax(-1) == start.y[rows]).sum()
             assert made[f"correct, {rule}"][record.client(i)] == right
+    assert [*made] == quantities
     rows = views.results(records, records, 100)
     assert [r["round"] for r in rows] == [1, 2]
     right = sum(last["correct, head"].values())
@@ -172,15 +159,13 @@ def test_a_mistake_changes_one_rule_and_a_wrong_one_is_named():
     assert wrong == right._replace(lam=5.0, collect="train_pass")
     assert (right.iterations, right.upscale) == (500, 10.0)
     assert rules.of(configuration("fedproto"), Spec(10, 64)).iterations == 0
-    with pytest.raises(UserError, match=r"'lamb'.*Did you mean 'lam'"):
-        rules.mistaken(right, ["lamb=5"])
-    with pytest.raises(UserError, match="lam is a number"):
-        rules.mistaken(right, ["lam=much"])
-    with pytest.raises(UserError, match="as_printed"):
-        rules.mistaken(right, ["aggregate=sum"])
-
-
-def test_what_the_loops_in_pytorch_lack_is_refused():
+    for mistake, words in (
+        ("lamb=5", r"'lamb'.*Did you mean 'lam'"),
+        ("lam=much", "lam is a number"),
+        ("aggregate=sum", "as_printed"),
+    ):
+        with pytest.raises(UserError, match=words):
+            rules.mistaken(right, [mistake])
     config = configuration("fedproto")
     config.participation.law = "uniform"
     with pytest.raises(UserError, match=r"participation.law is 'uniform'.*'all'"):

@@ -64,47 +64,39 @@ def test_ours_trains_the_clients_of_the_file(tmp_path, monkeypatch, capsys):
     assert 0 <= last["accuracy"] <= 1 and last["peak_bytes"][0] > 2**20
 
 
-def start_with_our_network(folder, logits):
-    """Whether `logits(federation, images)` are those of our network before round 1."""
-    for workload in ("cifar", "logistic"):
-        fed, work = shared.load(made(folder, workload)), prepare.WORKLOADS[workload]
-        net = models.build(
-            work.network,
-            input_shape=work.shape,
-            num_classes=prepare.CLASSES,
-            feat_dim=fed.start[-2].shape[1],
-        )
-        params, norm = net.init(prepare.programs.keys(prepare.SEED)[1])
-        x = fed.test_x[:8]
-        want = net.apply(params, norm, shared.decode(x), False).logits
-        np.testing.assert_allclose(logits(fed, x), want, atol=1e-4, err_msg=workload)
+def fedjax(fed, x):
+    return jax_side.logits(jax_side.parameters(fed), x)
 
 
-def test_fedjax_starts_with_our_network(tmp_path):
-    def logits(fed, x):
-        return jax_side.logits(jax_side.parameters(fed), x)
-
-    start_with_our_network(tmp_path, logits)
-
-
-def test_frameworks_with_pytorch_start_with_our_network(tmp_path):
+def pytorch(fed, x):
     torch = pytest.importorskip("torch")
     torch_side = importlib.import_module("benchmarks.peers.torch_side")
-
-    def logits(fed, x):
-        with torch.no_grad():
-            return torch_side.network(fed)(torch_side.images(x)).numpy()
-
-    start_with_our_network(tmp_path, logits)
+    with torch.no_grad():
+        return torch_side.network(fed)(torch_side.images(x)).numpy()
 
 
-def test_the_cnn_has_the_parameters_of_the_paper(tmp_path):
-    fed = shared.load(made(tmp_path, "cifar"))
-    assert sum(a.size for a in fed.start) == 878_538
-    assert sum(a.size for a in jax.tree.leaves(jax_side.parameters(fed))) == 878_538
+@pytest.mark.parametrize("logits", [fedjax, pytorch])
+@pytest.mark.parametrize("workload", ["cifar", "logistic"])
+def test_other_frameworks_start_with_our_network(tmp_path, workload, logits):
+    """That of before round 1; the CNN has the parameters of the paper."""
+    fed, work = shared.load(made(tmp_path, workload)), prepare.WORKLOADS[workload]
+    net = models.build(
+        work.network,
+        input_shape=work.shape,
+        num_classes=prepare.CLASSES,
+        feat_dim=fed.start[-2].shape[1],
+    )
+    params, norm = net.init(prepare.programs.keys(prepare.SEED)[1])
+    x = fed.test_x[:8]
+    want = net.apply(params, norm, shared.decode(x), False).logits
+    np.testing.assert_allclose(logits(fed, x), want, atol=1e-4)
+    if workload == "cifar":
+        leaves = jax.tree.leaves(jax_side.parameters(fed))
+        sizes = [sum(a.size for a in some) for some in (fed.start, leaves)]
+        assert sizes == [878_538, 878_538]
 
 
-def test_made_up_images_can_be_told_apart_and_stay_the_same():
+def test_images_are_made_up_to_be_told_apart_or_given(tmp_path):
     x, y = prepare.made_up(400, (32, 32, 1))
     again, _ = prepare.made_up(400, (32, 32, 1))
     assert np.array_equal(x, again) and np.bincount(y).tolist() == [40] * 10
@@ -112,20 +104,20 @@ def test_made_up_images_can_be_told_apart_and_stay_the_same():
     mean = np.stack([x[:200][y[:200] == c].mean(0) for c in range(10)])
     near = ((x[200:, None] - mean) ** 2).sum(-1).argmin(1)
     assert (near == y[200:]).mean() > 0.5
-
-
-def test_images_of_ones_own_are_taken_or_refused(tmp_path):
-    x = np.arange(3 * 4 * 4 * 1, dtype=np.uint8).reshape(3, 4, 4, 1)
-    np.savez(tmp_path / "own.npz", x=x, y=np.array([[0], [1], [2]]))
-    taken = prepare.given(tmp_path / "own.npz", 2, (4, 4, 1))
+    x, file = (
+        np.arange(3 * 16, dtype=np.uint8).reshape(3, 4, 4, 1),
+        tmp_path / "own.npz",
+    )
+    np.savez(file, x=x, y=np.array([[0], [1], [2]]))
+    taken = prepare.given(file, 2, (4, 4, 1))
     assert np.array_equal(taken[0], x[:2]) and taken[1].tolist() == [0, 1]
     with pytest.raises(ValueError, match=r"3 images .* but 4 are needed"):
-        prepare.given(tmp_path / "own.npz", 4, (4, 4, 1))
+        prepare.given(file, 4, (4, 4, 1))
     with pytest.raises(ValueError, match=r"uint8 \[3, 4, 4, 1\]; .* 28, 28, 1"):
-        prepare.given(tmp_path / "own.npz", 2, (28, 28, 1))
-    np.savez(tmp_path / "own.npz", images=x)
+        prepare.given(file, 2, (28, 28, 1))
+    np.savez(file, images=x)
     with pytest.raises(ValueError, match="lacks x, y"):
-        prepare.given(tmp_path / "own.npz", 2, (4, 4, 1))
+        prepare.given(file, 2, (4, 4, 1))
 
 
 def test_one_contender_is_measured_and_written(tmp_path):
@@ -155,19 +147,18 @@ def test_what_cannot_run_ends_in_words(tmp_path):
             peers.main(["peers", "--workload=logistic", *given])
 
 
-def test_a_program_that_fails_or_takes_too_long_is_named_with_what_it_said(capsys):
-    ended = "print('why'); raise SystemExit(3)"
-    with pytest.raises(processes.Unfinished, match="ended with status 3"):
-        processes.output([sys.executable, "-c", ended], 60)
+def test_programs_that_fail_or_are_not_installed_are_named_and_peaks_count_children(
+    capsys, tmp_path
+):
+    for program, limit, words in (
+        ("print('why'); raise SystemExit(3)", 60, "ended with status 3"),
+        ("import time; time.sleep(60)", 0.2, r"took more than 0\.2 s"),
+    ):
+        with pytest.raises(processes.Unfinished, match=words):
+            processes.output([sys.executable, "-c", program], limit)
     assert "why" in capsys.readouterr().out
-    slow = "import time; time.sleep(60)"
-    with pytest.raises(processes.Unfinished, match=r"took more than 0\.2 s"):
-        processes.output([sys.executable, "-c", slow], 0.2)
     with pytest.raises(ValueError, match="no accuracy"):
         shared.read(json.dumps({"round": 1, "seconds": 2.0}))
-
-
-def test_peaks_count_processes_that_were_started():
     child = (
         "import subprocess, sys; from benchmarks.peers import shared\n"
         "other = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1)\n"
@@ -175,9 +166,6 @@ def test_peaks_count_processes_that_were_started():
     )
     said = processes.output([sys.executable, "-c", child], 60)
     assert int(said) == (2 if sys.platform == "linux" else 1)
-
-
-def test_an_environment_is_absent_until_its_installation_has_ended(tmp_path):
     (tmp_path / "pfl" / "bin").mkdir(parents=True)
     assert environments.absent(tmp_path, ["ours", "pfl"]) == ["pfl"]
     environments.marker(tmp_path, "pfl").write_text("pfl\n")

@@ -59,10 +59,7 @@ def make(*argv, **options):
 def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, calls):
     records = tmp_path / "records"
     assert make(str(tmp_path / "out"), "data", records=records) == 0
-    assert [c[2] for c in calls] == [
-        "--config=configs/protonorm.py",
-        "--config=configs/fedproto.py",
-    ]
+    assert [c[2] for c in calls] == [f"--config=configs/{file}" for _, file, _ in RUNS]
     assert sorted(p.name for p in (records / "a-0").iterdir()) == list(FILES)
     run = compare.load(records / "a-0")
     source = {"reading": "default", "commit": series.commit()}

@@ -43,7 +43,7 @@ def schedule(**fields):
     return optimizers.build_schedule(made, rounds=10)
 
 
-def test_a_schedule_is_a_factor_for_each_round():
+def test_a_schedule_is_a_factor_for_each_round_and_an_unused_decay_is_refused():
     for fields, want in (
         ({}, [1, 1, 1]),
         ({"schedule": "exponential", "decay": 0.992}, [1, 0.992, 0.992**9]),
@@ -51,22 +51,16 @@ def test_a_schedule_is_a_factor_for_each_round():
     ):
         found = schedule(**fields)
         assert np.allclose([found(jnp.int32(r)) for r in (0, 1, 9)], want)
-
-
-def test_a_decay_that_nothing_would_use_is_refused():
     with pytest.raises(UserError, match=r"decay is 0.9, but .* 'constant' does not"):
         schedule(decay=0.9)
     with pytest.raises(UserError, match=r"unknown optimizer.schedule 'cosinus'"):
         schedule(schedule="cosinus")
 
 
-def test_the_default_is_plain_sgd():
+def test_the_default_is_plain_sgd_and_clipping_comes_before_decay_before_momentum():
+    """v <- m v + (g / max(1, |g|) + w p), p <- p - eta v, as PyTorch's SGD."""
     p, g = jnp.array([1.0, -2.0]), jnp.array([3.0, 4.0])
     assert np.allclose(moved(optimizer(), p, g), p - 0.01 * g)
-
-
-def test_clipping_comes_before_decay_and_both_before_momentum():
-    """v <- m v + (g / max(1, |g|) + w p), p <- p - eta v, as PyTorch's SGD."""
     opt = optimizer(momentum=0.9, weight_decay=0.1, clip_norm=1.0, learning_rate=0.5)
     p, g = np.array([1.0, -2.0], np.float32), np.array([3.0, 4.0], np.float32)
     want, v = p.copy(), 0

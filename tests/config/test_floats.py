@@ -55,25 +55,27 @@ def traced(c):
     return texts
 
 
-def changed(c):
-    """Every traced float at another value."""
-    other = {path: 0.75 * float(value) for path, value in floats.traced(c).items()}
-    return small(c.method.name, **{**EVERYTHING, **other})
-
-
 @pytest.mark.parametrize(
     "name",
     [m if m in QUICK else pytest.param(m, marks=pytest.mark.long) for m in METHODS],
 )
 def test_other_floats_are_the_same_programs(name):
     c = small(name, **EVERYTHING)
-    other = changed(c)
+    others = {path: 0.75 * float(value) for path, value in floats.traced(c).items()}
+    other = small(name, **{**EVERYTHING, **others})
     assert floats.traced(c) != floats.traced(other)
     assert floats.program_settings(c) == floats.program_settings(other)
     assert traced(c) == traced(other)
 
 
-def test_a_share_with_room_for_more_clients_is_another_program():
+def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
+    for name in METHODS:
+        c = small(name)
+        fields = config.flat({"method": c.method.to_dict()})
+        given = {k: v for k, v in fields.items() if type(v) is float}
+        off = {k for k, v in given.items() if v == 0}
+        traced = {k for k in floats.traced(c) if k.startswith("method.")}
+        assert {*given} - off == traced, name
     few, more = (
         small("fedavg", **{**EVERYTHING, "participation.fraction": share})
         for share in (0.4, 0.6)
@@ -82,17 +84,7 @@ def test_a_share_with_room_for_more_clients_is_another_program():
     assert rooms == [1, 2]
 
 
-def test_every_float_of_a_method_is_an_argument_or_off():
-    for name in METHODS:
-        c = small(name)
-        fields = config.flat({"method": c.method.to_dict()})
-        given = {k: v for k, v in fields.items() if type(v) is float}
-        off = {k for k, v in given.items() if v == 0}
-        traced = {k for k in floats.traced(c) if k.startswith("method.")}
-        assert {*given} - off == traced, name
-
-
-def test_a_float_that_is_off_at_0_is_another_program():
+def test_a_float_that_is_off_at_0_is_another_program_but_one_of_another_default():
     off = small("local")
     for field in ("momentum", "weight_decay", "clip_norm"):
         path = f"optimizer.{field}"
@@ -100,9 +92,6 @@ def test_a_float_that_is_off_at_0_is_another_program():
         assert path not in floats.traced(off)
         assert floats.traced(on)[path] == np.float32(0.5)
         assert floats.program_settings(off) != floats.program_settings(on), field
-
-
-def test_a_float_of_another_default_is_traced_at_0_too():
     c = small("fedproto", **{"method.lam": 0.0})
     assert floats.traced(c)["method.lam"] == 0
 
@@ -139,31 +128,21 @@ def test_a_traced_rate_is_the_rate_that_a_run_trains_with(tmp_path):
     assert losses(0.1, "a") != losses(0.2, "b")
 
 
-@pytest.fixture
-def branching(monkeypatch):
-    """A method that decides something in Python by a float."""
-
-    def made(kind):
+def test_a_method_may_branch_on_a_static_float_and_is_told_so(monkeypatch):
+    def branching(kind):
         def branches(spec, *, strength: kind = 1.0):
             weight = 2.0 if strength > 0.5 else 1.0
-            base = local(spec)
-            return dataclasses.replace(
-                base, transform_grads=lambda g: jax.tree.map(lambda a: a * weight, g)
-            )
+            scaled = {
+                "transform_grads": lambda g: jax.tree.map(lambda a: a * weight, g)
+            }
+            return dataclasses.replace(local(spec), **scaled)
 
         monkeypatch.setitem(METHODS, "branches", branches)
         return small("branches")
 
-    return made
-
-
-def test_a_method_that_branches_on_a_float_is_told_how_not_to(branching):
     exp = build.experiment(branching(float), "cpu")
     with pytest.raises(jaxproto.UserError, match=r"'branches' decides.*STATIC"):
         programs.shapes(exp, 0)
-
-
-def test_a_static_float_may_be_branched_on(branching):
     c = branching(Annotated[float, STATIC])
     assert "method.strength" not in floats.traced(c)
     assert programs.shapes(build.experiment(c, "cpu"), 0)

@@ -20,11 +20,15 @@ from jaxproto.types import Spec
 
 
 def test_every_config_file_holds_for_every_data_set():
+    some = ("digits", "spiral", "fashion_mnist", "cifar10")
+
     def check(file, dataset):
         c = config.load(f"configs/{file}.py:{dataset}")
         config.check(c)
         assert c.name == c.method.name == file
         assert {*build.network_names(c.model.group)} <= {*models.NETS}
+        if dataset in some:  # a preset has one home
+            assert config.flat(config.experiment(file, dataset)) == config.flat(c)
 
     check_every(product(METHODS, DATASETS), check)
 
@@ -36,9 +40,19 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
     without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
     assert config.flat(config.load(without)) == config.flat(config.load(digits))
+    for arg, want in {
+        "digits": "digits",
+        "tfds:fashion_mnist": "fashion_mnist",
+        "tfds:a/b:3.0.1": "a_b_3.0.1",
+        "npz:/data/my set.npz": "my_set",
+    }.items():
+        c = config.default()
+        c.data.name = arg
+        assert str(naming.default(c)) == f"runs/run-{want}-seed0"
 
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
+    """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
     code, paper = (
         config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
     )
@@ -48,9 +62,13 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     assert differing == {"local.order", "local.short", "model.group", *method}
     assert (code.method.upscale, paper.method.upscale) == (80.0, 100.0)
     assert config.load("configs/protonorm.py:cifar100,code").method.upscale == 200.0
+    plain = config.load("configs/tinyproto.py:cifar10,ft")
+    code = config.load("configs/tinyproto.py:cifar10,code,ft")
+    assert code.method.mu == pytest.approx(plain.method.mu * 4 / 3)
+    assert code.method.collect == "before_training"  # its clients are FedTGP's
 
 
-def test_every_method_with_a_pull_has_the_same_one_by_default():
+def test_every_pull_is_the_same_by_default_and_weighs_the_same_at_every_width():
     """One reading for all: squared error per element, lam 10."""
     pulled = 0
     for name in METHODS:
@@ -61,8 +79,6 @@ def test_every_method_with_a_pull_has_the_same_one_by_default():
             assert (pull, fields["lam"]) == ("mse_mean", 10.0), name
     assert pulled == 6
 
-
-def test_a_squared_distance_weighs_the_same_in_features_of_every_width():
     def check(dataset):
         c = config.load(f"configs/protonorm.py:{dataset}")
         assert c.method.lam / c.model.feat_dim == pytest.approx(10 / 500)
@@ -111,14 +127,6 @@ def test_a_wrong_file_preset_or_reading_is_told_with_what_was_meant():
             config.load(f"configs/{file}")
 
 
-def test_the_released_tinyproto_counts_test_examples_as_well():
-    """n_ij of the pooled data: mu times 4/3 for counts of three quarters of them."""
-    plain = config.load("configs/tinyproto.py:cifar10,ft")
-    code = config.load("configs/tinyproto.py:cifar10,code,ft")
-    assert code.method.mu == pytest.approx(plain.method.mu * 4 / 3)
-    assert code.method.collect == "before_training"  # its clients are FedTGP's
-
-
 def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkeypatch):
     c = config.load("configs/fedtgp.py:digits")
     assert c.method.server_batch == 0 and c.local.batch_size == 10
@@ -137,7 +145,9 @@ def test_the_server_takes_as_many_at_once_as_the_clients_or_as_it_is_told(monkey
     assert seen[:2] == [10, 7] and len(seen) == 3
 
 
-def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
+def test_data_of_ones_own_do_not_get_the_settings_of_the_digits_where_presets_are_known(
+    tmp_path,
+):
     given = ["--config=configs/protonorm.py", "--config.data.name=npz:a.npz"]
     assert config.with_neutral(given)[0] == "--config=configs/protonorm.py:neutral"
     apart = ["--config", "configs/tinyproto.py:code", "--config.data.name", "npz:a"]
@@ -152,9 +162,6 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits():
         assert config.with_neutral(same) == same
     c = config.load("configs/protonorm.py:neutral")
     assert (c.optimizer.learning_rate, c.local.batch_size) == (0.01, 32)
-
-
-def test_a_file_of_ones_own_that_knows_no_presets_stays_as_it_is(tmp_path):
     file = tmp_path / "mine.py"
     given = [f"--config={file}", "--config.data.name=npz:a.npz"]
 
@@ -181,39 +188,17 @@ def test_a_method_brings_its_own_hyper_parameters_and_options():
                 assert OPTIONS[key][chosen] is default, (name, key)
 
 
-def test_a_saved_configuration_is_equal_and_may_have_whole_numbers_for_floats():
+def test_a_saved_configuration_is_equal_and_differences_name_both_sides():
+    """Whole numbers for floats are as good."""
     c = config.experiment("protonorm", "digits")
     c.rounds = 3
     saved = json.loads(c.to_json())
     assert config.flat(saved) == config.flat(c)
     saved["method"]["upscale"] = saved["optimizer"]["learning_rate"] = 10
     config.check(ml_collections.ConfigDict(saved))
-
-
-def test_differences_name_fields_on_either_side():
     lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
     added, removed = "c: 'absent' there, 4 here", "a: 1 there, 'absent' here"
     assert lines == [removed, "b: 2 there, 3 here", added]
-
-
-def test_the_default_folder_is_named_by_config_data_and_seed():
-    c = config.default()
-    for name, folder in {
-        "digits": "digits",
-        "tfds:fashion_mnist": "fashion_mnist",
-        "tfds:a/b:3.0.1": "a_b_3.0.1",
-        "npz:/data/my set.npz": "my_set",
-    }.items():
-        c.data.name = name
-        assert str(naming.default(c)) == f"runs/run-{folder}-seed0"
-
-
-def test_a_file_that_is_no_configuration_is_refused(tmp_path):
-    for text, why in ("x = 1", "defines no get_config"), ("two words", "not Python"):
-        (tmp_path / "c.py").write_text(text)
-        said = rf"c\.py is no configuration file: .*{why}"
-        with pytest.raises(UserError, match=said):
-            config.load(str(tmp_path / "c.py"))
 
 
 def test_a_wrong_field_among_flags_is_found_however_it_is_written_and_right_ones_pass():
@@ -245,16 +230,6 @@ def test_a_file_shows_every_number_of_its_first_experiment():
             assert written[key] == preset[key], key
 
     check_every(METHODS, check)
-
-
-def test_a_preset_has_one_home():
-    some = ("digits", "spiral", "fashion_mnist", "cifar10")
-
-    def check(name, arg):
-        file = config.load(f"configs/{name}.py:{arg}")
-        assert config.flat(config.experiment(name, arg)) == config.flat(file)
-
-    check_every(product(METHODS, some), check)
 
 
 def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):

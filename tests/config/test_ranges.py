@@ -23,7 +23,7 @@ def with_method(name, **fields):
     return made
 
 
-def test_every_number_of_every_method_has_a_range_that_its_default_fits():
+def test_every_number_has_a_range_that_its_default_fits():
     for name in METHODS:
         fields, own = config.method_fields(name), ranges.of_method(name)
         numbers = {f"method.{k}": v for k, v in fields.items() if is_number(v)}
@@ -31,9 +31,6 @@ def test_every_number_of_every_method_has_a_range_that_its_default_fits():
         for path, value in numbers.items():
             assert own[path].fits(value), (name, path)
             assert own[path].words in choices.allowed(path, value, {}, own), name
-
-
-def test_every_other_number_has_a_range_that_its_default_fits():
     fields = config.flat(config.default())
     numbers = {path: value for path, value in fields.items() if is_number(value)}
     assert ranges.RANGES.keys() == numbers.keys()
@@ -45,6 +42,17 @@ def test_ends_are_those_of_an_interval():
         own = Range("", 1, 2, ends)
         assert [n for n in (1, 2) if own.fits(n)] == inside
         assert own.fits(1.5) and not own.fits(0) and not own.fits(float("nan"))
+
+
+def test_the_seed_of_the_data_may_follow_that_of_the_run():
+    made = config.experiment("local", "spiral")
+    made.seed, made.data.seed = 7, ranges.FOLLOW
+    config.check(made)
+    assert config.data_fields(made).seed == 7 and made.data.seed == ranges.FOLLOW
+    given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
+    typed = config.with_numbers([*given, "--config.data.seed", "follow"])
+    want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]
+    assert typed == want
 
 
 def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
@@ -88,23 +96,9 @@ def test_a_number_must_be_in_its_range_as_compiled_programs_see_it():
     made.optimizer.learning_rate = 1e39
     with refused("optimizer.learning_rate is 1e+39, which is inf as a float32"):
         config.check(made)
-
-
-def test_zero_may_follow_the_run():
     config.check(with_method("fedtgp", server_batch=0))
     with refused("server_batch is -1; it must be 0 (that of local.batch_size) or at"):
         config.check(with_method("fedtgp", server_batch=-1))
-
-
-def test_the_seed_of_the_data_may_follow_that_of_the_run():
-    made = config.experiment("local", "spiral")
-    made.seed, made.data.seed = 7, ranges.FOLLOW
-    config.check(made)
-    assert config.data_fields(made).seed == 7 and made.data.seed == ranges.FOLLOW
-    given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
-    typed = config.with_numbers([*given, "--config.data.seed", "follow"])
-    want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]
-    assert typed == want
 
 
 def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):

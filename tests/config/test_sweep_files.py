@@ -53,7 +53,7 @@ def test_there_are_the_sweeps_of_the_papers_and_list_has_them(capsys):
     assert [n for n in FILES if not re.search(rf"^{n} +\S.*\.$", out, re.M)] == []
 
 
-def test_a_file_names_its_commands_and_its_picture():
+def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture():
     def check(name):
         said = commands(name)
         assert said[0] == name and f"{name}:digits" in said
@@ -61,28 +61,28 @@ def test_a_file_names_its_commands_and_its_picture():
         drawn = {*re.findall(r"`accuracy_against_(\S+)\.png`", text)}
         assert drawn == {k for file in said for k in axes_of(file)} - {"seed"}
         assert shipped.about(name).endswith(".")
+        for file in said:
+            base = config.load(file)
+            for changes in product(axes(base, files.axes(file))):
+                cell = base.copy_and_resolve_references()
+                cell.update_from_flattened_dict(changes)
+                config.check(cell)
 
     check_every(FILES, check)
 
 
-def test_every_cell_of_a_command_is_a_configuration():
-    def check(file):
-        base = config.load(file)
-        for changes in product(axes(base, files.axes(file))):
-            cell = base.copy_and_resolve_references()
-            cell.update_from_flattened_dict(changes)
-            config.check(cell)
-
-    check_every([file for name in FILES for file in commands(name)], check)
-
-
-def test_a_sweep_is_there_for_every_data_set():
+def test_every_method_and_data_set_has_its_sweeps():
     def check(name, dataset):
         file, preset = f"{name}:{dataset}", presets.DATASETS[dataset]
         assert config.load(file).data.name == preset.get("data.name", "digits")
         assert len(cells(file)) >= 6
 
     check_every(itertools.product(FILES, presets.DATASETS), check)
+    for method in METHODS:
+        for name in ("clients", "dirichlet_alpha"):
+            c = config.load(f"sweeps/{name}:digits,{method}")
+            config.check(c)
+            assert c.method.name == method and c.name == f"{name}-{method}"
 
 
 @pytest.mark.long
@@ -173,18 +173,7 @@ def test_sweeps_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
         config.load("sweeps/client")
     with pytest.raises(UserError, match=r"tinyproto\.py, .*sweeps/tinyproto_figure5"):
         config.load("/")
-
-
-def test_sweeps_are_below_the_folder_that_a_wheel_takes_in():
     made = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = made["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {"configs": "jaxproto/configs"}
     assert shipped.folder() == ROOT / "configs"
-
-
-def test_every_method_can_be_swept_over_alpha_and_clients():
-    for method in METHODS:
-        for name in ("clients", "dirichlet_alpha"):
-            c = config.load(f"sweeps/{name}:digits,{method}")
-            config.check(c)
-            assert c.method.name == method and c.name == f"{name}-{method}"

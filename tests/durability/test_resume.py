@@ -4,24 +4,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
 import pytest
 from support import runs
-from support.runs import (
-    CACHE,
-    ROOT,
-    ROUNDS,
-    again,
-    assert_same_end,
-    copy_of,
-    last_state,
-    records,
-)
+from support.runs import ROUNDS, again, assert_same_end, copy_of, last_state, records
 
 from jaxproto.errors import UserError
 from jaxproto.report import pictures
@@ -106,64 +94,7 @@ def test_a_run_stopped_again_and_again_ends_as_if_never_stopped(finished, tmp_pa
     assert_same_end(tmp_path, finished)
 
 
-KILLED = """
-import json, os, signal, sys
-import ml_collections
-import jaxproto
-from jaxproto.storage import checkpoint
-
-file, path, moment = sys.argv[1:]
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if moment == "before the manifest":  # of round 3: half a checkpoint
-    write = checkpoint.manifest.write
-    checkpoint.manifest.write = lambda folder, *rest: (
-        die() if folder.name == "3.partial" else write(folder, *rest)
-    )
-with open(file) as f:
-    jaxproto.run(ml_collections.ConfigDict(json.load(f)), path)
-"""
-MOMENTS = ["before the manifest", "from outside"]
-
-
-@pytest.fixture(scope="module")
-def killed(finished, cache, tmp_path_factory):
-    """Folders of processes killed with SIGKILL, one per moment."""
-    folder = tmp_path_factory.mktemp("killed")
-    (folder / "driver.py").write_text(KILLED)
-    names = {name.upper(): str(value) for name, value in CACHE.items()}
-    env = {**os.environ, **names, "JAX_COMPILATION_CACHE_DIR": cache}
-    env["PYTHONPATH"] = str(ROOT)
-    processes = {}
-    for moment in MOMENTS:
-        arguments = [finished.path / "config.json", folder / moment, moment]
-        command = [sys.executable, folder / "driver.py", *arguments]
-        with (folder / f"{moment}.log").open("w") as log:
-            processes[moment] = subprocess.Popen(
-                command, env=env, stdout=log, stderr=log
-            )
-    metrics_file, deadline = folder / "from outside/metrics.jsonl", time.time() + 120
-    while not (metrics_file.exists() and metrics_file.stat().st_size):
-        assert time.time() < deadline
-        time.sleep(0.002)
-    processes["from outside"].kill()
-    codes = {moment: p.wait(120) for moment, p in processes.items()}
-    assert set(codes.values()) == {-signal.SIGKILL}, codes
-    return folder
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_ends_as_if_never_killed(finished, killed, moment):
-    path = killed / moment
-    assert not (path / "summary.json").exists()
-    again(finished, path)
-    assert_same_end(path, finished)
-    assert not list((path / "checkpoints").glob("*.partial"))
-
-
-def test_a_damaged_checkpoint_is_passed_over_and_said_so(finished, tmp_path):
+def test_damaged_checkpoints_are_passed_over_and_nothing_is_deleted(finished, tmp_path):
     copy_of(finished, tmp_path)
     newest = tmp_path / "checkpoints" / str(ROUNDS)
     victim = max((p for p in newest.rglob("*") if p.is_file()), key=os.path.getsize)
@@ -172,9 +103,6 @@ def test_a_damaged_checkpoint_is_passed_over_and_said_so(finished, tmp_path):
     assert "the checkpoint of round 5" in text and "is damaged" in text
     assert f"resuming {tmp_path} after round 4\n" in text
     assert_same_end(tmp_path, finished)
-
-
-def test_with_every_checkpoint_damaged_nothing_is_deleted(finished, tmp_path):
     copy_of(finished, tmp_path)
     for manifest in tmp_path.glob("checkpoints/*/manifest.json"):
         manifest.write_text("{")
@@ -185,24 +113,17 @@ def test_with_every_checkpoint_damaged_nothing_is_deleted(finished, tmp_path):
     assert records(tmp_path) == records(finished.path)
 
 
-# Divergence
-
-
-def poisoned(finished, path, client):
-    """A run after round 4 in which the weights of one client are infinite."""
-    copy_of(finished, path)
-    shutil.rmtree(path / "checkpoints" / str(ROUNDS))
-    state = jax.tree.map(np.array, last_state(path, finished.state)[1])
-    (stacked,) = (c for c in state.clients if client in c.id)
-    for leaf in jax.tree.leaves(stacked.params):
-        leaf[stacked.id == client] = np.inf
-    checkpoint.save(path / "checkpoints", ROUNDS - 1, state)
-
-
 def test_divergence_names_round_cohort_and_client_and_keeps_the_checkpoint(
     finished, tmp_path
 ):
-    poisoned(finished, tmp_path, client=2)
+    """Of a run after round 4 in which the weights of client 2 are infinite."""
+    copy_of(finished, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints" / str(ROUNDS))
+    state = jax.tree.map(np.array, last_state(tmp_path, finished.state)[1])
+    (stacked,) = (c for c in state.clients if 2 in c.id)
+    for leaf in jax.tree.leaves(stacked.params):
+        leaf[stacked.id == 2] = np.inf
+    checkpoint.save(tmp_path / "checkpoints", ROUNDS - 1, state)
     summary, text = again(finished, tmp_path)
     assert summary["status"] == "diverged"
     assert "round 5: client 2 of cohort 'mlp' has loss nan" in summary["reason"]

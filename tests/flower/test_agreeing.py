@@ -43,7 +43,7 @@ def begun(link, path):
     return AgreeingLink(link, c, path, faults.append), faults
 
 
-def test_each_is_asked_once_and_told(tmp_path):
+def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
     link = Nodes({0: described("a", "b"), 1: described("b", "c")})
     made, faults = begun(link, tmp_path)
     assert made.members() == made.members() == {0, 1} and not faults
@@ -53,9 +53,15 @@ def test_each_is_asked_once_and_told(tmp_path):
     assert agreement.read(tmp_path / agreement.FILE) == made.made
     assert made.given().num_examples == 12
     assert lines(made.made)[-1] == "client 2: not there yet"
+    before, own = len(link.asked), link.data[1]
+    link.data[1] = "its data are gone"
+    assert made.ask("train", {0: {}, 1: {}})[1] == {REFUSED: "its data are gone"}
+    link.data[1] = own
+    assert made.members() == {0, 1}
+    assert link.asked[before + 2 :] == [("describe", 1), ("agree", 1)]
 
 
-def test_who_does_not_fit_is_named_once_and_comes_in_when_mended(tmp_path):
+def test_who_does_not_fit_is_named_once_also_by_a_server_that_starts_again(tmp_path):
     link = Nodes({0: described("a", "b"), 1: "no such folder"})
     made, faults = begun(link, tmp_path)
     link.data[2] = described("d")
@@ -70,26 +76,14 @@ def test_who_does_not_fit_is_named_once_and_comes_in_when_mended(tmp_path):
     assert made.members() == {0, 1, 2} and grown == [2]
     assert {*made.made.clients} == {0} and {*made.made.late} == {1, 2}
     assert {*link.agreed[1].late} == {1}
-
-
-def test_a_server_that_starts_again_has_the_agreement(tmp_path):
     link = Nodes({0: described("a", "b"), 1: described("c")})
-    first, _ = begun(link, tmp_path)
+    path = tmp_path / "other"
+    path.mkdir()
+    first, _ = begun(link, path)
     link.data[0] = described("a", "z")
-    again, faults = begun(link, tmp_path)
+    again, faults = begun(link, path)
     assert again.made == first.made and again.members() == {1}
     assert "client 0 has the labels 'z'" in faults[0].why
-
-
-def test_who_refuses_a_message_is_asked_for_its_data_again(tmp_path):
-    link = Nodes({0: described("a", "b"), 1: described("c")})
-    made, _ = begun(link, tmp_path)
-    before, own = len(link.asked), link.data[1]
-    link.data[1] = "its data are gone"
-    assert made.ask("train", {0: {}, 1: {}})[1] == {REFUSED: "its data are gone"}
-    link.data[1] = own
-    assert made.members() == {0, 1}
-    assert link.asked[before + 2 :] == [("describe", 1), ("agree", 1)]
 
 
 def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):

@@ -72,21 +72,15 @@ def link(nodes, said, patience=1.0):
     return grid, GridLink(grid, small(), 0.0, patience, said.append)
 
 
-def test_a_node_of_another_configuration_is_named_once_and_not_asked_again():
+def test_nodes_are_asked_until_they_say_who_they_are_or_are_refused():
     said = []
     grid, there = link({7: client(0), 8: lambda _: {REFUSED: "another"}}, said)
     assert there.members() == there.members() == {0}
     assert said == ["a node is refused: another"]
     assert len(grid.sent) == 2
-
-
-def test_a_node_that_could_not_say_who_it_is_is_asked_again():
     answers = iter([Error(code=5, reason="starting"), {"client": 1}])
     _, there = link({7: client(0), 8: lambda _: next(answers)}, [])
     assert [there.members(), there.members()] == [{0}, {0, 1}]
-
-
-def test_a_client_that_comes_back_has_another_node():
     grid, there = link({7: client(0), 8: client(1)}, [])
     assert there.members() == {0, 1}
     grid.nodes[9] = grid.nodes.pop(8)

@@ -34,19 +34,13 @@ def written(words, **more):
     return Description("texts", (), ("good", "bad"), 4, 2, words)._replace(**more)
 
 
-# What they agree on
-
-
-def test_labels_are_united_in_sorted_order():
+def test_labels_are_united_in_sorted_order_and_words_by_their_count():
     told = {0: image(["10", "9"]), 2: image(["9", "2"])}
     assert agreement.unite(told, 3, 0).labels == ("2", "9", "10")
     told = {0: image(["dog", "ant"]), 2: image(["cat"])}
     made = agreement.unite(told, 3, 0)
     assert made.labels == ("ant", "cat", "dog")
     assert agreement.agreement(agreement.to_json(made)) == made
-
-
-def test_words_count_by_what_all_nodes_have():
     told = {0: written({"a": 3, "b": 2}), 1: written({"b": 2, "c": 1})}
     tokens = agreement.unite(told, 2, 0).tokens
     assert tokens == ("<pad>", "<unk>", "b", "a", "c")
@@ -62,61 +56,12 @@ DO_NOT_FIT = [
 ]
 
 
-def test_data_that_do_not_go_together_are_named():
+def test_data_or_configurations_that_do_not_go_together_are_refused():
     def check(first, second, words):
         with refused(words):
             agreement.unite({0: first, 1: second}, 2, 0)
 
     check_every(DO_NOT_FIT, check)
-
-
-def test_who_comes_late_fits_or_is_refused():
-    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
-    with refused("client 2 has the labels 'fox', which the"):
-        agreement.joined(made, 2, image(["fox", "cat"]))
-    with refused("client 2 has inputs of shape (9, 9, 3)"):
-        agreement.joined(made, 2, image(shape=(9, 9, 3)))
-    with pytest.raises(UserError, match=r"7 training .* but the agreement says 6"):
-        agreement.joined(made, 0, image(sizes=(7, 2)))
-    assert agreement.joined(made, 0, image()) == made
-    late = agreement.joined(made, 2, image(["dog"], sizes=(3, 1)))
-    assert late.clients == made.clients and late.late[2].train == 3
-    assert agreement.total(late) == agreement.total(made)
-
-
-def test_a_node_learns_of_the_others_how_many_examples_they_have():
-    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
-    late = agreement.joined(made, 2, image(["dog"]))
-    told = agreement.told_to(late, 1)
-    assert told.clients[0].labels == () and told.clients[0].train == 6
-    assert told.clients[1].labels == ("emu",) and not told.late
-    assert agreement.joined(told, 1, image(["emu"])) == told
-
-
-def test_words_of_few_texts_are_not_told(tmp_path):
-    texts = [("the cat", 0), ("the dog the dog", 1), ("the end", 0)]
-    write_csv(tmp_path, texts, texts)
-    c = small().data
-    found = nodes.read(c, 0, f"csv:{tmp_path}")
-    assert nodes.describe(found, 2).words == {"the": 4}
-    assert nodes.describe(found, 1).words["dog"] == 2
-    assert nodes.describe(found, 4).words == {}
-
-
-def test_examples_are_divided_by_seed_and_client(tmp_path):
-    x = np.arange(80, dtype=np.float32).reshape(40, 2)
-    np.savez(tmp_path / "a.npz", x_train=x, y_train=np.arange(40) % 2)
-    c, source = small().data, f"npz:{tmp_path / 'a.npz'}"
-    one, same, other = (nodes.read(c, i, source) for i in (0, 0, 1))
-    assert len(one.train) == 30 and {*one.train, *one.test} == {*range(40)}
-    assert np.array_equal(one.train, same.train)
-    assert not np.array_equal(one.train, other.train)
-    np.savez(tmp_path / "a.npz", x_train=x[:1], y_train=["a"])
-    with pytest.raises(UserError, match=r"client 1: .* gives 0 training and 1 test"):
-        nodes.read(c, 1, source)
-
-
-def test_configurations_that_cannot_be_are_refused():
     with refused("jaxproto flower"):
         build.experiment(small(), "cpu")
     with pytest.raises(UserError, match=r"public_share=0.1, .* set these to 0"):
@@ -129,7 +74,46 @@ def test_configurations_that_cannot_be_are_refused():
         own.sources(small(**{"data.name": "digits"}), ["npz:a"] * 3)
 
 
-# As the simulator
+def test_who_comes_late_fits_or_is_refused_and_learns_how_many_examples_others_have():
+    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    with refused("client 2 has the labels 'fox', which the"):
+        agreement.joined(made, 2, image(["fox", "cat"]))
+    with refused("client 2 has inputs of shape (9, 9, 3)"):
+        agreement.joined(made, 2, image(shape=(9, 9, 3)))
+    with pytest.raises(UserError, match=r"7 training .* but the agreement says 6"):
+        agreement.joined(made, 0, image(sizes=(7, 2)))
+    assert agreement.joined(made, 0, image()) == made
+    late = agreement.joined(made, 2, image(["dog"], sizes=(3, 1)))
+    assert late.clients == made.clients and late.late[2].train == 3
+    assert agreement.total(late) == agreement.total(made)
+    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    late = agreement.joined(made, 2, image(["dog"]))
+    told = agreement.told_to(late, 1)
+    assert told.clients[0].labels == () and told.clients[0].train == 6
+    assert told.clients[1].labels == ("emu",) and not told.late
+    assert agreement.joined(told, 1, image(["emu"])) == told
+
+
+def test_words_of_few_texts_are_not_told_and_examples_are_divided_by_seed_and_client(
+    tmp_path,
+):
+    texts = [("the cat", 0), ("the dog the dog", 1), ("the end", 0)]
+    write_csv(tmp_path, texts, texts)
+    c = small().data
+    found = nodes.read(c, 0, f"csv:{tmp_path}")
+    assert nodes.describe(found, 2).words == {"the": 4}
+    assert nodes.describe(found, 1).words["dog"] == 2
+    assert nodes.describe(found, 4).words == {}
+    x = np.arange(80, dtype=np.float32).reshape(40, 2)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=np.arange(40) % 2)
+    c, source = small().data, f"npz:{tmp_path / 'a.npz'}"
+    one, same, other = (nodes.read(c, i, source) for i in (0, 0, 1))
+    assert len(one.train) == 30 and {*one.train, *one.test} == {*range(40)}
+    assert np.array_equal(one.train, same.train)
+    assert not np.array_equal(one.train, other.train)
+    np.savez(tmp_path / "a.npz", x_train=x[:1], y_train=["a"])
+    with pytest.raises(UserError, match=r"client 1: .* gives 0 training and 1 test"):
+        nodes.read(c, 1, source)
 
 
 def divided(c, path):
@@ -162,9 +146,6 @@ def test_records_are_those_of_the_simulator_bit_for_bit(method, changes, tmp_pat
     assert all(np.isfinite(a).all() for a in jax.tree.leaves(run.server))
     with refused("keep their networks on their nodes"):
         run.clients[0]
-
-
-# Texts and images
 
 
 def write_csv(folder, train, test):

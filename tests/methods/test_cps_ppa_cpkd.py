@@ -39,38 +39,15 @@ def ppa(mean, count, **arguments):
     return exchange(method(**kind), mean, count).server.protos.mean
 
 
-def test_ppa_is_the_loop_of_equation_11():
+def test_ppa_is_equation_11_and_that_of_tinyproto_at_mu_of_k_over_n():
+    """S Eq. 11 and T Eq. 10, 11, here also with masks."""
     want = np.zeros((5, 8))
     for j in range(5):
         for i in range(3):
             want[j] += 5 / N * COUNT[i, j] * MEAN[i, j]
     np.testing.assert_allclose(ppa(MEAN, COUNT), want, atol=1e-5)
-
-
-ALIKE = np.full((3, 5), 4.0, np.float32)  # every client has as many of every class
-
-
-def test_remark_1_ppa_is_the_plain_mean_of_clients_that_are_alike():
-    """S Remark 1, Appendix B.1: Eq. 11 = Eq. 4."""
-    np.testing.assert_allclose(ppa(MEAN, ALIKE), MEAN.mean(0), atol=1e-5)
-    other = ppa(MEAN, COUNT)
-    here = COUNT > 0
-    plain = (MEAN * here[..., None]).sum(0) / np.maximum(here.sum(0), 1)[:, None]
-    assert np.abs(other - plain).max() > 0.1  # and of no others
-
-
-def test_remark_1_ppa_is_the_weighted_mean_up_to_the_number_of_clients():
-    """S Remark 1, Appendix B.2: Eq. 9 = Eq. 11 / |N_j|."""
-    weighted = np.zeros((5, 8))
-    for j in range(5):
-        for i in range(3):
-            share = ALIKE[i, j] / ALIKE[:, j].sum()
-            weighted[j] += share * MEAN[i, j] / 3  # |N_j| = 3
-    np.testing.assert_allclose(ppa(MEAN, ALIKE) / 3, weighted, atol=1e-5)
-
-
-def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
-    """S Eq. 11 and T Eq. 10, 11, here also with masks."""
+    unscaled = ppa(MEAN, COUNT, num_examples=0)  # not known
+    np.testing.assert_allclose(want, unscaled * 5 / N, rtol=1e-4, atol=1e-5)
     kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
     a = exchange(toys.method(tinyproto, mu=5 / N, **kind))
@@ -78,22 +55,27 @@ def test_the_adaptive_scaling_of_tinyproto_is_ppa_at_mu_of_k_over_n():
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
 
 
-def test_without_the_number_of_examples_sums_are_not_scaled():
-    np.testing.assert_allclose(
-        ppa(MEAN, COUNT, num_examples=0), ppa(MEAN, COUNT) * N / 5, rtol=1e-4
-    )
+ALIKE = np.full((3, 5), 4.0, np.float32)  # every client has as many of every class
 
 
-def test_the_commonest_class_weighs_one_and_others_by_their_share():
-    """Eq. 12."""
+def test_remark_1_ppa_is_the_mean_of_clients_that_are_alike():
+    """S Remark 1, Appendix B.1: Eq. 11 = Eq. 4; B.2: Eq. 9 = Eq. 11 / |N_j|."""
+    alike = ppa(MEAN, ALIKE)
+    np.testing.assert_allclose(alike, MEAN.mean(0), atol=1e-5)
+    here = COUNT > 0
+    plain = (MEAN * here[..., None]).sum(0) / np.maximum(here.sum(0), 1)[:, None]
+    assert np.abs(ppa(MEAN, COUNT) - plain).max() > 0.1  # and of no others
+    share_KC = ALIKE / ALIKE.sum(0)
+    weighted = np.einsum("kc,kcd->cd", share_KC, MEAN) / 3  # |N_j| = 3
+    np.testing.assert_allclose(alike / 3, weighted, atol=1e-5)
+
+
+def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
+    """Eq. 12, also on the distances of class means: only the weights differ."""
     got = cpkd(client((), (), jnp.asarray([2.0, 8.0, 0.0, 4.0])))
     np.testing.assert_allclose(got, [0.25, 1.0, 0.0, 0.5])
     np.testing.assert_array_equal(cpkd(client((), (), jnp.full(4, 3.0))), np.ones(4))
     np.testing.assert_array_equal(cpkd(client((), (), jnp.zeros(4))), np.zeros(4))
-
-
-def test_cpkd_multiplies_the_distance_of_every_class():
-    """Eq. 12 on the distances of class means: only the weights differ."""
     off, on, pure = (
         exchange(method(**{**NONE, "distill": d, "lam": lam}))
         for d, lam in ((uniform, 1.0), (cpkd, 1.0), (uniform, 0.0))
@@ -106,11 +88,8 @@ def test_cpkd_multiplies_the_distance_of_every_class():
     ]
     np.testing.assert_allclose(off.loss - pure.loss, np.sum(rho), rtol=1e-4)
     np.testing.assert_allclose(on.loss - pure.loss, np.sum(beta * rho), rtol=1e-4)
-
-
-def test_cpkd_with_equal_counts_changes_nothing():
     a, b = (exchange(method(distill=d), MEAN, ALIKE).loss for d in (cpkd, uniform))
-    assert a == b
+    assert a == b  # with equal counts it changes nothing
 
 
 BASES = {"fedproto": on_fedproto, "fedtgp": on_fedtgp}
@@ -150,7 +129,7 @@ def test_without_components_it_is_the_base(base):
     assert toys.gap(a.server.protos, b.server.protos) == 0 and a.loss == b.loss
 
 
-def test_a_configuration_brings_the_number_of_training_examples():
+def test_the_number_of_training_examples_is_given_or_the_partitions(monkeypatch):
     c = config.load("configs/cps_ppa_cpkd.py:digits")
     c.method.update({"collect": "train_pass", "masks": "none"})
     c.method.update({"reg": "l2_of_means", "lam": 0.1})
@@ -160,9 +139,6 @@ def test_a_configuration_brings_the_number_of_training_examples():
         want = exchange(method(num_examples=n, masks=masks.every)).server.protos.mean
         got = exchange(filled).server.protos.mean
         np.testing.assert_allclose(got, want, rtol=1e-5)
-
-
-def test_the_partition_tells_the_number_of_training_examples(monkeypatch):
     told, make = [], build.build_method
 
     def note(fields, spec, num_examples=0, *rest):
@@ -170,6 +146,5 @@ def test_the_partition_tells_the_number_of_training_examples(monkeypatch):
         return make(fields, spec, num_examples, *rest)
 
     monkeypatch.setattr(build, "build_method", note)
-    c = config.load("configs/cps_ppa_cpkd.py:spiral")
-    exp = build.experiment(c, "cpu")
+    exp = build.experiment(config.load("configs/cps_ppa_cpkd.py:spiral"), "cpu")
     assert {*told} == {int(exp.counts.train.sum())}

@@ -61,6 +61,7 @@ def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch
 
 
 def test_fields_of_one_value_come_together_again_and_change_one_given_whole():
+    """A plain argument of the same name stays: RefProtoFL's `pull` is a distance."""
     given = {"lam": 3.0, "server_batch": 4, "tau": 1.0}
     assert registries.gathered(fedtgp, given) == {
         "pull": Pull(lam=3.0),
@@ -70,8 +71,4 @@ def test_fields_of_one_value_come_together_again_and_change_one_given_whole():
     assert given == {"lam": 3.0, "server_batch": 4, "tau": 1.0}
     whole = {"pull": Pull(lam=3.0, reg=None), "lam": 2.0}
     assert registries.gathered(fedproto, whole) == {"pull": Pull(lam=2.0, reg=None)}
-
-
-def test_a_plain_argument_of_the_same_name_stays_as_it_is():
-    """RefProtoFL's `pull` is a distance."""
     assert registries.gathered(refprotofl, {"pull": max}) == {"pull": max}

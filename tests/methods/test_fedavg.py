@@ -1,6 +1,8 @@
 """FedAvg, FedProx and FedNova: identities, formulas, refusals."""
 
 import dataclasses
+import functools
+from itertools import product
 from types import SimpleNamespace
 
 import jax
@@ -9,17 +11,8 @@ import numpy as np
 import optax
 import pytest
 from support import toys
-from support.averaging import (
-    ALIKE,
-    BASE,
-    FRAME,
-    SPEC,
-    begun,
-    by_size,
-    drawn,
-    make,
-    run,
-)
+from support.averaging import ALIKE, BASE, FRAME, SPEC, begun, by_size, drawn, make, run
+from support.every import check_every, every
 
 from jaxproto import config, fit, models, participation
 from jaxproto.config import build
@@ -31,17 +24,12 @@ from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.methods.local import local
 from jaxproto.types import Batch, Client, Data, Shard
 
-# FedAvg
 
-
-def test_the_global_network_is_the_mean_weighted_by_examples():
+def test_the_global_network_is_the_mean_weighted_by_examples_of_what_arrives():
+    """A lost upload is zeros, also its size; without any the network stays."""
     r = run(BASE)
     want = jax.tree.map(by_size, *[r.params[i] for i in range(6)])
     assert toys.gap(want, r.server) < 1e-6
-
-
-def test_a_lost_upload_does_not_count_and_without_any_the_network_stays():
-    """Its upload is zeros, also its size."""
     old, params = begun(BASE), drawn(begun(BASE))
     first = jax.tree.map(lambda a: a[0], params)
     for sizes, want in (([7, 0], first), ([0, 0], old)):
@@ -68,54 +56,37 @@ def test_fedavg_of_one_client_is_local_training_from_the_same_start():
     assert toys.gap(one.server, one.params[4]) < 1e-6
 
 
-@pytest.mark.parametrize("name", FRAME)
-def test_one_architecture_is_asked_for_before_training(name):
-    """The message names method, cohorts and what to do.
+def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
+    """The message names method, cohorts and what to do, or cohort, leaf and shapes."""
+    net, key = toys.net(8), jax.random.key(0)
 
-    One of a method that does not say so names the cohort, the leaf and both shapes.
-    """
-    method = dataclasses.replace(make(name), check_input=lambda x: None, name=name)
-    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
-    words = f"{name} averages networks, .* 2: toy8, toy16. .*model.group=toy8, or"
-    with pytest.raises(UserError, match=words):
-        fit.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
-    silent = dataclasses.replace(method, homogeneous=False)
-    with pytest.raises(UserError) as e:
-        fit.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
-    for word in ("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
-        assert word in str(e.value)
-    fit.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
-
-
-@pytest.mark.parametrize("name", FRAME)
-def test_both_networks_are_evaluated(name):
-    method, net, key = make(name), toys.net(8), jax.random.key(0)
-
-    def rules(x):
+    def rules(method, x):
         zero = jnp.zeros(())
-        client = Client(
-            *method.init_client(net, key)[:2],
-            opt=(),
-            memory=method.init_client(net, key)[2],
-            count=zero,
-            id=zero,
-            steps=zero,
-        )
+        params, norm, memory = method.init_client(net, key)
+        client = Client(params, norm, (), memory, zero, zero, zero)
         down = method.broadcast(method.init_server(net, key))
         return method.predict(net, client, x, down)
 
-    found = jax.eval_shape(rules, jax.ShapeDtypeStruct((3, toys.INPUT), jnp.float32))
-    assert set(found) == {"head", "received"}
+    x = jax.ShapeDtypeStruct((3, toys.INPUT), jnp.float32)
+    for name in FRAME:
+        found = jax.eval_shape(functools.partial(rules, make(name)), x)
+        assert set(found) == {"head", "received"}, name
+    x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
+    for name in FRAME:
+        method = dataclasses.replace(make(name), check_input=lambda x: None, name=name)
+        words = f"{name} averages networks, .* 2: toy8, toy16. .*model.group=toy8, or"
+        with pytest.raises(UserError, match=words):
+            fit.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
+        silent = dataclasses.replace(method, homogeneous=False)
+        with pytest.raises(UserError) as e:
+            fit.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
+        for word in ("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
+            assert word in str(e.value)
+        fit.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
 
 
-# FedProx
-
-
-def test_fedprox_with_mu_zero_is_fedavg():
+def test_fedprox_is_fedavg_and_a_gradient_of_mu_times_the_way_gone():
     assert toys.gap(run(make("fedprox", mu=0.0)).server, run(BASE).server) == 0
-
-
-def test_the_gradient_of_the_proximal_term_is_mu_times_the_way_gone():
     net, mu = toys.net(8), 0.3
     params, norm, _ = BASE.init_client(net, jax.random.key(0))
     down = BASE.init_server(net, jax.random.key(1))
@@ -130,9 +101,6 @@ def test_the_gradient_of_the_proximal_term_is_mu_times_the_way_gone():
     term = jax.tree.map(jnp.subtract, *both)
     want = jax.tree.map(lambda w, g: mu * (w - g), params, down)
     assert toys.gap(term, want) < 1e-6
-
-
-# FedNova
 
 
 def uploads(method, down, after, steps_K, size_K):
@@ -150,28 +118,29 @@ def uploads(method, down, after, steps_K, size_K):
 STEPS = {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.0, "clip_norm": 0.0}
 
 
-def test_the_amount_of_five_steps_with_momentum():
-    """By hand: c_t is 1, 1.9, 2.71, 3.439, 4.0951, and a(5, 0.9) = 13.1441."""
+def test_the_amount_is_what_unit_gradients_move_sgd_by():
+    """Steps of optax on w and FedProx's term, which is in the loss and pulls back.
+
+    By hand, five with momentum: c_t is 1, 1.9, 2.71, 3.439, 4.0951, in all 13.1441.
+    """
+
+    def check(rho, mu):
+        opt = build_optimizer(SimpleNamespace(**STEPS, momentum=rho))
+        grads = jax.jit(jax.grad(lambda w: w + mu / 2 * w**2))
+        w, state = jnp.zeros(()), opt.init(jnp.zeros(()))
+        for _ in range(40):
+            move, state = opt.update(grads(w), state, w)
+            w += move
+        a = fednova.amount(40, fednova.Descent(0.05, rho), mu)
+        np.testing.assert_allclose(0.05 * a, -w, rtol=1e-5)
+
+    check_every(product((0.0, 0.7, 0.9), (0.0, 0.1, 2.0)), check)
     a = fednova.amount(5, fednova.Descent(0.01, 0.9))
     np.testing.assert_allclose(a, 13.1441, rtol=1e-6)
-    np.testing.assert_allclose(a, (5 - 0.9 * (1 - 0.9**5) / 0.1) / 0.1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.1, 2.0])
-@pytest.mark.parametrize("rho", [0.0, 0.7, 0.9])
-def test_the_amount_is_what_unit_gradients_move_sgd_by(rho, mu):
-    """Steps of optax on w and FedProx's term, which is in the loss and pulls back."""
-    opt = build_optimizer(SimpleNamespace(**STEPS, momentum=rho))
-    grads = jax.jit(jax.grad(lambda w: w + mu / 2 * w**2))
-    w, state = jnp.zeros(()), opt.init(jnp.zeros(()))
-    for _ in range(40):
-        move, state = opt.update(grads(w), state, w)
-        w += move
-    a = fednova.amount(40, fednova.Descent(0.05, rho), mu)
-    np.testing.assert_allclose(0.05 * a, -w, rtol=1e-5)
-
-
-def test_a_client_without_a_step_weighs_nothing_in_fednova():
+def test_fednova_weighs_clients_by_their_steps():
+    """The mean of changes per step, times the mean of the steps."""
     method, down = make("fednova"), {"w": jnp.ones(3)}
     after = {"w": jnp.float32([[0, 1, 2], [1, 1, 1]])}
     server = fednova.FedNovaState(down, {"w": jnp.zeros(3)})
@@ -179,6 +148,19 @@ def test_a_client_without_a_step_weighs_nothing_in_fednova():
     alone = uploads(method, down, jax.tree.map(lambda a: a[:1], after), [4], [10])
     both, one = (method.update(None, server, u, None).params for u in (up, alone))
     assert toys.gap(both, one) == 0 and toys.gap(one, {"w": after["w"][0]}) < 1e-6
+
+    state, tau_K, share_K = begun(method), np.array([2, 6]), np.array([0.25, 0.75])
+    after = drawn(state.params)
+    up = uploads(method, state.params, after, tau_K, [5, 15])
+    got = method.update(None, state, up, None).params
+
+    def by_hand(w, each):
+        delta = [(w - w_i) / tau for w_i, tau in zip(each, tau_K, strict=True)]
+        return w - (share_K @ tau_K) * np.tensordot(share_K, np.stack(delta), 1)
+
+    assert toys.gap(jax.tree.map(by_hand, state.params, after), got) < 1e-5
+    plain = FedAvgUpload(after, jnp.asarray([5, 15]))
+    assert toys.gap(BASE.update(None, state.params, plain, None), got) > 0.1
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.5])
@@ -204,29 +186,6 @@ def test_a_proximal_term_does_not_shorten_the_servers_step(mu):
     np.testing.assert_allclose(got, -np.mean(length_K), rtol=1e-5)
 
 
-def test_fednova_weighs_long_training_less_than_fedavg_does():
-    """The mean of changes per step, times the mean of the steps."""
-    method = make("fednova")
-    state = begun(method)
-    after, tau_K, share_K = (
-        drawn(state.params),
-        np.array([2, 6]),
-        np.array([0.25, 0.75]),
-    )
-    up = uploads(method, state.params, after, tau_K, [5, 15])
-    got = method.update(None, state, up, None).params
-
-    def by_hand(w, each):
-        delta = [(w - w_i) / tau for w_i, tau in zip(each, tau_K, strict=True)]
-        return w - (share_K @ tau_K) * np.tensordot(share_K, np.stack(delta), 1)
-
-    assert toys.gap(jax.tree.map(by_hand, state.params, after), got) < 1e-5
-    mean = BASE.update(
-        None, state.params, FedAvgUpload(after, jnp.asarray([5, 15])), None
-    )
-    assert toys.gap(mean, got) > 0.1
-
-
 def test_server_momentum_goes_on_in_the_last_direction():
     method = make("fednova", server_momentum=0.5)
     state = begun(method)
@@ -242,24 +201,22 @@ def test_server_momentum_goes_on_in_the_last_direction():
 
 
 def test_fednova_follows_the_configured_optimiser_or_refuses_it():
-    optimizer = SimpleNamespace(name="sgd", learning_rate=0.1, momentum=0.9)
-    optimizer.schedule = "constant"
-    assert fednova.descent_of(optimizer, "restart", 0.1) == (0.1, 0.9)
-    with pytest.raises(UserError, match=r"'adam': set it to sgd"):
-        adam = SimpleNamespace(name="adam", momentum=0.0)
-        fednova.descent_of(adam, "restart", 0.0)
-    with pytest.raises(UserError, match=r"momentum=0.9 .* 'keep': set it to restart"):
-        fednova.descent_of(optimizer, "keep", 0.0)
-    optimizer.schedule = "cosine"
-    assert fednova.descent_of(optimizer, "restart", 0.0) == (0.1, 0.9)
-    with pytest.raises(UserError, match=r"mu=0.1 .* 'cosine': set it to constant"):
-        fednova.descent_of(optimizer, "restart", 0.1)
+    def descent(between="restart", mu=0.1, **changes):
+        fields = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9}
+        fields |= {"schedule": "constant", **changes}
+        return fednova.descent_of(SimpleNamespace(**fields), between, mu)
+
+    assert descent() == descent(mu=0.0, schedule="cosine") == (0.1, 0.9)
+    for wrong, words in (
+        ({"name": "adam", "momentum": 0.0}, r"'adam': set it to sgd"),
+        ({"between": "keep"}, r"momentum=0.9 .* 'keep': set it to restart"),
+        ({"schedule": "cosine"}, r"mu=0.1 .* 'cosine': set it to constant"),
+    ):
+        with pytest.raises(UserError, match=words):
+            descent(**wrong)
 
 
-# Configurations
-
-
-@pytest.mark.parametrize("name", FRAME)
+@every(FRAME)
 def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
     for dataset in DATASETS:
         group = config.load(f"configs/{name}.py:{dataset}").model.group
@@ -283,16 +240,15 @@ RELEASED = {  # method -> clients, rounds, epochs, batch, momentum, rate in roun
 }
 
 
-@pytest.mark.parametrize("name", RELEASED)
-def test_the_released_training_is_a_variant(name):
+@every(RELEASED.items())
+def test_the_released_training_is_a_variant(name, want):
     c = config.load(f"configs/{name}.py:cifar10,code")
     config.check(c)
     build.build_sampler(c.participation)
-    options = build_local(c)
-    rate = c.optimizer.learning_rate * options.at_round(3).factor
+    rate = c.optimizer.learning_rate * build_local(c).at_round(3).factor
     local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
     got = (c.data.clients, c.rounds, *local, float(rate))
-    np.testing.assert_allclose(got, RELEASED[name], rtol=1e-5)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
 def test_fednhs_resnet_is_the_released_one_and_the_plain_network_starts_at_one():

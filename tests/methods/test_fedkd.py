@@ -86,41 +86,31 @@ def smallest(square_L, energy):
 
 
 def test_factors_are_those_of_the_singular_value_decomposition():
-    """As many as the rule asks for, and the best matrix of that rank."""
+    """As many as the rule asks for; kernels are matrices per pair of channels."""
     low = RNG.normal(size=(12, 3)) @ RNG.normal(size=(3, 10))
     w = low + 0.1 * RNG.normal(size=(12, 10))
-    u, s, v = np.linalg.svd(w)
-    for energy in (0.5, 0.9, 0.98):
-        k = smallest(s**2, energy)
-        sent = fedkd.compress({"w": jnp.asarray(w, jnp.float32)}, energy)
-        assert k <= 5 and wire.scalars(sent) == k * (12 + 10)
-        want = u[:, :k] * s[:k] @ v[:k]
-        np.testing.assert_allclose(there_and_back(w, energy), want, atol=1e-4)
+    kernel = RNG.normal(size=(2, 3, 5, 5))
+    for x, energy, most in ((w, 0.5, 5), (w, 0.9, 5), (w, 0.98, 5), (kernel, 0.5, 2)):
+        turn = (2, 3, 0, 1) if x.ndim == 4 else (0, 1)  # channels are last axes
+        u, s, v = np.linalg.svd(x)
+        k = smallest(np.sum(s**2, tuple(range(x.ndim - 2))), energy)
+        sent = fedkd.compress(
+            {"w": jnp.asarray(x.transpose(turn), jnp.float32)}, energy
+        )
+        pairs = x.size // (x.shape[-2] * x.shape[-1])
+        assert 1 <= k <= most
+        assert wire.scalars(sent) == k * pairs * (x.shape[-2] + x.shape[-1])
+        want = (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
+        got = there_and_back(x.transpose(turn), energy).transpose(turn)
+        np.testing.assert_allclose(got, want, atol=1e-4)
 
 
-def test_a_kernel_is_one_matrix_per_pair_of_channels_with_one_rank():
-    kernel = RNG.normal(size=(5, 5, 2, 3))
-    u, s, v = np.linalg.svd(kernel.transpose(2, 3, 0, 1))
-    k = smallest(np.sum(s**2, (0, 1)), 0.5)
-    sent = fedkd.compress({"w": jnp.asarray(kernel, jnp.float32)}, 0.5)
-    assert 1 <= k <= 2 and wire.scalars(sent) == k * 6 * (5 + 5)
-    want = (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
-    got = there_and_back(kernel, 0.5).transpose(2, 3, 0, 1)
-    np.testing.assert_allclose(got, want, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "x", [np.ones((1, 1, 6, 4)), np.eye(4), np.zeros((6, 5)), np.ones((1, 9))]
-)
-def test_what_no_fewer_values_reach_is_sent_whole_and_not_as_zeros(x):
-    """1x1 kernels and flat spectra, which the code zeroes."""
-    sent = fedkd.compress({"w": jnp.asarray(x, jnp.float32)}, 0.98)
-    assert wire.scalars(sent) == x.size
-    assert toys.gap(there_and_back(x, 0.98), x) == 0
-
-
-def test_factors_that_are_larger_than_the_matrix_are_not_sent():
-    """A random 8 x 8 matrix needs more than half of its values for T = 0.95."""
+def test_what_no_fewer_values_reach_is_sent_whole_and_not_as_zeros():
+    """1x1 kernels and flat spectra, which the code zeroes, and random matrices."""
+    for x in (np.ones((1, 1, 6, 4)), np.eye(4), np.zeros((6, 5)), np.ones((1, 9))):
+        sent = fedkd.compress({"w": jnp.asarray(x, jnp.float32)}, 0.98)
+        assert wire.scalars(sent) == x.size
+        assert toys.gap(there_and_back(x, 0.98), x) == 0
     sent = fedkd.compress({"w": jnp.asarray(RNG.normal(size=(8, 8)))}, 0.95)["w"]
     assert not np.any(sent.factors.sent) and np.all(sent.whole.sent)
 
@@ -161,12 +151,21 @@ def test_rows_of_a_matrix_travel_alone(form):
     assert wire.scalars(message) == 18
 
 
-def test_at_full_energy_the_server_has_the_plain_mean():
+def test_the_server_averages_what_arrives_and_counts_rounds():
     r = toys.run(make(energy_start=1.0, energy_end=1.0), rounds=1)
     mean = jax.tree.map(lambda *a: sum(a) / 6, *(p["aux"] for p in r.params.values()))
     assert toys.gap(r.server.aux, mean) < 1e-6 and int(r.server.round) == 1
     size = sum(a.size for a in jax.tree.leaves(mean))
     assert r.report.sent.tolist() == [size] * 6
+    method, net = make(), toys.net(8)
+    server = method.init_server(net, KEY)
+    sent = fedkd.compress(server.aux, 0.5)
+    up = jax.tree.map(lambda a: jnp.stack([a, jnp.zeros_like(a), a]), sent)
+    got = method.update(net, server, up, KEY)
+    assert toys.gap(got.aux, fedkd.restore(sent, server.aux)) < 1e-6
+    nothing = jax.tree.map(jnp.zeros_like, up)
+    again = method.update(net, got, nothing, KEY)
+    assert toys.gap(again.aux, got.aux) == 0 and int(again.round) == 2
 
 
 def test_the_energy_rises_over_the_rounds_to_its_end():
@@ -184,15 +183,3 @@ def test_the_energy_rises_over_the_rounds_to_its_end():
     least = wire.scalars(fedkd.compress(params["aux"], 0.4))
     assert least < wire.scalars(up)
     assert make().broadcast(server).round == 0  # without a number of rounds: 0.95
-
-
-def test_the_server_averages_what_arrives_and_counts_rounds():
-    method, net = make(), toys.net(8)
-    server = method.init_server(net, KEY)
-    sent = fedkd.compress(server.aux, 0.5)
-    up = jax.tree.map(lambda a: jnp.stack([a, jnp.zeros_like(a), a]), sent)
-    got = method.update(net, server, up, KEY)
-    assert toys.gap(got.aux, fedkd.restore(sent, server.aux)) < 1e-6
-    nothing = jax.tree.map(jnp.zeros_like, up)
-    again = method.update(net, got, nothing, KEY)
-    assert toys.gap(again.aux, got.aux) == 0 and int(again.round) == 2

@@ -1,11 +1,11 @@
 """FedUV and FedNH: identities, formulas, golden numbers."""
 
+import itertools
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from support import toys
 from support.averaging import BASE, COUNTS, begun, drawn, make, run
 
@@ -15,25 +15,14 @@ from jaxproto.types import Protos, Spec
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 
 
-# FedUV
-
-
-def test_feduv_without_terms_is_fedavg():
+def test_feduv_is_fedavg_and_a_variance_term_that_is_pytorchs():
+    """V is 0 where every column reaches 0.31623, for 10 classes; golden `feduv_v`."""
     plain = run(make("feduv", variance=0.0, uniformity=0.0))
     assert toys.gap(plain.server, run(BASE).server) == 0
-
-
-def test_the_target_of_the_variance_is_that_of_the_identity():
-    """0.31623 for 10 classes; V is 0 where every column reaches it."""
     np.testing.assert_allclose(np.eye(10).std(0, ddof=1), 0.31623, atol=5e-6)
-    sure = 1e3 * jnp.eye(10)
-    assert feduv.variance_gap(sure, jnp.ones(10)) < 1e-6
+    assert feduv.variance_gap(1e3 * jnp.eye(10), jnp.ones(10)) < 1e-6
     same = feduv.variance_gap(jnp.zeros((10, 10)), jnp.ones(10))
     np.testing.assert_allclose(same, 0.31623, atol=5e-6)
-
-
-def test_the_golden_variance_term():
-    """Golden `loss_b8_k10_d32/feduv_v`, of PyTorch 2.13 on its `logits`."""
     logits, want = (GOLDEN[f"loss_b8_k10_d32.{name}"] for name in ("logits", "feduv_v"))
     got = feduv.variance_gap(jnp.asarray(logits), jnp.ones(8))
     np.testing.assert_allclose(got, want, atol=1e-6)
@@ -54,15 +43,14 @@ def test_both_terms_are_those_of_a_loop():
     np.testing.assert_allclose(feduv.crowding(jnp.asarray(more[1]), mask), u, 1e-5)
 
 
-@pytest.mark.parametrize("feat", [jnp.zeros((4, 3)), jnp.ones((4, 3))])
-def test_features_that_are_all_alike_have_finite_terms_and_gradients(feat):
-    for term in (feduv.variance_gap, feduv.crowding):
-        for mask in (jnp.ones(4), jnp.asarray([1.0, 0, 0, 0])):
-            value, grads = jax.value_and_grad(term)(feat, mask)
-            assert np.isfinite(value) and np.all(np.isfinite(grads))
-
-
-# FedNH
+def test_features_that_are_all_alike_or_zero_have_finite_terms_and_gradients():
+    terms, alike = (feduv.variance_gap, feduv.crowding), (jnp.zeros, jnp.ones)
+    masks = jnp.ones(4), jnp.asarray([1.0, 0, 0, 0])
+    for term, make_feat, mask in itertools.product(terms, alike, masks):
+        value, grads = jax.value_and_grad(term)(make_feat((4, 3)), mask)
+        assert np.isfinite(value) and np.all(np.isfinite(grads))
+    grads = jax.grad(lambda f: jnp.sum(fednh.direction(f)))(jnp.zeros((2, 3)))
+    assert np.all(np.isfinite(grads))
 
 
 def test_the_first_head_is_orthogonal_and_in_the_plane_a_circle():
@@ -104,8 +92,3 @@ def test_a_class_that_nobody_saw_keeps_its_row_and_networks_move_alike():
     assert np.isclose(got.scale, 0.5 * state.scale + 0.5 * 3.0)
     want = jax.tree.map(lambda w, b: (w + b[:2].mean(0)) / 2, state.body, body)
     assert toys.gap(got.body, want) < 1e-6
-
-
-def test_a_feature_of_zeros_has_a_finite_gradient():
-    grads = jax.grad(lambda f: jnp.sum(fednh.direction(f)))(jnp.zeros((2, 3)))
-    assert np.all(np.isfinite(grads))

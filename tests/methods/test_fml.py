@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
+from support.every import every
 from support.exchange import KEY, X, Y, alone, on_batch
 
 from jaxproto import losses
@@ -29,38 +30,14 @@ def outputs():
     return *(n.apply(p, s, jnp.asarray(X), True) for n, p, s in pairs), params
 
 
-def test_kl_mean_is_pytorchs():
-    """Golden `loss_b8_k10_d32`: PyTorch 2.13, float32 on a CPU."""
-    got = losses.kl_mean(golden("teacher_logits"), golden("logits"), jnp.ones(8))
-    np.testing.assert_allclose(got, golden("kl_mean"), atol=1e-6)
-
-
 @pytest.mark.long
-def test_fml_that_distils_nothing_is_local_training():
-    """alpha = beta = 1; a small clip then changes it, so clipping acts on training."""
+def test_fml_that_distils_nothing_is_local_and_detached_targets_get_no_gradient():
+    """Clipping changes it; with beta = 1 only the private network distils."""
     of = partial(fml, toys.SPEC, aux=AUX, alpha=1.0, beta=1.0)
     free, clipped = (toys.run(of(clip=c)).params for c in (1e9, 0.1))
     for i, own in alone().items():
         assert toys.gap(free[i]["net"], own["net"]) < 1e-6
         assert toys.gap(clipped[i]["net"], own["net"]) > 1e-3
-
-
-@pytest.mark.parametrize("target", [attached, detached])
-def test_the_loss_of_fml_is_its_formula(target):
-    method = fml(toys.SPEC, aux=AUX, alpha=0.3, beta=0.6, target=target)
-    value, _, _ = on_batch(method)
-    p, q, _ = outputs()
-    log_p, log_q = (np.asarray(jax.nn.log_softmax(o.logits)) for o in (p, q))
-    ce_p, ce_q = (-log[range(6), Y].mean() for log in (log_p, log_q))
-    kl_qp = (np.exp(log_q) * (log_q - log_p)).mean()  # the mean over B and K
-    kl_pq = (np.exp(log_p) * (log_p - log_q)).mean()
-    want = 0.3 * ce_p + 0.7 * kl_qp + 0.6 * ce_q + 0.4 * kl_pq
-    np.testing.assert_allclose(value, want, rtol=1e-5)
-
-
-@pytest.mark.long
-def test_a_detached_target_gets_no_gradient_from_the_other_loss():
-    """With beta = 1 only the private network distils; attached, both learn from it."""
 
     def moved(target):
         of = partial(fml, toys.SPEC, aux=AUX, target=target, beta=1.0)
@@ -70,7 +47,23 @@ def test_a_detached_target_gets_no_gradient_from_the_other_loss():
     assert moved(detached) == 0 and moved(attached) > 1e-4
 
 
-def test_every_network_is_clipped_by_itself():
+@every([attached, detached])
+def test_the_loss_of_fml_is_its_formula(target):
+    """And kl_mean PyTorch's: golden `loss_b8_k10_d32`, PyTorch 2.13."""
+    method = fml(toys.SPEC, aux=AUX, alpha=0.3, beta=0.6, target=target)
+    value, _, _ = on_batch(method)
+    p, q, _ = outputs()
+    log_p, log_q = (np.asarray(jax.nn.log_softmax(o.logits)) for o in (p, q))
+    ce_p, ce_q = (-log[range(6), Y].mean() for log in (log_p, log_q))
+    kl_qp = (np.exp(log_q) * (log_q - log_p)).mean()  # the mean over B and K
+    kl_pq = (np.exp(log_p) * (log_p - log_q)).mean()
+    want = 0.3 * ce_p + 0.7 * kl_qp + 0.6 * ce_q + 0.4 * kl_pq
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+    got = losses.kl_mean(golden("teacher_logits"), golden("logits"), jnp.ones(8))
+    np.testing.assert_allclose(got, golden("kl_mean"), atol=1e-6)
+
+
+def test_networks_are_clipped_each_by_itself_and_the_server_takes_the_mean():
     method = fml(toys.SPEC, aux=AUX, clip=0.5)
     grads = on_batch(method)[1]
     grads["net"] = jax.tree.map(lambda a: a * 1e-3, grads["net"])
@@ -82,9 +75,6 @@ def test_every_network_is_clipped_by_itself():
     assert norm(grads["net"]) < 0.5 < norm(grads["aux"])
     assert toys.gap(got["net"], grads["net"]) == 0
     assert toys.gap(got["aux"], jax.tree.map(lambda a: a * factor, grads["aux"])) < 1e-6
-
-
-def test_the_server_of_fml_takes_the_plain_mean_of_what_arrives():
     method, net = fml(toys.SPEC, aux=AUX), toys.net(8)
     server = method.init_server(net, KEY)
     other = jax.tree.map(lambda a: a + 1.0, server)

@@ -35,17 +35,13 @@ def one_round(name):
 
 
 @every_method
-def test_the_server_averages_what_arrives_with_the_weights_of_the_method(name):
+def test_the_server_averages_statistics_by_its_weights_beside_the_same_network(name):
+    """After a round: its batches are normalised by themselves."""
     r, weight = one_round(name), np.ones(4) if name in EQUAL else SIZES_K[:4]
     norms = [r.clients[i].norm for i in range(4)]
     want = jax.tree.map(lambda *a: np.average(a, axis=0, weights=weight), *norms)
     assert toys.gap(want, r.server.norm.value) < 1e-6
     assert toys.gap(norms[0], want) > 1e-3
-
-
-@every_method
-def test_the_network_is_that_without_statistics_in_the_average(name):
-    """After a round: its batches are normalised by themselves."""
     plain = run(make(name, **TOYS.get(name, {})), 1, sampler=four_report)
     assert toys.gap(one_round(name).server.own, plain.server) < 1e-6
 

@@ -1,6 +1,7 @@
 """TinyProto against its equations: what is sent, aggregated, and compared."""
 
 import functools
+from itertools import product
 from types import SimpleNamespace
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
+from support.every import every
 from support.exchange import COUNT, KEY, MEAN, Y, client
 from support.exchange import exchange as uncached
 
@@ -53,16 +55,11 @@ def full(compressed):
 
 
 def test_a_client_sends_the_masked_part_times_its_training_counts():
-    """Algorithm 1, lines 5 and 6: n_ij times the compressed prototype."""
+    """Algorithm 1, lines 5 and 6; n_ij stays hidden, presence alone is sent (T 4.2)."""
     up = exchange(FP).up
     assert up.mean.shape == (3, 5, S)
     want = COUNT[..., None] * MEAN * MASK
     np.testing.assert_allclose(full(up.mean), want, atol=1e-5)
-
-
-def test_counts_never_leave_the_client():
-    """T 4.2: n_ij stays hidden; presence alone is sent. (-FT: below.)"""
-    up = exchange(FP).up
     assert not up.disclosed
     np.testing.assert_array_equal(up.count, COUNT > 0)
 
@@ -108,7 +105,8 @@ def test_the_pull_sees_the_coordinates_it_should(name):
     np.testing.assert_allclose(with_pull.loss - without.loss, want, rtol=1e-4)
 
 
-def test_classes_are_compared_by_their_masks_alone_in_the_rule_of_the_sparse_pull():
+def test_the_rule_of_the_sparse_pull_compares_by_the_masks_of_the_classes():
+    """And is there with that pull only."""
     rng = np.random.default_rng(2)
     feat, mean = (rng.normal(size=(n, 8)).astype(np.float32) for n in (4, 5))
     protos = Protos(mean * MASK, np.float32([1, 1, 0, 1, 1]))
@@ -118,9 +116,6 @@ def test_classes_are_compared_by_their_masks_alone_in_the_rule_of_the_sparse_pul
             far = sum((feat[b, i] - mean[j, i]) ** 2 for i in INDEX[j])
             np.testing.assert_allclose(got[b, j], -far / 8, atol=1e-5)
     assert np.all(np.isneginf(got[:, 2]))
-
-
-def test_the_rule_of_the_sparse_pull_is_there_with_that_pull_only():
     net, x = toys.net(8), jnp.zeros((2, toys.INPUT))
     for method, there in ((FP, False), (tiny(compare=SPARSE), True)):
         params, norm, memory = method.init_client(net, KEY)
@@ -156,18 +151,21 @@ def test_ft_trains_on_scaled_uploads_filled_with_zeros_and_masks_what_leaves(nam
     )
 
 
-def test_masks_are_sent_once_and_are_those_that_are_used():
+def test_masks_and_an_s_that_fit_any_number_of_classes_or_are_refused():
+    """AG News, GTSRB, Flowers-102; and more classes than coordinates."""
     np.testing.assert_array_equal(FP.setup.masks, MASK)
     assert tiny(masks=masks.every).setup == ()
     assert np.any(tiny(mask_seed=1).setup.masks != MASK)
     hash(FP)  # a static argument of the compiled programs
-
-
-@pytest.mark.parametrize(("k", "d"), [(4, 500), (43, 500), (102, 500), (102, 64)])
-def test_free_masks_serve_any_number_of_classes(k, d):
-    """AG News, GTSRB, Flowers-102; and more classes than coordinates."""
-    method = toys.method(tinyproto, Spec(k, d), s=50, mu=1e-3)
-    assert method.init_server(None, KEY).protos.mean.shape == (k, 50)
+    for k, d in ((4, 500), (43, 500), (102, 500), (102, 64)):
+        method = toys.method(tinyproto, Spec(k, d), s=50, mu=1e-3)
+        assert method.init_server(None, KEY).protos.mean.shape == (k, 50)
+    with pytest.raises(UserError, match="s is 500, but prototypes have 64"):
+        build.build_method(fields(s=500), Spec(10, 64))
+    with pytest.raises(UserError, match=r"method\.masks=free.*=block_exact"):
+        build.build_method(fields(masks="block"), Spec(102, 64), 60)
+    for name in ("free", "block_exact"):
+        assert build.build_method(fields(masks=name), Spec(102, 64), 60).setup
 
 
 def fields(**changes):
@@ -176,25 +174,11 @@ def fields(**changes):
     return c
 
 
-def test_an_s_beyond_the_feature_dimension_is_a_user_error():
-    with pytest.raises(UserError, match="s is 500, but prototypes have 64"):
-        build.build_method(fields(s=500), Spec(10, 64))
-
-
-def test_blocks_that_do_not_fit_are_a_user_error_with_a_way_out():
-    with pytest.raises(UserError, match=r"method\.masks=free.*=block_exact"):
-        build.build_method(fields(masks="block"), Spec(102, 64), 60)
-    for name in ("free", "block_exact"):
-        assert build.build_method(fields(masks=name), Spec(102, 64), 60).setup
-
-
-@pytest.mark.parametrize("file", ["fedtgp", "tinyproto", "cps_ppa_cpkd"])
-@pytest.mark.parametrize("dataset", presets.DATASETS)
+@every(product(("fedtgp", "tinyproto", "cps_ppa_cpkd"), presets.DATASETS))
 def test_every_configuration_fits_its_data_set(file, dataset):
     many = {"gtsrb": 43, "cifar100": 100, "flowers102": 102, "tiny_imagenet": 200}
     classes = {"ag_news": 4, "spiral": 6, **many}.get(dataset, 10)
     c = config.load(f"configs/{file}.py:{dataset}")
-    config.check(c)
     method = build.build_method(c.method, Spec(classes, c.model.feat_dim), 60)
     assert (method.setup == ()) == (file == "fedtgp")
 
@@ -216,11 +200,9 @@ ABLATION = {  # Table 4: flags -> what is sent of a class, and its factor (digit
 }
 
 
-@pytest.mark.parametrize("base", ["fedproto", "fedtgp"])
-@pytest.mark.parametrize("row", ABLATION)
+@every(product(ABLATION.values(), ("fedproto", "fedtgp")))
 def test_every_row_of_table_4_is_reached_by_flags(row, base):
-    flags, length, factor = ABLATION[row]
-    spec = Spec(10, 64)
+    (flags, length, factor), spec = row, Spec(10, 64)
     chosen = fields(base=base, collect="train_pass", **flags)
     method = build.build_method(chosen, spec, 60)
     after = SimpleNamespace(count=jnp.full(10, 6.0))

@@ -9,12 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import toys
-from support.averaging import (
-    BASE,
-    SPEC,
-    make,
-    run,
-)
+from support.averaging import BASE, SPEC, make, run
 
 from jaxproto import fit, participation
 from jaxproto.errors import UserError
@@ -23,8 +18,6 @@ from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.types import Batch
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
-
-# VHL
 
 
 def plain_net(spec):
@@ -58,7 +51,7 @@ def test_vhl_without_weights_is_fedavg():
     assert toys.gap(one, value_and_slope(BASE, {})) < 1e-6
 
 
-def test_the_virtual_set_is_one_for_all_and_a_class_has_its_mean():
+def test_the_virtual_set_is_one_for_all_and_stored_images_are_cut_and_normalised():
     noise = vhl.Virtual(seed=3, classes=4, images=50)
     shape = (200, 16, 16, 3)
     x, y = noise.draw(jax.random.key(0), shape)
@@ -70,9 +63,6 @@ def test_the_virtual_set_is_one_for_all_and_a_class_has_its_mean():
     assert np.all(within < 0.5) and means.std(0).mean() > 0.5
     other = vhl.Virtual(4, 4, 50).image(shape[1:], 77)
     assert toys.gap(again, other) > 0.1
-
-
-def test_stored_images_are_cut_and_normalised_as_files_are():
     shape, which = (32, 32, 3), jnp.arange(0, 500, 50)
     drawn, stored = (
         jax.vmap(functools.partial(vhl.Virtual(3, 10, 50, kind).image, shape))(which)
@@ -92,7 +82,8 @@ def test_stored_images_are_cut_and_normalised_as_files_are():
     assert abs(one - other) > 1e-3
 
 
-def test_the_contrastive_loss_is_that_of_a_loop():
+def test_the_contrastive_loss_is_that_of_a_loop_and_moves_real_features_alone():
+    """The weight of the first contrastive term alone, on a batch without labels."""
     rng = np.random.default_rng(1)
     feat, label = rng.normal(size=(6, 3)), np.array([0, 1, 0, 1, 0, 2])
     unit = feat / np.linalg.norm(feat, axis=1, keepdims=True)
@@ -107,10 +98,6 @@ def test_the_contrastive_loss_is_that_of_a_loop():
     mask = jnp.asarray([1.0] * 6 + [0.0])
     got = vhl.sup_con(jnp.asarray(more), jnp.asarray(labels), mask)
     np.testing.assert_allclose(got, np.mean(each), rtol=1e-5)
-
-
-def test_alignment_moves_real_features_and_not_virtual_ones():
-    """The weight of the first contrastive term alone, on a batch without labels."""
     net, examples = plain_net(SPEC), toys.pool_and_rows()[0]
     params, norm, _ = vhl.vhl(SPEC).init_client(net, jax.random.key(0))
     batch = Batch(examples.x[:6], examples.y[:6], jnp.zeros(6), jax.random.key(1))
@@ -120,22 +107,19 @@ def test_alignment_moves_real_features_and_not_virtual_ones():
     assert toys.gap(grads(params), jax.tree.map(jnp.zeros_like, params)) == 0
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype"), [((1, 2), jnp.float32), ((1, 200), jnp.int32)]
-)
-def test_vhl_refuses_what_is_no_image(shape, dtype):
-    x = jax.ShapeDtypeStruct(shape, dtype)
-    with pytest.raises(UserError, match=rf"\({shape[1]},\).*choose images"):
-        fit.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
-
-
-@pytest.mark.parametrize("wrong", [{"images": 0}, {"virtual_classes": -1}])
-def test_a_virtual_set_that_cannot_be_is_named(wrong):
-    with pytest.raises(UserError, match=rf"method\.{next(iter(wrong))} is"):
-        vhl.vhl(SPEC, **wrong)
-
-
-# FAST
+def test_vhl_refuses_what_is_no_image_or_no_virtual_set_and_fast_no_share():
+    for shape, dtype in (((1, 2), jnp.float32), ((1, 200), jnp.int32)):
+        x = jax.ShapeDtypeStruct(shape, dtype)
+        with pytest.raises(UserError, match=rf"\({shape[1]},\).*choose images"):
+            fit.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
+    for factory, field, value, words in (
+        (vhl.vhl, "images", 0, ""),
+        (vhl.vhl, "virtual_classes", -1, ""),
+        (fast.fast, "q", 5.0, ".*0 to 1"),
+        (fast.fast, "fraction", -1.0, ".*0 to 1"),
+    ):
+        with pytest.raises(UserError, match=rf"method\.{field} is {words}"):
+            factory(SPEC, **{field: value})
 
 
 def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampling():
@@ -151,46 +135,35 @@ def test_fast_with_only_snapshots_is_fedavg_with_equal_weights_and_uniform_sampl
     assert toys.gap(one.server.params, run(equal, 4, sampler=third).server) < 1e-6
 
 
-@pytest.mark.parametrize("wrong", [{"q": 5.0}, {"fraction": -1.0}])
-def test_a_probability_or_share_that_is_none_is_named(wrong):
-    with pytest.raises(UserError, match=rf"method\.{next(iter(wrong))} is .*0 to 1"):
-        fast.fast(SPEC, **wrong)
-
-
-def test_fast_without_snapshots_has_the_participants_of_the_law():
-    method = make("fast")
-    server = SimpleNamespace(q=jnp.float32(0.0))
-    sampler = participation.beta(0.3)
+def test_snapshots_come_as_often_as_their_probability():
+    """Otherwise the participants are those of the law."""
+    method, sampler = make("fast"), participation.beta(0.3)
+    plain = method.adjust_sampler(sampler, SimpleNamespace(q=jnp.float32(0.0)))
     for seed in range(5):
         key = jax.random.key(seed)
-        pair = sampler(key, 20, 0), method.adjust_sampler(sampler, server)(key, 20, 0)
+        pair = sampler(key, 20, 0), plain(key, 20, 0)
         assert np.array_equal(pair[0].trains, pair[1].trains)
 
-
-def test_snapshots_come_as_often_as_their_probability():
     def nobody(key, clients, r):
         return participation.Participation(*[jnp.zeros(clients, bool)] * 2)
 
-    sampler = make("fast").adjust_sampler(nobody, SimpleNamespace(q=jnp.float32(0.3)))
+    sampler = method.adjust_sampler(nobody, SimpleNamespace(q=jnp.float32(0.3)))
     keys = jax.random.split(jax.random.key(0), 400)
     trains = jax.vmap(lambda key: sampler(key, 20, 0).trains)(keys)
     assert set(np.asarray(trains.sum(1))) == {0, 2}
     assert 0.22 < np.mean(np.any(trains, 1)) < 0.38
 
 
-def test_adaptive_snapshots_follow_the_training_accuracy():
+def test_adaptive_snapshots_follow_the_training_accuracy_of_the_uploads():
     """Released code: q <- clip(q + gamma (previous - accuracy), 0, 1), gamma 0.7."""
-    seen = jnp.float32(6.0), jnp.float32(20.0)  # 30 %
-    q, accuracy = fast.follow(jnp.float32(0.2), jnp.float32(0.8), seen, 0.7)
-    np.testing.assert_allclose((q, accuracy), (0.2 + 0.7 * 0.5, 0.3), rtol=1e-6)
-    q, _ = fast.follow(jnp.float32(0.1), jnp.float32(0.0), seen, 0.7)
-    assert q == 0
-    nobody = jnp.zeros(()), jnp.zeros(())
-    q, accuracy = fast.follow(jnp.float32(0.1), jnp.float32(0.4), nobody, 0.7)
-    np.testing.assert_allclose((q, accuracy), (0.1, 0.4), rtol=1e-6)
-
-
-def test_the_accuracy_that_adapts_is_that_of_the_uploads():
+    for q, before, hits, examples, want in (
+        (0.2, 0.8, 6.0, 20.0, (0.2 + 0.7 * 0.5, 0.3)),  # 30 %
+        (0.1, 0.0, 6.0, 20.0, (0.0, 0.3)),
+        (0.1, 0.4, 0.0, 0.0, (0.1, 0.4)),  # nobody
+    ):
+        seen = jnp.float32(hits), jnp.float32(examples)
+        got = fast.follow(jnp.float32(q), jnp.float32(before), seen, 0.7)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
     r = run(make("fast", q=0.0, pace=fast.ADAPTIVE), 1)
     hits, examples = r.report.up.seen
     np.testing.assert_allclose(r.server.accuracy, hits.sum() / examples.sum())

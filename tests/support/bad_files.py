@@ -43,10 +43,7 @@ NPZ = {  # name -> changed arrays, words of the message
     "two_numbers": ({"num_classes": [3, 4]}, "num_classes is [3, 4]"),
     "few_classes": ({"num_classes": 2}, "label 2 in row 2"),
     "many_classes": ({"num_classes": 2**40}, "num_classes is 1099511627776"),
-    "more_classes": (
-        {"num_classes": 2**31 - 1},
-        "2147483647 classes (num_cl",
-    ),
+    "more_classes": ({"num_classes": 2**31 - 1}, "2147483647 classes (num_cl"),
     "no_test_labels": ({"x_test": np.zeros((3, 4))}, "y_test missing"),
     "test_shape": (
         {"x_test": np.zeros((3, 5)), "y_test": np.arange(3)},
@@ -101,6 +98,23 @@ PARTITION = {  # name -> content, words of the message
     "again": ("client,index\n0,1\n1,1\n", "line 3: example 1 is used twice"),
     "untested": ("client,index\n0,1\n1,2\n", "client 0 has "),
 }
+
+
+def made(*lines: str) -> str:
+    """A configuration file whose get_config has these lines, from line 4 on."""
+    head = "import ml_collections\nfrom jaxproto import config\ndef get_config():\n    "
+    return head + "\n    ".join(lines) + "\n"
+
+
+def nested(depth: int) -> str:
+    start = "c = config.default().to_dict()", "d = c['method']"
+    return made(*start, f"for _ in range({depth}):", "    d['x'] = d = {}", RETURN)
+
+
+RETURN = "return ml_collections.ConfigDict(c)"
+LIST = "c = config.default().to_dict()", "c['method'] = {'name': ['local']}", RETURN
+STRANGE = "c = config.default()", "c.unlock()", "c.mine = 3", "return c"
+FIVE = "c = config.experiment('local')", "c.rounds = 'five'", "return c"
 CONFIGS = {  # name -> content, words of the message
     "none": ("x = 1\n", "defines no get_config"),
     "value": ("get_config = 3\n", "defines no get_config"),
@@ -108,52 +122,20 @@ CONFIGS = {  # name -> content, words of the message
     "latin": ("x = '\udce9'\n", "not Python"),
     "nul": ("x = '\0'\n", "not Python"),
     "raises": (
-        "def get_config():\n    raise ValueError('of\\nmine')\n",
-        "raises.py, line 2: ValueError: of mine",
+        made("raise ValueError('of\\nmine')"),
+        "raises.py, line 4: ValueError: of m",
     ),
-    "inside": (
-        "from jaxproto import config\ndef get_config():\n"
-        "    c = config.experiment('local')\n    c.rounds = 'five'\n    return c\n",
-        "inside.py, line 4: TypeError: ",
-    ),
+    "inside": (made(*FIVE), "inside.py, line 5: TypeError: "),
     "imports": ("import nothing_of_this_name\n", "imports.py, line 1: ModuleNotFound"),
-    "exits": ("def get_config():\n    raise SystemExit(3)\n", "line 2: SystemExit: 3"),
-    "loops": (
-        "def get_config():\n    return get_config()\n",
-        "loops.py, line 2: RecursionError: ",
-    ),
-    "number": ("def get_config():\n    return 3\n", "get_config returns int"),
-    "nothing": ("def get_config():\n    pass\n", "get_config returns NoneType"),
-    "empty": (
-        "import ml_collections\ndef get_config():\n"
-        "    return ml_collections.ConfigDict({})\n",
-        "the configuration lacks checkpoint_every, ",
-    ),
-    "list": (
-        "import ml_collections\nfrom jaxproto import config\ndef get_config():\n"
-        "    c = config.default().to_dict()\n    c['method'] = {'name': ['local']}\n"
-        "    return ml_collections.ConfigDict(c)\n",
-        "unknown method ['local']",
-    ),
-    "strange": (
-        "from jaxproto import config\ndef get_config():\n"
-        "    c = config.default()\n    c.unlock()\n    c.mine = 3\n    return c\n",
-        "unknown field of 'config': 'mine'",
-    ),
-    "deep": (
-        "import ml_collections\nfrom jaxproto import config\ndef get_config():\n"
-        "    c = config.default().to_dict()\n    d = c['method']\n"
-        "    for _ in range(20):\n        d['x'] = d = {}\n"
-        "    return ml_collections.ConfigDict(c)\n",
-        "nested more than 8 deep at method.x.x",
-    ),
-    "deepest": (
-        "import ml_collections\nfrom jaxproto import config\ndef get_config():\n"
-        "    c = config.default().to_dict()\n    d = c['method']\n"
-        "    for _ in range(100_000):\n        d['x'] = d = {}\n"
-        "    return ml_collections.ConfigDict(c)\n",
-        "deepest.py, line 8: RecursionError: ",
-    ),
+    "exits": (made("raise SystemExit(3)"), "line 4: SystemExit: 3"),
+    "loops": (made("return get_config()"), "loops.py, line 4: RecursionError: "),
+    "number": (made("return 3"), "get_config returns int"),
+    "nothing": (made("pass"), "get_config returns NoneType"),
+    "empty": (made("c = {}", RETURN), "the configuration lacks checkpoint_every, "),
+    "list": (made(*LIST), "unknown method ['local']"),
+    "strange": (made(*STRANGE), "unknown field of 'config': 'mine'"),
+    "deep": (nested(20), "nested more than 8 deep at method.x.x"),
+    "deepest": (nested(100_000), "deepest.py, line 8: RecursionError: "),
 }
 
 
@@ -169,9 +151,8 @@ def two_classes(root: Path):
 
 def folders(root: Path) -> dict[str, str]:
     """Makes folders of images; name -> words of the message."""
-    for name in ("sizes", "damaged", "deep_colour", "copies", "pipe", "loop", "out"):
-        two_classes(root / name)
-    for name in ("escape", "surrogate"):
+    several = "sizes damaged deep_colour copies pipe loop out escape surrogate"
+    for name in several.split():
         two_classes(root / name)
     picture(root / "sizes" / "cat" / "2.png", 9)
     (root / "damaged" / "cat" / "2.png").write_bytes(b"no image")

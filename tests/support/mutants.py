@@ -1,4 +1,4 @@
-"""Breaks one line of the package at a time and says which test notices.
+"""Breaks the package in one place at a time and says which test notices.
 
     python -m tests.support.mutants --seed=0 --count=10 --out=mutants.md
 
@@ -22,161 +22,81 @@ ROOT = Path(__file__).parents[2]
 
 
 class Mutant(NamedTuple):
-    """One line of the package, and what it becomes."""
+    """Text that stands in a file of jaxproto/ once, and what it becomes."""
 
     name: str
-    file: str  # in jaxproto/
-    line: str  # stands there once, apart from its indentation
+    file: str
+    text: str
     becomes: str
 
 
 MUTANTS = (
+    Mutant("alignment along the gradient", "kernels.py", "e(-force_CD", "e(force_CD"),
+    Mutant("momentum of the alignment", "kernels.py", "(decay=0.9)", "(decay=0.8)"),
     Mutant(
-        "alignment step moves along the gradient instead of against it",
-        "kernels.py",
-        "move_CD, opt_state = opt.update(-force_CD, s.opt, s.point)",
-        "move_CD, opt_state = opt.update(force_CD, s.opt, s.point)",
+        "decay of the alignment's rate", "kernels.py", "** jnp.ceil", "** jnp.floor"
     ),
     Mutant(
-        "momentum of the alignment",
-        "kernels.py",
-        "optax.scale_by_learning_rate(alignment_rate), optax.trace(decay=0.9)",
-        "optax.scale_by_learning_rate(alignment_rate), optax.trace(decay=0.8)",
+        "a mean over all clients", "kernels.py", "= (up.count > 0)", "= (up.count >= 0)"
+    ),
+    Mutant("exchanges that raise overlap", "masks.py", "if fall < 0", "if fall > 0"),
+    Mutant(
+        "upscale on the client", "methods/fedproto.py", "scale(upscale)", "scale(1.0)"
     ),
     Mutant(
-        "decay of the alignment's rate",
-        "kernels.py",
-        "return 0.1 * 0.95 ** jnp.ceil(step / 10)",
-        "return 0.1 * 0.95 ** jnp.floor(step / 10)",
+        "sum or mean of APS", "methods/tinyproto.py", "(mu * holders_C)[:, None]", "mu"
     ),
-    Mutant(
-        "mean of prototypes counts clients without the class",
-        "kernels.py",
-        "has_KC = (up.count > 0).astype(up.mean.dtype)",
-        "has_KC = (up.count >= 0).astype(up.mean.dtype)",
-    ),
-    Mutant(
-        "mask overlap: exchanges that raise it are made",
-        "masks.py",
-        "if fall < 0:",
-        "if fall > 0:",
-    ),
-    Mutant(
-        "upscale on the client",
-        "methods/fedproto.py",
-        "on_client = chain(on_client, scale(upscale))",
-        "on_client = chain(on_client, scale(1.0))",
-    ),
-    Mutant(
-        "sum or mean of APS",
-        "methods/tinyproto.py",
-        "return up.replace(mean=up.mean * (mu * holders_C)[:, None])",
-        "return up.replace(mean=up.mean * mu)",
-    ),
-    Mutant(
-        "CPKD weight of the pull",
-        "losses.py",
-        "seen_B = seen_B * emphasis_C[y_B]",
-        "seen_B = seen_B * jnp.ones_like(emphasis_C)[y_B]",
-    ),
-    Mutant(
-        "FedTGP margin: the larger of gap and tau",
-        "methods/fedtgp.py",
-        "return jnp.minimum(kernels.largest_gap(kernels.mean_over_clients(up)), tau)",
-        "return jnp.maximum(kernels.largest_gap(kernels.mean_over_clients(up)), tau)",
-    ),
-    Mutant(
-        "FedTGP: rows that nobody sent are trained on",
-        "methods/fedtgp.py",
-        "mask_B = (at_B < num).astype(data.proto.dtype)  # the last batch may be short",
-        "mask_B = jnp.ones_like(at_B, data.proto.dtype)",
-    ),
-    Mutant(
-        "participation mask: who sits out trains",
-        "federation.py",
-        "shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))",
-        "shards = shards.replace(size=jnp.where(True, shards.size, 0))",
-    ),
-    Mutant(
-        "lost uploads arrive",
-        "federation.py",
-        "return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)",
-        "return up",
-    ),
+    Mutant("CPKD weight of the pull", "losses.py", "* emphasis_C[y_B]", "* 1.0"),
+    Mutant("FedTGP margin", "methods/fedtgp.py", "n jnp.minimum(", "n jnp.maximum("),
+    Mutant("FedTGP: rows not sent", "methods/fedtgp.py", "(at_B < num)", "(at_B >= 0)"),
+    Mutant("who sits out trains", "federation.py", "trains_R, sh", "True, sh"),
+    Mutant("lost uploads arrive", "federation.py", "(reports, a, ", "(True, a, "),
     Mutant(
         "dropouts stop training too",
         "participation.py",
-        "return participants._replace(reports=participants.reports & arrives_K)",
-        "return Participation(*[p & arrives_K for p in participants])",
+        "participants._replace(reports=participants.reports & arrives_K)",
+        "Participation(*[p & arrives_K for p in participants])",
     ),
     Mutant(
-        "wire rounding: down instead of to the nearest",
-        "wire/message.py",
-        "whole = jnp.clip(jnp.round(x / _rows(scale, x)), -127, 127)",
-        "whole = jnp.clip(jnp.floor(x / _rows(scale, x)), -127, 127)",
+        "wire rounding down", "wire/message.py", "clip(jnp.round(", "clip(jnp.floor("
     ),
-    Mutant(
-        "wire format of the broadcast",
-        "federation.py",
-        "packed = lax.optimization_barrier(wire.pack(message, formats.down))",
-        "packed = lax.optimization_barrier(wire.pack(message, 'float32'))",
-    ),
+    Mutant("format of the broadcast", "federation.py", "formats.down)", "'float32')"),
     Mutant(
         "resume of the optimiser state",
         "client.py",
-        "after = before.replace(params=params, norm=norm, opt=opt)",
-        "after = before.replace(params=params, norm=norm)",
+        "before.replace(params=params, norm=norm, opt=opt)",
+        "before.replace(params=params, norm=norm)",
     ),
     Mutant(
         "the last record outlives its checkpoint",
         "training/keeping.py",
-        'records.keep_until(run.path / "metrics.jsonl", start)',
-        'records.keep_until(run.path / "metrics.jsonl", start + 1)',
+        'metrics.jsonl", start)',
+        'metrics.jsonl", start + 1)',
     ),
     Mutant(
-        "learning rate is scaled before the optimiser",
+        "rate before the optimiser",
         "client.py",
-        "updates = optax.tree.scale(task.local.factor, updates)",
-        "updates = optax.tree.scale(1.0, updates)",
+        "scale(task.local.factor, ",
+        "scale(1.0, ",
+    ),
+    Mutant("a class of one side pulls", "losses.py", " & (target.count > 0)", ""),
+    Mutant(
+        "RefProtoFL sends least", "methods/refprotofl.py", "t(jnp.abs(v", "t(-jnp.abs(v"
     ),
     Mutant(
-        "a class absent on one side pulls",
-        "losses.py",
-        "both_C = (own.count > 0) & (target.count > 0)",
-        "both_C = own.count > 0",
-    ),
-    Mutant(
-        "RefProtoFL sends the smallest changes",
+        "external anchors lose to the clients' own",
         "methods/refprotofl.py",
-        "sent_P = largest(jnp.abs(value_P - old_P), count)  # Eq. 3",
-        "sent_P = largest(-jnp.abs(value_P - old_P), count)",
+        "public.count[:, None] > 0, public.mean, own.mean",
+        "own.count[:, None] > 0, own.mean, public.mean",
     ),
+    Mutant("forgotten classes", "transforms.py", ", kept.mean)", ", 0 * kept.mean)"),
     Mutant(
-        "RefProtoFL: external anchors lose to the clients' own",
-        "methods/refprotofl.py",
-        "mean_Cm = jnp.where(public.count[:, None] > 0, public.mean, own.mean)",
-        "mean_Cm = jnp.where(own.count[:, None] > 0, own.mean, public.mean)",
-    ),
-    Mutant(
-        "a class that nobody sent is forgotten",
-        "transforms.py",
-        "mean_CD = jnp.where(here_C[:, None], p.mean, kept.mean)",
-        "mean_CD = jnp.where(here_C[:, None], p.mean, 0 * kept.mean)",
-    ),
-    Mutant(
-        "short clients: repeats count in the loss",
+        "repeated examples of short clients count in the loss",
         "batches.py",
-        "mask_B = (at_B < data.shard.size).astype(jnp.float32)\n"
-        "    return take(data, order_M[at_B % real], mask_B, key)",
-        "mask_B = jnp.ones(size)\n"
-        "    return take(data, order_M[at_B % real], mask_B, key)",
+        "(at_B < data.shard.size).astype(jnp.float32)\n    return",
+        "jnp.ones(size)\n    return",
     ),
-    Mutant(
-        "clients' random streams do not depend on their ids",
-        "client.py",
-        "return jax.random.fold_in(task.key, client.id)",
-        "return jax.random.fold_in(task.key, 0 * client.id)",
-    ),
+    Mutant("random streams without ids", "client.py", "key, client.id)", "key, 0)"),
 )
 
 
@@ -184,11 +104,11 @@ def broken(text: str, mutant: Mutant) -> str:
     """Returns a file's text with the mutant in it.
 
     Raises:
-      ValueError: the line is not there, or more than once.
+      ValueError: the mutant's text is not there, or more than once.
     """
-    if text.count(mutant.line) != 1:
-        raise ValueError(f"{mutant.file}: {text.count(mutant.line)} x {mutant.line}")
-    return text.replace(mutant.line, mutant.becomes)
+    if text.count(mutant.text) != 1:
+        raise ValueError(f"{mutant.file}: {text.count(mutant.text)} x {mutant.text}")
+    return text.replace(mutant.text, mutant.becomes)
 
 
 def first_failure(mutant: Mutant, base: Path) -> tuple[str, float]:

@@ -60,7 +60,8 @@ def command(monkeypatch, capsys):
     return run
 
 
-def test_commands_have_no_flags_of_the_launcher_but_those_that_only_begin_alike():
+def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
+    """But those that only begin alike; one per set of programs or cell."""
     plain = ["python", "main.py", "--config=a b.py", "--sweep=seed=0,1", "--workdir=x"]
     for given in [
         "--launcher=print --parts=2",
@@ -71,9 +72,6 @@ def test_commands_have_no_flags_of_the_launcher_but_those_that_only_begin_alike(
         assert launch.without_launcher(words) == plain
     words = ["--parts_of=1", "--part=0/2", "--config.local.epochs=2", "launcher=x"]
     assert launch.without_launcher(words) == words
-
-
-def test_a_quoted_command_per_set_of_programs_and_at_most_one_per_cell(whole):
     words = ["python", "main.py", "--config=it's.py", "--sweep=a=1,2"]
     made = [shlex.split(line) for line in launch.commands(words, whole)]
     assert len(whole.groups) == 2
@@ -122,33 +120,22 @@ def test_print_checks_the_plan_and_prints_nothing_but_commands(command, tmp_path
     assert not (tmp_path / "s").exists()
 
 
-def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with refused("pip install 'jaxproto[cluster]'"), cluster.joined(cluster.Cluster()):
-        pass
-
-
-def test_an_address_where_nobody_listens_is_refused_at_once():
+def test_without_ray_or_anybody_at_its_address_one_line_says_so(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ray", None)
+        told = refused("pip install 'jaxproto[cluster]'")
+        with told, cluster.joined(cluster.Cluster()):
+            pass
     pytest.importorskip("ray")
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         there = cluster.Cluster(f"127.0.0.1:{taken.getsockname()[1]}")
-        words = f"--ray_address={there.address} cannot be joined: "
-        with refused(words), cluster.joined(there):
+        told = refused(f"--ray_address={there.address} cannot be joined: ")
+        with told, cluster.joined(there):
             pass
 
 
-def test_workers_without_a_gpu_use_none(monkeypatch):
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    monkeypatch.setenv("JAXPROTO_CACHE", "off")
-    monkeypatch.setenv("HOME", "elsewhere")
-    made = cluster.environment(0)
-    assert made["JAX_PLATFORMS"] == "cpu" and made["JAXPROTO_CACHE"] == "off"
-    assert "HOME" not in made and "JAX_PLATFORMS" not in cluster.environment(1)
-    assert cluster.environment(0.5)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
-
-
-def test_as_many_parts_at_once_as_machines_have_room_for(shown):
+def test_parts_run_where_there_is_room_and_use_what_they_may(shown, monkeypatch):
     def slots(has, *asked, **of_a_part):
         nodes = [{"Alive": True, "Resources": r} for r in has]
         ray = SimpleNamespace(nodes=lambda: nodes)
@@ -160,6 +147,15 @@ def test_as_many_parts_at_once_as_machines_have_room_for(shown):
     with refused(f"{needs}; the largest has 2 cores"):
         slots(few, cpus=4)
     assert slots(few, "auto", cpus=4) == 1 and "waiting" in said(shown)  # elsewhere
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setenv("JAXPROTO_CACHE", "off")
+    monkeypatch.setenv("HOME", "elsewhere")
+    made = cluster.environment(0)
+    assert made["JAX_PLATFORMS"] == "cpu" and made["JAXPROTO_CACHE"] == "off"
+    assert "HOME" not in made and "JAX_PLATFORMS" not in cluster.environment(1)
+    assert cluster.environment(0.5)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
+    assert sweeps.execute.mode("auto", "cpu", 1) == ("threads", 1)
+    assert sweeps.execute.mode("threads", "gpu", 3) == ("threads", 3)
 
 
 class Ray:
@@ -206,26 +202,22 @@ def dies(part, times):
     return play
 
 
-def test_the_part_of_a_worker_that_dies_is_taken_up_again(whole, shown):
+def test_the_part_of_a_worker_that_dies_is_taken_up_as_long_as_its_cells_go_on(
+    whole, shown, monkeypatch
+):
     wrong, calls = outcome(dies(1, 2), whole, shown)
     assert wrong == [] and calls == [0, 1, 1, 1]
     assert said(shown).count("part 1/2 is taken up again: gone\n") == 2
-
-
-def test_a_part_whose_workers_die_without_a_checkpoint_ends(whole, shown):
-    wrong, calls = outcome(dies(0, 100), whole, shown)
+    wrong, calls = outcome(dies(0, 100), whole, shown)  # without a checkpoint
     assert calls.count(0) == 3 and calls.count(1) == 1
     assert len(wrong) == 1 and "part 0 of 2: its workers died 3 times" in wrong[0]
-
-
-def test_a_part_goes_on_as_long_as_its_cells_do(whole, shown, monkeypatch):
     rounds = iter(range(1000))
     monkeypatch.setattr(cluster, "standing", lambda cell: f"round {next(rounds)}")
     wrong, calls = outcome(dies(0, 6), whole, shown)
     assert wrong == [] and calls.count(0) == 7
 
 
-def test_errors_end_only_their_parts_and_are_said_once(whole, shown):
+def test_errors_end_only_their_parts_are_said_once_and_name_the_cell(whole, shown):
     def play(k, times):
         if k == 2:
             raise Ray.exceptions.RayTaskError("cannot be read")
@@ -233,9 +225,17 @@ def test_errors_end_only_their_parts_and_are_said_once(whole, shown):
 
     wrong, calls = outcome(play, whole, shown, 4)
     assert calls == [0, 1, 2, 3]
-    first, second = wrong
-    assert first == "part 0, 1 of 4: the cell seed=0: no"
-    assert second == "part 2 of 4: cannot be read"
+    assert wrong == [
+        "part 0, 1 of 4: the cell seed=0: no",
+        "part 2 of 4: cannot be read",
+    ]
+    with pytest.raises(KeyError) as raised, errors_named(whole.cells[0]):
+        raise KeyError("x")
+    assert raised.value.__notes__ == [f"in the cell {whole.cells[0].name}"]
+    with pytest.raises(workdir.Busy), errors_named(whole.cells[0]):
+        raise workdir.Busy("there")
+    with refused("the cell "), errors_named(whole.cells[0]):
+        raise UserError("no")
 
 
 def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
@@ -256,16 +256,6 @@ def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
         remote.make(c, None, axes, folder, how, flags={}, probe=tmp_path), 1, 2
     )
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
-
-
-def test_other_errors_name_the_cell_and_stay(whole):
-    with pytest.raises(KeyError) as raised, errors_named(whole.cells[0]):
-        raise KeyError("x")
-    assert raised.value.__notes__ == [f"in the cell {whole.cells[0].name}"]
-    with pytest.raises(workdir.Busy), errors_named(whole.cells[0]):
-        raise workdir.Busy("there")
-    with pytest.raises(UserError, match="the cell "), errors_named(whole.cells[0]):
-        raise UserError("no")
 
 
 def ended(cell, status="finished", rounds=None):
@@ -300,23 +290,16 @@ def test_the_board_says_what_the_folders_say(whole, shown):
 
 
 def test_the_newest_record_is_the_last_whole_one(tmp_path):
-    file = tmp_path / "metrics.jsonl"
+    file, long = tmp_path / "metrics.jsonl", {"round": 2, "angles": [0.5] * 50_000}
     assert records.newest(file) is None
-    file.write_text("")
-    assert records.newest(file) is None
-    file.write_text('{"round": 1}\n{"round": 2')
-    assert records.newest(file) == {"round": 1}
-    long = {"round": 2, "angles": [0.5] * 50_000}
-    records.append(tmp_path / "long.jsonl", {"round": 1})
-    records.append(tmp_path / "long.jsonl", long)
-    assert records.newest(tmp_path / "long.jsonl") == long
-    file.write_text("no record\n")
-    assert records.newest(file) is None
-
-
-def test_threads_keep_to_the_cores_of_a_part():
-    assert sweeps.execute.mode("auto", "cpu", 1) == ("threads", 1)
-    assert sweeps.execute.mode("threads", "gpu", 3) == ("threads", 3)
+    for text, want in (
+        ("", None),
+        ("no record\n", None),
+        ('{"round": 1}\n{"round": 2', {"round": 1}),
+        ('{"round": 1}\n' + json.dumps(long) + "\n", long),
+    ):
+        file.write_text(text)
+        assert records.newest(file) == want
 
 
 def test_only_one_process_at_a_time_compiles_the_programs_of_a_set(whole, tmp_path):

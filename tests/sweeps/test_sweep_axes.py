@@ -60,7 +60,7 @@ def test_a_text_stands_for_its_values_in_the_type_of_the_field():
     check_every(TEXTS, check)
 
 
-def test_python_gives_values_texts_and_pairs():
+def test_python_gives_values_texts_and_pairs_of_which_the_last_changes_fastest():
     given = {
         "seed": range(2),
         "method.lam": "log:1:10:2",
@@ -71,13 +71,9 @@ def test_python_gives_values_texts_and_pairs():
     assert pair.fields == ("local.epochs", "method.upscale")
     assert pair.values == ((1, 2.0), (3, 4.5))
     assert [list(map(type, row)) for row in pair.values] == [[int, float]] * 2
-
-
-def test_the_last_axis_changes_fastest():
-    cells = product(axes(C, ["seed=0,1", "method.lam=1,2+method.upscale=3,4"]))
-    one = {"method.lam": 1.0, "method.upscale": 3.0}
-    two = {"method.lam": 2.0, "method.upscale": 4.0}
-    assert cells == [{"seed": s, **pair} for s in (0, 1) for pair in (one, two)]
+    both = [dict(zip(pair.fields, values, strict=True)) for values in pair.values]
+    cells = [{"seed": s, **one} for s in (0, 1) for one in both]
+    assert product([seed, pair]) == cells
 
 
 NO_AXES = [

@@ -6,7 +6,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from support.every import check_every
 from support.sweeping import console, planned
 
 from jaxproto import plots
@@ -55,7 +54,7 @@ HEAD = {"head": 0.5}
 LOST = ({}, "diverged", 0)  # before its first evaluation
 
 
-def test_rows_are_tidy_and_shares(sweep):
+def test_rows_are_tidy_and_their_csv_has_diverged_cells_and_quotes_commas(sweep):
     both = {"head": 0.5, "local": 0.75}
     made = report.rows(*sweep(["method.lam=1,2"], (both,), (HEAD,)))
     assert len(made) == (2 + 1) * 2 * 3
@@ -70,9 +69,6 @@ def test_rows_are_tidy_and_shares(sweep):
     assert [r["accuracy"] for r in of_local] == pytest.approx(
         [0.75, 0.65, 0.55, 0.375, 0.275, 0.175]
     )
-
-
-def test_the_csv_has_rows_of_diverged_cells_and_quotes_values_with_commas(sweep):
     whole, summaries = sweep(
         ["method.lam=1,2,3"], (HEAD,), ({"head": None}, "diverged", 1), LOST
     )
@@ -87,21 +83,19 @@ def test_the_csv_has_rows_of_diverged_cells_and_quotes_values_with_commas(sweep)
     assert quoted == {"model.group": 'mlp,"cnn4_d"', "accuracy": "0.5"}
 
 
-def test_the_main_rule_is_one_that_every_finished_cell_has(sweep):
+def test_the_main_rule_and_the_best_cell_are_of_finished_cells(sweep):
+    """A rule that every one of them has."""
     both, one = {"head": 0.5, "local": 0.9}, {"local": 0.7}
-    _, summaries = sweep(["method.lam=1,2,3"], (both,), (one,), LOST)
-    assert report.main_rule(summaries) == "local"
-    _, summaries = sweep(["method.lam=4,5"], ({"head": 0.5},), ({"local": 0.6},))
-    assert report.main_rule(summaries) == ""
-    _, summaries = sweep(["method.lam=6,7"], LOST, LOST)
-    assert report.main_rule(summaries) == ""
-
-
-def test_the_best_cell_is_finished_and_has_the_rule(sweep):
+    for lam, told, want in (
+        ("1,2,3", ((both,), (one,), LOST), "local"),
+        ("4,5", ((HEAD,), (one,)), ""),
+        ("6,7", (LOST, LOST), ""),
+    ):
+        assert report.main_rule(sweep([f"method.lam={lam}"], *told)[1]) == want
     told = ({"head": 0.3},), ({"head": 0.6},), ({"head": 0.9}, "diverged", 1), LOST
-    whole, summaries = sweep(["method.lam=1,2,3,4"], *told)
-    assert report.best(whole, summaries, "head").changes == {"method.lam": 2.0}
-    assert report.best(whole, summaries, "global") is None
+    made = sweep(["method.lam=1,2,3,4"], *told)
+    assert report.best(*made, "head").changes == {"method.lam": 2.0}
+    assert report.best(*made, "global") is None
 
 
 def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
@@ -122,33 +116,25 @@ def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     assert report.closing(whole, {}, "c") == []
 
 
-# Files
-
-
 def names(paths):
     return [path.name for path in paths]
 
 
 def test_pictures_of_one_field_and_of_two(sweep):
+    """A field that does not vary or changes no number has none."""
+    against = "accuracy_against_method"
     texts = ["method.lam=1,10", "method.upscale=1,3"]
     made = report.pictures(*sweep(texts, *[(HEAD,)] * 4))
     assert names(made) == [
-        "accuracy_against_method.lam.png",
-        "accuracy_against_method.upscale.png",
+        f"{against}.lam.png",
+        f"{against}.upscale.png",
         "heatmap.png",
     ]
     assert all(path.stat().st_size > 5000 for path in made)
     made = report.pictures(*sweep(["seed=0,1", texts[0]], *[(HEAD,)] * 4))
-    assert names(made) == ["accuracy_against_method.lam.png"]
-
-
-def test_a_field_that_does_not_vary_or_changes_no_number_has_no_picture(sweep):
-    def check(*texts):
-        assert report.pictures(*sweep(texts, (HEAD,), (HEAD,))) == []
-
-    check_every(
-        [("seed=0,1",), ("method.lam=1", "seed=0,1"), ("checkpoint_every=1,2",)], check
-    )
+    assert names(made) == [f"{against}.lam.png"]
+    for some in (["seed=0,1"], ["method.lam=1", "seed=0,1"], ["checkpoint_every=1,2"]):
+        assert report.pictures(*sweep(some, (HEAD,), (HEAD,))) == []
 
 
 def test_the_heatmap_has_means_over_seeds_and_gaps(sweep, monkeypatch):
@@ -185,9 +171,6 @@ def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
     assert names(report.write(*sweep(["method.lam=1,2"], LOST, LOST))) == ["sweep.csv"]
 
 
-# The board
-
-
 def shown(whole):
     made = console()
     return board.Board(whole, made), made.file
@@ -208,7 +191,7 @@ def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
     assert board.plan_lines(part(whole, 0, 1), 0)[0] == "sweep: 3 cells = 3 seed"
 
 
-def test_a_cell_is_told_when_it_ends_and_the_time_left_once(sweep):
+def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
     whole, summaries = sweep(["method.lam=1,2"], ({"head": 0.5, "local": 0.25},))
     (one, two), (told, text) = whole.cells, shown(whole)
     told.ended(one, summaries[one.name], 1.25)
@@ -231,9 +214,6 @@ def test_a_cell_is_told_when_it_ends_and_the_time_left_once(sweep):
         progress.round(1, 9.0)
         progress.round(2, 0.5)
     assert text.getvalue() == ""  # no round is left
-
-
-def test_the_table_of_cells_is_short_and_knows_the_time_left(sweep):
     whole, _ = sweep(["seed=0:21"])
     told, _ = shown(whole)
     assert told.table().row_count == 0  # of many, those that are running

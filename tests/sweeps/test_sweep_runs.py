@@ -63,20 +63,15 @@ def losses(path):
     return [row["loss"] for row in end(path)[0]]
 
 
-def test_every_cell_has_ended_and_is_in_the_table(swept):
-    done, folder, _ = swept
+def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
+    done, folder, programs = swept
     assert [s["status"] for s in done.summaries.values()] == ["finished"] * 4
     rows = (folder / "sweep.csv").read_text().splitlines()
     rules = len(next(iter(done.summaries.values()))["rules"])
     assert len(rows) == 1 + 4 * rules * 2 * 3
     assert "FedProto" in (folder / "compare.md").read_text()
-
-
-def test_the_programs_are_compiled_once_for_all_cells(swept):
-    done, _, programs = swept
-    assert len(done.plan.groups) == 1
-    of_one = functions(done.plan.groups[0].exp)
-    assert programs == [len(jax.tree.leaves(of_one))]  # one set
+    (group,) = done.plan.groups
+    assert programs == [len(jax.tree.leaves(functions(group.exp)))]  # one set
 
 
 def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(

@@ -10,7 +10,7 @@ from jaxproto.storage import naming, records
 from jaxproto.sweeps.plan import Cell, part, short, standing
 
 
-def test_cells_have_their_fields_and_names_and_the_folders_of_runs_alone(tmp_path):
+def test_cells_have_fields_names_of_their_own_and_the_folders_of_runs_alone(tmp_path):
     whole = planned(["seed=0,1", "method.lam=1.28,2.5"])
     first, second, *_ = whole.cells
     assert first.name == "seed=0, method.lam=1.28"
@@ -25,9 +25,13 @@ def test_cells_have_their_fields_and_names_and_the_folders_of_runs_alone(tmp_pat
     names = [f"fedproto-digits-seed{seed}" for seed in (0, 1)]
     assert [c.path for c in inside.cells] == [tmp_path / name for name in names]
     assert inside.folder == tmp_path
+    whole = planned(["method.lam=1,1.0000001"])
+    assert len({cell.name for cell in whole.cells}) == 2
+    told = [short(v) for v in (2.0, 0.1, 1e-7, 3, "x")]
+    assert told == ["2", "0.1", "1e-07", "3", "x"]
 
 
-def test_a_cell_that_ran_alone_is_recognised(tmp_path, monkeypatch):
+def test_what_there_is_of_a_cell_also_of_one_that_ran_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = config.plain("fedproto:digits")
     whole = planned(["method.lam=1.28,2.5"], plain=plain)
@@ -36,23 +40,16 @@ def test_a_cell_that_ran_alone_is_recognised(tmp_path, monkeypatch):
     assert "method.lam=2.5" in str(path) and "model.group=mlp" in str(path)
     path.mkdir(parents=True)
     (path / "config.json").write_text(alone.to_json())
-    summary = {"status": "finished", "rounds": 2, "rules": {}}
-    records.write_json(path / "summary.json", summary)
-    assert [standing(cell) for cell in whole.cells] == ["new", "finished"]
-
-
-def test_what_there_is_of_a_cell(tmp_path):
-    found = []
-    for status, rounds in [
-        ("finished", 2),
-        ("finished", 1),  # to be lengthened
-        ("diverged", 1),  # it has ended before its last round
-        ("diverged", 0),
-    ]:
+    for status, rounds, want in (
+        ("finished", 1, "new"),  # to be lengthened
+        ("diverged", 1, "diverged"),  # it has ended before its last round
+        ("diverged", 0, "diverged"),
+        ("finished", 2, "finished"),
+    ):
         summary = {"status": status, "rounds": rounds, "rules": {}}
-        records.write_json(tmp_path / "summary.json", summary)
-        found.append(standing(Cell({}, tiny(), tmp_path)))
-    assert found == ["finished", "new", "diverged", "diverged"]
+        records.write_json(path / "summary.json", summary)
+        assert standing(Cell({}, alone, path)) == want
+    assert [standing(cell) for cell in whole.cells] == ["new", "finished"]
 
 
 def test_seeds_and_floats_share_programs_shapes_and_branches_do_not():
@@ -83,13 +80,6 @@ def test_seeds_and_floats_share_programs_shapes_and_branches_do_not():
         assert first == second
 
 
-def test_values_that_print_alike_have_names_of_their_own():
-    whole = planned(["method.lam=1,1.0000001"])
-    assert len({cell.name for cell in whole.cells}) == 2
-    told = [short(v) for v in (2.0, 0.1, 1e-7, 3, "x")]
-    assert told == ["2", "0.1", "1e-07", "3", "x"]
-
-
 NONE = "cannot run, so none of the sweep was started: "
 CANNOT = [
     ("method.lam=1,-1", f"method.lam=-1 {NONE}method.lam is -1.0; it must be"),
@@ -105,6 +95,7 @@ CANNOT = [
 
 
 def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
+    """Or whose folder holds another run."""
     monkeypatch.chdir(tmp_path)
     c = tiny()
 
@@ -114,9 +105,6 @@ def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
         assert not list(tmp_path.iterdir())
 
     check_every(CANNOT, check)
-
-
-def test_a_folder_that_holds_another_run_refuses_all(tmp_path):
     path = tmp_path / "fedproto-digits-seed1"
     path.mkdir()
     (path / "config.json").write_text(tiny(local__epochs=7).to_json())
