@@ -11,5 +11,20 @@ def labels_only(sizes, test=0):
     return Dataset("toy", np.zeros((len(y), 1), np.uint8), y, len(sizes), len(y) - test)
 
 
+def shuffled(sizes, test=0, sources=0):
+    """The labels in another order; example i is of source i mod `sources`, if any."""
+    made = labels_only(sizes, test)
+    domain = np.arange(len(made.y)) % sources if sources else None
+    return made._replace(y=np.random.default_rng(0).permutation(made.y), domain=domain)
+
+
+def count(ids, rows_of_clients):
+    """How many rows of each id a client has [K, ids]."""
+    number = ids.max() + 1
+    return np.stack(
+        [np.bincount(ids[rows], minlength=number) for rows in rows_of_clients]
+    )
+
+
 def sizes_of(rows):
     return [len(r) for r in rows]
