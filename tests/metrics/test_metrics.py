@@ -1,7 +1,10 @@
 """Metrics: against scikit-learn, in the compiled evaluation, in the files of a run."""
 
+import dataclasses
 import warnings
 from functools import partial
+from itertools import product
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ from scipy.special import logsumexp, softmax
 from sklearn import calibration
 from sklearn import metrics as theirs
 from support import runs, toys
+from support.every import every
+from support.refusal import refused
 
 from jaxproto import batches, config, fit, plots
 from jaxproto import client as clients_
@@ -18,7 +23,6 @@ from jaxproto.client import Asked
 from jaxproto.config import cohorts
 from jaxproto.errors import UserError
 from jaxproto.federation import Cohort
-from jaxproto.method import Method
 from jaxproto.methods import METHODS as METHODS_
 from jaxproto.metrics import (
     METRICS,
@@ -49,11 +53,6 @@ def drawn(scale=2.0, examples=240, classes=range(C), seed=0):
     return (scale * scores).astype(np.float32), y
 
 
-def absent():
-    """Labels of three classes of five."""
-    return drawn(classes=(0, 2, 3))
-
-
 def without_prototype():
     """One class has no score, of any example; others of some have none."""
     scores, y = drawn(seed=1)
@@ -62,8 +61,11 @@ def without_prototype():
     return scores, y
 
 
-CASES = {"all": drawn, "absent": absent, "without_prototype": without_prototype}
-each_case = pytest.mark.parametrize("case", CASES)
+CASES = {
+    "all": drawn(),
+    "absent": drawn(classes=(0, 2, 3)),  # labels of three classes of five
+    "without_prototype": without_prototype(),
+}
 
 
 def summed(name, scores, y, mask=None, batch=80):
@@ -78,8 +80,7 @@ def summed(name, scores, y, mask=None, batch=80):
 
 def value(name, *given):
     """The values of a metric by name."""
-    (found,) = named(f"accuracy,{name}")[-1:]
-    return values(found, summed(name, *given))
+    return values(named(name)[-1], summed(name, *given))
 
 
 def float32_probabilities(scores):
@@ -123,17 +124,15 @@ THEIRS = {
 }
 
 
-@each_case
-@pytest.mark.parametrize("name", THEIRS)
+@every([*product(THEIRS, CASES)])
 def test_a_metric_is_that_of_scikit_learn(name, case):
-    scores, y = CASES[case]()
-    want = THEIRS[name](scores, y)
-    assert value(name, scores, y)[name] == pytest.approx(want, rel=1e-5)
+    want = THEIRS[name](*CASES[case])
+    assert value(name, *CASES[case])[name] == pytest.approx(want, rel=1e-5)
 
 
-@each_case
+@every(CASES)
 def test_every_class_is_that_of_scikit_learn(case):
-    scores, y = CASES[case]()
+    scores, y = CASES[case]
     want = theirs.precision_recall_fscore_support(
         y, scores.argmax(-1), labels=range(C), zero_division=np.nan
     )
@@ -150,15 +149,15 @@ def tied(count_C2N):
     return ((own * other).sum(-1)[pairs > 0] / pairs[pairs > 0] / 2).mean()
 
 
-@each_case
+@every(CASES)
 def test_the_area_is_that_of_scikit_learn_but_for_ties_in_a_bin(case):
-    scores, y = CASES[case]()
+    scores, y = CASES[case]
     got, want = value("auc", scores, y)["auc"], np.mean(their_areas(scores, y))
     assert 0.5 < want < 1
     assert abs(got - want) <= tied(summed("auc", scores, y)) + 1e-9
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0, 10.0])
+@every([1e-4, 1e-2, 1.0, 10.0])
 def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
     scores, y = drawn(scale, examples=2000, seed=3)
     sums = summed("auc", scores, y, None, 500)
@@ -166,7 +165,7 @@ def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
     assert tied(sums) < 0.004 and off < 0.0002, (tied(sums), off)
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0, 10.0])
+@every([1e-4, 1.0, 10.0])
 def test_log_odds_are_exact_for_small_differences_and_for_large_ones(scale):
     scores, _ = drawn(scale)
     score = scores.astype(np.float64)
@@ -186,7 +185,7 @@ def test_scores_that_are_none_are_at_the_ends():
     assert (ends[0], ends[-1]) == (0, ranks.BINS - 1) and ends[2] == ends[3]
 
 
-@pytest.mark.parametrize("name", METRICS)
+@every(METRICS)
 def test_examples_that_only_fill_a_batch_up_do_not_count(name):
     scores, y = without_prototype()
     mask = np.arange(len(y)) % 3 > 0
@@ -194,12 +193,12 @@ def test_examples_that_only_fill_a_batch_up_do_not_count(name):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), a, b)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@every(METRICS)
 def test_a_client_without_examples_has_no_value_and_is_left_out(name):
     scores, y = drawn()
     parts = [summed(name, scores, y), summed(name, scores, y, np.zeros(len(y)))]
     sums = jax.tree.map(lambda *a: np.stack(a), *parts)
-    (one,) = named(name)[-1:]
+    one = named(name)[-1]
     each, total = by_client(one, sums), pooled(one, sums)
     for part, value_K in each.items():
         np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
@@ -295,7 +294,7 @@ def quick():
 
 
 def measured_run(path, method="fedproto", **fields):
-    """Records and summary of two rounds on the spirals."""
+    """Records, summary and text of two rounds on the spirals."""
     c = runs.small(method, rounds=2, eval_every=1, data__clients=4, **fields)
     summary, text = runs.run(c, path)
     return records.read(path / "metrics.jsonl"), summary, text
@@ -309,14 +308,10 @@ def two(tmp_path_factory):
     return path, measured_run(path / "every", **asked), measured_run(path / "plain")
 
 
-def test_accuracies_are_the_same_to_the_bit_whatever_else_is_measured(two):
+def test_a_record_has_every_metric_of_every_rule_beside_the_same_accuracies(two):
     _, (every, *_), (plain, *_) = two
     assert [r["rules"] for r in every] == [r["rules"] for r in plain]
     assert all("metrics" not in r for r in plain)
-
-
-def test_a_record_has_every_metric_of_every_rule(two):
-    _, (every, *_), _ = two
     singles = {*METRICS} - {"accuracy", "per_class"}
     for record in every:
         assert list(record["metrics"]) == list(record["rules"])
@@ -392,16 +387,8 @@ def test_a_network_that_serves_all_is_measured_as_those_of_clients(tmp_path):
 # ---------------------------------------------------------------------------- one's own
 
 
-@pytest.fixture
-def registry(monkeypatch):
-    """Where metrics of one's own can be put for a test."""
-    before = dict(METRICS)
-    yield METRICS
-    METRICS.clear()
-    METRICS.update(before)
-
-
-def test_a_metric_of_ones_own_is_a_total_and_a_count(registry):
+@mock.patch.dict(METRICS)  # what is added is taken away afterwards
+def test_a_metric_of_ones_own_is_a_total_and_a_count():
     @metric("margin", least=True)
     def margin(scores, y, mask):
         best, second = jax.lax.top_k(scores, 2)[0].T
@@ -413,20 +400,16 @@ def test_a_metric_of_ones_own_is_a_total_and_a_count(registry):
     top = np.sort(scores, -1)
     want = np.mean(top[:, -1] - top[:, -2])
     assert value("margin", scores, y)["margin"] == pytest.approx(want, rel=1e-5)
-    assert program_cache.has_user_code([registry])
-    assert not program_cache.has_user_code([{"auc": registry["auc"]}])
+    assert program_cache.has_user_code([METRICS])
+    assert not program_cache.has_user_code([{"auc": METRICS["auc"]}])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "top 2", "a,b", ""])
-def test_a_name_that_no_metric_can_have_is_refused(name):
-    with pytest.raises(UserError, match="a metric cannot be named"):
-        metric(name)
-
-
-def test_an_unknown_metric_is_named_before_training(tmp_path):
-    c = runs.small(eval__metrics="macro_f1,acu")
-    with pytest.raises(UserError, match=r"unknown metric 'acu'. Did you mean 'auc'\?"):
-        config.check(c)
+def test_names_that_no_metric_has_or_can_have_are_refused():
+    for name in ("accuracy", "top 2", "a,b", ""):
+        with refused("a metric cannot be named"):
+            metric(name)
+    with refused("unknown metric 'acu'. Did you mean 'auc'?"):
+        config.check(runs.small(eval__metrics="macro_f1,acu"))
     assert len(named(" auc, auc,")) == 2
 
 
@@ -439,14 +422,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@every(BROKEN)
 def test_a_metric_that_cannot_work_is_refused_before_training(name):
     broken, message = BROKEN[name]
-    with pytest.raises(UserError) as e:
-        check(named("loss")[-1], C)
+    check(named("loss")[-1], C)
+    with refused(message) as e:
         check(Metric(broken.sums, broken.value, name=name), C)
-    assert message in str(e.value) and repr(name) in str(e.value)
-    assert "\n" not in str(e.value)
+    assert repr(name) in str(e.value) and "\n" not in str(e.value)
 
 
 def test_a_rule_without_scores_is_refused_where_metrics_need_them():
@@ -454,13 +436,7 @@ def test_a_rule_without_scores_is_refused_where_metrics_need_them():
         return {"said": jnp.zeros(len(x))}
 
     local = METHODS_["local"](toys.SPEC)
-    method = Method(
-        init_server=local.init_server,
-        loss=local.loss,
-        upload=local.upload,
-        update=local.update,
-        predict=predict,
-    )
+    method = dataclasses.replace(local, predict=predict)
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     (cohort,) = toys.cohorts(*toys.HOM)
     asked = cohort._replace(metrics=named("auc"))
