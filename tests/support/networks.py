@@ -1,0 +1,41 @@
+"""Networks for tests, their shapes, and what they would return."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import models
+
+KEY = jax.random.key(0)
+TEXT, CODE = models.GROUPS["text"], models.GROUPS["text_code"]
+
+
+def build(name, shape=(32, 32, 3), classes=10, dim=500, **options):
+    sizes = {"input_shape": shape, "num_classes": classes, "feat_dim": dim}
+    return models.build(name, **sizes, **options)
+
+
+def shapes(net):
+    """Shapes of parameters and statistics, without computing anything."""
+    return jax.eval_shape(net.init, KEY)
+
+
+def output(net, trees, x_shape, train=True, dtype=jnp.float32, key=None):
+    """Output of a network, as shapes."""
+    x = jax.ShapeDtypeStruct(x_shape, dtype)
+    return jax.eval_shape(lambda *a: net.apply(*a, train, key), *trees, x)
+
+
+def size(tree):
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def dtypes(tree):
+    return {leaf.dtype.name for leaf in jax.tree.leaves(tree)}
+
+
+def close(got, expected, tolerance=1e-4):
+    def check(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    jax.tree.map(check, got, expected)
