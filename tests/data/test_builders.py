@@ -9,7 +9,7 @@ from PIL import Image
 from support import archives_toy as toy
 from support.refusal import refused
 
-from jaxproto.data.readers.builders import archives, gtsrb, tiny_imagenet
+from jaxproto.data.readers.builders import gtsrb, tiny_imagenet
 
 ROOT = "tiny-imagenet-200"
 WNIDS = f"{ROOT}/wnids.txt"
@@ -98,6 +98,9 @@ def test_what_is_wrong_in_tiny_imagenet_is_named(
 
 def test_gtsrb_folders_are_the_labels_and_images_keep_their_pixels(tmp_path):
     toy.save_gtsrb(tmp_path)
+    found = [*gtsrb.test(*(tmp_path / archive.name for archive in gtsrb.TEST))]
+    assert labels(found) == [42, 0]  # of the second archive
+    assert [pixels(e).shape for _, e in found] == [(30, 64, 3), (31, 64, 3)]
     want = {"torchvision": [0, 0, 1, 1, 42, 42], "official": [0, 0, 1, 1, 2, 2, 42, 42]}
     for config, classes in want.items():
         path = tmp_path / gtsrb.TRAIN[config].name
@@ -106,13 +109,6 @@ def test_gtsrb_folders_are_the_labels_and_images_keep_their_pixels(tmp_path):
         assert found == [*gtsrb.train(unpacked(path), config)]
         assert (pixels(found[0][1]) == toy.COLOUR[:15, :16]).all()
         assert (pixels(found[1][1]) == toy.COLOUR[:20]).all()
-
-
-def test_gtsrb_test_labels_come_from_the_second_archive(tmp_path):
-    toy.save_gtsrb(tmp_path)
-    found = [*gtsrb.test(*(tmp_path / archive.name for archive in gtsrb.TEST))]
-    assert labels(found) == [42, 0]
-    assert [pixels(e).shape for _, e in found] == [(30, 64, 3), (31, 64, 3)]
 
 
 def test_there_are_43_signs_and_both_configurations_have_the_papers_sizes():
@@ -149,9 +145,6 @@ def test_gtsrb_test_images_and_annotations_must_fit(tmp_path):
         gtsrb.annotations(toy.save(tmp_path / "blind.zip", blind))
 
 
-# ------------------------------------------------------------------ archives
-
-
 def test_a_truncated_or_changed_archive_is_named(tmp_path):
     path = toy.save_tiny_imagenet(tmp_path)
     content = path.read_bytes()
@@ -166,44 +159,3 @@ def test_a_truncated_or_changed_archive_is_named(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"n02", b"n04"))
     with refused(f"{path}, file {WNIDS}, cannot be read (BadZipFile: Bad CRC-32"):
         tiny_imagenet.names(path)
-
-
-class Downloads:
-    """As TFDS's download manager."""
-
-    def __init__(self, folder=None, contents=None):
-        self.folder, self.contents, self.asked = folder, contents or {}, {}
-
-    @property
-    def manual_dir(self):
-        if self.folder is None:
-            raise AssertionError("Manual directory not enabled.")
-        return self.folder
-
-    def download(self, urls):
-        self.asked = urls
-        return {name: self.contents[name] for name in urls}
-
-
-def test_archives_in_the_manual_directory_are_found_packed_or_unpacked(tmp_path):
-    toy.save_gtsrb(tmp_path)
-    wanted = (gtsrb.TRAIN["official"], *gtsrb.TEST)
-    downloads = Downloads(tmp_path)
-    assert archives.fetch(wanted, downloads) == [tmp_path / a.name for a in wanted]
-    assert downloads.asked == {}
-    folder = unpacked(tmp_path / "GTSRB_Final_Test_Images.zip")
-    assert archives.fetch(gtsrb.TEST[:1], Downloads(folder)) == [folder]
-
-
-def test_a_damaged_download_is_named_and_deleted_and_a_whole_one_used(tmp_path):
-    (tmp_path / "got").write_bytes(b"half")
-    archive = tiny_imagenet.ARCHIVE
-    downloads = Downloads(None, {archive.name: tmp_path / "got"})
-    with refused(f"download from {archive.url} has md5 ") as caught:
-        archives.fetch([archive], downloads)
-    assert "It has been deleted; run the same command again" in str(caught.value)
-    assert not (tmp_path / "got").exists()
-    (tmp_path / "got").write_bytes(b"")
-    empty = archive._replace(md5="d41d8cd98f00b204e9800998ecf8427e")
-    assert archives.fetch([empty], downloads) == [tmp_path / "got"]
-    assert downloads.asked == {archive.name: archive.url}

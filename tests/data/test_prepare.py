@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +81,9 @@ def test_tiny_imagenet_is_prepared_once_and_read_without_tensorflow(
     ("name", "train"),
     [("tfds:gtsrb43", [0, 1, 42]), ("gtsrb43/official", [0, 1, 2, 42])],
 )
-def test_both_gtsrb_are_prepared_in_the_official_order(tmp_path, manual, name, train):
+def test_both_gtsrb_are_prepared_in_the_official_order(
+    tmp_path, manual, offline, name, train
+):
     """Torchvision's unless said otherwise."""
     done = prepare.prepare(name, data_dir=tmp_path, manual_dir=manual)
     if name == "tfds:gtsrb43":
@@ -130,7 +133,10 @@ def test_without_network_urls_and_files_are_listed(tmp_path, monkeypatch, offlin
         prepare.prepare("cifar10", data_dir=tmp_path)
 
 
-def test_a_damaged_archive_leaves_nothing_half_prepared(tmp_path, tiny, manual):
+def test_a_damaged_archive_leaves_nothing_half_prepared(
+    tmp_path, tiny, manual, offline
+):
+    """The unpacked one will do."""
     path = manual / "tiny-imagenet-200.zip"
     name = "tiny-imagenet-200/val/images/val_1.JPEG"  # the training part is fine
     toy.save_tiny_imagenet(manual, {name: toy.encoded(toy.COLOUR, "JPEG")[:-999]})
@@ -138,7 +144,10 @@ def test_a_damaged_archive_leaves_nothing_half_prepared(tmp_path, tiny, manual):
         tiny()
     assert not [*tmp_path.glob("tiny_imagenet/*")]
     toy.save_tiny_imagenet(manual)
-    assert tiny().fresh and prepared.load("tiny_imagenet", tmp_path).train_size == 6
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    assert tiny(manual_dir=tmp_path / "unpacked").fresh
+    assert prepared.load("tiny_imagenet", tmp_path).train_size == 6
 
 
 KILLED = """
@@ -220,21 +229,28 @@ def server(manual, monkeypatch):
         httpd.shutdown()
 
 
-def serve(monkeypatch, url, md5="0" * 32):
+NO_MD5 = "0" * 32
+
+
+def serve(monkeypatch, url, md5=NO_MD5):
     archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
     monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
 
 
-def test_a_download_is_checked_and_used_and_one_that_is_gone_named_by_its_url(
+def test_a_download_is_checked_and_used_or_named_by_its_url(
     tmp_path, manual, server, monkeypatch
 ):
-    serve(monkeypatch, f"{server}/gone.zip")
-    gone = "the download failed (DownloadError: Failed to get url http://127.0.0"
-    with refused(gone):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path)
     path = manual / "tiny-imagenet-200.zip"
-    md5 = hashlib.md5(path.read_bytes()).hexdigest()
-    serve(monkeypatch, f"{server}/{path.name}", md5)
+    url, md5 = f"{server}/{path.name}", hashlib.md5(path.read_bytes()).hexdigest()
+    gone = "the download failed (DownloadError: Failed to get url http://127.0.0"
+    damaged = f"download from {url} has md5 {md5} instead of {NO_MD5}"
+    for there, message in ((f"{server}/gone.zip", gone), (url, damaged)):
+        serve(monkeypatch, there)
+        with refused(message) as caught:
+            prepare.prepare("tiny_imagenet", data_dir=tmp_path)
+    assert "It has been deleted; run the same command again" in str(caught.value)
+    assert not [*tmp_path.glob("downloads/*.zip")]
+    serve(monkeypatch, url, md5)
     done = prepare.prepare("tiny_imagenet", data_dir=tmp_path)
     assert done.sizes == {"train": 6, "validation": 3}
     note = f"{tmp_path / 'downloads'} is not needed any more"

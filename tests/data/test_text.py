@@ -1,7 +1,6 @@
 """Texts in a federated run: words, vocabulary, every method.
 
-Words and vocabulary follow ../shared/spec/algorithms.md 4.2 and torchtext's documented
-`basic_english`.
+Words and vocabulary are those that torchtext documents for `basic_english`.
 """
 
 import io
@@ -176,14 +175,6 @@ def test_a_run_on_texts_tells_and_saves_its_vocabulary(toy, tmp_path, monkeypatc
     assert "9 tokens in the vocabulary; " in console.file.getvalue()
     lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
     assert len(lines) == 9 and lines[:2] == [*text.SPECIAL]
-
-
-def test_texts_need_networks_on_texts(toy):
-    with refused("network 'mlp' reads numbers, but the inputs are texts."):
-        build.experiment(configured(toy, model__group="mlp"), "cpu")
-    with refused("network 'textcnn' reads texts, but the inputs are numbers."):
-        c = configured(toy, data__name="digits", model__group="textcnn")
-        build.experiment(c, "cpu")
 
 
 # ------------------------------------------------------------------------- every method

@@ -3,14 +3,13 @@
 import functools
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 from support.every import every
 from support.fast_jit import jit
-from support.networks import KEY, build, close, shapes
+from support.networks import KEY, build, close, relative, shapes
 
 from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
 from jaxproto.models.layers import BatchNorm, Call, Draws, GroupNorm, Keys
@@ -67,11 +66,6 @@ def step(name, form):
         return jnp.mean(out.feat**2) - jnp.mean(picked), out
 
     return jax.value_and_grad(loss, has_aux=True)
-
-
-def relative(got, expected):
-    got, expected = (jax.flatten_util.ravel_pytree(t)[0] for t in (got, expected))
-    return float(jnp.linalg.norm(got - expected) / jnp.linalg.norm(expected))
 
 
 CUT = {  # each kind of block once or twice: the same code in a small graph

@@ -1,6 +1,7 @@
 """Networks for tests, their shapes, and what they would return."""
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 
@@ -32,6 +33,12 @@ def size(tree):
 
 def dtypes(tree):
     return {leaf.dtype.name for leaf in jax.tree.leaves(tree)}
+
+
+def relative(got, expected):
+    """Norm of the difference of two trees over the norm of the second."""
+    got, expected = (jax.flatten_util.ravel_pytree(t)[0] for t in (got, expected))
+    return float(jnp.linalg.norm(got - expected) / jnp.linalg.norm(expected))
 
 
 def close(got, expected, tolerance=1e-4):
