@@ -34,9 +34,6 @@ def unpacked(path):
     return folder
 
 
-# ------------------------------------------------------------------ tiny imagenet
-
-
 def test_tiny_imagenet_numbers_classes_in_the_order_of_their_wordnet_ids(tmp_path):
     """Those of validation are the annotations': in one folder, all would be 0."""
     path = toy.save_tiny_imagenet(tmp_path)
@@ -91,9 +88,6 @@ def test_what_is_wrong_in_tiny_imagenet_is_named(
     with refused(message) as caught:
         list(part(path))
     assert str(caught.value).startswith(str(path))
-
-
-# ------------------------------------------------------------------ gtsrb
 
 
 def test_gtsrb_folders_are_the_labels_and_images_keep_their_pixels(tmp_path):

@@ -60,9 +60,6 @@ def same(a, b):
     return True
 
 
-# ------------------------------------------------------------------ kept
-
-
 def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
     first = cache.through("made", WHAT, read)
     again = cache.through("made", WHAT, refuse)
@@ -110,9 +107,6 @@ def test_a_folder_that_cannot_be_written_is_only_a_note(root):
     made = cache.through("made", WHAT, read)
     assert np.array_equal(made.x, X)
     assert f"made could not be kept decoded in {root}: " in made.notes[-1]
-
-
-# ------------------------------------------------------------------ never half
 
 
 KILLED = """
@@ -175,9 +169,6 @@ def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
     assert len([*root.iterdir()]) == 1
 
 
-# ------------------------------------------------------------------ how much
-
-
 def test_what_was_not_used_for_longest_goes_first(root):
     for i in range(3):
         cache.through(f"made{i}", {"kind": i}, read)
@@ -208,9 +199,6 @@ def test_the_command_lists_and_clears(root, capsys):
     assert f"1 removed from {root}" in capsys.readouterr().out and not root.exists()
     with refused("unrecognized arguments: --wipe"):
         command.main("cache", ["--wipe"], console)
-
-
-# ------------------------------------------------------------------ the readers
 
 
 def through_twice(monkeypatch, module, name, load):

@@ -163,9 +163,6 @@ def test_a_file_that_is_none_is_named(tmp_path, path):
             partition_file.load(given, toy(), clients=1)
 
 
-# ------------------------------------------------------------------ a configuration
-
-
 def built(**fields):
     """An experiment of four clients, with these fields of `data`."""
     c = config.experiment("local", "digits")

@@ -37,9 +37,6 @@ def hands_of(scheme, dataset, clients, seed=1):
     return client_rows
 
 
-# ------------------------------------------------------------------ who gets what
-
-
 @settings(fast, max_examples=220)
 @given(
     st.sampled_from(["iid", "dirichlet", "quantity", "pfllib"]),
@@ -143,7 +140,7 @@ def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more()
     assert top_up(given_KC, 0).tolist() == given_KC.tolist()
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(
     st.sampled_from(["dirichlet", "quantity", "pfllib"]),
     st.floats(-3, 3),
@@ -166,9 +163,6 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
     except UserError as error:
         assert name == "pfllib" and "1000 draws gave none" in str(error)
     assert time.perf_counter() - start < 10
-
-
-# ------------------------------------------------------------------ every scheme
 
 
 @pytest.mark.parametrize("name", SCHEMES)

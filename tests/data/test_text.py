@@ -4,26 +4,25 @@ Words and vocabulary are those that torchtext documents for `basic_english`.
 """
 
 import io
-from functools import cache, partial
 
 import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from support import fast_jit
+from support import quick
 from support.every import every
 from support.refusal import refused
 
 import jaxproto
-from jaxproto import config, plots
+from jaxproto import config
 from jaxproto.config import build, registries
 from jaxproto.data import datasets, text
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.methods import METHODS
-from jaxproto.storage import workdir
-from jaxproto.training import programs
+from jaxproto.storage import records, workdir
 from jaxproto.types import PADDING, UNKNOWN
 
+quick_runs = quick.quick_runs  # a fixture of all tests here
 CLASSES = ("blue", "green", "red")
 
 
@@ -59,9 +58,6 @@ def configured(path, method="local", **changes):
     fields |= {k.replace("__", "."): v for k, v in changes.items()}
     c.update_from_flattened_dict(fields)
     return c
-
-
-# -------------------------------------------------------------------------------- words
 
 
 @every(
@@ -139,9 +135,6 @@ def test_impossible_vocabularies_are_refused(options, words, message):
         encoded([words, "b"], [0], [1], **options)
 
 
-# -------------------------------------------------------------- the vocabulary of a run
-
-
 def test_a_vocabulary_is_saved_with_a_token_per_line_and_read_again(tmp_path):
     tokens = (*text.SPECIAL, "ü", "'", "�")
     text.write(tmp_path / "v.txt", tokens)
@@ -165,92 +158,45 @@ def test_a_resumed_run_keeps_its_vocabulary_and_a_failed_one_leaves_none(toy, tm
     assert shapes["body"]["embedding"]["table"].shape == (4, 6)
 
 
-def test_a_run_on_texts_tells_and_saves_its_vocabulary(toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "available", lambda: False)
-    console = Console(file=io.StringIO(), width=200)
-    c = configured(toy, data__vocab_size=9)
-    summary = jaxproto.run(c, tmp_path, console)
-    assert summary["status"] == "finished"
-    assert 0 <= summary["rules"]["head"]["pooled"]["final"] <= 1
-    assert "9 tokens in the vocabulary; " in console.file.getvalue()
-    lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
-    assert len(lines) == 9 and lines[:2] == [*text.SPECIAL]
-
-
-# ------------------------------------------------------------------------- every method
-
 ON_IMAGES = {"vhl": "vhl shares virtual images, but the inputs are int32"}
 
 
-def experiment(toy, name, **changes):
-    c = configured(toy, name, **changes)
+def trained(toy, name, path, **changes):
+    """Records and text of two rounds; the programs are compiled before, once."""
+    c = configured(toy, name, data__vocab_size=9, rounds=2, eval_every=1, **changes)
     own = {f"method.{k}": "fasttext" for k in registries.NETWORKS if k in c.method}
     everyone = {"participation.law": "all", "participation.fraction": 1.0}
     own |= {"method.q": 0.0, **everyone} if name == "fast" else {}  # no snapshot
     c.update_from_flattened_dict(own)
-    return programs.in_one_lane(build.experiment(c, "cpu"))
-
-
-def one_round(exp, traces):
-    """All programs of a round and of an evaluation as one."""
-    f = programs.with_floats(programs.functions(exp), exp.floats)
-
-    def run(examples, at, server, clients):
-        traces.append(1)
-        participants = f.participate(at, server)
-        down = f.broadcast(server).message
-        each = list(zip(clients, exp.train, strict=True))
-        if f.pre_upload:
-            pairs = zip(f.pre_upload, each, strict=True)
-            ups = [g(participants, down, c, examples, s).uploads for g, (c, s) in pairs]
-            server = f.pre_aggregate(at, server, ups)
-            down = f.broadcast(server).message
-        pairs = zip(f.train, each, strict=True)
-        out = [g(at, participants, down, c, examples, s) for g, (c, s) in pairs]
-        clients, seen = zip(*out, strict=True)
-        server = f.update(at, server, tuple(p.uploads for p in seen))
-        triples = zip(f.evaluate, clients, exp.test, strict=True)
-        down = f.broadcast(server).message
-        hits = [g(down, c, examples, s) for g, c, s in triples]
-        return server, clients, [(p.loss, p.finite) for p in seen], hits
-
-    return partial(fast_jit.jit(run), build.examples(exp.dataset))
-
-
-@cache
-def ended(toy, name, group="fasttext"):
-    """Losses, whether all is finite, correct predictions and traces of two rounds."""
-    exp, traces = experiment(toy, name, model__group=group), []
-    build.check(exp)
-    run = one_round(exp, traces)
-    jitted = jax.tree.map(fast_jit.jit, programs.functions(exp))
-    starting = programs.with_floats(jitted, exp.floats)
-    server, clients, *_ = programs.init(exp, 0, starting)
-    for r in range(2):
-        server, clients, seen, hits = run(programs.round_context(0, r), server, clients)
-    return *zip(*seen, strict=True), hits, len(traces)
+    console = Console(file=io.StringIO(), width=200)
+    summary = jaxproto.run(c, path, console)
+    assert summary["status"] == "finished"  # all numbers are finite
+    return records.read(path / "metrics.jsonl"), console.file.getvalue()
 
 
 @pytest.mark.parametrize("name", [m for m in METHODS if m not in ON_IMAGES])
-def test_every_method_runs_two_rounds_on_texts_and_compiles_once(toy, name):
-    loss, finite, hits, traces = ended(toy, name)
-    sizes = experiment(toy, name, model__group="fasttext").test[0].size
-    assert traces == 1 and np.all(finite)
-    assert np.all(np.isfinite(loss)) and np.all(np.concatenate(loss) != 0)
-    for rule in hits[0].values():
-        right, count = rule["accuracy"]
-        assert np.all((right >= 0) & (right <= count))
-        assert np.array_equal(count, sizes)  # test texts of each client
+def test_every_method_runs_two_rounds_on_texts_and_saves_their_vocabulary(
+    toy, name, tmp_path
+):
+    told, said = trained(toy, name, tmp_path)
+    assert len(told) == 2
+    for record in told:
+        assert np.isfinite(record["loss"]) and record["loss"] != 0
+        assert all(0 <= of["pooled"] <= 1 for of in record["rules"].values())
+    assert "9 tokens in the vocabulary; " in said
+    lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
+    assert len(lines) == 9 and lines[:2] == [*text.SPECIAL]
 
 
-def test_a_method_with_images_of_its_own_refuses_texts(toy):
+def test_a_method_with_images_of_its_own_refuses_texts(toy, tmp_path):
     for name, message in ON_IMAGES.items():
         with refused(message):
-            build.check(experiment(toy, name))
+            trained(toy, name, tmp_path)
 
 
 @pytest.mark.long
-def test_fasttext_and_textcnn_are_two_cohorts_of_one_federation(toy):
-    loss, finite, hits, traces = ended(toy, "protonorm", "text")
-    assert len(hits) == 2 and traces == 1
-    assert np.all(np.concatenate(finite)) and np.all(np.isfinite(np.concatenate(loss)))
+def test_fasttext_and_textcnn_are_two_cohorts_of_one_federation(toy, tmp_path):
+    told, _ = trained(toy, "protonorm", tmp_path, model__group="text")
+    assert len(told) == 2 and np.isfinite([record["loss"] for record in told]).all()
+    saved = build.experiment(configured(toy, model__group="text"), "cpu")
+    assert [c.name for c in saved.cohorts] == ["fasttext", "textcnn"]

@@ -13,11 +13,12 @@ import pytest
 from scipy.special import logsumexp, softmax
 from sklearn import calibration
 from sklearn import metrics as theirs
-from support import runs, toys
+from support import quick, runs, toys
 from support.every import every
+from support.fast_jit import jit
 from support.refusal import refused
 
-from jaxproto import batches, config, fit, plots
+from jaxproto import batches, config, fit
 from jaxproto import client as clients_
 from jaxproto.client import Asked
 from jaxproto.config import cohorts
@@ -83,11 +84,6 @@ def value(name, *given):
     return values(named(name)[-1], summed(name, *given))
 
 
-def float32_probabilities(scores):
-    """As float32, of which scikit-learn takes the epsilon."""
-    return softmax(scores.astype(np.float64), -1).astype(np.float32)
-
-
 def their_ece(scores, y):
     p = softmax(scores.astype(np.float64), -1)
     right, stated = p.argmax(-1) == y, p.max(-1)
@@ -107,6 +103,12 @@ def their_areas(scores, y):
     return found
 
 
+def their_loss(scores, y):
+    """Of float32, of which scikit-learn takes the epsilon."""
+    p = softmax(scores.astype(np.float64), -1).astype(np.float32)
+    return theirs.log_loss(y, p, labels=range(C))
+
+
 def their_balanced(scores, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a predicted class without examples
@@ -115,7 +117,7 @@ def their_balanced(scores, y):
 
 THEIRS = {
     "accuracy": lambda s, y: theirs.accuracy_score(y, s.argmax(-1)),
-    "loss": lambda s, y: theirs.log_loss(y, float32_probabilities(s), labels=range(C)),
+    "loss": their_loss,
     "balanced_accuracy": their_balanced,
     "macro_f1": lambda s, y: theirs.f1_score(
         y, s.argmax(-1), average="macro", zero_division=0
@@ -133,13 +135,12 @@ def test_a_metric_is_that_of_scikit_learn(name, case):
 @every(CASES)
 def test_every_class_is_that_of_scikit_learn(case):
     scores, y = CASES[case]
-    want = theirs.precision_recall_fscore_support(
+    precision, recall, _, support = theirs.precision_recall_fscore_support(
         y, scores.argmax(-1), labels=range(C), zero_division=np.nan
     )
-    got = value("per_class", scores, y)
-    for part, there in zip(("precision", "recall", "_", "support"), want, strict=True):
-        if part != "_":
-            np.testing.assert_allclose(got[f"per_class_{part}"], there, rtol=1e-6)
+    got, want = value("per_class", scores, y), (precision, recall, support)
+    for part, there in zip(("precision", "recall", "support"), want, strict=True):
+        np.testing.assert_allclose(got[f"per_class_{part}"], there, rtol=1e-6)
 
 
 def tied(count_C2N):
@@ -171,16 +172,17 @@ def test_log_odds_are_exact_for_small_differences_and_for_large_ones(scale):
     score = scores.astype(np.float64)
     others = [logsumexp(np.delete(score, c, 1), axis=1) for c in range(C)]
     want = score - np.stack(others, 1) + np.log(C - 1)
-    got = np.asarray(ranks.log_odds(scores))
+    got = np.asarray(jit(ranks.log_odds)(scores))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3 * scale)
 
 
 def test_scores_that_are_none_are_at_the_ends():
     inf = np.inf
-    got = ranks.log_odds(np.array([[1.0, -inf, -inf], [-inf] * 3, [0.0, 0.0, -inf]]))
+    scores = np.array([[1.0, -inf, -inf], [-inf] * 3, [0.0, 0.0, -inf]])
+    got = np.asarray(jit(ranks.log_odds)(scores))
     assert got[0, 0] > 1e20 and np.all(got[0, 1:] == -inf) and np.all(got[1] == -inf)
     assert got[2, 0] == got[2, 1] == pytest.approx(np.log(2))
-    ends = ranks.bin_of(jnp.array([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
+    ends = jit(ranks.bin_of)(np.float32([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
     assert np.all(np.diff(ends) >= 0)
     assert (ends[0], ends[-1]) == (0, ranks.BINS - 1) and ends[2] == ends[3]
 
@@ -209,13 +211,10 @@ def test_a_client_without_examples_has_no_value_and_is_left_out(name):
             assert told["std"] == 0
 
 
-def test_a_class_alone_has_no_area():
-    scores, y = drawn(classes=[2])
-    assert np.isnan(value("auc", scores, y)["auc"])
-    assert value("balanced_accuracy", scores, y)["balanced_accuracy"] > 0
-
-
-def test_a_class_without_a_score_counts_as_a_probability_of_epsilon():
+def test_a_class_alone_has_no_area_and_one_without_a_score_counts_as_epsilon():
+    alone = drawn(classes=[2])
+    assert np.isnan(value("auc", *alone)["auc"])
+    assert value("balanced_accuracy", *alone)["balanced_accuracy"] > 0
     scores = np.array([[0.0, -np.inf], [-np.inf, -np.inf]], np.float32)
     for y in ([1, 1], [1, 0]):
         got = value("loss", scores, np.array(y))["loss"]
@@ -246,9 +245,11 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
     """What was compiled before there were metrics: hits, counted."""
     method, net = METHODS_["fedproto"](toys.SPEC), toys.net(8)
     examples, rows = toys.pool_and_rows()
-    result = toys.run(method, rounds=1)
     data = Data(examples, Shard(jnp.asarray(rows[5]), jnp.int32(15)))
-    given = method.broadcast(result.server), result.clients[5]
+    start = toys.starter(method, toys.HOM, toys.LOCAL)
+    counts = toys.counts(examples, rows, range(6))
+    server, (clients,) = start(jax.random.key(3), [counts])
+    given = method.broadcast(server), jax.tree.map(lambda leaf: leaf[5], clients)
 
     def before(down, client):
         def f(batch):
@@ -261,10 +262,10 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
         return clients_.score(method, net, down, client, data, Asked(named("accuracy")))
 
     old, new = (equations(jax.make_jaxpr(f)(*given)) for f in (before, now))
-    rules = len(before(*given))
-    assert {*new} == {*old} and len(new) - len(old) <= 3 * rules
-    for rule, right in before(*given).items():
-        assert now(*given)[rule]["accuracy"] == (right, 15)
+    hits, scored = (jit(f)(*given) for f in (before, now))
+    assert {*new} == {*old} and len(new) - len(old) <= 3 * len(hits)
+    for rule, right in hits.items():
+        assert scored[rule]["accuracy"] == (right, 15)
 
 
 def test_clients_of_equal_examples_are_evaluated_once():
@@ -281,22 +282,13 @@ def test_clients_of_equal_examples_are_evaluated_once():
 # ---------------------------------------------------------------------------- in a run
 
 EVERY = ",".join(METRICS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    """No pictures, programs made quickly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "available", lambda: False)
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
+quick_runs = quick.quick_runs  # a fixture of all tests here
 
 
 def measured_run(path, method="fedproto", **fields):
     """Records, summary and text of two rounds on the spirals."""
-    c = runs.small(method, rounds=2, eval_every=1, data__clients=4, **fields)
-    summary, text = runs.run(c, path)
+    fields = {"rounds": 2, "eval_every": 1, "data__clients": 4, **fields}
+    summary, text = runs.run(runs.small(method, **fields), path)
     return records.read(path / "metrics.jsonl"), summary, text
 
 
@@ -309,27 +301,19 @@ def two(tmp_path_factory):
 
 
 def test_a_record_has_every_metric_of_every_rule_beside_the_same_accuracies(two):
-    _, (every, *_), (plain, *_) = two
+    """Columns of clients are those of the record."""
+    path, (every, *_), (plain, *_) = two
     assert [r["rules"] for r in every] == [r["rules"] for r in plain]
     assert all("metrics" not in r for r in plain)
     singles = {*METRICS} - {"accuracy", "per_class"}
     for record in every:
+        table = np.load(path / "every" / "per_client" / f"{record['round']:06}.npz")
         assert list(record["metrics"]) == list(record["rules"])
         for rule, of in record["metrics"].items():
             parts = {f"per_class_{p}" for p in ("recall", "precision", "support")}
             assert {*of} == singles | parts
             for name in singles:
                 assert {"pooled", "mean", "std", "min", "max"} <= {*of[name]}, rule
-            support = of["per_class_support"]["pooled"]
-            assert list(support) == ["0", "1", "2"] or len(support) > 1
-        assert record["metrics"]["head"]["loss"]["pooled"] > 0
-
-
-def test_columns_of_clients_are_those_of_the_record(two):
-    path, (every, *_), _ = two
-    for record in every:
-        table = np.load(path / "every" / "per_client" / f"{record['round']:06}.npz")
-        for rule, of in record["metrics"].items():
             loss_K = table[f"loss_{rule}"]
             assert loss_K.shape == (4,)
             assert np.nanmean(loss_K) == pytest.approx(of["loss"]["mean"])
@@ -338,25 +322,22 @@ def test_columns_of_clients_are_those_of_the_record(two):
             support_KC = table[f"per_class_support_{rule}"]
             assert np.all(support_KC.sum(1) == table["test_examples"])
             pooled_C = [*of["per_class_support"]["pooled"].values()]
-            assert support_KC.sum(0).tolist() == pooled_C
+            assert support_KC.sum(0).tolist() == pooled_C and len(pooled_C) > 1
+        assert record["metrics"]["head"]["loss"]["pooled"] > 0
 
 
 def test_the_summary_has_best_final_and_mean_of_the_last(two):
     _, (every, summary, text), (_, plain, _) = two
     assert "metrics" not in plain
     loss = [r["metrics"]["head"]["loss"]["pooled"] for r in every]
-    told = summary["metrics"]["head"]
-    assert told["loss"]["pooled"] == {
-        "best": min(loss),
-        "best_round": 1 + int(np.argmin(loss)),
-        "final": loss[-1],
-        "mean_last": pytest.approx(np.mean(loss)),
-        "last_n": 2,
-    }
+    told, best = summary["metrics"]["head"], 1 + int(np.argmin(loss))
+    last = {"final": loss[-1], "mean_last": pytest.approx(np.mean(loss)), "last_n": 2}
+    wanted = {"best": min(loss), "best_round": best, **last}
+    assert told["loss"]["pooled"] == wanted
     f1 = [r["metrics"]["head"]["macro_f1"]["mean"] for r in every]
     assert told["macro_f1"]["mean"]["best"] == max(f1)
-    last = every[-1]["metrics"]["head"]["per_class_recall"]
-    of_classes = {k: {"final": last[k]} for k in ("pooled", "mean")}
+    recall = every[-1]["metrics"]["head"]["per_class_recall"]
+    of_classes = {k: {"final": recall[k]} for k in ("pooled", "mean")}
     assert told["per_class_recall"] == of_classes
     lines = text.partition("further metrics")[2].splitlines()
     table = [line for line in lines if "│" in line]
@@ -369,17 +350,15 @@ def test_the_summary_has_best_final_and_mean_of_the_last(two):
 @pytest.mark.long
 def test_a_network_that_serves_all_is_measured_as_those_of_clients(tmp_path):
     """Clients that keep nothing: by shards of their examples, not by hits."""
-    told = {}
-    half = {"participation.law": "uniform", "participation.fraction": 0.5}
-    for store in ("auto", "device"):
-        c = runs.small("fedavg", rounds=1, data__clients=6, eval__metrics=EVERY)
-        c.update_from_flattened_dict({**half, "clients.store": store})
-        runs.run(c, tmp_path / store)
-        told[store] = records.read(tmp_path / store / "metrics.jsonl")[-1]
-    free, kept = told["auto"], told["device"]
+    half = {"participation__law": "uniform", "participation__fraction": 0.5}
+    asked = {"data__clients": 6, "eval__metrics": EVERY, **half}
+    (free,), (kept,) = (
+        measured_run(tmp_path / s, "fedavg", rounds=1, clients__store=s, **asked)[0]
+        for s in ("auto", "device")
+    )
     assert list(free["metrics"]) == ["received"]
     assert free["rules"]["received"] == kept["rules"]["received"]
-    a, b = (told[store]["metrics"]["received"] for store in ("auto", "device"))
+    a, b = (told["metrics"]["received"] for told in (free, kept))
     assert jax.tree.structure(a) == jax.tree.structure(b)  # null in the same places
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), a, b)
 
