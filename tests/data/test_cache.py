@@ -152,18 +152,15 @@ def test_a_damaged_entry_is_made_again(root, name):
 
 
 def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
-    barrier, made = threading.Barrier(2), [None, None]
+    barrier = threading.Barrier(2)
 
     def slow(begin):
         done = read(begin)
         barrier.wait(10)  # both have written all, none has renamed
         return done
 
-    def work(i):
-        made[i] = cache.through("made", WHAT, slow)
-
     with ThreadPoolExecutor(2) as pool:
-        [*pool.map(work, range(2))]
+        made = [*pool.map(lambda _: cache.through("made", WHAT, slow), range(2))]
     assert same(made[0], made[1]) and same(made[0], read(cache.in_memory))
     assert same(cache.through("made", WHAT, refuse), made[0])
     assert len([*root.iterdir()]) == 1

@@ -59,7 +59,7 @@ def shown(table):
     return " ".join(console.file.getvalue().split())
 
 
-def test_the_table_shows_sizes_classes_counts_and_waste():
+def test_the_table_shows_sizes_classes_counts_and_waste_and_stays_short():
     counts = describe.Counts(
         np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2)
     )
@@ -69,9 +69,6 @@ def test_the_table_shows_sizes_classes_counts_and_waste():
     assert "1 │ 2 │ 2 │ 1 │ 1 │ 1:2" in text
     assert "2 test examples of classes unseen in training" in text
     assert "padding would waste 33%" in text
-
-
-def test_the_table_stays_short_with_many_classes_and_clients():
     counts = describe.Counts(*(np.tile(np.arange(200), (1000, 1)),) * 2)
     text = shown(describe.table(counts))
     assert "195:195 196:196 197:197 198:198 199:199 +194 more" in text

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.labels import SCHEMES
 from support.refusal import refused
 
 from jaxproto import config
@@ -12,15 +13,6 @@ from jaxproto.data.partitions import public, schemes
 from jaxproto.errors import UserError
 from jaxproto.report import summary
 
-SCHEMES = {
-    "dirichlet": schemes.dirichlet(0.3),
-    "pathological": schemes.pathological(2),
-    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
-    "pfllib_pathological": schemes.pfllib_pathological(2),
-    "iid": schemes.iid(),
-    "quantity": schemes.quantity(0.5),
-    "feature": schemes.feature(),
-}
 HEAD = "client,index,part"
 PAIR = ("0,1,train", "0,2,test")
 

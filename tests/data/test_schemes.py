@@ -1,4 +1,4 @@
-"""Laws of the schemes: who gets what, and what must not make a difference."""
+"""Laws of the schemes: who gets what, what makes no difference, what is refused."""
 
 import time
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from support.labels import count, labels_only, shuffled, sizes_of
+from support.every import every
+from support.labels import BY_LABEL, BY_SIZE, SCHEMES, count, labels_only, shuffled
 from support.refusal import refused
 
 from jaxproto.data import describe
@@ -17,14 +18,6 @@ from jaxproto.errors import UserError
 fast = settings(max_examples=60, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 class_sizes = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
-BY_LABEL = {  # the number of each class at each client does not depend on the order
-    "dirichlet": schemes.dirichlet(0.3),
-    "pathological": schemes.pathological(2),
-    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
-    "pfllib_pathological": schemes.pfllib_pathological(2),
-}
-BY_SIZE = {"iid": schemes.iid(), "quantity": schemes.quantity(0.5)}
-SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": schemes.feature()}
 
 
 def hands_of(scheme, dataset, clients, seed=1):
@@ -56,7 +49,7 @@ def test_every_example_is_used_once_and_min_size_is_honoured(
     alpha = () if name == "iid" else (10**log_alpha,)
     scheme = schemes.PARTITIONS[name](*alpha, **options)
     try:
-        size_K = sizes_of(hands_of(scheme, shuffled(sizes), clients, seed))
+        size_K = [*map(len, hands_of(scheme, shuffled(sizes), clients, seed))]
     except UserError as error:
         assert name == "pfllib" and "20 draws gave none" in str(error)
         return
@@ -159,7 +152,7 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
     start = time.perf_counter()
     try:
         client_rows = hands_of(scheme, shuffled([2_000] * 10), clients, seed)
-        assert min(sizes_of(client_rows)) >= least
+        assert min(map(len, client_rows)) >= least
     except UserError as error:
         assert name == "pfllib" and "1000 draws gave none" in str(error)
     assert time.perf_counter() - start < 10
@@ -167,6 +160,7 @@ def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name):
+    """docs/decisions.md#official-test."""
     whole = shuffled([100] * 4, test=80, sources=12)
     for pooled in (True, False):
         options = {"share": 0.1, "classes": 0.5, "seed": 1}
@@ -217,3 +211,75 @@ def test_names_of_classes_do_not_matter_to_schemes_that_do_not_look_at_them(
         for labels in (y, np.array(names)[y])
     )
     assert [*map(list, one)] == [*map(list, other)]
+
+
+@fast
+@given(class_sizes, st.integers(1, 6), st.sampled_from([0.5, 0.75, 0.9]), seeds)
+def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share, seed):
+    assume(10 * clients <= sum(sizes))
+    dataset, scheme = labels_only(sizes), schemes.dirichlet(0.5, min_size=10)
+    options = {"clients": clients, "train_share": share, "seed": seed}
+    train, test = schemes.divide(dataset, scheme, **options)
+    everyone = np.sort(np.concatenate([*train, *test]))
+    np.testing.assert_array_equal(everyone, np.arange(len(dataset.y)))
+    for a, b in zip(train, test, strict=True):
+        assert a.dtype == b.dtype == np.int32
+        assert len(a) == int(share * (len(a) + len(b)))
+
+
+@every([(schemes.iid(),), (schemes.dirichlet(0.5),), (schemes.pathological(2),)])
+def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(scheme):
+    both = labels_only([60] * 4), scheme
+    parts = (schemes.divide(*both, clients=4, seed=seed) for seed in (1, 1, 2))
+    one, again, other = (np.concatenate(part.train).tolist() for part in parts)
+    assert one == again != other
+
+
+def test_training_rows_are_shuffled_where_the_test_part_is_the_official_one():
+    dataset = labels_only([20, 20, 20], test=15)
+    blocks = schemes.divide(dataset, schemes.pathological(3), clients=1, pooled=False)
+    assert blocks.train[0].tolist() != sorted(blocks.train[0])  # batches mix classes
+
+
+IID = schemes.iid()
+IMPOSSIBLE = [  # of two classes of five examples
+    (IID, 11, "need 11 examples, but there are 10. Use at most 10 cli"),
+    (IID, 0, "clients is 0. Give an integer of at least 1."),
+    (IID, 10, "client 0 gets 0 training and 1 test examples at train_"),
+    (IID, 10, "0.75 (and so do 9 more clients). Raise min_size (pfllib"),
+    (schemes.dirichlet(1.0, min_size=4), 3, "12 examples, but there are 10. Use at"),
+    (schemes.dirichlet(1.0, min_size=4), 3, "most 2 clients or at most 3 ea"),
+    (schemes.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
+    (schemes.pathological(3), 2, "is 3, but only 2 classes have examples. Use at"),
+    (schemes.pathological(1), 1, "but 2 have examples. Use at least 2 clients or"),
+    (schemes.pathological(1), 1, "or classes_per_client of at l"),
+    (schemes.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
+    (schemes.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
+    (schemes.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),
+    (schemes.pfllib_pathological(2), 6, "class 0 has 5 examples for 6 clients, t"),
+]
+
+
+@every(IMPOSSIBLE)
+def test_an_impossible_partition_is_refused_with_both_numbers(scheme, clients, message):
+    with refused(message):
+        schemes.divide(labels_only([5, 5]), scheme, clients=clients)
+
+
+@every([0, -1.0, float("nan"), float("inf"), 1e9])
+def test_alpha_must_be_positive_and_finite(alpha):
+    for make in (schemes.dirichlet, schemes.pfllib_dirichlet):
+        with refused(f"alpha is {alpha}, but must be above 0 and at most 1e6."):
+            make(alpha)
+
+
+@every(
+    [
+        ({"train_share": 1.0}, "train_share is 1.0. Give a number between 0 and 1"),
+        ({"seed": -1}, "the data seed is -1. Use one from 0 to 2**32 - 1."),
+        ({"pooled": False}, "'toy' has no official test part (all 10 examples are for"),
+    ]
+)
+def test_arguments_of_divide_that_cannot_work_are_named(arguments, message):
+    with refused(message):
+        schemes.divide(labels_only([5, 5]), IID, clients=2, **arguments)

@@ -1,8 +1,18 @@
-"""Data sets of nothing but labels, for partitions."""
+"""Data sets of nothing but labels, and schemes that divide them."""
 
 import numpy as np
 
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions import schemes
+
+BY_LABEL = {  # the number of each class at each client does not depend on the order
+    "dirichlet": schemes.dirichlet(0.3),
+    "pathological": schemes.pathological(2),
+    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
+    "pfllib_pathological": schemes.pfllib_pathological(2),
+}
+BY_SIZE = {"iid": schemes.iid(), "quantity": schemes.quantity(0.5)}
+SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": schemes.feature()}
 
 
 def labels_only(sizes, test=0):
@@ -24,7 +34,3 @@ def count(ids, rows_of_clients):
     return np.stack(
         [np.bincount(ids[rows], minlength=number) for rows in rows_of_clients]
     )
-
-
-def sizes_of(rows):
-    return [len(r) for r in rows]

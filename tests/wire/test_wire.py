@@ -225,24 +225,16 @@ def refused(message):
 KINDS = ["protos", "disclosed", "top", "floats", "scalar", "bools", "ints"]
 
 
-def values(rng, form, *shape):
-    """Random values as they travel."""
-    x = rng.normal(size=shape).astype(np.float32)
+def values(rng, form, *shape, here=None):
+    """Random values as they travel; zeros, rows of scale 1, where nothing is sent."""
+    rows, here = len(shape) == 2, np.ones(shape[:1], bool) if here is None else here
+    there = here[:, None] if rows else here
     if form != "int8":
+        x = np.where(there, rng.normal(size=shape), 0).astype(np.float32)
         return x.astype(jax.numpy.dtype(form))
-    whole = rng.integers(-127, 128, shape).astype(np.int8)
-    return Scaled(whole, rng.random(shape[:-1]).astype(np.float32))
-
-
-def masked(x, here):
-    """Zeros, of scale 1, where nothing is sent."""
-    if isinstance(x, Scaled) and x.scale.ndim:
-        return Scaled(masked(x.value, here), np.where(here, x.scale, np.float32(1)))
-    if isinstance(x, Scaled):
-        return Scaled(masked(x.value, here), x.scale)
-    x = x.copy()
-    x[~here] = 0
-    return x
+    whole = np.where(there, rng.integers(-127, 128, shape), 0).astype(np.int8)
+    scale = rng.random(shape[:-1])
+    return Scaled(whole, np.float32(np.where(here, scale, 1) if rows else scale))
 
 
 def part(rng, kind, form):
@@ -252,9 +244,10 @@ def part(rng, kind, form):
     if kind in ("protos", "disclosed"):
         count = here * rng.integers(1, 2**31 - 1, n) if kind == "disclosed" else here
         count = count.astype(np.int32 if kind == "disclosed" else bool)
-        return Protos(masked(values(rng, form, n, d), here), count, kind == "disclosed")
+        mean = values(rng, form, n, d, here=here)
+        return Protos(mean, count, kind == "disclosed")
     if kind == "top":
-        return Top(masked(values(rng, form, n), here), here)
+        return Top(values(rng, form, n, here=here), here)
     if kind == "bools":
         return rng.random((n, d)) < 0.5
     if kind == "ints":
