@@ -1,4 +1,7 @@
-"""Own image files: what is read, what is counted, and what is refused by name."""
+"""Own image files: what is read, what is counted, and what is refused by name.
+
+Folders without images, classes or a training part: `support/bad_files.py`.
+"""
 
 import io
 import json
@@ -176,20 +179,6 @@ def test_tiny_imagenet_as_downloaded_is_refused_with_the_way_out(tmp_path):
     classes(tmp_path / "val", ("images",))
     (tmp_path / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn01443537\n")
     with refused("val_annotations.txt says the classes", "as tfds:tiny_imagenet"):
-        load(tmp_path)
-
-
-def test_folders_without_images_classes_or_train_are_refused(tmp_path):
-    with refused(f"folder:{tmp_path}/no: no such folder. Looked for {tmp_path}/no."):
-        load(tmp_path / "no")
-    with refused(f"no class folders in {tmp_path}. Put the images of each class into"):
-        load(tmp_path)
-    (tmp_path / "cat").mkdir()
-    with refused("no images in the class folders of the train part", ".png"):
-        load(tmp_path)
-    (tmp_path / "cat").rmdir()
-    classes(tmp_path / "test")
-    with refused(f"{tmp_path} has test, but no train. Name the folder"):
         load(tmp_path)
 
 

@@ -108,33 +108,21 @@ def test_without_the_column_part_the_order_of_lines_does_not_matter(load, pooled
     assert any(map(np.any, map(np.not_equal, one.train, loaded(lines, 5).train)))
 
 
-COLUMNS = [
-    (["client,row", "0,1"], "no column index. Its first line has client, row; it"),
-    ([], "no column client and no column index. Its first line has nothing;"),
-]
-LINES = [  # after the header; the first two of client 0 are fine
-    (["1,3"], "line 4: has 2 values, too few for the columns client,"),
-    (["1,x,test"], "line 4: index is 'x'. Give a whole number from 0"),
-    (["-1,3,test"], "line 4: client is '-1'. Give a whole number fr"),
-    (["1,3.0,test"], "line 4: index is '3.0'. Give a whole number f"),
-    ([f"1,{10**30},test"], f"line 4: index is '{10**30}'. Give a wh"),
-    (["1,3,val"], "line 4: part is 'val'. Give train or test, or le"),
-    (["1,60,train"], "line 4: index is 60, but data set 'toy' has 60"),
-    (["1,5,train", "1,2,test"], "line 5: example 2 is used twice, first in line 3."),
-    (["7,3,test"], "line 4: client is 7, but data.clients is 2, so that they are numb"),
-    (["7,3,test"], "numbered from 0 to 1. Set data.clients to 8."),
-    ([], "client 1 has no line, but data.clients is 2. Set data.clien"),
-    (["1,4,train"], "client 1 has 1 training and 0 test examples. Give every client"),
-]
-CASES = [*COLUMNS, *(([HEAD, *PAIR, *lines], message) for lines, message in LINES)]
-CASES += [([HEAD], "client 0 has no line (and 1 more have none), but data.clients is ")]
-
-
-@pytest.mark.parametrize(("lines", "message"), CASES)
-def test_what_cannot_be_used_is_named_with_its_line(load, path, lines, message):
-    with refused(f"file:{path}") as caught:
-        load(lines, clients=2)
-    assert message in str(caught.value)
+def test_what_cannot_be_used_is_named_with_its_line_and_the_way_out(load, path):
+    """More: `support/bad_files.py`."""
+    missing = "client 0 has no line (and 1 more have none), but data.clients is 2"
+    far = "line 4: client is 7, but data.clients is 2, so that they are numbered from"
+    for lines, message in (
+        ([HEAD], missing),
+        ([HEAD, *PAIR, "7,3,test"], f"{far} 0 to 1. Set data.clients to 8."),
+        ([HEAD, *PAIR, "1,5,train", "1,2,test"], "is used twice, first in line 3."),
+    ):
+        with refused(f"file:{path}") as caught:
+            load(lines, clients=2)
+        assert message in str(caught.value)
+    path.write_bytes(b"client,index\n\xff\xfe,1\n")
+    with refused("cannot be read"):
+        partition_file.load(path, toy(), clients=1)
 
 
 def test_an_official_test_part_stays_whole(load):
@@ -142,17 +130,6 @@ def test_an_official_test_part_stays_whole(load):
         load([HEAD, "0,1,train", "0,50,train"], pooled=False)
     with refused("line 3: part is test, but data.pool=False tests"):
         load([HEAD, *PAIR], pooled=False)
-
-
-def test_a_file_that_is_none_is_named(tmp_path, path):
-    path.write_bytes(b"client,index\n\xff\xfe,1\n")
-    for given, message in (
-        (tmp_path / "no.csv", "no.csv: no such file. Looked for "),
-        (tmp_path, "is a folder. Give a regular file."),
-        (path, "cannot be read"),
-    ):
-        with refused(message):
-            partition_file.load(given, toy(), clients=1)
 
 
 def built(**fields):

@@ -10,7 +10,6 @@ import threading
 import time
 import zipfile
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from jaxproto.data import prepare
 from jaxproto.data.readers import prepared
 from jaxproto.data.readers.builders import gtsrb, running, tiny_imagenet
 
-ROOT = Path(__file__).parents[2]
 running.bars(False)
 
 
@@ -202,25 +200,11 @@ def server(manual, monkeypatch):
     """Serves the archives on this machine; its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args):
-            super().__init__(*args, directory=manual)
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as httpd:
+    files = partial(http.server.SimpleHTTPRequestHandler, directory=manual)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), files) as httpd:
         threading.Thread(target=httpd.serve_forever).start()
         yield f"http://127.0.0.1:{httpd.server_port}"
         httpd.shutdown()
-
-
-NO_MD5 = "0" * 32
-
-
-def serve(monkeypatch, url, md5=NO_MD5):
-    archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
-    monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
 
 
 def test_a_download_is_checked_and_used_or_named_by_its_url(
@@ -230,32 +214,35 @@ def test_a_download_is_checked_and_used_or_named_by_its_url(
     url, md5 = f"{server}/{path.name}", hashlib.md5(path.read_bytes()).hexdigest()
     gone = "the download failed (DownloadError: Failed to get url http://127.0.0"
     silent = "the download failed (ConnectionError: "
-    damaged = f"download from {url} has md5 {md5} instead of {NO_MD5}"
+    damaged = f"download from {url} has md5 {md5} instead of 123"
+
+    def official(url, md5):
+        archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
+        monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
+
     for there, message in (
         (f"{server}/gone.zip", gone),
         ("http://127.0.0.1:9/a.zip", silent),
         (url, damaged),
     ):
-        serve(monkeypatch, there)
+        official(there, "123")
         start = time.monotonic()
         with refused(message) as caught:
             prepare.prepare("tiny_imagenet", data_dir=tmp_path)
         assert time.monotonic() - start < 30  # TFDS alone: three minutes
     assert "It has been deleted; run the same command again" in str(caught.value)
     assert not [*tmp_path.glob("downloads/*.zip")]
-    serve(monkeypatch, url, md5)
+    official(url, md5)
     done = prepare.prepare("tiny_imagenet", data_dir=tmp_path)
     assert done.sizes == {"train": 6, "validation": 3}
     note = f"{tmp_path / 'downloads'} is not needed any more"
     assert note in prepare.report(done, default=False)
 
 
-def test_the_command_says_where_and_how_to_use_it(tmp_path, manual):
+def test_the_command_says_where_and_how_to_use_it(tmp_path, manual, capsys):
     paths = f"--data_dir={tmp_path}", f"--manual_dir={manual}"
-    line = [sys.executable, "-m", "jaxproto", "prepare", "gtsrb43", *paths]
-    end = subprocess.run(line, capture_output=True, text=True, cwd=ROOT)
-    assert end.returncode == 0, end.stderr
-    first, *lines = end.stdout.splitlines()
+    cli.main("prepare", ["gtsrb43", *paths])
+    first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("gtsrb43: space needed: 264 MiB to download and 250 MiB ")
     path = f"{tmp_path}/gtsrb43/torchvision/1.0.0"
     assert lines == [

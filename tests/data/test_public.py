@@ -18,11 +18,9 @@ from jaxproto.errors import UserError
 
 def made(train=200, test=40, classes=4, seed=0, name="made"):
     rng = np.random.default_rng(seed)
-    parts = [
-        (rng.integers(0, 256, (n, 2, 2, 1), np.uint8), np.arange(n) % classes)
-        for n in (train, test)
-    ]
-    return assemble(name, *parts)
+    x, y = rng.integers(0, 256, (train + test, 2, 2, 1), np.uint8), np.arange(train)
+    part = x[:train], y % classes
+    return assemble(name, part, (x[train:], np.arange(test) % classes))
 
 
 def chosen(pooled=True, **options):

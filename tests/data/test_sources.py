@@ -1,8 +1,7 @@
-"""Data sets by name: what they contain, and what is said when they are unfit."""
+"""Data sets that come with the package: what they contain."""
 
 import numpy as np
 from support.every import every
-from support.refusal import refused
 
 from jaxproto.data import dataset, datasets, spiral
 
@@ -42,11 +41,3 @@ def test_literal_spiral_turns_k_times_60_degrees_with_unit_normal_noise():
     turn_CN = class_C1 * (1 + np.linspace(0, 1, 5_000)) * np.pi / 3
     noise_CN = angle_CN - turn_CN
     assert abs(noise_CN.mean()) < 0.02 and abs(noise_CN.std() - 1) < 0.02
-
-
-def test_unknown_data_sets_are_listed_with_the_nearest_spelling():
-    nearest = "unknown data set 'digit'. Did you mean 'digits'? There are: csv:PATH"
-    with refused(nearest):
-        datasets.load("digit")
-    with refused("unknown data set prefix 'tdfs'. Did you mean 'tfds'?"):
-        datasets.load("tdfs:mnist")

@@ -110,13 +110,6 @@ def test_whole_networks_evaluate_alike_in_both_forms_and_lower_for_accelerators(
         assert "stablehlo.convolution" in program
 
 
-@every([False, True])
-def test_forms_do_not_change_the_numbers_of_odd_images(train):
-    nets = [build("resnet6", (9, 9, 2), ops=o) for o in (ops.CPU, ops.LAX)]
-    trees = *jit(nets[0].init)(KEY), jax.random.normal(KEY, (4, 9, 9, 2))
-    close(*[jit(net.apply, static_argnums=3)(*trees, train) for net in nets])
-
-
 # --------------------------------------------------------------------- blocks in numpy
 def values(module, rng):
     """Random numbers for every array of a module."""
