@@ -81,9 +81,7 @@ BAD += [(tiny_imagenet.validation, *case) for case in BAD_VALIDATION]
 
 
 @pytest.mark.parametrize(("part", "name", "content", "message"), BAD)
-def test_what_is_wrong_in_tiny_imagenet_is_named(
-    tmp_path, part, name, content, message
-):
+def test_a_wrong_tiny_imagenet_is_named(tmp_path, part, name, content, message):
     path = toy.save_tiny_imagenet(tmp_path, {name: content})
     with refused(message) as caught:
         list(part(path))

@@ -25,9 +25,7 @@ def test_work_counts_steps_dropped_examples_and_padding_by_hand():
     assert work.waste == (0.0, 0.0) and work.total_waste == 0.0
 
 
-def test_partition_csv_has_client_split_and_a_column_per_class_and_is_read_back(
-    tmp_path,
-):
+def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
     path = tmp_path / "partition.csv"
     counts = describe.Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
     describe.write_csv(path, counts)

@@ -125,9 +125,7 @@ def test_what_is_no_image_is_counted_and_hidden_folders_are_no_classes(tmp_path)
     assert f"folder:{tmp_path}: 1 class folders are empty: bee" in data.notes
 
 
-def test_copies_are_counted_and_those_in_the_test_part_and_strange_folders_named(
-    tmp_path,
-):
+def test_copies_in_the_test_part_and_strange_folders_are_named(tmp_path):
     for part in ("train", "test", "extra"):
         classes(tmp_path / part)
     copy = (tmp_path / "train/cat/0.png").read_bytes()

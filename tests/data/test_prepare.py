@@ -54,9 +54,7 @@ def offline(monkeypatch):
     monkeypatch.setattr(download_manager.DownloadManager, "download", fail)
 
 
-def test_tiny_imagenet_is_prepared_once_and_read_without_tensorflow(
-    tmp_path, tiny, manual, offline, monkeypatch
-):
+def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeypatch):
     done = tiny()
     assert done.fresh and done.path == tmp_path / "tiny_imagenet" / "1.0.0"
     assert done.sizes == {"train": 6, "validation": 3}
@@ -78,9 +76,7 @@ def test_tiny_imagenet_is_prepared_once_and_read_without_tensorflow(
     ("name", "train"),
     [("tfds:gtsrb43", [0, 1, 42]), ("gtsrb43/official", [0, 1, 2, 42])],
 )
-def test_both_gtsrb_are_prepared_in_the_official_order(
-    tmp_path, manual, offline, name, train
-):
+def test_both_gtsrb_are_in_the_official_order(tmp_path, manual, offline, name, train):
     """Torchvision's unless said otherwise."""
     done = prepare.prepare(name, data_dir=tmp_path, manual_dir=manual)
     if name == "tfds:gtsrb43":
@@ -94,9 +90,7 @@ def test_both_gtsrb_are_prepared_in_the_official_order(
     assert builder.info.features["label"].names[14] == "Stop"
 
 
-def test_without_tensorflow_the_extra_is_named_before_any_download(
-    tmp_path, monkeypatch, offline
-):
+def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch, offline):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     extra = "Install it: pip install 'jaxproto[prepare]'. Only preparing needs it"
     for name in [*prepare.SPACE][:6]:  # those of TFDS
@@ -120,9 +114,7 @@ def test_without_network_urls_and_files_are_listed(tmp_path, monkeypatch, offlin
         prepare.prepare("cifar10", data_dir=tmp_path)
 
 
-def test_a_damaged_archive_leaves_nothing_half_prepared(
-    tmp_path, tiny, manual, offline
-):
+def test_a_damaged_archive_leaves_nothing_behind(tmp_path, tiny, manual, offline):
     """The unpacked one will do."""
     path = manual / "tiny-imagenet-200.zip"
     name = "tiny-imagenet-200/val/images/val_1.JPEG"  # the training part is fine
@@ -207,9 +199,7 @@ def server(manual, monkeypatch):
         httpd.shutdown()
 
 
-def test_a_download_is_checked_and_used_or_named_by_its_url(
-    tmp_path, manual, server, monkeypatch
-):
+def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
     path = manual / "tiny-imagenet-200.zip"
     url, md5 = f"{server}/{path.name}", hashlib.md5(path.read_bytes()).hexdigest()
     gone = "the download failed (DownloadError: Failed to get url http://127.0.0"

@@ -52,9 +52,7 @@ DIRICHLETS = dirichlet(0.1), pfllib_dirichlet(0.1)
 
 
 @every([*product((True, False), DIRICHLETS)])
-def test_clients_are_those_of_a_run_without_public_examples_but_for_these(
-    pooled, scheme
-):
+def test_clients_lack_nothing_but_public_examples(pooled, scheme):
     """Methods with and without are compared on one division (RefProtoFL)."""
     dataset, options = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
     plain = schemes.divide(made(), scheme, **options)

@@ -39,9 +39,7 @@ def hands_of(scheme, dataset, clients, seed=1):
     st.floats(-3, 3),
     seeds,
 )
-def test_every_example_is_used_once_and_min_size_is_honoured(
-    name, sizes, clients, min_size, log_alpha, seed
-):
+def test_every_example_is_used_once(name, sizes, clients, min_size, log_alpha, seed):
     options = {"min_size": min_size, "max_tries": 3}
     if name in ("iid", "pfllib"):
         min_size, options = 1, {"max_tries": 20} if name == "pfllib" else {}
@@ -73,9 +71,7 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
 
 @fast
 @given(st.integers(1, 30), st.integers(1, 30), seeds)
-def test_feature_deals_whole_sources_or_shares_one_source_among_its_clients(
-    sources, clients, seed
-):
+def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
     dataset = shuffled([200], sources=sources)
     client_rows = hands_of(schemes.feature(), dataset, clients, seed)
     count_KS = count(dataset.domain, client_rows)
@@ -143,9 +139,7 @@ def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more()
 @example("dirichlet", -3.0, 1_000, 1)
 @example("dirichlet", -1.0, 1_000, 1)
 @example("dirichlet", 3.0, 1_000, 1)
-def test_any_alpha_and_up_to_a_thousand_clients_end_in_seconds(
-    name, log_alpha, clients, seed
-):
+def test_any_alpha_and_a_thousand_clients_end_soon(name, log_alpha, clients, seed):
     least = 1 if name == "pfllib" else 15
     options = {} if name == "pfllib" else {"min_size": least}
     scheme = schemes.PARTITIONS[name](10**log_alpha, **options)
@@ -188,9 +182,7 @@ def test_examples_of_another_set_are_nobodys_under_every_scheme(name):
 
 @fast
 @given(st.sampled_from([*BY_LABEL, "feature"]), st.permutations(range(48)), seeds)
-def test_the_order_of_examples_does_not_change_the_classes_or_sources_of_clients(
-    name, order, seed
-):
+def test_the_order_of_examples_changes_no_counts(name, order, seed):
     ids, counts, scheme = np.arange(48) % 4, [], SCHEMES[name]
     if name == "feature":
         ids = np.arange(48) % 7
@@ -202,9 +194,7 @@ def test_the_order_of_examples_does_not_change_the_classes_or_sources_of_clients
 
 @fast
 @given(st.sampled_from([*BY_SIZE]), st.permutations(range(6)), seeds)
-def test_names_of_classes_do_not_matter_to_schemes_that_do_not_look_at_them(
-    name, names, seed
-):
+def test_names_of_classes_do_not_matter_where_they_are_not_seen(name, names, seed):
     y, scheme = np.arange(60) % 6, BY_SIZE[name]
     one, other = (
         scheme.assign(labels, 6, 5, scheme.make_rng(seed))

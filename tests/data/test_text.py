@@ -175,9 +175,7 @@ def trained(toy, name, path, **changes):
 
 
 @pytest.mark.parametrize("name", [m for m in METHODS if m not in ON_IMAGES])
-def test_every_method_runs_two_rounds_on_texts_and_saves_their_vocabulary(
-    toy, name, tmp_path
-):
+def test_every_method_runs_two_rounds_on_texts(toy, name, tmp_path):
     told, said = trained(toy, name, tmp_path)
     assert len(told) == 2
     for record in told:

@@ -47,6 +47,8 @@ def test_texts_are_title_and_description(tmp_path):
     assert data.x.tolist() == [f"Title {i} naïve text {i}" for i in range(6)] * 2
     assert data.x.shape == (12,) and data.y.tolist() == [*LABELS] * 2
     assert data.classes == ("World", "Sports", "Business") and data.train_size == 6
+    with refused("data.pixels is 8, but texts have no pixels. Set it to 0."):
+        datasets.load("tfds:toy", data_dir=tmp_path, pixels=8)
 
 
 def test_a_configuration_may_be_left_out_where_one_alone_is_there(tmp_path):

@@ -166,9 +166,7 @@ class Permuted(eqx.Module):
         return x.ravel()[self.order]
 
 
-def test_no_vector_an_array_that_is_no_parameter_and_no_equinox_are_refused(
-    monkeypatch,
-):
+def test_what_is_no_body_and_no_equinox_are_refused(monkeypatch):
     net = models.from_linen(linen.Conv(2, (3, 3)))(SHAPE, 3, 8)
     params, norm = jax.eval_shape(net.init, KEY)
     with refused("features of shape (4, 4, 2)"):
