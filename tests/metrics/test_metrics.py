@@ -224,9 +224,6 @@ def test_a_class_alone_has_no_area_and_one_without_a_score_counts_as_epsilon():
     assert np.all(log[0] == [0, -np.inf]) and np.all(log[1] == -np.inf)
 
 
-# --------------------------------------------------------------------- in the programs
-
-
 def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
     """What was compiled before there were metrics: hits, counted."""
     method, net = METHODS_["fedproto"](toys.SPEC), toys.net(8)
@@ -265,8 +262,6 @@ def test_clients_of_equal_examples_are_evaluated_once():
     assert cohorts.tests(asked, other).size.tolist() == [2, 1]
     assert cohorts.distinct(other)[1] == [0, 1, 0]
 
-
-# ---------------------------------------------------------------------------- in a run
 
 EVERY = ",".join(METRICS)
 quick_runs = quick.quick_runs  # a fixture of all tests here
@@ -348,9 +343,6 @@ def test_a_network_that_serves_all_is_measured_as_those_of_clients(tmp_path):
     a, b = (told["metrics"]["received"] for told in (free, kept))
     assert jax.tree.structure(a) == jax.tree.structure(b)  # null in the same places
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), a, b)
-
-
-# ---------------------------------------------------------------------------- one's own
 
 
 @mock.patch.dict(METRICS)  # what is added is taken away afterwards

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from scipy.special import expit
+from support import networks
 from support.every import every
 from support.fast_jit import jit
 from support.networks import KEY, build, close, relative, shapes
@@ -57,15 +59,7 @@ def one(tree, client):
 
 
 def step(name, form):
-    """Loss, outputs and gradient of one training step without dropout."""
-    net = build(name, SMALL, 3, 16, ops=form)
-
-    def loss(params, norm, x):
-        out = net.apply(params, norm, x, True)
-        picked = jax.nn.log_softmax(out.logits)[:, 0]
-        return jnp.mean(out.feat**2) - jnp.mean(picked), out
-
-    return jax.value_and_grad(loss, has_aux=True)
+    return networks.step(build(name, SMALL, 3, 16, ops=form))
 
 
 CUT = {  # each kind of block once or twice: the same code in a small graph
@@ -146,16 +140,11 @@ def conv_norm(x, chain, i=0):
     return norm(conv(x, member(chain, i)), member(chain, i + 1))
 
 
-def relu(x):
-    return np.maximum(x, 0)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+relu = functools.partial(np.maximum, 0)
 
 
 def silu(x):
-    return x * sigmoid(x)
+    return x * expit(x)
 
 
 def grouped(x, layer):
@@ -222,7 +211,7 @@ def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
     gate, squeeze = y.mean((1, 2)), layers[-2]
     assert squeeze.fc1.kernel.shape[-1] == 2
     gate = silu(conv(gate, squeeze.fc1) + np.asarray(squeeze.fc1.bias[...]))
-    gate = sigmoid(conv(gate, squeeze.fc2) + np.asarray(squeeze.fc2.bias[...]))
+    gate = expit(conv(gate, squeeze.fc2) + np.asarray(squeeze.fc2.bias[...]))
     y = conv_norm(y * gate[:, None, None], layers[-1])
     close(block(jnp.asarray(x), EVAL), x + y if stride == 1 else y)
 

@@ -56,7 +56,6 @@ def tiny(name):
     return (*jax.tree.unflatten(structure, leaves), options)
 
 
-# ------------------------------------------------------------------- golden networks
 GOLDEN_CASES = [
     ("resnet8", "resnet8_k10_d500", ops.CPU),
     ("resnet8", "resnet8_k10_d500", ops.LAX),
@@ -100,7 +99,6 @@ def test_a_golden_network_is_matched(name, case, form):
     check(params, norm, "features_after", "logits_after", 1e-3)
 
 
-# ------------------------------------------------------------------------ round trips
 @every(sorted(set(models.NETS) - {"cnn4_d"}))
 def test_there_and_back_again_changes_nothing(name):
     params, norm, options = tiny(name)
@@ -165,7 +163,6 @@ def test_names_without_a_golden_network_are_pytorchs(name):
         assert given[key].shape == tuple(map(int, shape.split(","))), key
 
 
-# ------------------------------------------------------- prefixes, tensors and files
 def trained(name="resnet4"):
     params, norm, options = tiny(name)
     return models.to_torch(params, norm), params, norm, options
@@ -229,7 +226,6 @@ def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
         jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
-# ------------------------------------------------------------------------------ errors
 def test_every_misfit_is_listed_with_its_shapes():
     """Another classifier points to a fresh head."""
     weights, _, _, options = trained()

@@ -21,7 +21,6 @@ from jaxproto.models import layers
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 LARGE = (*models.GROUPS["Ht0"], "resnet18")
 
-# ---------------------------------------------------------------------- sizes and trees
 RELEASED = [  # of the PyTorch originals: body, running statistics; K, d, printed total
     ("resnet4", 83_520, 384),
     ("resnet6", 313_664, 1_152),
@@ -97,7 +96,6 @@ def test_the_usual_images_fit(name, shape):
     check_fits(name, shape)
 
 
-# ------------------------------------------------------------------------ first values
 def test_statistics_move_in_training_only_and_init_maps_over_clients():
     """What init gives depends on the key alone."""
     net = build("resnet4", (8, 8, 1), dim=8)
@@ -161,7 +159,6 @@ def test_channel_pool_is_pytorchs(c, d):
     np.testing.assert_allclose(nn.channel_pool(given, d), expected, atol=1e-6)
 
 
-# ------------------------------------------------------------- groups and errors
 def test_ht0_is_the_papers_group_in_the_codes_order():
     """Client i uses architecture i mod 4, so 5 clients each at M = 20."""
     names = models.assign("Ht0", range(20))

@@ -29,17 +29,6 @@ def build(name, dtype, form="CPU"):
     return networks.build(name, (16, 16, 3), 3, 16, **options)
 
 
-def step(name, dtype, form="CPU"):
-    """Parameters, statistics, batch -> gradient and output, without dropout."""
-    net = build(name, dtype, form)
-
-    def loss(params, norm, x):
-        out = net.apply(params, norm, x, True)
-        return jnp.mean(out.feat**2) - jnp.mean(jax.nn.log_softmax(out.logits)), out
-
-    return jax.grad(loss, has_aux=True)
-
-
 def start(name, key):
     """Parameters, statistics and a batch."""
     x = jax.random.normal(jax.random.key(1), (16, 16, 16, 3))
@@ -49,7 +38,8 @@ def start(name, key):
 @every([(name, form) for name in IMAGES for form in ("CPU", "LAX")])
 def test_products_are_in_bfloat16_and_all_that_leaves_the_body_in_float32(name, form):
     given = jax.eval_shape(partial(start, name), KEY)
-    made, out = jax.make_jaxpr(step(name, "bfloat16", form), return_shape=True)(*given)
+    step = networks.step(build(name, "bfloat16", form))
+    made, out = jax.make_jaxpr(step, return_shape=True)(*given)
     assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
     lines = str(made).splitlines()
     kinds = "dot_general[", "conv_general_dilated["
@@ -61,8 +51,8 @@ def test_products_are_in_bfloat16_and_all_that_leaves_the_body_in_float32(name, 
 def test_numbers_are_those_of_float32_to_its_precision():
     given = jit(partial(start, "resnet4"))(KEY)
     dtypes = "bfloat16", "float32"
-    half, full = (jit(step("resnet4", dtype))(*given) for dtype in dtypes)
-    (grad, out), (want, right) = half, full
+    steps = (jit(networks.step(build("resnet4", dtype))) for dtype in dtypes)
+    ((_, out), grad), ((_, right), want) = (step(*given) for step in steps)
     assert 0 < relative(out.feat, right.feat) < 0.05
     assert relative(out.norm, right.norm) < 0.02
     assert relative(grad, want) < 0.2

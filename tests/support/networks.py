@@ -27,6 +27,17 @@ def output(net, trees, x_shape, train=True, dtype=jnp.float32, key=None):
     return jax.eval_shape(lambda *a: net.apply(*a, train, key), *trees, x)
 
 
+def step(net):
+    """Parameters, statistics, batch -> loss and output, gradient; without dropout."""
+
+    def loss(params, norm, x):
+        out = net.apply(params, norm, x, True)
+        picked = jax.nn.log_softmax(out.logits)[:, 0]
+        return jnp.mean(out.feat**2) - jnp.mean(picked), out
+
+    return jax.value_and_grad(loss, has_aux=True)
+
+
 def size(tree):
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
