@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -58,9 +60,6 @@ def same(a, b):
     return True
 
 
-# ------------------------------------------------------------------ kept
-
-
 def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
     first = cache.through("made", WHAT, read)
     again = cache.through("made", WHAT, refuse)
@@ -70,71 +69,44 @@ def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
     assert len([*root.iterdir()]) == 1
 
 
-def test_another_request_is_another_entry(root):
+def test_another_request_is_another_entry_and_off_means_no_file(root, monkeypatch):
+    with monkeypatch.context() as off:
+        off.setenv("JAXPROTO_CACHE", "off")
+        cache.through("made", WHAT, read)
+    assert not root.exists()
     cache.through("made", WHAT, read)
     cache.through("made", {**WHAT, "pixels": 3}, read)
     assert len(cache.entries(root)) == 2
     assert cache.through("other name", WHAT, refuse).name == "other name"
 
 
-def test_off_means_in_memory_and_no_file(root, monkeypatch):
-    monkeypatch.setenv("JAXPROTO_CACHE", "off")
-    made = cache.through("made", WHAT, read)
-    assert not isinstance(made.x, np.memmap) and not root.exists()
+def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
+    def fails(error):
+        def fail(begin):
+            begin(X.shape, X.dtype).append(X[:3])
+            raise error
 
+        return fail
 
-def test_a_set_that_is_refused_is_not_kept(root):
-    def fail(begin):
-        begin(X.shape, X.dtype).append(X[:3])
-        raise UserError("unfit")
-
-    with pytest.raises(UserError, match="unfit"):
-        cache.through("made", WHAT, fail)
+    with refused("unfit"):
+        cache.through("made", WHAT, fails(UserError("unfit")))
     assert not [*root.iterdir()]
-
-
-def test_texts_are_read_each_time(root):
     texts = np.array(["a", "b"], np.dtypes.StringDType())
     made = dataset.assemble("made", (texts, [0, 1]))
     assert cache.through("made", WHAT, lambda begin: made) is made
     assert not [*root.iterdir()]
+    with pytest.raises(KeyboardInterrupt):
+        cache.through("made", WHAT, fails(KeyboardInterrupt()))
+    assert same(cache.through("made", WHAT, read), read(cache.in_memory))
 
 
 def test_a_folder_that_cannot_be_written_is_only_a_note(root):
+    """A full disk, too: `durability/test_writing.py`."""
     root.parent.mkdir()
     root.write_text("a file")
     made = cache.through("made", WHAT, read)
     assert np.array_equal(made.x, X)
     assert f"made could not be kept decoded in {root}: " in made.notes[-1]
-
-
-def test_a_full_disk_is_only_a_note(root, monkeypatch):
-    def full(path):
-        def begin(shape, dtype):
-            def append(rows):
-                raise cache.Unwritable("No space left on device")
-
-            return cache.Sink(append, None)
-
-        return begin
-
-    monkeypatch.setattr(cache, "in_file", full)
-    made = cache.through("made", WHAT, read)
-    assert np.array_equal(made.x, X) and "No space left on device" in made.notes[-1]
-    assert not [*root.iterdir()]
-
-
-# ------------------------------------------------------------------ never half
-
-
-def test_an_interrupted_write_is_never_read(root):
-    def interrupted(begin):
-        begin(X.shape, X.dtype).append(X[:3])
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cache.through("made", WHAT, interrupted)
-    assert same(cache.through("made", WHAT, read), read(cache.in_memory))
 
 
 KILLED = """
@@ -165,54 +137,37 @@ def test_a_killed_writer_leaves_nothing_that_is_read_and_is_swept_later(root):
     assert not left.exists() and len([*root.iterdir()]) == 2
 
 
-DAMAGE = {
-    "truncated": lambda entry: cut(entry / "x.npy"),
-    "no marker": lambda entry: (entry / cache.ABOUT).unlink(),
-    "half a marker": lambda entry: cut(entry / cache.ABOUT),
-    "a strange marker": lambda entry: (entry / cache.ABOUT).write_text("[]"),
-    "no labels": lambda entry: (entry / "y.npy").unlink(),
-    "empty labels": lambda entry: (entry / "y.npy").write_bytes(b""),
-}
-
-
-def cut(file):
-    file.write_bytes(file.read_bytes()[:-5])
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_entry_is_made_again(root, kind):
+@pytest.mark.parametrize("name", ["x.npy", cache.ABOUT, "y.npy"])
+def test_a_damaged_entry_is_made_again(root, name):
     cache.through("made", WHAT, read)
-    DAMAGE[kind](next(root.iterdir()))
-    assert same(cache.through("made", WHAT, read), read(cache.in_memory))
-    assert same(cache.through("made", WHAT, refuse), read(cache.in_memory))
-    assert len([*root.iterdir()]) == 1
+    file = next(root.iterdir()) / name
+    whole = file.read_bytes()
+    for damaged in (whole[:-5], b"", b"[]", None):
+        file.unlink()
+        if damaged is not None:
+            file.write_bytes(damaged)
+        assert same(cache.through("made", WHAT, read), read(cache.in_memory))
+        assert same(cache.through("made", WHAT, refuse), read(cache.in_memory))
+        assert len([*root.iterdir()]) == 1
 
 
 def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
-    barrier, made = threading.Barrier(2), [None, None]
+    barrier = threading.Barrier(2)
 
     def slow(begin):
         done = read(begin)
         barrier.wait(10)  # both have written all, none has renamed
         return done
 
-    def work(i):
-        made[i] = cache.through("made", WHAT, slow)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        made = [*pool.map(lambda _: cache.through("made", WHAT, slow), range(2))]
     assert same(made[0], made[1]) and same(made[0], read(cache.in_memory))
     assert same(cache.through("made", WHAT, refuse), made[0])
     assert len([*root.iterdir()]) == 1
 
 
-# ------------------------------------------------------------------ how much
-
-
-def test_what_was_not_used_for_longest_goes_first(root):
+def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
+    """A mapped set outlives its entry."""
     for i in range(3):
         cache.through(f"made{i}", {"kind": i}, read)
     for used, entry in enumerate(cache.entries(root)):
@@ -221,20 +176,10 @@ def test_what_was_not_used_for_longest_goes_first(root):
     assert [entry.used for entry in there] == [2, 1, 0]
     assert cache.prune(root, sum(entry.size for entry in there) - 1) == there[-1:]
     assert cache.entries(root) == there[:-1]
-
-
-def test_reading_an_entry_counts_as_using_it(root):
-    cache.through("made", WHAT, read)
-    marker = next(root.iterdir()) / cache.ABOUT
-    os.utime(marker, (0, 0))
-    cache.through("made", WHAT, refuse)
-    assert time.time() - marker.stat().st_mtime < 60
-
-
-def test_a_mapped_set_outlives_its_entry(root):
-    made = cache.through("made", WHAT, read)
-    assert len(cache.prune(root, 0)) == 1 and not [*root.iterdir()]
-    assert np.array_equal(made.x, X)
+    sets = [cache.through("made", {"kind": i}, read) for i in range(3)]
+    assert all(time.time() - entry.used < 60 for entry in cache.entries(root))
+    assert len(cache.prune(root, 0)) == 3 and not [*root.iterdir()]
+    assert all(np.array_equal(made.x, X) for made in sets)
 
 
 def test_the_command_lists_and_clears(root, capsys):
@@ -248,14 +193,12 @@ def test_the_command_lists_and_clears(root, capsys):
         command.main("cache", ["--wipe"], console)
 
 
-# ------------------------------------------------------------------ the readers
-
-
 def through_twice(monkeypatch, module, name, load):
     """Loads in memory, into the cache, and from it, where nothing can be decoded."""
     with monkeypatch.context() as off:
         off.setenv("JAXPROTO_CACHE", "off")
         plain = load()
+    assert not isinstance(plain.x, np.memmap)
     first = load()
     with monkeypatch.context() as broken:
         broken.setattr(module, name, refuse)
@@ -265,45 +208,27 @@ def through_twice(monkeypatch, module, name, load):
     return again
 
 
-def test_a_prepared_set_is_decoded_once(root, tmp_path, monkeypatch):
-    prepare(tmp_path, names=("a", "b", "c"))
+def test_a_prepared_set_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
+    folder = prepare(tmp_path, names=("a", "b", "c"))
+    load = partial(datasets.load, "tfds:toy", data_dir=tmp_path)
     for size in (0, 2):
-        made = through_twice(
-            monkeypatch,
-            prepared,
-            "_read",
-            lambda size=size: datasets.load("tfds:toy", data_dir=tmp_path, pixels=size),
-        )
+        again = partial(load, pixels=size)
+        made = through_twice(monkeypatch, prepared, "_read", again)
         assert made.x.shape[1] == (size or 4) and made.classes == ("a", "b", "c")
-
-
-def test_a_prepared_set_that_changes_is_decoded_again(root, tmp_path):
-    folder = prepare(tmp_path)
-    datasets.load("tfds:toy", data_dir=tmp_path)
     os.utime(next(folder.glob("*train*")), (5, 5))
-    datasets.load("tfds:toy", data_dir=tmp_path)
-    assert len(cache.entries(root)) == 2
+    load()
+    assert len(cache.entries(root)) == 3
 
 
-def save_images(folder):
-    for name, shade in (("cat", 10), ("dog", 200)):
-        (folder / name).mkdir(parents=True)
-        for i in range(3):
-            image = np.full((4, 4, 3), shade + i, np.uint8)
-            Image.fromarray(image).save(folder / name / f"{i}.png")
-
-
-def test_a_folder_is_decoded_once_and_again_when_a_file_changes(
-    root, tmp_path, monkeypatch
-):
-    save_images(tmp_path / "pets")
-
-    def load():
-        return datasets.load(f"folder:{tmp_path}/pets")
-
+def test_a_folder_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
+    for i, name in enumerate(("cat/0", "cat/1", "dog/0", "dog/1")):
+        file = tmp_path / "pets" / f"{name}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4), (10 + i, 0, 0)).save(file)
+    load = partial(datasets.load, f"folder:{tmp_path}/pets")
     assert through_twice(monkeypatch, images, "decode", load).classes == ("cat", "dog")
-    Image.new("RGB", (4, 4)).save(tmp_path / "pets" / "dog" / "1.png")
-    assert (load().x[4] == 0).all()
+    Image.new("RGB", (4, 4)).save(file)
+    assert (load().x[3] == 0).all()
 
 
 def test_a_large_npz_file_is_kept_and_a_small_one_is_not(root, tmp_path, monkeypatch):

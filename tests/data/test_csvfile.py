@@ -1,92 +1,72 @@
 """Texts and labels from one's own csv files, and what is said of broken ones."""
 
-import csv
-
 import pytest
 from support.refusal import refused
 
 from jaxproto.data import datasets
-from jaxproto.data.readers import csvfile
+
+PLAIN = [
+    'a dog,3\n"a cat, ""it""",1\n\nno,3\n',
+    'Label,id,TEXT\n3,7,a dog\n 1 ,8,"a cat, ""it"""\n3,9,no\n',
+    '\ufefftext,label\r\na dog,3\r\n"a cat, ""it""",1\r\nno,3\r\n',
+]
 
 
-def save(path, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    return path
+@pytest.fixture
+def load(tmp_path):
+    """Writes the content of a file, and loads it."""
+
+    def load(content, **options):
+        (tmp_path / "a.csv").write_bytes(content.encode())
+        return datasets.load(f"csv:{tmp_path / 'a.csv'}", **options)
+
+    return load
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        'a dog,3\n"a cat, ""it""",1\n\nno,3\n',
-        'Label,id,TEXT\n3,7,a dog\n 1 ,8,"a cat, ""it"""\n3,9,no\n',
-        '\ufefftext,label\r\na dog,3\r\n"a cat, ""it""",1\r\nno,3\r\n',
-    ],
-)
-def test_columns_are_text_and_label_or_what_the_header_names(tmp_path, content):
-    (tmp_path / "a.csv").write_bytes(content.encode())
-    data = datasets.load(f"csv:{tmp_path / 'a.csv'}")
-    assert data.x.tolist() == ["a dog", 'a cat, "it"', "no"]
-    assert data.y.tolist() == [1, 0, 1] and data.classes == ("1", "3")
-    assert data.train_size == 3
+def test_columns_are_text_and_label_or_what_the_header_names(load):
+    for content in PLAIN:
+        data = load(content)
+        assert data.x.tolist() == ["a dog", 'a cat, "it"', "no"]
+        assert data.y.tolist() == [1, 0, 1] and data.classes == ("1", "3")
+        assert data.train_size == 3
 
 
 def test_a_folder_and_a_pair_have_an_official_test_part(tmp_path):
-    train = save(tmp_path / "train.csv", [("ü\n2", "no"), ("b", "yes")])
-    test = save(tmp_path / "test.csv", [("text", "label"), ("c", "yes")])
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text('"ü\n2",no\nb,yes\n', encoding="utf-8")
+    test.write_text("text,label\nc,yes\nd,so\ne,so\n")
     for path in (tmp_path, f"{train},{test}"):
         data = datasets.load(f"csv:{path}")
-        assert data.x.tolist() == ["ü\n2", "b", "c"] and data.train_size == 2
-        assert data.y.tolist() == [0, 1, 1] and data.classes == ("no", "yes")
+        assert data.x.tolist() == ["ü\n2", *"bcde"] and data.train_size == 2
+        assert data.y.tolist() == [0, 2, 2, 1, 1] and data.classes == (
+            "no",
+            "so",
+            "yes",
+        )
+        unseen = "2 examples of 1 classes that the training part has none of"
+        assert unseen in " ".join(data.notes)
     test.unlink()
     assert datasets.load(f"csv:{tmp_path}").train_size == 2
 
 
-def test_labels_that_are_all_numbers_are_sorted_as_numbers(tmp_path):
-    save(tmp_path / "a.csv", [("x", "10"), ("y", "9"), ("z", "9")])
-    data = csvfile.load(tmp_path / "a.csv")
+def test_labels_that_are_all_numbers_are_sorted_as_numbers(load):
+    data = load("x,10\ny,9\nz,9\n")
     assert data.classes == ("9", "10") and data.y.tolist() == [1, 0, 0]
 
 
-def test_a_long_text_is_read_whole(tmp_path):
+def test_a_long_text_is_read_whole(load):
     long = "word " * 50_000  # beyond the csv module's own limit
-    data = csvfile.load(save(tmp_path / "a.csv", [(long, "0"), ("b", "1")]))
-    assert data.x[0] == long
+    assert load(f"{long},0\nb,1\n").x[0] == long
 
 
-def test_test_texts_of_a_class_without_training_texts_are_counted(tmp_path):
-    save(tmp_path / "train.csv", [("a", "0"), ("b", "1")])
-    save(tmp_path / "test.csv", [("c", "2"), ("d", "2"), ("e", "1")])
-    data = datasets.load(f"csv:{tmp_path}")
-    assert "2 examples of 1 classes that the training part has none of" in " ".join(
-        data.notes
-    )
-
-
-BROKEN = {
-    b"a,0\nb,1,2\n": "a.csv, line 2: 3 fields where 2 belong. Quote texts that have",
-    b"text,label,id\nb,1\n": "a.csv, line 2: 2 fields where 3 belong",
-    b"a,0\nb, \n": "a.csv, line 2: no label. Give it one",
-    b'a,0\n"b,1\nc,1\n': "a.csv, line 3: unexpected end of data. Quote a text",
-    b"a,0\nb\xff,1\n": "a.csv, line 2: not utf-8",
-    b"text,class\na,0\n": "line 1: the header text, class has no column 'label'",
-    b"": "the train part is empty",
-    b"0,some\n" + b"".join(b"1,text %d\n" % i for i in range(20)): (
-        "21 different labels in 21 rows, such as 'some'. A row is a text and then"
-    ),
-}
-
-
-@pytest.mark.parametrize("content", BROKEN)
-def test_broken_files_are_refused_with_file_and_line(tmp_path, content):
-    (tmp_path / "a.csv").write_bytes(content)
-    with refused(BROKEN[content]) as e:
-        datasets.load(f"csv:{tmp_path / 'a.csv'}")
-    assert str(e.value).startswith(f"csv:{tmp_path}")
-
-
-def test_missing_files_and_sizes_of_images_are_refused(tmp_path):
-    with refused(f"no such file. Looked for {tmp_path / 'train.csv'}. Give a csv"):
-        datasets.load(f"csv:{tmp_path}")
+def test_broken_files_are_refused_with_file_and_line(load, tmp_path):
+    """More: `support/bad_files.py`."""
+    for content, message in (
+        ("text,label,id\nb,1\n", "a.csv, line 2: 2 fields where 3 belong"),
+        ('a,0\n"b,1\nc,1\n', "a.csv, line 3: unexpected end of data. Quote a text"),
+    ):
+        with refused(message) as e:
+            load(content)
+        assert str(e.value).startswith(f"csv:{tmp_path}")
     with refused("data.pixels is 32, but texts have no pixels. Set it to 0."):
-        datasets.load(f"csv:{save(tmp_path / 'a.csv', [('a', '0')])}", pixels=32)
+        load("a,0\n", pixels=32)

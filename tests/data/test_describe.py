@@ -1,14 +1,12 @@
 """What is said of a partition: work, tables, partition.csv."""
 
-import csv
 import io
 
 import numpy as np
-import pytest
 import rich.console
+from support.refusal import refused
 
 from jaxproto.data import describe
-from jaxproto.errors import UserError
 
 
 def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
@@ -16,50 +14,31 @@ def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
 
 
 def test_work_counts_steps_dropped_examples_and_padding_by_hand():
-    cohorts = [[0, 2], [1, 3]]
-    work = describe.work(
-        [100, 64, 33, 5], cohorts, batch_size=32, epochs=2, per_epoch=wrap
-    )
+    """Also of a client below one batch, which never trains and drops all examples."""
+    options = {"batch_size": 32, "epochs": 2, "per_epoch": wrap}
+    work = describe.work([100, 64, 33, 5], [[0, 2], [1, 3]], **options)
     assert work.steps.tolist() == [6, 4, 2, 2] and work.dropped.tolist() == [4, 0, 1, 0]
     assert work.waste == (4 / 12, 2 / 8) and work.total_waste == 6 / 20
-
-
-def test_a_client_below_one_batch_that_never_trains_drops_all_its_examples():
-    work = describe.work(
-        [40, 5], [[0], [1]], batch_size=32, epochs=1, per_epoch=np.floor_divide
-    )
+    options |= {"epochs": 1, "per_epoch": np.floor_divide}
+    work = describe.work([40, 5], [[0], [1]], **options)
     assert work.steps.tolist() == [1, 0] and work.dropped.tolist() == [8, 5]
     assert work.waste == (0.0, 0.0) and work.total_waste == 0.0
 
 
-def test_partition_csv_has_client_split_and_one_column_per_class(tmp_path):
+def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
+    path = tmp_path / "partition.csv"
     counts = describe.Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
-    describe.write_csv(tmp_path / "partition.csv", counts)
-    with open(tmp_path / "partition.csv") as file:
-        rows = list(csv.reader(file))
-    assert rows[0] == ["client", "split", "0", "1"]
-    assert rows[1:3] == [["0", "train", "3", "0"], ["0", "test", "1", "0"]]
-    assert rows[3:] == [["1", "train", "1", "2"], ["1", "test", "0", "1"]]
-
-
-def test_partition_csv_is_read_back(tmp_path):
-    counts = describe.Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
-    describe.write_csv(tmp_path / "partition.csv", counts)
-    for got, want in zip(
-        describe.read_csv(tmp_path / "partition.csv"), counts, strict=True
-    ):
-        np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "client\n0\n", "c,s,0\n0,train,3\n", "c,s,0\n0,train,x\n0,test,1\n"],
-    ids=["empty", "short", "one split", "words"],
-)
-def test_another_file_than_partition_csv_is_named(tmp_path, text):
-    (tmp_path / "partition.csv").write_text(text)
-    with pytest.raises(UserError, match=r"partition\.csv is no partition of a run"):
-        describe.read_csv(tmp_path / "partition.csv")
+    describe.write_csv(path, counts)
+    assert path.read_text().split() == [
+        *("client,split,0,1", "0,train,3,0", "0,test,1,0", "1,train,1,2", "1,test,0,1")
+    ]
+    pairs = zip(describe.read_csv(path), counts, strict=True)
+    assert all(np.array_equal(got, want) for got, want in pairs)
+    short = "client\n0\n"
+    for text in ("", short, "c,s,0\n0,train,3\n", "c,s,0\n0,train,x\n0,test,1\n"):
+        path.write_text(text)
+        with refused("partition.csv is no partition of a run"):
+            describe.read_csv(path)
 
 
 def test_the_share_of_the_commonest_class_by_hand():
@@ -78,7 +57,7 @@ def shown(table):
     return " ".join(console.file.getvalue().split())
 
 
-def test_the_table_shows_sizes_classes_counts_and_waste():
+def test_the_table_shows_sizes_classes_counts_and_waste_and_stays_short():
     counts = describe.Counts(
         np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2)
     )
@@ -88,9 +67,6 @@ def test_the_table_shows_sizes_classes_counts_and_waste():
     assert "1 │ 2 │ 2 │ 1 │ 1 │ 1:2" in text
     assert "2 test examples of classes unseen in training" in text
     assert "padding would waste 33%" in text
-
-
-def test_the_table_stays_short_with_many_classes_and_clients():
     counts = describe.Counts(*(np.tile(np.arange(200), (1000, 1)),) * 2)
     text = shown(describe.table(counts))
     assert "195:195 196:196 197:197 198:198 199:199 +194 more" in text

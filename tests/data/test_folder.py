@@ -1,4 +1,7 @@
-"""Own image files: what is read, what is counted, and what is refused by name."""
+"""Own image files: what is read, what is counted, and what is refused by name.
+
+Folders without images, classes or a training part: `support/bad_files.py`.
+"""
 
 import io
 import json
@@ -23,20 +26,16 @@ def pixels(*shape):
     return RNG.integers(0, 256, shape, np.uint8)
 
 
-def save(file, array, mode=None):
+def save(file, array):
     file.parent.mkdir(parents=True, exist_ok=True)
-    image = Image.fromarray(array)
-    (image.convert(mode) if mode else image).save(file)
+    Image.fromarray(array).save(file)
     return array
 
 
 def classes(root, names=("cat", "dog"), each=3, shape=(6, 6, 3)):
     """Saves images and returns them in the order in which they are to be read."""
-    return [
-        save(root / name / f"{i}.png", pixels(*shape))
-        for name in names
-        for i in range(each)
-    ]
+    files = [root / name / f"{i}.png" for name in names for i in range(each)]
+    return [save(file, pixels(*shape)) for file in files]
 
 
 def load(root, **options):
@@ -47,49 +46,30 @@ def refused(*words):
     return pytest.raises(UserError, match=".*".join(map(re.escape, map(str, words))))
 
 
-# ------------------------------------------------------------------ what is read
-
-
 def test_class_folders_are_one_training_part_in_order_of_their_names(tmp_path):
-    images = classes(tmp_path, ("dog", "cat"))
+    """Also a class that is called train."""
+    images = classes(tmp_path, ("train", "cat"))
     data = load(tmp_path)
     assert np.array_equal(data.x, np.stack(images[3:] + images[:3]))
     assert data.x.dtype == np.uint8 and data.y.tolist() == [0, 0, 0, 1, 1, 1]
-    assert (data.classes, data.num_classes) == (("cat", "dog"), 2)
+    assert (data.classes, data.num_classes) == (("cat", "train"), 2)
     assert data.train_size == 6 and data.notes == ()
 
 
 def test_val_is_pooled_into_train_and_test_is_the_official_test_part(tmp_path):
-    test = classes(tmp_path / "test", each=1)
-    val = classes(tmp_path / "val", each=1)
+    """Both parts have one numbering, and unseen classes are counted."""
+    test = classes(tmp_path / "test", ("ant", "cat"), each=2)
+    names = "cat/images", "dog"  # at any depth of a class folder
+    val = classes(tmp_path / "val", names, each=1)
     train = classes(tmp_path / "train", each=2)
+    (tmp_path / "val/dog/0.png").rename(tmp_path / "val/dog/0.PNG")
     data = load(tmp_path)
     wanted = [*train[:2], val[0], *train[2:], val[1], *test]
     assert np.array_equal(data.x, np.stack(wanted))
-    assert data.y.tolist() == [0, 0, 0, 1, 1, 1, 0, 1] and data.train_size == 6
-
-
-def test_both_parts_have_one_numbering_and_unseen_classes_are_counted(tmp_path):
-    classes(tmp_path / "train", ("bee", "dog"))
-    classes(tmp_path / "test", ("ant", "dog"), each=2)
-    data = load(tmp_path)
-    assert data.classes == ("ant", "bee", "dog")
-    assert data.y.tolist() == [1, 1, 1, 2, 2, 2, 0, 0, 2, 2]
-    assert (
-        "2 examples of 1 classes that the training part has none of ('ant')"
-        in (data.notes[-1])
-    )
-
-
-def test_images_lie_at_any_depth_of_a_class_folder(tmp_path):
-    image = save(tmp_path / "cat" / "images" / "a.PNG", pixels(4, 4, 3))
-    classes(tmp_path, ("dog",), each=1, shape=(4, 4, 3))
-    assert np.array_equal(load(tmp_path).x[0], image)
-
-
-def test_a_class_may_be_called_train(tmp_path):
-    classes(tmp_path, ("car", "train"), each=1)
-    assert load(tmp_path).classes == ("car", "train")
+    assert data.classes == ("ant", "cat", "dog") and data.train_size == 6
+    assert data.y.tolist() == [1, 1, 1, 2, 2, 2, 0, 0, 1, 1]
+    unseen = "2 examples of 1 classes that the training part has none of ('ant')"
+    assert unseen in data.notes[-1]
 
 
 def test_grey_images_stay_grey_and_become_colour_among_colour(tmp_path):
@@ -102,24 +82,15 @@ def test_grey_images_stay_grey_and_become_colour_among_colour(tmp_path):
     assert "2 grey images among 3 become colour" in data.notes[0]
 
 
-@pytest.mark.parametrize("channels", [2, 4])
-def test_alpha_is_dropped_and_colour_below_it_stays(tmp_path, channels):
-    image = pixels(4, 4, channels)
-    image[..., -1] = 0  # transparent
-    Image.fromarray(image, ("", "", "LA", "", "RGBA")[channels]).save(
-        save_folder(tmp_path) / "a.png"
-    )
-    assert np.array_equal(load(tmp_path).x[0], image[..., :-1])
-
-
-def save_folder(root, name="cat"):
-    (root / name).mkdir(exist_ok=True)
-    return root / name
-
-
-def test_palettes_become_colour_without_a_warning(tmp_path):
+def test_alpha_is_dropped_and_palettes_become_colour_without_a_warning(tmp_path):
+    file = tmp_path / "cat" / "a.png"
+    for channels in (2, 4):
+        image = pixels(4, 4, channels)
+        image[..., -1] = 0  # transparent
+        save(file, image)
+        assert np.array_equal(load(tmp_path).x[0], image[..., :-1])
     image = Image.fromarray(pixels(4, 4, 3)).quantize(8)
-    image.save(save_folder(tmp_path) / "a.png", transparency=bytes([0] * 8))
+    image.save(file, transparency=bytes([0] * 8))
     assert np.array_equal(load(tmp_path).x[0], np.asarray(image.convert("RGB")))
 
 
@@ -132,98 +103,66 @@ def test_images_of_any_size_are_resized_in_colour_as_pillow_does(tmp_path):
     assert np.array_equal(data.x[0], np.asarray(small))
 
 
-# ------------------------------------------------------------------ what is counted
-
-
 def test_what_is_no_image_is_counted_and_hidden_folders_are_no_classes(tmp_path):
+    """Empty class folders are counted, and stay classes."""
     classes(tmp_path)
     for name in ("cat/notes.txt", "dog/._1.png", ".git/a.png", "__MACOSX/a.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     data = load(tmp_path)
     assert data.classes == ("cat", "dog") and len(data.y) == 6
-    assert data.notes == (
-        f"folder:{tmp_path}: 2 files that are no images are left out",
-    )
-
-
-def test_empty_class_folders_are_counted_and_stay_classes(tmp_path):
-    classes(tmp_path, ("cat", "dog"))
+    left_out = f"folder:{tmp_path}: 2 files that are no images are left out"
+    assert data.notes == (left_out,)
     (tmp_path / "bee").mkdir()
     data = load(tmp_path)
     assert data.num_classes == 3 and set(data.y) == {1, 2}
-    assert data.notes == (f"folder:{tmp_path}: 1 class folders are empty: bee",)
+    assert f"folder:{tmp_path}: 1 class folders are empty: bee" in data.notes
 
 
-def test_copies_are_counted_and_those_in_the_test_part_named(tmp_path):
-    classes(tmp_path / "train")
-    classes(tmp_path / "test", each=1)
+def test_copies_in_the_test_part_and_strange_folders_are_named(tmp_path):
+    for part in ("train", "test", "extra"):
+        classes(tmp_path / part)
     copy = (tmp_path / "train/cat/0.png").read_bytes()
     for name in ("train/cat/9.png", "test/cat/9.png"):
         (tmp_path / name).write_bytes(copy)
     data = load(tmp_path)
-    assert len(data.y) == 10
-    assert "2 images are copies of others, such as " in data.notes[0]
-    assert data.notes[0].endswith("1 of them are test images of training ones")
+    assert len(data.y) == 14
+    beside, copies = data.notes
+    assert "beside train, these folders are not read: extra" in beside
+    assert "2 images are copies of others, such as " in copies
+    assert copies.endswith("1 of them are test images of training ones")
 
 
-def test_folders_beside_train_are_named(tmp_path):
-    classes(tmp_path / "train")
-    classes(tmp_path / "extra")
-    assert "beside train, these folders are not read: extra" in load(tmp_path).notes[0]
-
-
-# ------------------------------------------------------------------ what is refused
-
-
-def test_the_same_file_in_two_classes_is_refused_with_both_names(tmp_path):
+def test_a_file_that_does_not_fit_is_refused_with_both_names_and_the_way_out(tmp_path):
     classes(tmp_path)
-    (tmp_path / "dog/9.png").write_bytes((tmp_path / "cat/1.png").read_bytes())
-    one, two = tmp_path / "cat/1.png", tmp_path / "dog/9.png"
-    with refused(f"{one} and {two} are the same file in two classes. Remove"):
+    first, more = tmp_path / "cat/0.png", tmp_path / "dog/9.png"
+    more.write_bytes(first.read_bytes())
+    with refused(f"{first} and {more} are the same file in two classes. Remove"):
         load(tmp_path)
-
-
-def test_several_sizes_are_refused_with_two_files_and_the_way_out(tmp_path):
-    classes(tmp_path)
-    save(tmp_path / "dog/9.png", pixels(7, 5, 3))
-    with refused(
-        f"images of 2 sizes: {tmp_path}/cat/0.png has 6 x 6 pixels, but {tmp_path}/dog/"
-        "9.png has 5 x 7. Set data.pixels to the height and width"
-    ):
+    save(more, pixels(7, 5, 3))
+    sizes = f"images of 2 sizes: {first} has 6 x 6 pixels, but {more} has 5 x 7."
+    with refused(sizes, "Set data.pixels to the height and width"):
         load(tmp_path)
-
-
-def damage(file, kind):
-    content = file.read_bytes()
-    half = len(content) // 2
-    broken = {"empty": b"", "text": b"hello", "half": content[:half]}
-    file.write_bytes(broken[kind])
+    save(more, pixels(6, 6).astype(np.uint16) * 200)
+    with refused(more, "not of 8 bits", "Remove these files or"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg"])
-@pytest.mark.parametrize("kind", ["empty", "text", "half"])
-def test_damaged_images_are_refused_by_name(tmp_path, kind, ending):
+def test_damaged_images_and_links_to_nowhere_are_refused_by_name(tmp_path, ending):
     classes(tmp_path)
+    bad = tmp_path / "dog" / f"b0.{ending}"
+    save(bad, pixels(32, 32, 3))
+    content = bad.read_bytes()
+    for broken in (b"", b"hello", content[: len(content) // 2]):
+        for i in range(4):
+            bad.with_stem(f"b{i}").write_bytes(broken)
+        with refused("4 of 10 images cannot be read: ", bad, "and 1 more"):
+            load(tmp_path, pixels=6)
     for i in range(4):
-        file = tmp_path / "dog" / f"b{i}.{ending}"
-        save(file, pixels(32, 32, 3))
-        damage(file, kind)
-    with refused("4 of 10 images cannot be read: ", file.parent / "b0.", "and 1 more"):
-        load(tmp_path, pixels=6)
-
-
-def test_a_link_to_nowhere_is_a_damaged_image(tmp_path):
-    classes(tmp_path)
+        bad.with_stem(f"b{i}").unlink()
     os.symlink(tmp_path / "nowhere", tmp_path / "cat" / "z.png")
     with refused("1 of 7 images cannot be read:", tmp_path / "cat/z.png"):
-        load(tmp_path)
-
-
-def test_sixteen_bits_are_refused_rather_than_cut(tmp_path):
-    classes(tmp_path)
-    save(tmp_path / "cat" / "deep.png", pixels(6, 6).astype(np.uint16) * 200)
-    with refused(tmp_path / "cat/deep.png", "not of 8 bits", "Remove these files or"):
         load(tmp_path)
 
 
@@ -233,23 +172,6 @@ def test_tiny_imagenet_as_downloaded_is_refused_with_the_way_out(tmp_path):
     (tmp_path / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn01443537\n")
     with refused("val_annotations.txt says the classes", "as tfds:tiny_imagenet"):
         load(tmp_path)
-
-
-def test_folders_without_images_classes_or_train_are_refused(tmp_path):
-    with refused(f"folder:{tmp_path}/no: no such folder. Looked for {tmp_path}/no."):
-        load(tmp_path / "no")
-    with refused(f"no class folders in {tmp_path}. Put the images of each class into"):
-        load(tmp_path)
-    save_folder(tmp_path)
-    with refused("no images in the class folders of the train part", ".png"):
-        load(tmp_path)
-    (tmp_path / "cat").rmdir()
-    classes(tmp_path / "test")
-    with refused(f"{tmp_path} has test, but no train. Name the folder"):
-        load(tmp_path)
-
-
-# ------------------------------------------------------------------ a run
 
 
 def test_a_run_says_what_was_found_and_saves_the_numbers_of_classes(tmp_path):

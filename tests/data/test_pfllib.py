@@ -1,14 +1,18 @@
 """The legacy partitions are the published ones, number by number."""
 
+from itertools import product
+
 import numpy as np
-import pytest
 from sklearn.model_selection import train_test_split
-from support.labels import labels_only, sizes_of
+from support.every import every
+from support.labels import count, labels_only
 from support.refusal import refused
 
 from jaxproto.data import describe
 from jaxproto.data.partitions import schemes
 from jaxproto.data.partitions.scheme import Scheme
+from jaxproto.methods.fedproto import fedproto
+from jaxproto.types import Spec
 
 # CIFAR-10 pooled, 20 clients, alpha 0.1, seed 1: shipped with N's and FedTGP's code.
 CIFAR10_KC = np.array(
@@ -29,66 +33,46 @@ CIFAR10_PATHOLOGICAL = (  # of the released recipe, two classes per client
     "2046 5581 1605 1114 1548 7733 2649 1442 2084 5825"
 )
 
+# Oxford Flowers-102, all 8,189 images: examples of each class.
+FLOWERS = [
+    *(40, 60, 40, 56, 65, 45, 40, 85, 46, 45, 87, 87, 49, 48, 49, 41, 85, 82, 49, 56),
+    *(40, 59, 91, 42, 41, 41, 40, 66, 78, 85, 52, 45, 46, 40, 43, 75, 108, 56, 41, 67),
+    *(127, 59, 130, 93, 40, 196, 67, 71, 49, 92, 258, 85, 93, 61, 71, 109, 67, 114),
+    *(67, 109, 50, 55, 54, 52, 102, 61, 42, 54, 54, 62, 78, 96, 194, 171, 120, 107),
+    *(251, 137, 41, 105, 166, 112, 131, 86, 63, 58, 63, 154, 184, 82, 76, 66, 46, 162),
+    *(128, 91, 66, 82, 63, 49, 58, 48),
+]
+C10, C100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
+
 
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """The matrix that ships with the code, and its K_i and n_i through it."""
-    dataset = labels_only([6000] * 10)
+    dataset = labels_only(C10)
     divided = schemes.divide(dataset, schemes.pfllib_dirichlet(0.1), clients=20)
     train, test = describe.counts(dataset, divided)
     np.testing.assert_array_equal(train + test, CIFAR10_KC)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "clients", "alpha", "held", "n_train", "batches", "tested"),
-    [
-        ([6000] * 10, 20, 0.1, (102, 101, 101), (873, 4495), (1395, 27), (15005, 1)),
-        ([6000] * 10, 20, 0.5, (176, 175, 175), (1072, 3444), (1397, 33), (15008, 2)),
-        ([6000] * 10, 20, 1.0, (189, 189, 189), (1227, 2816), (1398, 38), (15007, 0)),
-        ([600] * 100, 20, 0.1, (921, 869, 868), (1955, 2519), (1396, 61), (15008, 58)),
-        ([600] * 100, 20, 0.01, (249, 230, 229), (1035, 2691), (1396, 32), (15005, 20)),
-        (
-            [600] * 100,
-            20,
-            1.0,
-            (1881, 1860, 1859),
-            (2087, 2355),
-            (1397, 65),
-            (15007, 30),
-        ),
-        (
-            [600] * 100,
-            50,
-            0.1,
-            (1920, 1806, 1796),
-            (495, 1101),
-            (1384, 15),
-            (15017, 123),
-        ),
-        (
-            [600] * 100,
-            100,
-            0.1,
-            (3271, 3040, 3002),
-            (206, 612),
-            (1362, 6),
-            (15038, 267),
-        ),
-        (
-            [550] * 200,
-            20,
-            0.1,
-            (1853, 1759, 1758),
-            (3603, 4408),
-            (2567, 112),
-            (27508, 103),
-        ),
-        ([31900] * 4, 20, 0.1, (46, 45, 41), (17, 15008), (2982, 0), (31906, 1)),
-    ],
-)
+PUBLISHED = [  # sizes, clients, alpha; pairs, n_train, batches, test examples
+    (C10, 20, 0.1, (102, 101, 101), (873, 4495), (1395, 27), (15005, 1)),
+    (C10, 20, 0.5, (176, 175, 175), (1072, 3444), (1397, 33), (15008, 2)),
+    (C10, 20, 1.0, (189, 189, 189), (1227, 2816), (1398, 38), (15007, 0)),
+    (C100, 20, 0.01, (249, 230, 229), (1035, 2691), (1396, 32), (15005, 20)),
+    (C100, 20, 0.1, (921, 869, 868), (1955, 2519), (1396, 61), (15008, 58)),
+    (C100, 20, 0.5, (1702, 1643, 1641), (1950, 2385), (1398, 60), (15008, 72)),
+    (C100, 20, 1.0, (1881, 1860, 1859), (2087, 2355), (1397, 65), (15007, 30)),
+    (C100, 50, 0.1, (1920, 1806, 1796), (495, 1101), (1384, 15), (15017, 123)),
+    (C100, 100, 0.1, (3271, 3040, 3002), (206, 612), (1362, 6), (15038, 267)),
+    (TINY, 20, 0.1, (1853, 1759, 1758), (3603, 4408), (2567, 112), (27508, 103)),
+    (NEWS, 20, 0.1, (46, 45, 41), (17, 15008), (2982, 0), (31906, 1)),
+]
+
+
+@every(PUBLISHED)
 def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     sizes, clients, alpha, held, n_train, batches, tested
 ):
-    """The released recipe: C10, C100, Tiny ImageNet, AG News; seed 1, batches of 32."""
+    """The released recipe with seed 1 and batches of 32."""
     dataset = labels_only(sizes)
     scheme = schemes.pfllib_dirichlet(alpha)
     divided = schemes.divide(dataset, scheme, clients=clients)
@@ -102,13 +86,23 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     assert (test.sum(), describe.unseen(counted)) == tested
 
 
+def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
+    """T Table 1: 690 to 710 pairs are implied, 1.37 million is printed."""
+    scheme, y = schemes.pfllib_dirichlet(0.1), labels_only(FLOWERS).y
+    held_KC = count(y, scheme.assign(y, len(FLOWERS), 20, scheme.make_rng(1)))
+    held_K = (held_KC > 0).sum(axis=1)
+    assert len(y) == 8_189 and held_K.sum() == 691
+    cost = fedproto(Spec(102, 500)).nominal(held_K, {})
+    assert f"{cost / 1e6:.2f}" == "1.37"
+
+
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
     """The released recipe: 34 client-class pairs, and one client with one example."""
-    y = labels_only([6000] * 10).y
+    y = labels_only(C10).y
     enough = schemes.pfllib_dirichlet(0.01, max_tries=37)
     client_rows = enough.assign(y, 10, 20, enough.make_rng(1))
     assert sum(len(np.unique(y[rows])) for rows in client_rows) == 34
-    assert min(sizes_of(client_rows)) == 1
+    assert min(map(len, client_rows)) == 1
     too_few = schemes.pfllib_dirichlet(0.01, max_tries=36)
     with refused("alpha=0.01: 36 draws gave none in which each of 20 clients has 1 of"):
         too_few.assign(y, 10, 20, too_few.make_rng(1))
@@ -116,16 +110,13 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
 
 def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     """The sizes of the released recipe."""
-    dataset = labels_only([6000] * 10)
+    dataset = labels_only(C10)
     divided = schemes.divide(dataset, schemes.pfllib_pathological(2), clients=20)
     counted = sum(describe.counts(dataset, divided))
     assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "classes", "pairs"),
-    [([6000] * 10, 2, 40), ([600] * 100, 10, 200), ([550] * 200, 20, 400)],
-)
+@every([(C10, 2, 40), (C100, 10, 200), (TINY, 20, 400)])
 def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
     """Sum K_i for C10, C100 and Tiny ImageNet."""
     dataset = labels_only(sizes)
@@ -145,8 +136,7 @@ def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
-@pytest.mark.parametrize("scheme", [schemes.pfllib_dirichlet(0.1), schemes.iid()])
-@pytest.mark.parametrize("share", [0.75, 0.6])
+@every([*product([schemes.pfllib_dirichlet(0.1), schemes.iid()], [0.75, 0.6])])
 def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
     """docs/decisions.md#pool; sklearn continues numpy's global stream."""
     dataset = labels_only([600] * 10)

@@ -4,6 +4,8 @@ import jax
 import numpy as np
 import pytest
 from PIL import Image
+from support.every import every
+from support.refusal import refused
 
 from jaxproto import batches
 from jaxproto.data import cache, datasets, pixels
@@ -25,17 +27,17 @@ def weights(size, wanted):
     return weight / weight.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("shape", [(40, 25), (9, 30), (6, 6), (16, 16)])
-def test_resizing_is_the_antialiased_bilinear_filter(shape):
-    x = image(*shape)
-    rows, columns = weights(shape[0], 16), weights(shape[1], 16)
+@every([(40, 25), (9, 30), (6, 6), (16, 16)])
+def test_resizing_is_the_antialiased_bilinear_filter(height, width):
+    x = image(height, width)
+    rows, columns = weights(height, 16), weights(width, 16)
     wanted = np.einsum("ih,hwc,jw->ijc", rows, x.astype(float), columns)
     made = pixels.resize(x, 16)
     assert made.shape == (16, 16, 3) and made.dtype == np.uint8
     assert np.abs(made - wanted).max() < 1.5  # rounded once in each direction
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@every([1, 2, 3, 4])
 def test_channels_do_not_mix(channels):
     x = image(20, 12, channels)
     made = pixels.resize(x, 8)
@@ -45,12 +47,9 @@ def test_channels_do_not_mix(channels):
         assert np.array_equal(made[..., c], np.asarray(alone))
 
 
-def test_an_image_of_the_right_size_is_left_alone():
+def test_parts_are_resized_into_one_array_and_the_right_size_is_left_alone():
     x = image(8, 8)
     assert pixels.resize(x, 8) is x
-
-
-def test_parts_are_resized_into_one_array():
     parts = [np.stack([image(6, 6) for _ in range(n)]) for n in (3, 2)]
     made = pixels.join("made", parts, 4, cache.in_memory)
     each = [pixels.resize(x, 4) for part in parts for x in part]
@@ -59,24 +58,18 @@ def test_parts_are_resized_into_one_array():
     assert np.array_equal(same, np.concatenate(parts))
 
 
-def test_a_set_can_be_loaded_at_another_size():
+def test_a_set_can_be_loaded_at_another_size_if_that_is_one():
     digits, small = datasets.load("digits"), datasets.load("digits", pixels=4)
     assert small.x.shape == (1797, 4, 4, 1)
     assert np.array_equal(small.x[5], pixels.resize(digits.x[5], 4))
-
-
-@pytest.mark.parametrize("size", [-1, 5_000])
-def test_a_size_that_is_none_is_refused(size):
-    with pytest.raises(UserError, match=f"data.pixels is {size}. Give the height"):
-        datasets.load("digits", pixels=size)
-
-
-def test_what_is_no_image_is_not_resized():
+    for size in (-1, 5_000):
+        with refused(f"data.pixels is {size}. Give the height"):
+            datasets.load("digits", pixels=size)
     with pytest.raises(UserError, match=r"spiral: data.pixels resizes uint8.*\(2,\)"):
         datasets.load("spiral", pixels=8)
 
 
-@pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
+@every([lambda f: f, jax.jit])
 def test_normalising_on_the_device_is_bit_equal_to_doing_it_on_the_host(transform):
     """Normalised as float32 of numpy computes it, for all 256 values."""
     x = np.arange(256, dtype=np.uint8).reshape(4, 8, 8, 1)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,11 +19,11 @@ from support import archives_toy as toy
 from support.refusal import refused
 from tensorflow_datasets.core.download import download_manager
 
+from jaxproto.cli import prepare as cli
 from jaxproto.data import prepare
 from jaxproto.data.readers import prepared
 from jaxproto.data.readers.builders import gtsrb, running, tiny_imagenet
 
-ROOT = Path(__file__).parents[2]
 running.bars(False)
 
 
@@ -37,6 +38,13 @@ def manual(tmp_path):
 
 
 @pytest.fixture
+def tiny(tmp_path, manual):
+    """Prepares Tiny ImageNet from its archive."""
+    folders = {"data_dir": tmp_path, "manual_dir": manual}
+    return partial(prepare.prepare, "tiny_imagenet", **folders)
+
+
+@pytest.fixture
 def offline(monkeypatch):
     """Downloads fail, and say so at once."""
 
@@ -46,11 +54,8 @@ def offline(monkeypatch):
     monkeypatch.setattr(download_manager.DownloadManager, "download", fail)
 
 
-# ------------------------------------------------------------------ our own builders
-
-
-def test_tiny_imagenet_is_prepared_and_read_without_tensorflow(tmp_path, manual):
-    done = prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
+def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeypatch):
+    done = tiny()
     assert done.fresh and done.path == tmp_path / "tiny_imagenet" / "1.0.0"
     assert done.sizes == {"train": 6, "validation": 3}
     data = prepared.load(done.name, tmp_path)
@@ -58,14 +63,25 @@ def test_tiny_imagenet_is_prepared_and_read_without_tensorflow(tmp_path, manual)
     assert data.x.shape == (9, 64, 64, 3) and data.train_size == 6
     assert (np.ptp(data.x[1], axis=2) == 0).all()  # grey
     assert "tensorflow" not in sys.modules
+    before = {file: file.stat().st_mtime_ns for file in done.path.iterdir()}
+    shutil.rmtree(manual)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))  # where TFDS looks, too
+    again = prepare.prepare("tiny_imagenet")
+    assert again == done._replace(fresh=False)
+    assert before == {file: file.stat().st_mtime_ns for file in done.path.iterdir()}
+    assert prepared.find("tiny_imagenet") == done.path
 
 
 @pytest.mark.parametrize(
-    ("config", "train"), [("torchvision", [0, 1, 42]), ("official", [0, 1, 2, 42])]
+    ("name", "train"),
+    [("tfds:gtsrb43", [0, 1, 42]), ("gtsrb43/official", [0, 1, 2, 42])],
 )
-def test_both_gtsrb_are_prepared_in_the_official_order(tmp_path, manual, config, train):
-    done = prepare.prepare(f"gtsrb43/{config}", data_dir=tmp_path, manual_dir=manual)
-    assert done.name == f"gtsrb43/{config}"
+def test_both_gtsrb_are_in_the_official_order(tmp_path, manual, offline, name, train):
+    """Torchvision's unless said otherwise."""
+    done = prepare.prepare(name, data_dir=tmp_path, manual_dir=manual)
+    if name == "tfds:gtsrb43":
+        assert done.name == "gtsrb43/torchvision"
+        assert done.official == {"train": 26_640, "test": 12_630}
     builder = tfds.builder_from_directory(done.path)
     records = {split: builder.as_data_source(split) for split in ("train", "test")}
     assert [r["label"] for r in records["train"]] == [c for c in train for _ in "12"]
@@ -74,74 +90,43 @@ def test_both_gtsrb_are_prepared_in_the_official_order(tmp_path, manual, config,
     assert builder.info.features["label"].names[14] == "Stop"
 
 
-def test_gtsrb_is_torchvisions_unless_said_otherwise(tmp_path, manual):
-    done = prepare.prepare("tfds:gtsrb43", data_dir=tmp_path, manual_dir=manual)
-    assert done.name == "gtsrb43/torchvision"
-    assert done.official == {"train": 26_640, "test": 12_630}
-
-
-def test_what_is_prepared_already_is_left_alone(tmp_path, manual, offline):
-    first = prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
-    before = {file: file.stat().st_mtime_ns for file in first.path.iterdir()}
-    shutil.rmtree(manual)
-    again = prepare.prepare("tiny_imagenet", data_dir=tmp_path)
-    assert again == first._replace(fresh=False)
-    assert before == {file: file.stat().st_mtime_ns for file in first.path.iterdir()}
-
-
-def test_the_default_directory_is_the_one_tfds_uses(tmp_path, manual, monkeypatch):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "mine"))
-    done = prepare.prepare("tiny_imagenet", manual_dir=manual)
-    assert done.path.parents[1] == tmp_path / "mine"
-    assert prepared.find("tiny_imagenet") == done.path
-
-
-# ------------------------------------------------------------------ what can go wrong
-
-
-@pytest.mark.parametrize("name", [*prepare.SPACE][:6])  # those of TFDS
-def test_without_tensorflow_the_extra_is_named_before_any_download(
-    tmp_path, monkeypatch, offline, name
-):
+def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch, offline):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    with refused(
-        "Install it: pip install 'jaxproto[prepare]'. Only preparing needs it"
-    ):
-        prepare.prepare(name, data_dir=tmp_path)
-    assert not [*tmp_path.iterdir()]
+    extra = "Install it: pip install 'jaxproto[prepare]'. Only preparing needs it"
+    for name in [*prepare.SPACE][:6]:  # those of TFDS
+        with refused(extra):
+            prepare.prepare(name, data_dir=tmp_path)
+        assert not [*tmp_path.iterdir()], name
 
 
-def test_without_network_urls_and_files_are_listed(tmp_path, offline):
-    with refused(
-        "gtsrb43: the download failed (ConnectionError: Failed to r"
-    ) as caught:
+def test_without_network_urls_and_files_are_listed(tmp_path, monkeypatch, offline):
+    failed = "gtsrb43: the download failed (ConnectionError: Failed to r"
+    with refused(failed) as caught:
         prepare.prepare("gtsrb43", data_dir=tmp_path)
-    assert "put them into one directory and give it by --manual_dir:" in str(
-        caught.value
-    )
+    said = str(caught.value)
+    assert "put them into one directory and give it by --manual_dir:" in said
     for archive in (gtsrb.TRAIN["torchvision"], *gtsrb.TEST):
-        assert f"  {archive.name}  from  {archive.url}" in str(caught.value)
+        assert f"  {archive.name}  from  {archive.url}" in said
     assert not [*tmp_path.glob("gtsrb43/torchvision/*")]
-
-
-def test_tfds_own_files_are_listed_without_network(tmp_path, monkeypatch, offline):
     monkeypatch.setattr(prepare, "_check_tensorflow", lambda name: None)
-    with refused(
-        "cifar-10-binary.tar.gz  from  https://www.cs.toronto.edu/~kriz/cifar-"
-    ):
+    of_tfds = "cifar-10-binary.tar.gz  from  https://www.cs.toronto.edu/~kriz/cifar-"
+    with refused(of_tfds):
         prepare.prepare("cifar10", data_dir=tmp_path)
 
 
-def test_a_damaged_archive_leaves_nothing_half_prepared(tmp_path, manual):
+def test_a_damaged_archive_leaves_nothing_behind(tmp_path, tiny, manual, offline):
+    """The unpacked one will do."""
     path = manual / "tiny-imagenet-200.zip"
     name = "tiny-imagenet-200/val/images/val_1.JPEG"  # the training part is fine
     toy.save_tiny_imagenet(manual, {name: toy.encoded(toy.COLOUR, "JPEG")[:-999]})
     with refused(f"{path}, image {name}, cannot be read (OSError: image file is trunc"):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
+        tiny()
     assert not [*tmp_path.glob("tiny_imagenet/*")]
     toy.save_tiny_imagenet(manual)
-    done = prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
-    assert done.fresh and prepared.load("tiny_imagenet", tmp_path).train_size == 6
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    assert tiny(manual_dir=tmp_path / "unpacked").fresh
+    assert prepared.load("tiny_imagenet", tmp_path).train_size == 6
 
 
 KILLED = """
@@ -155,66 +140,51 @@ prepare.prepare("tiny_imagenet", data_dir=sys.argv[1], manual_dir=sys.argv[2])
 """
 
 
-def test_a_killed_preparation_is_not_taken_for_a_finished_one(tmp_path, manual):
+def test_a_killed_preparation_is_not_taken_for_a_finished_one(tmp_path, tiny, manual):
     command = [sys.executable, "-c", KILLED, tmp_path, manual]
     assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
     (left,) = (tmp_path / "tiny_imagenet").iterdir()
     with refused("no prepared data set in"):
         prepared.find("tiny_imagenet", tmp_path)
-    done = prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
+    done = tiny()
     assert done.fresh
     note = f"note: {left} is left from an interruption"
     assert note in "\n".join(prepare.report(done, default=False))
 
 
-@pytest.mark.parametrize("lost", ["dataset_info.json", "*train*"])
-def test_a_directory_that_was_copied_in_part_is_refused(tmp_path, manual, lost):
-    done = prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
-    (file,) = done.path.glob(lost)
-    file.unlink()
-    with refused(f"{done.path} is incomplete: {file} is missing. Delete the directory"):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
-
-
-def test_another_record_format_is_refused(tmp_path, manual):
-    done = prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
+def test_a_directory_copied_in_part_or_of_another_format_is_refused(tmp_path, tiny):
+    done = tiny()
+    for lost in ("dataset_info.json", "*train*"):
+        (file,) = done.path.glob(lost)
+        file.rename(tmp_path / "lost")
+        with refused(f"{done.path} is incomplete: {file} is missing. Delete the direc"):
+            tiny()
+        (tmp_path / "lost").rename(file)
     info = done.path / "dataset_info.json"
     info.write_text(info.read_text().replace("array_record", "tfrecord"))
     for file in done.path.glob("*array_record*"):
         file.rename(str(file).replace("array_record", "tfrecord"))
     with refused(f"{done.path} is prepared as tfrecord, which only TensorFlow reads"):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path)
+        tiny()
 
 
-def test_too_little_space_is_refused_with_both_numbers(tmp_path, manual, monkeypatch):
+def test_too_little_space_is_refused_with_both_numbers(tmp_path, tiny, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=100 * 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with refused(f"tiny_imagenet needs about 704 MiB, but {tmp_path} has 100 MiB free"):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=manual)
+        tiny()
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "tiny_imagnet",
-            "no data set 'tiny_imagnet'. Did you mean 'tiny_imagenet'? The",
-        ),
+def test_names_that_tfds_does_not_know_and_directories_that_are_not_there(tmp_path):
+    for name, message in (
+        ("tiny_imagnet", "no data set 'tiny_imagnet'. Did you mean 'tiny_imagenet'?"),
         ("mnist:1.0.0", "Dataset mnist cannot be loaded at version 1.0.0, only: 3"),
         ("gtsrb43/torch", "BuilderConfig torch not found with version 1.0.0"),
-    ],
-)
-def test_names_that_tfds_does_not_know(tmp_path, name, message):
-    with refused(message):
-        prepare.prepare(name, data_dir=tmp_path)
-
-
-def test_a_manual_directory_that_is_not_there_is_named(tmp_path):
+    ):
+        with refused(message):
+            prepare.prepare(name, data_dir=tmp_path)
     with refused(f"manual_dir {tmp_path}/no is not a directory. Give another."):
         prepare.prepare("tiny_imagenet", data_dir=tmp_path, manual_dir=tmp_path / "no")
-
-
-# ------------------------------------------------------------------ downloads
 
 
 @pytest.fixture
@@ -222,74 +192,57 @@ def server(manual, monkeypatch):
     """Serves the archives on this machine; its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args):
-            super().__init__(*args, directory=manual)
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as httpd:
+    files = partial(http.server.SimpleHTTPRequestHandler, directory=manual)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), files) as httpd:
         threading.Thread(target=httpd.serve_forever).start()
         yield f"http://127.0.0.1:{httpd.server_port}"
         httpd.shutdown()
 
 
-def serve(monkeypatch, url, md5):
-    archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
-    monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
-
-
 def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
     path = manual / "tiny-imagenet-200.zip"
-    md5 = hashlib.md5(path.read_bytes()).hexdigest()
-    serve(monkeypatch, f"{server}/{path.name}", md5)
+    url, md5 = f"{server}/{path.name}", hashlib.md5(path.read_bytes()).hexdigest()
+    gone = "the download failed (DownloadError: Failed to get url http://127.0.0"
+    silent = "the download failed (ConnectionError: "
+    damaged = f"download from {url} has md5 {md5} instead of 123"
+
+    def official(url, md5):
+        archive = tiny_imagenet.ARCHIVE._replace(url=url, md5=md5)
+        monkeypatch.setattr(tiny_imagenet, "ARCHIVE", archive)
+
+    for there, message in (
+        (f"{server}/gone.zip", gone),
+        ("http://127.0.0.1:9/a.zip", silent),
+        (url, damaged),
+    ):
+        official(there, "123")
+        start = time.monotonic()
+        with refused(message) as caught:
+            prepare.prepare("tiny_imagenet", data_dir=tmp_path)
+        assert time.monotonic() - start < 30  # TFDS alone: three minutes
+    assert "It has been deleted; run the same command again" in str(caught.value)
+    kept = [file for file in tmp_path.glob("downloads/**/*") if file.is_file()]
+    assert path.read_bytes() not in [file.read_bytes() for file in kept]
+    official(url, md5)
     done = prepare.prepare("tiny_imagenet", data_dir=tmp_path)
     assert done.sizes == {"train": 6, "validation": 3}
     note = f"{tmp_path / 'downloads'} is not needed any more"
     assert note in prepare.report(done, default=False)
 
 
-def test_a_file_that_is_gone_is_answered_by_its_url(tmp_path, server, monkeypatch):
-    serve(monkeypatch, f"{server}/gone.zip", "0" * 32)
-    with refused(
-        "the download failed (DownloadError: Failed to get url http://127.0.0"
-    ):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path)
-
-
-def test_a_server_that_does_not_answer_is_given_up_soon(tmp_path, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    serve(monkeypatch, "http://127.0.0.1:9/a.zip", "0" * 32)
-    start = time.monotonic()
-    with refused("the download failed (ConnectionError: "):
-        prepare.prepare("tiny_imagenet", data_dir=tmp_path)
-    assert time.monotonic() - start < 30  # TFDS alone: three minutes
-
-
-# ------------------------------------------------------------------ command
-
-
-def test_the_command_says_where_and_how_to_use_it(tmp_path, manual):
-    command = [sys.executable, "-m", "jaxproto", "prepare", "gtsrb43"]
-    paths = [f"--data_dir={tmp_path}", f"--manual_dir={manual}"]
-    end = subprocess.run([*command, *paths], capture_output=True, text=True, cwd=ROOT)
-    assert end.returncode == 0, end.stderr
-    first, *lines = end.stdout.splitlines()
+def test_the_command_says_where_and_how_to_use_it(tmp_path, manual, capsys):
+    paths = f"--data_dir={tmp_path}", f"--manual_dir={manual}"
+    cli.main("prepare", ["gtsrb43", *paths])
+    first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("gtsrb43: space needed: 264 MiB to download and 250 MiB ")
+    path = f"{tmp_path}/gtsrb43/torchvision/1.0.0"
     assert lines == [
-        "gtsrb43/torchvision: prepared: 6 train, 2 test examples in "
-        f"{tmp_path}/gtsrb43/torchvision/1.0.0",
+        f"gtsrb43/torchvision: prepared: 6 train, 2 test examples in {path}",
         "note: the official archives have 26640 train, 12630 test examples: results "
         "with these are not comparable with the papers'",
         f"{tmp_path}/downloads is not needed any more",
         "use it: --config.data.name=tfds:gtsrb43/torchvision "
         f"--config.data.data_dir={tmp_path}",
     ]
-
-
-def test_a_mistake_is_an_error_without_a_traceback(tmp_path):
-    command = [sys.executable, "-m", "jaxproto", "prepare", f"--data_dir={tmp_path}"]
-    end = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert end.returncode == 1 and "Traceback" not in end.stderr
-    assert end.stderr.startswith("error: give one data set, such as mnist, ")
+    with refused("give one data set, such as mnist, "):
+        cli.main("prepare", [f"--data_dir={tmp_path}"])

@@ -1,37 +1,29 @@
 """Texts in a federated run: words, vocabulary, every method.
 
-Words and vocabulary follow ../shared/spec/algorithms.md 4.2 and torchtext's documented
-`basic_english`.
+Words and vocabulary are those that torchtext documents for `basic_english`.
 """
 
-import csv
 import io
-from functools import cache, partial
 
 import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from support import fast_jit
+from support import quick
+from support.every import every
 from support.refusal import refused
 
 import jaxproto
-from jaxproto import config, plots
+from jaxproto import config
 from jaxproto.config import build, registries
 from jaxproto.data import datasets, text
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.methods import METHODS
-from jaxproto.storage import workdir
-from jaxproto.training import programs
+from jaxproto.storage import records, workdir
 from jaxproto.types import PADDING, UNKNOWN
 
+quick_runs = quick.quick_runs  # a fixture of all tests here
 CLASSES = ("blue", "green", "red")
-
-
-def save(path, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    return path
 
 
 def synthetic(seed=0, size=60):
@@ -45,7 +37,9 @@ def synthetic(seed=0, size=60):
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("toy") / "toy.csv", synthetic())
+    path = tmp_path_factory.mktemp("toy") / "toy.csv"
+    path.write_text("".join(f"{words},{name}\n" for words, name in synthetic()))
+    return path
 
 
 def configured(path, method="local", **changes):
@@ -66,21 +60,16 @@ def configured(path, method="local", **changes):
     return c
 
 
-# -------------------------------------------------------------------------------- words
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
+@every(
     [
         ("Basic English, normalised!", "basic english , normalised !"),
         ('It\'s (1.5) "so";why?', "it ' s ( 1 . 5 ) so why ?"),
         ("a<br />b:c\t\nd", "a b c d"),
         ("ÄRGER u.s.", "ärger u . s ."),
         (' "; ', ""),
-    ],
+    ]
 )
 def test_words_are_those_of_basic_english(given, words):
-    """The rules that torchtext documents for `basic_english`."""
     assert text.split(given) == words.split()
 
 
@@ -113,15 +102,11 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
 
 
 def test_words_of_test_texts_alone_are_unknown_and_public_ones_known():
-    texts = ["a", "b", "c"]
-    data = datasets.assemble("t", (np.array(texts), np.array([0, 1, 0])))
+    data = datasets.assemble("t", (np.array(["a", "b", "c"]), np.array([0, 1, 0])))
     part = Partition((np.array([0]),), (np.array([1]),))
     assert text.encode(data, part).tokens == (*text.SPECIAL, "a")
     with_public = data._replace(public=np.array([2], np.int32))
     assert text.encode(with_public, part).tokens == (*text.SPECIAL, "a", "c")
-
-
-def test_other_data_sets_stay_as_they_are():
     digits = datasets.load("digits")
     assert text.encode(digits, None) is digits
 
@@ -137,25 +122,17 @@ def test_many_texts_are_encoded_as_a_loop_would():
         assert row.tolist() == want + [PADDING] * (5 - len(want))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@every(
     [
-        ({"vocab_size": 2}, "data.vocab_size is 2. Give a number from 3 on"),
-        ({"vocab_size": -1}, "data.vocab_size is -1. Give a number from 3 on"),
-        ({"max_len": 0}, "data.max_len is 0. Give a number of words from 1 on"),
-    ],
+        ({"vocab_size": 2}, "a", "data.vocab_size is 2. Give a number from 3 on"),
+        ({"vocab_size": -1}, "a", "data.vocab_size is -1. Give a number from 3 on"),
+        ({"max_len": 0}, "a", "data.max_len is 0. Give a number of words from 1 on"),
+        ({}, " ", "t: no training text has a word."),
+    ]
 )
-def test_impossible_vocabularies_are_refused(options, message):
+def test_impossible_vocabularies_are_refused(options, words, message):
     with refused(message):
-        encoded(["a", "b"], [0], [1], **options)
-
-
-def test_training_texts_without_a_word_are_refused():
-    with refused("t: no training text has a word."):
-        encoded([" ", "b"], [0], [1])
-
-
-# -------------------------------------------------------------- the vocabulary of a run
+        encoded([words, "b"], [0], [1], **options)
 
 
 def test_a_vocabulary_is_saved_with_a_token_per_line_and_read_again(tmp_path):
@@ -181,102 +158,43 @@ def test_a_resumed_run_keeps_its_vocabulary_and_a_failed_one_leaves_none(toy, tm
     assert shapes["body"]["embedding"]["table"].shape == (4, 6)
 
 
-def test_a_run_on_texts_tells_and_saves_its_vocabulary(toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "available", lambda: False)
-    console = Console(file=io.StringIO(), width=200)
-    c = configured(toy, data__vocab_size=9)
-    summary = jaxproto.run(c, tmp_path, console)
-    assert (
-        summary["status"] == "finished"
-        and 0 <= summary["rules"]["head"]["pooled"]["final"] <= 1
-    )
-    assert "9 tokens in the vocabulary; " in console.file.getvalue()
-    lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
-    assert len(lines) == 9 and lines[:2] == [*text.SPECIAL]
-
-
-def test_texts_need_networks_on_texts(toy):
-    with refused("network 'mlp' reads numbers, but the inputs are texts."):
-        build.experiment(configured(toy, model__group="mlp"), "cpu")
-    with refused("network 'textcnn' reads texts, but the inputs are numbers."):
-        c = configured(toy, data__name="digits", model__group="textcnn")
-        build.experiment(c, "cpu")
-
-
-# ------------------------------------------------------------------------- every method
-
 ON_IMAGES = {"vhl": "vhl shares virtual images, but the inputs are int32"}
 
 
-def experiment(toy, name, **changes):
-    c = configured(toy, name, **changes)
+def trained(toy, name, path, **changes):
+    """Records and text of two rounds; the programs are compiled before, once."""
+    c = configured(toy, name, data__vocab_size=9, rounds=2, eval_every=1, **changes)
     own = {f"method.{k}": "fasttext" for k in registries.NETWORKS if k in c.method}
     everyone = {"participation.law": "all", "participation.fraction": 1.0}
     own |= {"method.q": 0.0, **everyone} if name == "fast" else {}  # no snapshot
     c.update_from_flattened_dict(own)
-    return programs.in_one_lane(build.experiment(c, "cpu"))
-
-
-def one_round(exp, traces):
-    """All programs of a round and of an evaluation as one."""
-    f = programs.with_floats(programs.functions(exp), exp.floats)
-
-    def run(examples, at, server, clients):
-        traces.append(1)
-        participants = f.participate(at, server)
-        down = f.broadcast(server).message
-        each = list(zip(clients, exp.train, strict=True))
-        if f.pre_upload:
-            pairs = zip(f.pre_upload, each, strict=True)
-            ups = [g(participants, down, c, examples, s).uploads for g, (c, s) in pairs]
-            server = f.pre_aggregate(at, server, ups)
-            down = f.broadcast(server).message
-        pairs = zip(f.train, each, strict=True)
-        out = [g(at, participants, down, c, examples, s) for g, (c, s) in pairs]
-        clients, seen = zip(*out, strict=True)
-        server = f.update(at, server, tuple(p.uploads for p in seen))
-        triples = zip(f.evaluate, clients, exp.test, strict=True)
-        down = f.broadcast(server).message
-        hits = [g(down, c, examples, s) for g, c, s in triples]
-        return server, clients, [(p.loss, p.finite) for p in seen], hits
-
-    return partial(fast_jit.jit(run), build.examples(exp.dataset))
-
-
-@cache
-def ended(toy, name, group="fasttext"):
-    """Losses, whether all is finite, correct predictions and traces of two rounds."""
-    exp, traces = experiment(toy, name, model__group=group), []
-    build.check(exp)
-    run = one_round(exp, traces)
-    jitted = jax.tree.map(fast_jit.jit, programs.functions(exp))
-    starting = programs.with_floats(jitted, exp.floats)
-    server, clients, *_ = programs.init(exp, 0, starting)
-    for r in range(2):
-        server, clients, seen, hits = run(programs.round_context(0, r), server, clients)
-    return *zip(*seen, strict=True), hits, len(traces)
+    console = Console(file=io.StringIO(), width=200)
+    summary = jaxproto.run(c, path, console)
+    assert summary["status"] == "finished"  # all numbers are finite
+    return records.read(path / "metrics.jsonl"), console.file.getvalue()
 
 
 @pytest.mark.parametrize("name", [m for m in METHODS if m not in ON_IMAGES])
-def test_every_method_runs_two_rounds_on_texts_and_compiles_once(toy, name):
-    loss, finite, hits, traces = ended(toy, name)
-    sizes = experiment(toy, name, model__group="fasttext").test[0].size
-    assert traces == 1 and np.all(finite)
-    assert np.all(np.isfinite(loss)) and np.all(np.concatenate(loss) != 0)
-    for rule in hits[0].values():
-        right, count = rule["accuracy"]
-        assert np.all((right >= 0) & (right <= count))
-        assert np.array_equal(count, sizes)  # test texts of each client
+def test_every_method_runs_two_rounds_on_texts(toy, name, tmp_path):
+    told, said = trained(toy, name, tmp_path)
+    assert len(told) == 2
+    for record in told:
+        assert np.isfinite(record["loss"]) and record["loss"] != 0
+        assert all(0 <= of["pooled"] <= 1 for of in record["rules"].values())
+    assert "9 tokens in the vocabulary; " in said
+    lines = (tmp_path / "vocabulary.txt").read_text().splitlines()
+    assert len(lines) == 9 and lines[:2] == [*text.SPECIAL]
 
 
-@pytest.mark.parametrize("name", ON_IMAGES)
-def test_a_method_with_images_of_its_own_refuses_texts(toy, name):
-    with refused(ON_IMAGES[name]):
-        build.check(experiment(toy, name))
+def test_a_method_with_images_of_its_own_refuses_texts(toy, tmp_path):
+    for name, message in ON_IMAGES.items():
+        with refused(message):
+            trained(toy, name, tmp_path)
 
 
 @pytest.mark.long
-def test_fasttext_and_textcnn_are_two_cohorts_of_one_federation(toy):
-    loss, finite, hits, traces = ended(toy, "protonorm", "text")
-    assert len(hits) == 2 and traces == 1
-    assert np.all(np.concatenate(finite)) and np.all(np.isfinite(np.concatenate(loss)))
+def test_fasttext_and_textcnn_are_two_cohorts_of_one_federation(toy, tmp_path):
+    told, _ = trained(toy, "protonorm", tmp_path, model__group="text")
+    assert len(told) == 2 and np.isfinite([record["loss"] for record in told]).all()
+    saved = build.experiment(configured(toy, model__group="text"), "cpu")
+    assert [c.name for c in saved.cohorts] == ["fasttext", "textcnn"]

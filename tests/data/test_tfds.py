@@ -11,14 +11,19 @@ from jaxproto.data import datasets, pixels
 from jaxproto.data.readers import prepared
 
 
-def test_a_prepared_tfds_set_is_read_without_tensorflow(tmp_path):
-    prepare(tmp_path)
+def test_a_prepared_tfds_set_is_read_without_tensorflow(tmp_path, monkeypatch):
+    prepare(tmp_path, names=("cat", "dog", "ox"))
     data = datasets.load("tfds:toy", data_dir=tmp_path)
     assert data.x.shape == (12, 4, 4, 1) and data.x.dtype == np.uint8
     assert (data.x[:6, ..., 0] == GREY).all() and (data.x[6:, ..., 0] == GREY).all()
     assert data.y.tolist() == [*LABELS, *LABELS] and data.y.dtype == np.int32
     assert (data.name, data.num_classes, data.train_size) == ("tfds:toy", 3, 6)
-    assert "tensorflow" not in sys.modules
+    assert data.classes == ("cat", "dog", "ox") and "tensorflow" not in sys.modules
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert prepared.load("toy").train_size == 6
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with refused("reading it needs the package 'tensorflow_datasets'. Install it."):
+        prepared.load("toy", tmp_path)
 
 
 def test_images_of_several_sizes_are_brought_to_one(tmp_path):
@@ -29,16 +34,10 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path):
     data = datasets.load("tfds:toy", data_dir=tmp_path, pixels=4)
     small = [pixels.resize(image, 4) for image in images]
     assert np.array_equal(data.x, np.stack(small * 3)) and data.train_size == 12
-    with refused("(None, None, 3) and type uint8, but a network needs one fixed shape"):
+    shape = "(None, None, 3) and type uint8, but a network needs one fixed shape"
+    with refused(shape) as caught:
         datasets.load("tfds:toy", data_dir=tmp_path)
-    with refused("Set data.pixels to the height and width"):
-        datasets.load("tfds:toy", data_dir=tmp_path)
-
-
-def test_names_of_classes_are_kept(tmp_path):
-    prepare(tmp_path, names=("cat", "dog", "ox"))
-    data = datasets.load("tfds:toy", data_dir=tmp_path)
-    assert data.classes == ("cat", "dog", "ox") and data.y.tolist() == [*LABELS] * 2
+    assert "Set data.pixels to the height and width" in str(caught.value)
 
 
 def test_texts_are_title_and_description(tmp_path):
@@ -62,33 +61,12 @@ def test_a_configuration_may_be_left_out_where_one_alone_is_there(tmp_path):
         prepared.find("other", tmp_path)
 
 
-def test_a_package_that_lacks_for_reading_tfds_is_named(tmp_path, monkeypatch):
-    prepare(tmp_path)
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with refused("reading it needs the package 'tensorflow_datasets'. Install it."):
-        prepared.load("toy", tmp_path)
-
-
-def test_tfds_default_directory_is_the_one_tfds_uses(tmp_path, monkeypatch):
-    prepare(tmp_path)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    assert prepared.load("toy").train_size == 6
-
-
-@pytest.mark.parametrize(
-    ("splits", "examples", "train_size"),
-    [
-        (("train",), 6, 6),
-        (("train", "validation"), 12, 6),
-        (("test", "train", "validation"), 18, 12),
-    ],
-)
-def test_the_last_split_is_the_official_test_part(
-    tmp_path, splits, examples, train_size
-):
-    prepare(tmp_path, splits=splits)
-    data = prepared.load("toy", tmp_path)
-    assert (len(data.y), data.train_size) == (examples, train_size)
+def test_the_last_split_is_the_official_test_part(tmp_path):
+    """Of three splits: `test_images_of_several_sizes_are_brought_to_one`."""
+    for splits in (("train",), ("train", "validation")):
+        prepare(tmp_path / splits[-1], splits=splits)
+        data = prepared.load("toy", tmp_path / splits[-1])
+        assert (len(data.y), data.train_size) == (6 * len(splits), 6)
 
 
 def test_the_newest_tfds_version_is_read_unless_one_is_named(tmp_path):
@@ -110,44 +88,33 @@ def test_a_missing_tfds_set_is_answered_by_those_that_are_there(tmp_path):
         prepared.load("toys", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: (folder / "features.json").write_text("{"),
-        lambda folder: (folder / "dataset_info.json").unlink(),
-        lambda folder: next(folder.glob("*train*")).unlink(),
-        lambda folder: next(folder.glob("*train*")).write_bytes(b"short"),
-        lambda folder: truncate(next(folder.glob("*train*"))),
-    ],
-    ids=["bad json", "no info", "no shard", "short shard", "truncated shard"],
-)
-def test_a_damaged_tfds_set_is_refused_with_its_path(tmp_path, damage):
+SHARD = [None, 5, -1000]  # bytes that are left
+DAMAGE = {"features.json": [1], "dataset_info.json": [None], "*train*": SHARD}
+
+
+def test_a_damaged_tfds_set_is_refused_with_its_path(tmp_path):
     folder = prepare(tmp_path)
-    damage(folder)
-    with refused(str(folder)) as caught:
-        prepared.load("toy", tmp_path)
-    assert "It is damaged or incomplete: prepare or copy" in str(caught.value)
+    for name, lengths in DAMAGE.items():
+        (file,) = folder.glob(name)
+        content = file.read_bytes()
+        for length in lengths:
+            file.unlink()
+            if length is not None:
+                file.write_bytes(content[:length])
+            with refused(str(folder)) as caught:
+                prepared.load("toy", tmp_path)
+            assert "It is damaged or incomplete: prepare or copy" in str(caught.value)
+            file.write_bytes(content)
 
 
-def truncate(file):
-    file.write_bytes(file.read_bytes()[:-1000])
+UNFIT = [
+    ({"classes": 0}, "no pair of an input and a class label among its features im"),
+    ({"classes": 2}, "y_train has label 2 in row 2, but labels go from 0 to 1"),
+    ({"splits": ["test"]}, "no split 'train'; there are: test. Prepare the training"),
+]
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (
-            {"shape": (-1, -1, 1)},
-            "'image' has shape (None, None, 1) and type uint8, but",
-        ),
-        ({"classes": 0}, "no pair of an input and a class label among its features im"),
-        ({"classes": 2}, "y_train has label 2 in row 2, but labels go from 0 to 1"),
-        (
-            {"splits": ["test"]},
-            "no split 'train'; there are: test. Prepare the training",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("written", "message"), UNFIT)
 def test_a_tfds_set_that_does_not_fit_is_refused_by_name(tmp_path, written, message):
     prepare(tmp_path, **written)
     with refused(message) as caught:

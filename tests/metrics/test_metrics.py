@@ -1,7 +1,11 @@
 """Metrics: against scikit-learn, in the compiled evaluation, in the files of a run."""
 
+import dataclasses
+import re
 import warnings
 from functools import partial
+from itertools import product
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +14,16 @@ import pytest
 from scipy.special import logsumexp, softmax
 from sklearn import calibration
 from sklearn import metrics as theirs
-from support import runs, toys
+from support import quick, runs, toys
+from support.every import every
+from support.fast_jit import jit
+from support.refusal import refused
 
-from jaxproto import batches, config, fit, plots
+from jaxproto import batches, config, fit
 from jaxproto import client as clients_
 from jaxproto.client import Asked
 from jaxproto.config import cohorts
 from jaxproto.errors import UserError
-from jaxproto.method import Method
 from jaxproto.methods import METHODS as METHODS_
 from jaxproto.metrics import (
     ACCURACY,
@@ -49,11 +55,6 @@ def drawn(scale=2.0, examples=240, classes=range(C), seed=0):
     return (scale * scores).astype(np.float32), y
 
 
-def absent():
-    """Labels of three classes of five."""
-    return drawn(classes=(0, 2, 3))
-
-
 def without_prototype():
     """One class has no score, of any example; others of some have none."""
     scores, y = drawn(seed=1)
@@ -62,8 +63,11 @@ def without_prototype():
     return scores, y
 
 
-CASES = {"all": drawn, "absent": absent, "without_prototype": without_prototype}
-each_case = pytest.mark.parametrize("case", CASES)
+CASES = {
+    "all": drawn(),
+    "absent": drawn(classes=(0, 2, 3)),  # labels of three classes of five
+    "without_prototype": without_prototype(),
+}
 
 
 def summed(name, scores, y, mask=None, batch=80):
@@ -78,13 +82,7 @@ def summed(name, scores, y, mask=None, batch=80):
 
 def value(name, *given):
     """The values of a metric by name."""
-    (found,) = named(f"accuracy,{name}")[-1:]
-    return values(found, summed(name, *given))
-
-
-def float32_probabilities(scores):
-    """As float32, of which scikit-learn takes the epsilon."""
-    return softmax(scores.astype(np.float64), -1).astype(np.float32)
+    return values(named(name)[-1], summed(name, *given))
 
 
 def their_ece(scores, y):
@@ -106,6 +104,12 @@ def their_areas(scores, y):
     return found
 
 
+def their_loss(scores, y):
+    """Of float32, of which scikit-learn takes the epsilon."""
+    p = softmax(scores.astype(np.float64), -1).astype(np.float32)
+    return theirs.log_loss(y, p, labels=range(C))
+
+
 def their_balanced(scores, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a predicted class without examples
@@ -114,7 +118,7 @@ def their_balanced(scores, y):
 
 THEIRS = {
     "accuracy": lambda s, y: theirs.accuracy_score(y, s.argmax(-1)),
-    "loss": lambda s, y: theirs.log_loss(y, float32_probabilities(s), labels=range(C)),
+    "loss": their_loss,
     "balanced_accuracy": their_balanced,
     "macro_f1": lambda s, y: theirs.f1_score(
         y, s.argmax(-1), average="macro", zero_division=0
@@ -123,24 +127,21 @@ THEIRS = {
 }
 
 
-@each_case
-@pytest.mark.parametrize("name", THEIRS)
+@every([*product(THEIRS, CASES)])
 def test_a_metric_is_that_of_scikit_learn(name, case):
-    scores, y = CASES[case]()
-    want = THEIRS[name](scores, y)
-    assert value(name, scores, y)[name] == pytest.approx(want, rel=1e-5)
+    want = THEIRS[name](*CASES[case])
+    assert value(name, *CASES[case])[name] == pytest.approx(want, rel=1e-5)
 
 
-@each_case
+@every(CASES)
 def test_every_class_is_that_of_scikit_learn(case):
-    scores, y = CASES[case]()
-    want = theirs.precision_recall_fscore_support(
+    scores, y = CASES[case]
+    precision, recall, _, support = theirs.precision_recall_fscore_support(
         y, scores.argmax(-1), labels=range(C), zero_division=np.nan
     )
-    got = value("per_class", scores, y)
-    for part, there in zip(("precision", "recall", "_", "support"), want, strict=True):
-        if part != "_":
-            np.testing.assert_allclose(got[f"per_class_{part}"], there, rtol=1e-6)
+    got, want = value("per_class", scores, y), (precision, recall, support)
+    for part, there in zip(("precision", "recall", "support"), want, strict=True):
+        np.testing.assert_allclose(got[f"per_class_{part}"], there, rtol=1e-6)
 
 
 def tied(count_C2N):
@@ -150,15 +151,15 @@ def tied(count_C2N):
     return ((own * other).sum(-1)[pairs > 0] / pairs[pairs > 0] / 2).mean()
 
 
-@each_case
+@every(CASES)
 def test_the_area_is_that_of_scikit_learn_but_for_ties_in_a_bin(case):
-    scores, y = CASES[case]()
+    scores, y = CASES[case]
     got, want = value("auc", scores, y)["auc"], np.mean(their_areas(scores, y))
     assert 0.5 < want < 1
     assert abs(got - want) <= tied(summed("auc", scores, y)) + 1e-9
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0, 10.0])
+@every([1e-4, 1e-2, 1.0, 10.0])
 def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
     scores, y = drawn(scale, examples=2000, seed=3)
     sums = summed("auc", scores, y, None, 500)
@@ -166,27 +167,28 @@ def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
     assert tied(sums) < 0.004 and off < 0.0002, (tied(sums), off)
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0, 10.0])
+@every([1e-4, 1.0, 10.0])
 def test_log_odds_are_exact_for_small_differences_and_for_large_ones(scale):
     scores, _ = drawn(scale)
     score = scores.astype(np.float64)
     others = [logsumexp(np.delete(score, c, 1), axis=1) for c in range(C)]
     want = score - np.stack(others, 1) + np.log(C - 1)
-    got = np.asarray(ranks.log_odds(scores))
+    got = np.asarray(jit(ranks.log_odds)(scores))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3 * scale)
 
 
 def test_scores_that_are_none_are_at_the_ends():
     inf = np.inf
-    got = ranks.log_odds(np.array([[1.0, -inf, -inf], [-inf] * 3, [0.0, 0.0, -inf]]))
+    scores = np.array([[1.0, -inf, -inf], [-inf] * 3, [0.0, 0.0, -inf]])
+    got = np.asarray(jit(ranks.log_odds)(scores))
     assert got[0, 0] > 1e20 and np.all(got[0, 1:] == -inf) and np.all(got[1] == -inf)
     assert got[2, 0] == got[2, 1] == pytest.approx(np.log(2))
-    ends = ranks.bin_of(jnp.array([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
+    ends = jit(ranks.bin_of)(np.float32([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
     assert np.all(np.diff(ends) >= 0)
     assert (ends[0], ends[-1]) == (0, ranks.BINS - 1) and ends[2] == ends[3]
 
 
-@pytest.mark.parametrize("name", METRICS)
+@every(METRICS)
 def test_examples_that_only_fill_a_batch_up_do_not_count(name):
     scores, y = without_prototype()
     mask = np.arange(len(y)) % 3 > 0
@@ -194,12 +196,12 @@ def test_examples_that_only_fill_a_batch_up_do_not_count(name):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), a, b)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@every(METRICS)
 def test_a_client_without_examples_has_no_value_and_is_left_out(name):
     scores, y = drawn()
     parts = [summed(name, scores, y), summed(name, scores, y, np.zeros(len(y)))]
     sums = jax.tree.map(lambda *a: np.stack(a), *parts)
-    (one,) = named(name)[-1:]
+    one = named(name)[-1]
     each, total = by_client(one, sums), pooled(one, sums)
     for part, value_K in each.items():
         np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
@@ -210,13 +212,10 @@ def test_a_client_without_examples_has_no_value_and_is_left_out(name):
             assert told["std"] == 0
 
 
-def test_a_class_alone_has_no_area():
-    scores, y = drawn(classes=[2])
-    assert np.isnan(value("auc", scores, y)["auc"])
-    assert value("balanced_accuracy", scores, y)["balanced_accuracy"] > 0
-
-
-def test_a_class_without_a_score_counts_as_a_probability_of_epsilon():
+def test_a_class_alone_has_no_area_and_one_without_a_score_counts_as_epsilon():
+    alone = drawn(classes=[2])
+    assert np.isnan(value("auc", *alone)["auc"])
+    assert value("balanced_accuracy", *alone)["balanced_accuracy"] > 0
     scores = np.array([[0.0, -np.inf], [-np.inf, -np.inf]], np.float32)
     for y in ([1, 1], [1, 0]):
         got = value("loss", scores, np.array(y))["loss"]
@@ -225,31 +224,15 @@ def test_a_class_without_a_score_counts_as_a_probability_of_epsilon():
     assert np.all(log[0] == [0, -np.inf]) and np.all(log[1] == -np.inf)
 
 
-# --------------------------------------------------------------------- in the programs
-
-
-def equations(jaxpr):
-    """Primitives of a program with those in its loops."""
-    inner = [jaxpr.jaxpr if hasattr(jaxpr, "jaxpr") else jaxpr]
-    found = []
-    while inner:
-        for eqn in inner.pop().eqns:
-            found.append(eqn.primitive.name)
-            for value in jax.tree.leaves(
-                list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
-            ):
-                own = getattr(value, "jaxpr", value)
-                inner += [own] * hasattr(own, "eqns")
-    return found
-
-
 def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
     """What was compiled before there were metrics: hits, counted."""
     method, net = METHODS_["fedproto"](toys.SPEC), toys.net(8)
     examples, rows = toys.pool_and_rows()
-    result = toys.run(method, rounds=1)
     data = Data(examples, Shard(jnp.asarray(rows[5]), jnp.int32(15)))
-    given = method.broadcast(result.server), result.clients[5]
+    start = toys.starter(method, toys.HOM, toys.LOCAL)
+    counts = toys.counts(examples, rows, range(6))
+    server, (clients,) = start(jax.random.key(3), [counts])
+    given = method.broadcast(server), jax.tree.map(lambda leaf: leaf[5], clients)
 
     def before(down, client):
         def f(batch):
@@ -261,11 +244,12 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
     def now(down, client):
         return clients_.score(method, net, down, client, data, Asked(named("accuracy")))
 
-    old, new = (equations(jax.make_jaxpr(f)(*given)) for f in (before, now))
-    rules = len(before(*given))
-    assert {*new} == {*old} and len(new) - len(old) <= 3 * rules
-    for rule, right in before(*given).items():
-        assert now(*given)[rule]["accuracy"] == (right, 15)
+    texts = (str(jax.make_jaxpr(f)(*given)) for f in (before, now))
+    old, new = (re.findall(r"\] = (\w+)", text) for text in texts)  # with loops
+    hits, scored = (jit(f)(*given) for f in (before, now))
+    assert {*new} == {*old} and len(new) - len(old) <= 3 * len(hits)
+    for rule, right in hits.items():
+        assert scored[rule]["accuracy"] == (right, 15)
 
 
 def test_clients_of_equal_examples_are_evaluated_once():
@@ -279,25 +263,14 @@ def test_clients_of_equal_examples_are_evaluated_once():
     assert cohorts.distinct(other)[1] == [0, 1, 0]
 
 
-# ---------------------------------------------------------------------------- in a run
-
 EVERY = ",".join(METRICS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    """No pictures, programs made quickly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "available", lambda: False)
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
+quick_runs = quick.quick_runs  # a fixture of all tests here
 
 
 def measured_run(path, method="fedproto", **fields):
-    """Records and summary of two rounds on the spirals."""
-    c = runs.small(method, rounds=2, eval_every=1, data__clients=4, **fields)
-    summary, text = runs.run(c, path)
+    """Records, summary and text of two rounds on the spirals."""
+    fields = {"rounds": 2, "eval_every": 1, "data__clients": 4, **fields}
+    summary, text = runs.run(runs.small(method, **fields), path)
     return records.read(path / "metrics.jsonl"), summary, text
 
 
@@ -309,32 +282,20 @@ def two(tmp_path_factory):
     return path, measured_run(path / "every", **asked), measured_run(path / "plain")
 
 
-def test_accuracies_are_the_same_to_the_bit_whatever_else_is_measured(two):
-    _, (every, *_), (plain, *_) = two
+def test_a_record_has_every_metric_of_every_rule_beside_the_same_accuracies(two):
+    """Columns of clients are those of the record."""
+    path, (every, *_), (plain, *_) = two
     assert [r["rules"] for r in every] == [r["rules"] for r in plain]
     assert all("metrics" not in r for r in plain)
-
-
-def test_a_record_has_every_metric_of_every_rule(two):
-    _, (every, *_), _ = two
     singles = {*METRICS} - {"accuracy", "per_class"}
     for record in every:
+        table = np.load(path / "every" / "per_client" / f"{record['round']:06}.npz")
         assert list(record["metrics"]) == list(record["rules"])
         for rule, of in record["metrics"].items():
             parts = {f"per_class_{p}" for p in ("recall", "precision", "support")}
             assert {*of} == singles | parts
             for name in singles:
                 assert {"pooled", "mean", "std", "min", "max"} <= {*of[name]}, rule
-            support = of["per_class_support"]["pooled"]
-            assert list(support) == ["0", "1", "2"] or len(support) > 1
-        assert record["metrics"]["head"]["loss"]["pooled"] > 0
-
-
-def test_columns_of_clients_are_those_of_the_record(two):
-    path, (every, *_), _ = two
-    for record in every:
-        table = np.load(path / "every" / "per_client" / f"{record['round']:06}.npz")
-        for rule, of in record["metrics"].items():
             loss_K = table[f"loss_{rule}"]
             assert loss_K.shape == (4,)
             assert np.nanmean(loss_K) == pytest.approx(of["loss"]["mean"])
@@ -343,25 +304,22 @@ def test_columns_of_clients_are_those_of_the_record(two):
             support_KC = table[f"per_class_support_{rule}"]
             assert np.all(support_KC.sum(1) == table["test_examples"])
             pooled_C = [*of["per_class_support"]["pooled"].values()]
-            assert support_KC.sum(0).tolist() == pooled_C
+            assert support_KC.sum(0).tolist() == pooled_C and len(pooled_C) > 1
+        assert record["metrics"]["head"]["loss"]["pooled"] > 0
 
 
 def test_the_summary_has_best_final_and_mean_of_the_last(two):
     _, (every, summary, text), (_, plain, _) = two
     assert "metrics" not in plain
     loss = [r["metrics"]["head"]["loss"]["pooled"] for r in every]
-    told = summary["metrics"]["head"]
-    assert told["loss"]["pooled"] == {
-        "best": min(loss),
-        "best_round": 1 + int(np.argmin(loss)),
-        "final": loss[-1],
-        "mean_last": pytest.approx(np.mean(loss)),
-        "last_n": 2,
-    }
+    told, best = summary["metrics"]["head"], 1 + int(np.argmin(loss))
+    last = {"final": loss[-1], "mean_last": pytest.approx(np.mean(loss)), "last_n": 2}
+    wanted = {"best": min(loss), "best_round": best, **last}
+    assert told["loss"]["pooled"] == wanted
     f1 = [r["metrics"]["head"]["macro_f1"]["mean"] for r in every]
     assert told["macro_f1"]["mean"]["best"] == max(f1)
-    last = every[-1]["metrics"]["head"]["per_class_recall"]
-    of_classes = {k: {"final": last[k]} for k in ("pooled", "mean")}
+    recall = every[-1]["metrics"]["head"]["per_class_recall"]
+    of_classes = {k: {"final": recall[k]} for k in ("pooled", "mean")}
     assert told["per_class_recall"] == of_classes
     lines = text.partition("further metrics")[2].splitlines()
     table = [line for line in lines if "│" in line]
@@ -374,34 +332,21 @@ def test_the_summary_has_best_final_and_mean_of_the_last(two):
 @pytest.mark.long
 def test_a_network_that_serves_all_is_measured_as_those_of_clients(tmp_path):
     """Clients that keep nothing: by shards of their examples, not by hits."""
-    told = {}
-    half = {"participation.law": "uniform", "participation.fraction": 0.5}
-    for store in ("auto", "device"):
-        c = runs.small("fedavg", rounds=1, data__clients=6, eval__metrics=EVERY)
-        c.update_from_flattened_dict({**half, "clients.store": store})
-        runs.run(c, tmp_path / store)
-        told[store] = records.read(tmp_path / store / "metrics.jsonl")[-1]
-    free, kept = told["auto"], told["device"]
+    half = {"participation__law": "uniform", "participation__fraction": 0.5}
+    asked = {"data__clients": 6, "eval__metrics": EVERY, **half}
+    (free,), (kept,) = (
+        measured_run(tmp_path / s, "fedavg", rounds=1, clients__store=s, **asked)[0]
+        for s in ("auto", "device")
+    )
     assert list(free["metrics"]) == ["received"]
     assert free["rules"]["received"] == kept["rules"]["received"]
-    a, b = (told[store]["metrics"]["received"] for store in ("auto", "device"))
+    a, b = (told["metrics"]["received"] for told in (free, kept))
     assert jax.tree.structure(a) == jax.tree.structure(b)  # null in the same places
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), a, b)
 
 
-# ---------------------------------------------------------------------------- one's own
-
-
-@pytest.fixture
-def registry(monkeypatch):
-    """Where metrics of one's own can be put for a test."""
-    before = dict(METRICS)
-    yield METRICS
-    METRICS.clear()
-    METRICS.update(before)
-
-
-def test_a_metric_of_ones_own_is_a_total_and_a_count(registry):
+@mock.patch.dict(METRICS)  # what is added is taken away afterwards
+def test_a_metric_of_ones_own_is_a_total_and_a_count():
     @metric("margin", least=True)
     def margin(scores, y, mask):
         best, second = jax.lax.top_k(scores, 2)[0].T
@@ -413,20 +358,16 @@ def test_a_metric_of_ones_own_is_a_total_and_a_count(registry):
     top = np.sort(scores, -1)
     want = np.mean(top[:, -1] - top[:, -2])
     assert value("margin", scores, y)["margin"] == pytest.approx(want, rel=1e-5)
-    assert program_cache.has_user_code([registry])
-    assert not program_cache.has_user_code([{"auc": registry["auc"]}])
+    assert program_cache.has_user_code([METRICS])
+    assert not program_cache.has_user_code([{"auc": METRICS["auc"]}])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "top 2", "a,b", ""])
-def test_a_name_that_no_metric_can_have_is_refused(name):
-    with pytest.raises(UserError, match="a metric cannot be named"):
-        metric(name)
-
-
-def test_an_unknown_metric_is_named_before_training(tmp_path):
-    c = runs.small(eval__metrics="macro_f1,acu")
-    with pytest.raises(UserError, match=r"unknown metric 'acu'. Did you mean 'auc'\?"):
-        config.check(c)
+def test_names_that_no_metric_has_or_can_have_are_refused():
+    for name in ("accuracy", "top 2", "a,b", ""):
+        with refused("a metric cannot be named"):
+            metric(name)
+    with refused("unknown metric 'acu'. Did you mean 'auc'?"):
+        config.check(runs.small(eval__metrics="macro_f1,acu"))
     assert len(named(" auc, auc,")) == 2
 
 
@@ -439,14 +380,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@every(BROKEN)
 def test_a_metric_that_cannot_work_is_refused_before_training(name):
     broken, message = BROKEN[name]
-    with pytest.raises(UserError) as e:
-        check(named("loss")[-1], C)
+    check(named("loss")[-1], C)
+    with refused(message) as e:
         check(Metric(broken.sums, broken.value, name=name), C)
-    assert message in str(e.value) and repr(name) in str(e.value)
-    assert "\n" not in str(e.value)
+    assert repr(name) in str(e.value) and "\n" not in str(e.value)
 
 
 def test_a_rule_without_scores_is_refused_where_metrics_need_them():
@@ -454,13 +394,7 @@ def test_a_rule_without_scores_is_refused_where_metrics_need_them():
         return {"said": jnp.zeros(len(x))}
 
     local = METHODS_["local"](toys.SPEC)
-    method = Method(
-        init_server=local.init_server,
-        loss=local.loss,
-        upload=local.upload,
-        update=local.update,
-        predict=predict,
-    )
+    method = dataclasses.replace(local, predict=predict)
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     asked, auc = toys.cohorts(*toys.HOM), named("auc")
     with pytest.raises(UserError, match=r"rule 'said' of .* needs? a score for every"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from support.every import check_every, every
+from support.networks import build, relative, shapes
 
 from jaxproto import models
 from jaxproto.errors import UserError
@@ -28,7 +29,7 @@ def golden_weights(case):
 
 
 def stream(i, name, shape):
-    """Entry i of the frozen random stream of ../shared/golden/README.md."""
+    """Entry i of the random stream that the fixture's networks were filled with."""
     t = np.random.RandomState(i).uniform(-1, 1, int(np.prod(shape)))
     if name.endswith("running_var"):
         t = 1 + 0.2 * t
@@ -41,26 +42,20 @@ def stream(i, name, shape):
     return t.reshape(shape).astype(np.float32)
 
 
-def relative(got, expected):
-    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
-
-
 def tiny(name):
     """Parameters and statistics of a network that reads 16x16 images, and its name."""
-    options = TINY | (
-        {"input_shape": (2,), "feat_dim": 2} if name == "spiral_mlp" else {}
-    )
+    options = dict(TINY)
+    if name == "spiral_mlp":
+        options |= {"input_shape": (2,), "feat_dim": 2}
     if name.removesuffix("_code") in models.GROUPS["text"]:
         options |= {"input_shape": (6,), "vocab_size": 9}
-    net = models.build(name, **options)
-    trees = jax.eval_shape(net.init, jax.random.key(0))
+    trees = shapes(models.build(name, **options))
     leaves, structure = jax.tree.flatten(trees)
     rng = np.random.default_rng(0)
     leaves = [rng.random(leaf.shape, np.float32) for leaf in leaves]
     return (*jax.tree.unflatten(structure, leaves), options)
 
 
-# ------------------------------------------------------------------- golden networks
 GOLDEN_CASES = [
     ("resnet8", "resnet8_k10_d500", ops.CPU),
     ("resnet8", "resnet8_k10_d500", ops.LAX),
@@ -72,9 +67,9 @@ GOLDEN_CASES = [
 @pytest.mark.long
 @every(GOLDEN_CASES)
 def test_a_golden_network_is_matched(name, case, form):
-    """../shared/golden: ProtoNorm's released PyTorch networks (ResNet-18: torchvision
-    0.29), before and after one SGD step (0.01, training mode, no dropout) on CE + 10 *
-    MSE to prototypes. The fixture keeps the first rows of some outputs."""
+    """ProtoNorm's released PyTorch networks (ResNet-18: torchvision 0.29) before and
+    after one SGD step (0.01, training mode, no dropout) on CE + 10 * MSE to prototypes.
+    The fixture keeps the first rows of some outputs."""
     dim = int(case.rpartition("d")[2])
     options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": dim}
     params, norm = models.from_torch(name, golden_weights(case), **options)
@@ -104,7 +99,6 @@ def test_a_golden_network_is_matched(name, case, form):
     check(params, norm, "features_after", "logits_after", 1e-3)
 
 
-# ------------------------------------------------------------------------ round trips
 @every(sorted(set(models.NETS) - {"cnn4_d"}))
 def test_there_and_back_again_changes_nothing(name):
     params, norm, options = tiny(name)
@@ -115,10 +109,8 @@ def test_there_and_back_again_changes_nothing(name):
 
 @every(["resnet18_k10_d512", "mobilenet_v2_k10_d500"])
 def test_names_and_shapes_are_pytorchs(case):
-    name, _, rest = case.partition("_k10_d")
-    options = {"input_shape": IMAGE, "num_classes": 10, "feat_dim": int(rest)}
-    net = models.build(name, **options)
-    trees = jax.eval_shape(net.init, jax.random.key(0))
+    name, _, dim = case.partition("_k10_d")
+    trees = shapes(build(name, IMAGE, 10, int(dim)))
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape), trees)
     ours = {k: v.shape for k, v in models.to_torch(*zeros).items()}
     theirs = {k: tuple(v) for k, v in names(case) if not k.endswith("tracked")}
@@ -126,65 +118,51 @@ def test_names_and_shapes_are_pytorchs(case):
 
 
 TORCHVISION = {  # torchvision 0.29: some of each kind of name, with the shapes there
-    "shufflenet_v2_x1_0": {
-        "base.conv1.0.weight": (24, 1, 3, 3),
-        "base.conv1.1.running_var": (24,),
-        "base.stage2.0.branch1.0.weight": (24, 1, 3, 3),
-        "base.stage2.0.branch1.2.weight": (58, 24, 1, 1),
-        "base.stage2.0.branch1.3.bias": (58,),
-        "base.stage2.0.branch2.0.weight": (58, 24, 1, 1),
-        "base.stage3.7.branch2.0.weight": (116, 116, 1, 1),
-        "base.stage3.7.branch2.3.weight": (116, 1, 3, 3),
-        "base.stage4.3.branch2.5.weight": (232, 232, 1, 1),
-        "base.stage4.3.branch2.6.weight": (232,),
-        "base.conv5.0.weight": (1024, 464, 1, 1),
-        "base.conv5.1.weight": (1024,),
-        "head.weight": (3, 5),
-    },
-    "efficientnet_b0": {
-        "base.features.0.0.weight": (32, 1, 3, 3),
-        "base.features.1.0.block.0.0.weight": (32, 1, 3, 3),
-        "base.features.1.0.block.1.fc1.weight": (8, 32, 1, 1),
-        "base.features.1.0.block.2.0.weight": (16, 32, 1, 1),
-        "base.features.2.1.block.0.0.weight": (144, 24, 1, 1),
-        "base.features.3.0.block.1.0.weight": (144, 1, 5, 5),
-        "base.features.3.0.block.1.1.running_mean": (144,),
-        "base.features.6.3.block.2.fc1.weight": (48, 1152, 1, 1),
-        "base.features.6.3.block.2.fc2.weight": (1152, 48, 1, 1),
-        "base.features.7.0.block.3.0.weight": (320, 1152, 1, 1),
-        "base.features.8.0.weight": (1280, 320, 1, 1),
-        "head.bias": (3,),
-    },
-    "resnet10": {
-        "base.conv1.weight": (64, 1, 7, 7),
-        "base.layer_1.conv1.weight": (128, 64, 3, 3),
-        "base.layer_3.bn3.running_var": (512,),
-        "base.layer_3.downsample.0.weight": (512, 256, 1, 1),
-    },
-    "cnn4": {
-        "base.conv1.0.weight": (32, 1, 5, 5),
-        "base.conv2.0.bias": (64,),
-        "base.fc1.0.weight": (512, 64),
-    },
-    "spiral_mlp": {"base.fc1.weight": (16, 2), "head.weight": (3, 2)},
-    "fasttext": {"base.embedding.weight": (9, 5), "base.fc1.weight": (5, 5)},
-    "textcnn": {  # HtFLlib's
-        "base.embedding.weight": (9, 5),
-        "base.conv1.0.weight": (100, 5, 3),
-        "base.conv3.0.weight": (100, 5, 5),
-        "base.conv3.0.bias": (100,),
-        "base.fc1.weight": (5, 300),
-    },
+    "shufflenet_v2_x1_0": """
+        base.conv1.0.weight 24,1,3,3  base.conv1.1.running_var 24
+        base.stage2.0.branch1.0.weight 24,1,3,3
+        base.stage2.0.branch1.2.weight 58,24,1,1  base.stage2.0.branch1.3.bias 58
+        base.stage2.0.branch2.0.weight 58,24,1,1
+        base.stage3.7.branch2.0.weight 116,116,1,1
+        base.stage3.7.branch2.3.weight 116,1,3,3
+        base.stage4.3.branch2.5.weight 232,232,1,1  base.stage4.3.branch2.6.weight 232
+        base.conv5.0.weight 1024,464,1,1  base.conv5.1.weight 1024  head.weight 3,5
+    """,
+    "efficientnet_b0": """
+        base.features.0.0.weight 32,1,3,3  base.features.1.0.block.0.0.weight 32,1,3,3
+        base.features.1.0.block.1.fc1.weight 8,32,1,1
+        base.features.1.0.block.2.0.weight 16,32,1,1
+        base.features.2.1.block.0.0.weight 144,24,1,1
+        base.features.3.0.block.1.0.weight 144,1,5,5
+        base.features.3.0.block.1.1.running_mean 144
+        base.features.6.3.block.2.fc1.weight 48,1152,1,1
+        base.features.6.3.block.2.fc2.weight 1152,48,1,1
+        base.features.7.0.block.3.0.weight 320,1152,1,1
+        base.features.8.0.weight 1280,320,1,1  head.bias 3
+    """,
+    "resnet10": """
+        base.conv1.weight 64,1,7,7  base.layer_1.conv1.weight 128,64,3,3
+        base.layer_3.bn3.running_var 512  base.layer_3.downsample.0.weight 512,256,1,1
+    """,
+    "cnn4": "base.conv1.0.weight 32,1,5,5  base.conv2.0.bias 64  "
+    "base.fc1.0.weight 512,64",
+    "spiral_mlp": "base.fc1.weight 16,2  head.weight 3,2",
+    "fasttext": "base.embedding.weight 9,5  base.fc1.weight 5,5",
+    "textcnn": """
+        base.embedding.weight 9,5  base.conv1.0.weight 100,5,3
+        base.conv3.0.weight 100,5,5  base.conv3.0.bias 100  base.fc1.weight 5,300
+    """,
 }
 
 
 @every(TORCHVISION)
 def test_names_without_a_golden_network_are_pytorchs(name):
+    words = TORCHVISION[name].split()
     given = models.to_torch(*tiny(name)[:2])
-    assert TORCHVISION[name].items() <= {k: v.shape for k, v in given.items()}.items()
+    for key, shape in zip(words[::2], words[1::2], strict=True):
+        assert given[key].shape == tuple(map(int, shape.split(","))), key
 
 
-# ------------------------------------------------------- prefixes, tensors and files
 def trained(name="resnet4"):
     params, norm, options = tiny(name)
     return models.to_torch(params, norm), params, norm, options
@@ -205,8 +183,7 @@ class Tensor:
     def detach(self):
         return self
 
-    def cpu(self):
-        return self
+    cpu = detach
 
     def float(self):
         return self.value
@@ -215,16 +192,11 @@ class Tensor:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
 
 
-def saved(path, weights):
-    """Both kinds of file."""
-    np.savez(path / "w.npz", **weights)
-    whole = {k: np.ascontiguousarray(v) for k, v in weights.items()}
-    safetensors.numpy.save_file(whole, path / "w.safetensors")
-    return path / "w.npz", str(path / "w.safetensors")
-
-
 def test_every_form_of_the_same_weights_gives_the_same_network(tmp_path):
     weights, params, norm, options = trained()
+    np.savez(tmp_path / "w.npz", **weights)
+    whole = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+    safetensors.numpy.save_file(whole, tmp_path / "w.safetensors")
 
     def check(given):
         got = models.from_torch("resnet4", given, **options)
@@ -236,7 +208,8 @@ def test_every_form_of_the_same_weights_gives_the_same_network(tmp_path):
         "tensors": {k: Tensor(v) for k, v in weights.items()},
         "a count": weights | {"base.bn1.num_batches_tracked": np.int64(7)},
         "float64": {k: v.astype(np.float64) for k, v in weights.items()},
-        **dict(zip(("npz", "safetensors"), saved(tmp_path, weights), strict=True)),
+        "npz": tmp_path / "w.npz",
+        "safetensors": str(tmp_path / "w.safetensors"),
     }
     check_every(forms, lambda form: check(forms[form]))
 
@@ -253,9 +226,13 @@ def test_a_fresh_head_leaves_the_classifier_of_the_weights_out():
         jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
-# ------------------------------------------------------------------------------ errors
 def test_every_misfit_is_listed_with_its_shapes():
+    """Another classifier points to a fresh head."""
     weights, _, _, options = trained()
+    other = bare(weights) | {"classifier.1.weight": np.zeros((1000, 64))}
+    message = r"weight: given \(1000, 64\), wanted \(3, 5\)\n.*head=fresh_head\(key"
+    with pytest.raises(UserError, match=f"head.{message}"):
+        models.from_torch("resnet4", other, **options)
     del weights["base.bn1.weight"], weights["base.layer_0.conv1.weight"]
     weights["base.conv1.weight"] = np.zeros((64, 3, 7, 7))
     weights["base.layer_9.bn1.bias"] = np.zeros(3)
@@ -270,36 +247,18 @@ def test_every_misfit_is_listed_with_its_shapes():
     ]
 
 
-def test_another_classifier_points_to_a_fresh_head():
-    weights, _, _, options = trained()
-    weights = bare(weights) | {"classifier.1.weight": np.zeros((1000, 64))}
-    message = (
-        r"head.weight: given \(1000, 64\), wanted \(3, 5\)\n.*head=fresh_head\(key"
-    )
-    with pytest.raises(UserError, match=message):
-        models.from_torch("resnet4", weights, **options)
-
-
 def test_unusable_weights_are_named(tmp_path):
     for name in ("broken.npz", "broken.safetensors"):
         (tmp_path / name).write_bytes(b"nothing at all")
-    cases = [
+    twice = "'conv1.weight' and 'base.conv1.weight' of the weights mean the same"
+    nested = "entry 'state_dict' of the weights is no array: dict"
+    for weights, message in (
         (tmp_path / "w.pth", r"w.pth is neither .npz nor .safetensors"),
         (tmp_path / "w.npz", r"there is no weights file .*w.npz"),
         (tmp_path / "broken.npz", r"broken.npz cannot be read"),
         (tmp_path / "broken.safetensors", r"broken.safetensors cannot be read"),
-        (
-            {"conv1.weight": 1, "base.conv1.weight": 2},
-            r"'conv1.weight' and 'base.conv1.weight' of the weights mean the same",
-        ),
-        (
-            {"state_dict": {}, "epoch": 3},
-            r"entry 'state_dict' of the weights is no array: dict",
-        ),
-    ]
-
-    def check(weights, message):
+        ({"conv1.weight": 1, "base.conv1.weight": 2}, twice),
+        ({"state_dict": {}, "epoch": 3}, nested),
+    ):
         with pytest.raises(UserError, match=message):
             models.from_torch("resnet4", weights, **TINY)
-
-    check_every(cases, check)

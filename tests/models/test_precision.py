@@ -7,10 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import networks
 from support.every import every
 from support.fast_jit import jit
+from support.networks import relative
 
-from jaxproto import config, models
+from jaxproto import config
 from jaxproto.errors import UserError
 from jaxproto.nn import conv, ops, reduce
 from jaxproto.training import runner
@@ -23,25 +25,8 @@ IMAGES = ("cnn4", "resnet4", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet
 
 @functools.cache
 def build(name, dtype, form="CPU"):
-    return models.build(
-        name,
-        input_shape=(16, 16, 3),
-        num_classes=3,
-        feat_dim=16,
-        compute_dtype=dtype,
-        ops=getattr(ops, form),
-    )
-
-
-def step(name, dtype, form="CPU"):
-    """Parameters, statistics, batch -> gradient and output, without dropout."""
-    net = build(name, dtype, form)
-
-    def loss(params, norm, x):
-        out = net.apply(params, norm, x, True)
-        return jnp.mean(out.feat**2) - jnp.mean(jax.nn.log_softmax(out.logits)), out
-
-    return jax.grad(loss, has_aux=True)
+    options = {"compute_dtype": dtype, "ops": getattr(ops, form)}
+    return networks.build(name, (16, 16, 3), 3, 16, **options)
 
 
 def start(name, key):
@@ -50,18 +35,11 @@ def start(name, key):
     return *build(name, "float32").init(key), x
 
 
-def distance(got, want):
-    """Norm of the difference over norm, all leaves together."""
-    flat = [
-        np.concatenate([np.ravel(a) for a in jax.tree.leaves(t)]) for t in (got, want)
-    ]
-    return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
-
-
 @every([(name, form) for name in IMAGES for form in ("CPU", "LAX")])
 def test_products_are_in_bfloat16_and_all_that_leaves_the_body_in_float32(name, form):
     given = jax.eval_shape(partial(start, name), KEY)
-    made, out = jax.make_jaxpr(step(name, "bfloat16", form), return_shape=True)(*given)
+    step = networks.step(build(name, "bfloat16", form))
+    made, out = jax.make_jaxpr(step, return_shape=True)(*given)
     assert {a.dtype for a in jax.tree.leaves(out)} == {jnp.dtype("float32")}
     lines = str(made).splitlines()
     kinds = "dot_general[", "conv_general_dilated["
@@ -73,11 +51,11 @@ def test_products_are_in_bfloat16_and_all_that_leaves_the_body_in_float32(name, 
 def test_numbers_are_those_of_float32_to_its_precision():
     given = jit(partial(start, "resnet4"))(KEY)
     dtypes = "bfloat16", "float32"
-    half, full = (jit(step("resnet4", dtype))(*given) for dtype in dtypes)
-    (grad, out), (want, right) = half, full
-    assert 0 < distance(out.feat, right.feat) < 0.05
-    assert distance(out.norm, right.norm) < 0.02
-    assert distance(grad, want) < 0.2
+    steps = (jit(networks.step(build("resnet4", dtype))) for dtype in dtypes)
+    ((_, out), grad), ((_, right), want) = (step(*given) for step in steps)
+    assert 0 < relative(out.feat, right.feat) < 0.05
+    assert relative(out.norm, right.norm) < 0.02
+    assert relative(grad, want) < 0.2
 
 
 def test_gradient_of_a_depthwise_kernel_is_summed_in_float32():
@@ -96,17 +74,13 @@ def test_short_sums_are_the_sums_for_any_size():
             np.testing.assert_allclose(got, want, atol=1e-4)
 
 
-def test_an_unknown_precision_is_named():
-    c = config.experiment("local", "digits")
-    c.model.compute_dtype = "bfloat17"
-    with pytest.raises(UserError, match=r"bfloat17.*bfloat16"):
-        runner.run(c)
-
-
-def test_a_run_in_bfloat16_learns(tmp_path):
+def test_a_run_in_bfloat16_learns_and_an_unknown_precision_is_named(tmp_path):
     c = config.experiment("protonorm", "digits")
     c.model.group, c.model.compute_dtype = "mlp", "bfloat16"
     c.rounds, c.data.clients = 6, 4
     summary = runner.run(c, tmp_path / "run")
     assert summary["status"] == "finished"
     assert summary["rules"]["head"]["pooled"]["best"] > 0.5
+    c.model.compute_dtype = "bfloat17"
+    with pytest.raises(UserError, match=r"bfloat17.*bfloat16"):
+        runner.run(c)

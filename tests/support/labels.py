@@ -1,8 +1,18 @@
-"""Data sets of nothing but labels, for partitions."""
+"""Data sets of nothing but labels, and schemes that divide them."""
 
 import numpy as np
 
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions import schemes
+
+BY_LABEL = {  # the number of each class at each client does not depend on the order
+    "dirichlet": schemes.dirichlet(0.3),
+    "pathological": schemes.pathological(2),
+    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
+    "pfllib_pathological": schemes.pfllib_pathological(2),
+}
+BY_SIZE = {"iid": schemes.iid(), "quantity": schemes.quantity(0.5)}
+SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": schemes.feature()}
 
 
 def labels_only(sizes, test=0):
@@ -11,5 +21,16 @@ def labels_only(sizes, test=0):
     return Dataset("toy", np.zeros((len(y), 1), np.uint8), y, len(sizes), len(y) - test)
 
 
-def sizes_of(rows):
-    return [len(r) for r in rows]
+def shuffled(sizes, test=0, sources=0):
+    """The labels in another order; example i is of source i mod `sources`, if any."""
+    made = labels_only(sizes, test)
+    domain = np.arange(len(made.y)) % sources if sources else None
+    return made._replace(y=np.random.default_rng(0).permutation(made.y), domain=domain)
+
+
+def count(ids, rows_of_clients):
+    """How many rows of each id a client has [K, ids]."""
+    number = ids.max() + 1
+    return np.stack(
+        [np.bincount(ids[rows], minlength=number) for rows in rows_of_clients]
+    )

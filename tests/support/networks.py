@@ -1,0 +1,59 @@
+"""Networks for tests, their shapes, and what they would return."""
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import models
+
+KEY = jax.random.key(0)
+TEXT, CODE = models.GROUPS["text"], models.GROUPS["text_code"]
+
+
+def build(name, shape=(32, 32, 3), classes=10, dim=500, **options):
+    sizes = {"input_shape": shape, "num_classes": classes, "feat_dim": dim}
+    return models.build(name, **sizes, **options)
+
+
+def shapes(net):
+    """Shapes of parameters and statistics, without computing anything."""
+    return jax.eval_shape(net.init, KEY)
+
+
+def output(net, trees, x_shape, train=True, dtype=jnp.float32, key=None):
+    """Output of a network, as shapes."""
+    x = jax.ShapeDtypeStruct(x_shape, dtype)
+    return jax.eval_shape(lambda *a: net.apply(*a, train, key), *trees, x)
+
+
+def step(net):
+    """Parameters, statistics, batch -> loss and output, gradient; without dropout."""
+
+    def loss(params, norm, x):
+        out = net.apply(params, norm, x, True)
+        picked = jax.nn.log_softmax(out.logits)[:, 0]
+        return jnp.mean(out.feat**2) - jnp.mean(picked), out
+
+    return jax.value_and_grad(loss, has_aux=True)
+
+
+def size(tree):
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def dtypes(tree):
+    return {leaf.dtype.name for leaf in jax.tree.leaves(tree)}
+
+
+def relative(got, expected):
+    """Norm of the difference of two trees over the norm of the second."""
+    got, expected = (jax.flatten_util.ravel_pytree(t)[0] for t in (got, expected))
+    return float(jnp.linalg.norm(got - expected) / jnp.linalg.norm(expected))
+
+
+def close(got, expected, tolerance=1e-4):
+    def check(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    jax.tree.map(check, got, expected)
