@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import fields, presets, shipped
+from jaxproto.config import presets, shipped
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 
@@ -101,10 +101,10 @@ def of_tables(name: str, arg: str) -> ml_collections.ConfigDict:
       arg: as in `of_sweep`; ProtoNorm on CIFAR-100 where nothing is named.
     """
     method, given = of_sweep(arg, ["protonorm", *METHODS], "cifar100")
-    made = fields.experiment(method, given)
+    made = presets.experiment(method, given)
     made.name = f"{name}-{method}"
     tinyproto = method == "tinyproto"
-    fields.apply(made, presets.TINYPROTO if tinyproto else presets.PROTONORM)
+    presets.apply(made, presets.TINYPROTO if tinyproto else presets.PROTONORM)
     return made
 
 

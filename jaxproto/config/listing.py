@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from jaxproto.config import choices, fields, files, flags, meanings, presets, ranges
+from jaxproto.config import files, flags, presets
+from jaxproto.config.fields import flat
+from jaxproto.config.hyperparameters import table
 from jaxproto.config.readings import READINGS
 
 DEFAULT = "default"
@@ -28,22 +30,20 @@ def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
       arguments: --config and its overrides, as they were typed.
     """
     (*_, file), overridden = flags.config_flags(arguments)
-    given, overrides = fields.flat(files.load(file)), {*overridden}
+    given, overrides = flat(files.load(file)), {*overridden}
     name = given["method.name"]
-    method = fields.flat({"method": fields.method_fields(name)})
-    defaults = {**fields.flat(fields.default()), **method}
-    names, own = choices.registered(), ranges.of_method(name)
-    for path, value in fields.flat(config).items():
+    fields = table(name)
+    for path, value in flat(config).items():
+        field = fields[path]
         if path in overrides:
             origin = OVERRIDE
-        elif path != "method.name" and given[path] == defaults[path]:
+        elif path != "method.name" and given[path] == field.default:
             origin = DEFAULT
         else:
             origin = origin_in(file, name, path)
-        allowed = choices.allowed(path, value, names, own)
         follows = path in flags.FOLLOWS and value == flags.FOLLOWS[path]
         said = "follow" if follows else value
-        yield Line(path, said, origin, allowed, meanings.meaning(path, name))
+        yield Line(path, said, origin, field.words, field.help)
 
 
 def origin_in(file: str, method: str, path: str) -> str:
@@ -53,7 +53,7 @@ def origin_in(file: str, method: str, path: str) -> str:
     for name in reversed(names):
         if path in READINGS.get(method, {}).get(name, {}):
             return f"reading {name}"
-    for name in names if {*names} & {*presets.DATASETS} else [fields.FIRST, *names]:
+    for name in names if {*names} & {*presets.DATASETS} else [presets.FIRST, *names]:
         by_lam = path == "method.lam" and name in presets.LAM
         if path in presets.DATASETS.get(name, {}) or by_lam:
             return f"preset {name}"

@@ -7,7 +7,7 @@ import pytest
 from support.every import check_every
 
 from jaxproto import compare, config
-from jaxproto.compare.runs import IGNORED
+from jaxproto.config.fields import where
 from results import series
 from results.cifar10 import run as cifar10
 from results.cifar100 import run as cifar100
@@ -111,7 +111,7 @@ def check_record(path, run):
         wanted[field] = type(wanted[field])(value)
     got = compare.load(path)
     assert got.summary["status"] == "finished"
-    for field in (got.config.keys() | wanted.keys()) - IGNORED:
+    for field in (got.config.keys() | wanted.keys()) - where(compared=False):
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
     saved = json.loads((path / "config.json").read_text())
