@@ -12,15 +12,8 @@ from collections.abc import Mapping
 import ml_collections
 import numpy as np
 
-from jaxproto.config.fields import (
-    MORE,
-    TRACED,
-    UNUSED,
-    data_fields,
-    flat,
-    resumable,
-    where,
-)
+from jaxproto.config import fields
+from jaxproto.config.fields import flat
 from jaxproto.config.hyperparameters import table
 from jaxproto.config.sampling import room
 from jaxproto.privacy import OFF
@@ -35,7 +28,7 @@ def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     return {
         path: np.float32(given[path])
         for path, field in table(config.method.name).items()
-        if field.program == TRACED
+        if field.program == fields.TRACED
         and path not in unused
         and not given[path] == field.default == 0
     }
@@ -52,14 +45,14 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
 
     Runs that agree in them and have the same data share their programs.
     """
-    free = {*traced(config), *_of_privacy(config), *where(program=UNUSED)}
-    free |= resumable(config, MORE)
-    fields = {
+    free = {*traced(config), *_of_privacy(config)}
+    free |= fields.where(program=fields.UNUSED) | fields.resumable(config, fields.MORE)
+    settings = {
         **flat(config),
-        "data.seed": data_fields(config).seed,
+        "data.seed": fields.data_fields(config).seed,
         "participation.room": room(config),
     }
-    return {k: v for k, v in fields.items() if k not in free}
+    return {k: v for k, v in settings.items() if k not in free}
 
 
 def substituted(
