@@ -50,7 +50,7 @@ class Names:
         self.kind = kind  # how messages call the field, if not by its path
 
     def __iter__(self) -> Iterator[str]:
-        """The names of all parts, in their order."""
+        """Returns the names of all parts, in their order."""
         return itertools.chain(*self._parts)
 
 
@@ -68,7 +68,7 @@ class Field:
 
     @property
     def words(self) -> str:
-        """What it may hold, in words."""
+        """Returns in words what it may hold."""
         if isinstance(self.allowed, Names):
             return " | ".join(self.allowed)
         kind = TYPES[type(self.default)]

@@ -1,4 +1,4 @@
-"""The fields of a configuration that its method declares: arguments of a factory.
+"""Fields of a configuration that its method declares: arguments of a factory.
 
 An argument with a default that a configuration can hold is a field. Its range is that
 of its annotation, its meaning is in `HELP` or under "Args:" of the factory's docstring,
@@ -101,7 +101,7 @@ def method_fields(name: str) -> dict:
 
 
 def _of(factory: Callable) -> dict[str, Field]:
-    """The fields of a factory by the names of its arguments."""
+    """Returns the fields of a factory by the names of its arguments."""
     told, found = annotations(factory), {}
     for key, default in arguments(factory).items():
         value, allowed = _value(key, default), _allowed(key, told[key])
@@ -114,14 +114,14 @@ def _of(factory: Callable) -> dict[str, Field]:
 
 
 def _value(key: str, default: Any):
-    """What a configuration holds in place of an argument's default."""
+    """Returns what a configuration holds in place of an argument's default."""
     if key in OPTIONS:
         return default_name(key, default)
     return 0 if key in FOLLOWED else NETWORKS.get(key, default)
 
 
 def _allowed(key: str, metadata: Iterable) -> Range | Names | None:
-    """What an argument may be in a configuration."""
+    """Returns the names or the range of an argument in a configuration."""
     if key in OPTIONS:
         return Names(OPTIONS[key])
     if key in NETWORKS:
