@@ -122,6 +122,7 @@ def kinds(method):
     """Field -> argument, "argument, but 0" or static, of every float of a method."""
     c, found = config.default(), {}
     c.method.update(config.method_fields(method))
+    c.privacy.unit = "client"
     for path, value in config.flat(c).items():
         if type(value) is float and path not in fields.where(program=fields.UNUSED):
             changed = c.copy_and_resolve_references()
@@ -132,13 +133,13 @@ def kinds(method):
 
 
 def table(of):
-    """A line for each field and kind, with the methods that have it."""
+    """A line for each field of methods and kind, with the methods that have it."""
     rows = sorted({pair for found in of.values() for pair in found.items()})
+    rows = [pair for pair in rows if pair[0] not in fields.FIELDS]
     lines = ["| field | is | of |", "|---|---|---|"]
     for field, kind in rows:
         having = [f"`{m}`" for m in METHODS if of[m].get(field) == kind]
-        who = "all" if len(having) == len(METHODS) else ", ".join(having)
-        lines.append(f"| `{field}` | {kind} | {who} |")
+        lines.append(f"| `{field}` | {kind} | {', '.join(having)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -166,11 +167,13 @@ MOST = 8  # names that the page shows; of more the first three
 def table_of_fields():
     """A line for each field that all methods share."""
     head = "field", "default", "is", "may be", "in programs", "in a folder's name"
-    rows = [(*head, "compared", "may change"), ("---",) * 8]
+    rows, found = [(*head, "compared", "may change"), ("---",) * 8], kinds("local")
     for path, field in fields.FIELDS.items():
+        program = found.get(path, field.program)
+        assert program.startswith(field.program), path
         names = field.words.split(" | ")
         words = ", ".join(names if len(names) <= MOST else [*names[:3], "..."])
-        rules = field.program, field.names_run, field.compared, field.resume
+        rules = program, field.names_run, field.compared, field.resume
         said = [{True: "yes", False: "no"}.get(rule, rule) for rule in rules]
         default = f"`{field.default if field.default != '' else repr('')}`"
         rows.append((f"`{path}`", default, field.help, words, *said))
