@@ -125,7 +125,8 @@ def groups(runs: Iterable[Run]) -> tuple[Group, ...]:
 
 
 def _setting(run: Run) -> dict:
-    kept = {k: v for k, v in run.config.items() if k not in where(compared=False)}
+    ignored = where(compared=False)
+    kept = {k: v for k, v in run.config.items() if k not in ignored}
     return kept | {CLIENTS: run.clients}
 
 

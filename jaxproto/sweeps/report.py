@@ -135,7 +135,8 @@ def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Accuracy against every field with several values; a heatmap of two fields."""
     several = {k: values for k, values in plan.fields().items() if len(values) > 1}
-    fields = {k: v for k, v in several.items() if k not in where(compared=False)}
+    ignored = where(compared=False)
+    fields = {k: v for k, v in several.items() if k not in ignored}
     done = finished(plan, summaries)
     if not plots.available() or not done or not fields:
         return []
