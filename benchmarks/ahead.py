@@ -4,6 +4,7 @@ Nothing is executed and no data are read: sizes are those of CIFAR-10 (Ht0, HmCN
 of AG News (text), 20 clients, ProtoNorm with the papers' batch of 32.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -25,13 +26,13 @@ from jaxproto.data import datasets
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import pick
 from jaxproto.nn import Ops, ops
-from jaxproto.training import compiler, programs
+from jaxproto.training import batched_programs, compiler, programs
 from jaxproto.types import Examples, Net, Tree
 
 CLIENTS, BATCH, DIM = 20, 32, 512
 AXIS = "clients"  # of the mesh
 OPS = {"lax": ops.LAX, "cpu": ops.CPU, "tpu": ops.TPU, "gpu": ops.GPU}
-OWN = {"train": (4, 6), "evaluate": (2, 4), "pre-upload": (3, 5)}  # arguments that have
+OWN = {"train": (2, 4), "evaluate": (2, 4), "pre-upload": (2, 4)}  # arguments that have
 # a row for each client: their states, their examples
 UPLOADS = {"update": 3, "pre-aggregate": 3}  # the argument that has them
 
@@ -116,13 +117,13 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     config_.check(made)
     dataset = GROUPS[group]()
     with mock.patch.dict(datasets.DATASETS, {"shapes": lambda seed: dataset}):
-        exp = programs.in_one_lane(build.experiment(made, "cpu"))
+        exp = batched_programs.in_one_lane(build.experiment(made, "cpu"))
     steps = cohorts_.steps(exp.partition, range(each // chips), exp.local)
     mode = cohorts_.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)
     cohorts = zip(exp.cohorts, nets, strict=True)
     return exp._replace(
-        cohorts=tuple(c._replace(net=net, mode=mode) for c, net in cohorts)
+        cohorts=tuple(dataclasses.replace(c, net=net, mode=mode) for c, net in cohorts)
     )
 
 

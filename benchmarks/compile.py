@@ -18,7 +18,13 @@ from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto.config import build
-from jaxproto.training import compilation, compiler, program_cache, programs
+from jaxproto.training import (
+    batched_programs,
+    compilation,
+    compiler,
+    program_cache,
+    programs,
+)
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
@@ -71,7 +77,7 @@ def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
-    exp = programs.in_one_lane(exp)
+    exp = batched_programs.in_one_lane(exp)
     state = programs.shapes(exp, 0)
     f = programs.with_floats(programs.functions(exp), exp.floats)
     at = programs.round_context(0, 0)
@@ -81,7 +87,8 @@ def alone(settings: dict) -> list[dict]:
     for name, g, clients, shard in zip(
         names, f.train, state.clients, exp.train, strict=True
     ):
-        given = (at, participants, down, clients, examples, shard)
+        inputs = programs.RoundInputs(at, participants, down)
+        given = (inputs, clients, examples, shard)
         rows.append(one(f"train {name}", g, given))
         ups.append(jax.eval_shape(g, *given)[1].uploads)
     rows.append(one("update", f.update, (at, state.server, tuple(ups))))

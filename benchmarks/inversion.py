@@ -30,6 +30,8 @@ from jaxproto.config.build import Experiment
 from jaxproto.federation import Cohort, Exchange
 from jaxproto.leakage import inversion, membership, scores
 from jaxproto.leakage.inversion import Target
+from jaxproto.leakage.uploads import Embedding
+from jaxproto.method import by_network
 from jaxproto.types import Client, Net, Shard
 
 FLAGS = measure.flag_values()
@@ -95,15 +97,19 @@ def invert(
     net: Net, body: Client, goal: Target, start: np.ndarray, steps: int
 ) -> np.ndarray:
     """Images [C, ...] whose features are near the prototypes."""
-    given = goal.mean, goal.mask, start
-    return np.asarray(inversion.descend(net, body, *given, steps=steps, tv=0.0)[0])
+    embedding = Embedding(by_network, net)
+    found, _ = inversion.descend(
+        embedding, body, goal.mean, goal.mask, start, steps=steps, tv=0.0
+    )
+    return np.asarray(found)
 
 
 def auc(net: Net, body: Client, goal: Target, members, others) -> float:
     """Of images [C, m, ...] by class."""
+    embedding = Embedding(by_network, net)
     y = np.repeat(np.arange(10), members.shape[1])
     both = (x.reshape(-1, *x.shape[2:]) for x in (members, others))
-    return scores.auc(*(membership.near(net, body, goal, (x, y)) for x in both))
+    return scores.auc(*(membership.near(embedding, body, goal, (x, y)) for x in both))
 
 
 def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:

@@ -27,10 +27,10 @@ from absl import flags
 
 from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
-from jaxproto import batches, federation, losses, models, participation, rows
+from jaxproto import batches, federation, gather, losses, models, participation
 from jaxproto.client import Local
 from jaxproto.config import cohorts
-from jaxproto.federation import Cohort
+from jaxproto.config.cohorts import CohortPlan
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.nn import ops
@@ -123,24 +123,35 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
     participants = participation.everyone()(key, task.clients, 0)
     down = federation.broadcast(task.method, state, EXACT).message
 
-    def train(number, participants, down, key, *rest):
-        given = (task.method, local, EXACT, participants, down, key)
-        lane = rows.Lane(number, cohort.lanes)
-        return federation.train_lane(federation.Exchange(*given), cohort, lane, *rest)
+    def train(clients, shards):
+        given = federation.Exchange(
+            method=task.method,
+            local=local,
+            formats=EXACT,
+            participants=participants,
+            down=down,
+            key=key,
+        )
+        return federation.train_cohort(given, cohort, clients, task.examples, shards)
 
-    fixed, first = (participants, down, key), np.int32(0)
+    @jax.jit
+    def gathered(clients):
+        rows, lanes = cohort.num_rows, cohort.lanes
+        return gather.gather(participants, clients, shards, rows, lanes)
+
+    scatter = jax.jit(gather.scatter, donate_argnums=0)
+    rows = gathered(clients)
     begin = time.perf_counter()
-    lowered = jax.jit(train).lower(first, *fixed, clients, task.examples, shards)
+    lowered = jax.jit(train, donate_argnums=0).lower(rows[0].clients, rows[0].shards)
     compiled = lowered.compile()
     seconds = time.perf_counter() - begin
-    put_back = jax.jit(federation.put_back, donate_argnums=0)
 
     def run():
         nonlocal clients
-        given = (*fixed, clients, task.examples, shards)
-        lanes = [partial(compiled, np.int32(n), *given) for n in range(cohort.lanes)]
-        moved, reports = zip(*at_once(lanes), strict=True)
-        clients = put_back(clients, list(moved))
+        rows = gathered(clients)
+        lanes = [partial(compiled, own.clients, own.shards) for own in rows]
+        trained, reports = zip(*at_once(lanes), strict=True)
+        clients = scatter(clients, [own.place for own in rows], list(trained))
         for report in reports:
             if not np.all(jax.device_get(report.finite)):
                 sys.exit(f"error: the loss of {task.name} is no longer finite.")
@@ -148,11 +159,11 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
     return Contender(run, task.clients * steps * task.batch, seconds)
 
 
-def cohort_of(task: Task, net: Net, mode: str, steps: int) -> Cohort:
+def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
     """All clients of the task, as they run in a federation of this network alone."""
     platform = jax.default_backend()
-    choices = cohorts.Choices(mode, "device", 0, 0, platform, measure.cores(), ())
-    return Cohort(
+    choices = cohorts.Choices(mode, "device", 0, 0, platform, measure.cores())
+    return CohortPlan(
         task.name,
         net,
         tuple(range(task.clients)),

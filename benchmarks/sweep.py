@@ -30,7 +30,9 @@ from absl import flags
 from benchmarks import measure
 from jaxproto import config as config_
 from jaxproto.config import build, floats
-from jaxproto.training import compiler, memory, programs, rounds
+from jaxproto.federation import Model
+from jaxproto.training import batched_programs, compiler, memory, programs, rounds
+from jaxproto.training.client_store import DeviceStore
 
 FLAGS = measure.flag_values()
 PARTS = ("runs", "scaling", "spiral")
@@ -120,7 +122,8 @@ def one_round(form: str, exp, examples, compiled, own):
     works = []
     for seed, other in own:
         bound = programs.with_floats(compiled, {**exp.floats, **other})
-        works.append(rounds.Work(exp, examples, bound, seed))
+        store = DeviceStore(exp, bound)
+        works.append(rounds.Work(exp, examples, bound, seed, store))
     states = [programs.init(exp, w.seed, w.compiled) for w in works]
     threads = 1 if form == "one" else os.cpu_count()
     pool = ThreadPoolExecutor(threads)
@@ -141,13 +144,15 @@ def _together(exp, examples, compiled, own):
     bound = programs.with_floats(compiled, joined)
     keys = zip(*(programs.keys(seed) for seed, _ in own), strict=True)
     keys = [jax.numpy.stack(part) for part in keys]
-    state = [*programs.first_states(exp, keys, bound)]
-    work = rounds.Work(exp, examples, bound, 0)
+    model = Model(*programs.first_states(exp, keys, bound))
+    store = DeviceStore(batched_programs.in_one_lane(exp), bound)
+    work = rounds.Work(exp, examples, bound, 0, store)
 
     def run(r):
+        nonlocal model
         contexts = [programs.round_context(seed, r) for seed, _ in own]
-        context = programs.stacked(contexts)
-        state[:] = rounds.on_device(work, context, *state)[:2]
+        context = batched_programs.stacked(contexts)
+        model, _ = rounds.computed(work, context, model, r)
 
     return run
 

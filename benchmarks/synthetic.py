@@ -17,6 +17,7 @@ from jaxproto.devices import Layout
 from jaxproto.training import compiler, placing, programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
+from jaxproto.training.stores import open_store
 
 AS_RELEASED = {  # what every round here does: the released code's loss and batches
     "method.lam": 10.0,
@@ -93,5 +94,6 @@ def start(exp: Experiment, seed: int = 0) -> Start:
     place = partial(programs.everywhere, exp)
     compiled = programs.with_floats(compiled, exp.floats, place)
     state = programs.init(exp, seed, compiled)
-    work = Work(exp, examples, compiled, seed, placed=placed or None)
+    store = open_store(exp, compiled, seed, Path(), placed or None)
+    work = Work(exp, examples, compiled, seed, store)
     return Start(work, state, seconds)

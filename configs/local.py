@@ -3,11 +3,13 @@
     python main.py --config=configs/local.py                     # digits
     python main.py --config=configs/local.py:spiral
     python main.py --config=configs/local.py:fashion_mnist       # data_dir of TFDS
+    python main.py --config=configs/local.py:cifar10,refprotofl  # R 5.1
 
 Measured times and accuracies: README.
 """
 
 from jaxproto import config
+from jaxproto.config import presets
 
 DIGITS = {  # 1,797 images of 8 x 8 pixels
     "data.clients": 20,
@@ -23,9 +25,9 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "optimizer.learning_rate": 0.05,
     "optimizer.momentum": 0.0,
 }
-VARIANTS = {"digits": DIGITS}
+VARIANTS = {**presets.IN_REFPROTOFL, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set."""
+    """The configuration; `arg` names a data set and variants, joined by commas."""
     return config.experiment("local", arg, VARIANTS)

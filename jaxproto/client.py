@@ -133,8 +133,9 @@ def local_steps(
     loss = task.local.gradient(partial(task.method.loss, task.net))
 
     def step(s, now):
-        given = now.norm, _batch(task, now, shard, s), task.down, now.before
-        (value, aux), grads = loss(now.params, *given)
+        batch = _batch(task, now, shard, s)
+        out = loss(now.params, now.norm, batch, task.down, now.before)
+        (value, aux), grads = out
         grads = task.method.transform_grads(grads)
         updates, opt = task.local.opt.update(grads, now.opt, now.params)
         updates = optax.tree.scale(task.local.factor, updates)  # as optax's rate: last

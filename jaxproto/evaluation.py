@@ -3,86 +3,97 @@
 One program per architecture, as training (`federation.py`).
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import batches, federation, rows
+from jaxproto import batches
 from jaxproto import client as clients_
 from jaxproto.client import Asked
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.metrics import ACCURACY
+from jaxproto.metrics import ACCURACY, Metric
 from jaxproto.types import Array, Client, Data, Examples, Shard, Tree
 
 
+class Evaluation(NamedTuple):
+    """Inputs that all clients of a cohort share in an evaluation."""
+
+    method: Method
+    cohort: Cohort
+    metrics: Sequence[Metric]  # of every rule
+    down: Tree  # the broadcast, as clients have it
+    examples: Examples
+
+
 def evaluate_cohort(
-    method: Method,
-    cohort: Cohort,
-    down: Tree,
-    clients: Client,
-    examples: Examples,
-    shards: Shard,
-    lane: rows.Lane = rows.WHOLE,
+    given: Evaluation, clients: Client, shards: Shard
 ) -> dict[str, Tree]:
-    """Sums per rule, metric and client, or those of a lane: {rule: {metric: [K, ...]}}.
+    """Returns sums per rule, metric and client: {rule: {metric: [R, ...]}}.
 
     Args:
-      down: the broadcast, as clients have it.
-      clients: all of the cohort.
-      shards: of those that are evaluated.
+      clients: that are evaluated, [R, ...].
+      shards: their test examples.
     """
-    clients, shards = asked(cohort, lane, clients, shards)
+    method, cohort, metrics, down, examples = given
 
     def one(client, shard):
         data = Data(examples, shard)
-        every = Asked(cohort.metrics)
-        return clients_.score(method, cohort.net, down, client, data, every)
+        return clients_.score(method, cohort.net, down, client, data, Asked(metrics))
 
     return cohort.mode.each(one)(clients, shards)
 
 
-def asked(cohort: Cohort, lane: rows.Lane, clients: Client, shards: Shard):
-    """Those of the clients of a cohort that an evaluation asks, or those of a lane."""
-    if cohort.tested and len(shards.size) < len(clients.id):
-        clients = jax.tree.map(lambda a: a[jnp.asarray(cohort.tested)], clients)
-    return rows.dealt((clients, shards), lane)
-
-
-def evaluate_network(
-    method: Method,
-    cohort: Cohort,
-    down: Tree,
-    clients: Client,
-    examples: Examples,
-    test: Array | Shard,
-    lane: rows.Lane = rows.WHOLE,
+def evaluate_shared(
+    given: Evaluation, rules: Sequence[str], clients: Client, shards: Shard
 ) -> dict[str, Tree]:
-    """The rules that ask nothing of a client, of a network that serves all of them.
+    """Returns sums of a network shared by all clients, as `evaluate_cohort`.
 
     Args:
-      clients: that keep nothing.
-      test: all examples, a batch a row [T, B]; or, where more than the accuracy is
-        asked, the shards of clients, those of equal ones once.
-
-    Returns:
-      Which examples are right, {rule: {"accuracy": [T, B]}}; or the sums of each shard,
-      as `evaluate_cohort`.
+      rules: that need no state of a client.
+      clients: that keep no state.
+      shards: test examples of clients, equal ones once.
     """
-    test, first = rows.dealt(test, lane), jax.tree.map(lambda a: a[:1], clients)
-    client = jax.tree.map(lambda a: a[0], federation.fresh(method, cohort, first))
+    method, cohort, metrics, down, examples = given
+    client, asked = _any_client(given, clients), Asked(metrics, rules)
 
     def one(shard):
-        every, data = Asked(cohort.metrics, cohort.rules), Data(examples, shard)
-        return clients_.score(method, cohort.net, down, client, data, every)
+        data = Data(examples, shard)
+        return clients_.score(method, cohort.net, down, client, data, asked)
+
+    return cohort.mode.each(one)(shards)
+
+
+def evaluate_examples(
+    given: Evaluation, rules: Sequence[str], clients: Client, index_TB: Array
+) -> dict[str, Tree]:
+    """Returns which test examples a shared network gets right, each computed once.
+
+    Args:
+      rules, clients: as in `evaluate_shared`.
+      index_TB: all examples, a batch a row [T, B].
+
+    Returns:
+      {rule: {"accuracy": [T, B]}}.
+    """
+    method, cohort, _, down, examples = given
+    client = _any_client(given, clients)
 
     def batch(index_B):
-        shown = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
+        data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
-        given = batches.take(shown, jnp.arange(len(index_B)), ones)
+        given = batches.take(data, jnp.arange(len(index_B)), ones)
         hits = clients_.hits(method, cohort.net, down, client, given)
-        return {rule: {ACCURACY: hits[rule]} for rule in cohort.rules}
+        return {rule: {ACCURACY: hits[rule]} for rule in rules}
 
-    if isinstance(test, Shard):
-        return cohort.mode.each(one)(test)
-    return lax.map(batch, test)
+    return lax.map(batch, index_TB)
+
+
+def _any_client(given: Evaluation, clients: Client) -> Client:
+    """Returns a client of which rules read nothing."""
+    first, cohort = jax.tree.map(lambda a: a[:1], clients), given.cohort
+    stacked = cohort.persistence.restore(given.method, cohort.net, first)
+    return jax.tree.map(lambda a: a[0], stacked)

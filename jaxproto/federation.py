@@ -8,6 +8,7 @@ step (`update_server`) one for all; so are the first exchange (`pre_upload_cohor
 (`wire`), in both directions.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,39 +18,31 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import client as clients_
-from jaxproto import kernels, participation, rows, wire
+from jaxproto import gather, kernels, participation, wire
 from jaxproto.client import Local
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Aggregation, Method, no_pre_upload
-from jaxproto.metrics import ACCURACY, Metric, named
 from jaxproto.participation import Participation, Sampler
+from jaxproto.persistence import STATEFUL, Persistence
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
 from jaxproto.wire import Wire
 
 
-class Cohort(NamedTuple):
-    """The clients that share an architecture."""
+@dataclasses.dataclass(frozen=True)
+class Cohort:
+    """Clients that share an architecture."""
 
     name: str
     net: Net
     ids: tuple[int, ...]
-    mode: ExecutionMode = one_by_one()  # how its clients run
-    most: int = 0  # clients that take part in a round; 0 is all
-    lanes: int = 1  # programs that train them side by side
-    rules: tuple[str, ...] = ()  # that evaluate clients which keep nothing between
-    # rounds; () is every rule, of clients that keep their networks
-    tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
-    metrics: tuple[Metric, ...] = named(ACCURACY)  # of every rule
+    mode: ExecutionMode = dataclasses.field(default_factory=one_by_one)
+    max_participants: int = 0  # clients that take part in a round; 0 is all
+    persistence: Persistence = STATEFUL  # what its clients keep between rounds
 
     @property
-    def room(self) -> int:
+    def num_rows(self) -> int:
         """Rows of a round's arrays."""
-        return min(len(self.ids), self.most) or len(self.ids)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether clients have something of their own between rounds."""
-        return not self.rules
+        return min(len(self.ids), self.max_participants) or len(self.ids)
 
 
 class Parts(NamedTuple):
@@ -111,13 +104,6 @@ class Uploads(NamedTuple):
     total: Tree  # the sum over the clients, where the aggregation has a summand
 
 
-class Moved(NamedTuple):
-    """Clients of one lane after a round."""
-
-    rows: rows.Rows
-    clients: Client  # [R, ...]
-
-
 class Report(NamedTuple):
     """What a cohort sends after a round, and what is watched; rows are clients."""
 
@@ -167,7 +153,7 @@ def begin(federation: Federation, floats: Mapping, keys: Array) -> Model:
 
 def one_round(
     federation: Federation, floats: Mapping, key: Array, model: Model, r: Array
-) -> tuple[Model, list["Report"]]:
+) -> tuple[Model, list[Report]]:
     """One round: sampler, broadcast, local training of every cohort, server's step.
 
     Args:
@@ -177,28 +163,33 @@ def one_round(
     Returns:
       The model after the round, and the report of each cohort.
     """
-    cohorts, (method, local, _, _) = federation.cohorts, federation.parts(floats)
-    server, stream = model.server, partial(jax.random.fold_in, key)
-    everyone = federation.num_clients
-    who = taking_part(federation.parts(floats), everyone, stream(SAMPLING), server, r)
-    down = broadcast(method, server, federation.formats).message
-    given = Exchange(
-        method, local.at_round(r), federation.formats, who, down, stream(TRAINING)
-    )
-    own = [
-        (cohort, clients, federation.examples, shards)
-        for cohort, clients, shards in zip(
-            cohorts, model.clients, federation.shards, strict=True
+    cohorts, now = federation.cohorts, federation.parts(floats)
+    method, server, stream = now.method, model.server, partial(jax.random.fold_in, key)
+    who = taking_part(now, federation.num_clients, stream(SAMPLING), server, r)
+    every = zip(cohorts, model.clients, federation.shards, strict=True)
+    rows = [gather.gather(who, own, data, c.num_rows)[0] for c, own, data in every]
+
+    def in_cohorts(step, server):
+        exchange = Exchange(
+            method=method,
+            local=now.local.at_round(r),
+            formats=federation.formats,
+            participants=who,
+            down=broadcast(method, server, federation.formats).message,
+            key=stream(TRAINING),
         )
-    ]
+        given = zip(cohorts, rows, strict=True)
+        x = federation.examples
+        return [step(exchange, c, own.clients, x, own.shards) for c, own in given]
+
     if method.pre_upload is not no_pre_upload:  # the first of two exchanges
-        first = [pre_upload_cohort(given, *each).uploads for each in own]
+        first = [sent.uploads for sent in in_cohorts(pre_upload_cohort, server)]
         server = pre_aggregate_server(method, cohorts, stream(FIRST), server, first)
-        down = broadcast(method, server, federation.formats).message
-        given = given._replace(down=down)
-    clients, reports = zip(*(train_cohort(given, *each) for each in own), strict=True)
+    trained, reports = zip(*in_cohorts(train_cohort, server), strict=True)
     uploads = [report.uploads for report in reports]
     server = update_server(method, cohorts, stream(SERVER), server, uploads)
+    back = zip(model.clients, rows, trained, strict=True)
+    clients = tuple(gather.scatter(old, [own.place], [new]) for old, own, new in back)
     return Model(server, clients), list(reports)
 
 
@@ -232,35 +223,8 @@ def init_cohort(
       ids: [K]; None is all of the cohort.
     """
     ids = jnp.asarray(cohort.ids) if ids is None else ids
-    if not cohort.keeps:
-        return known_of(count, ids)
-    one = partial(clients_.init, method, cohort.net, local, key)
-    return lax.map(lambda a: one(*a), (ids, count))
-
-
-def known_of(count: Array, ids: Array) -> Client:
-    """Clients of which no more is known than who they are and what they have."""
-    return Client((), (), (), (), count, ids, jnp.zeros_like(ids))
-
-
-def fresh(method: Method, cohort: Cohort, clients: Client) -> Client:
-    """Clients with zeros for what they do not keep, as nothing reads it."""
-    if cohort.keeps:
-        return clients
-    init = partial(method.init_client, cohort.net)
-    shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
-    lead = clients.id.shape
-    params, norm, memory = jax.tree.map(
-        lambda a: jnp.zeros(lead + a.shape, a.dtype), shapes
-    )
-    return clients.replace(params=params, norm=norm, memory=memory)
-
-
-def kept(cohort: Cohort, clients: Client) -> Client:
-    """What of clients stays after a round."""
-    if cohort.keeps:
-        return clients
-    return clients.replace(params=(), norm=(), opt=(), memory=())
+    new = partial(clients_.init, method, cohort.net, local, key)
+    return cohort.persistence.init(new, ids, count)
 
 
 def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
@@ -277,36 +241,18 @@ def train_cohort(
     examples: Examples,
     shards: Shard,
 ) -> tuple[Client, Report]:
-    """One round of one cohort.
+    """Trains the participants of a cohort for one round.
 
     A client that sits out keeps its state and takes no step; one that does not report
     keeps its progress and sends zeros.
+
+    Args:
+      clients: rows [R, ...]; unused ones have an id that no client has.
+      shards: training examples of each row.
     """
-    moved, report = train_lane(exchange, cohort, rows.WHOLE, clients, examples, shards)
-    return put_back(clients, [moved]), report
-
-
-def put_back(clients: Client, lanes: Sequence[Moved]) -> Client:
-    """The clients of a cohort with those that were trained as they are now."""
-    for here, after in lanes:
-        clients = rows.put(clients, here, after)
-    return clients
-
-
-def train_lane(
-    exchange: Exchange,
-    cohort: Cohort,
-    lane: rows.Lane,
-    clients: Client,
-    examples: Examples,
-    shards: Shard,
-) -> tuple[Moved, Report]:
-    """The same of one lane, whose clients are not put back yet."""
-    method, local, formats, participants, down, key = exchange
-    here = rows.of(participants, clients.id, cohort.room, lane)
-    own = rows.take(clients, here).replace(id=here.id)
-    shards = rows.take(shards, here)
+    method, local, formats, who, down, key = exchange
     task = clients_.Task(method, cohort.net, local, key, down, examples)
+    trains_R, reports_R = gather.flags(who, clients.id)
 
     def end(session, client, shard, reports):
         after, up, loss = clients_.end_session(task, session, client, shard)
@@ -314,7 +260,7 @@ def train_lane(
         finite = all_finite((loss, wire.unpack(packed), after.params))
         size = wire.scalars(up), wire.size(packed)
         up, total = collected(method.aggregation, if_reports(reports, packed))
-        return (kept(cohort, after), up, loss, finite, *size), total
+        return (cohort.persistence.keep(after), up, loss, finite, *size), total
 
     def start(client, shard, reports):
         del reports
@@ -325,19 +271,20 @@ def train_lane(
         return clients_.local_steps(task, session, first, last, client, shard)
 
     run = cohort.mode.train(ClientStages(start, steps, end))
-    shards = shards.replace(size=jnp.where(here.trains, shards.size, 0))
-    given = fresh(method, cohort, own), shards, here.reports
-    (after, up, loss_R, finite_R, sent_R, bytes_R), total = run(*given)
+    begin = cohort.persistence.restore(method, cohort.net, clients)
+    shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
+    each, total = run(begin, shards, reports_R)
+    after, up, loss_R, finite_R, sent_R, bytes_R = each
     report = Report(
-        uploads=Uploads(here.id, up, total),
-        id=here.id,
+        uploads=Uploads(clients.id, up, total),
+        id=clients.id,
         loss=loss_R,
-        steps=after.steps * here.trains,
-        finite=finite_R | ~here.trains,
-        sent=sent_R * here.reports,
-        bytes=bytes_R * here.reports,
+        steps=after.steps * trains_R,
+        finite=finite_R | ~trains_R,
+        sent=sent_R * reports_R,
+        bytes=bytes_R * reports_R,
     )
-    return Moved(here, after), report
+    return gather.select(trains_R, after, clients), report
 
 
 def if_reports(reports: Array, up: Tree) -> Tree:
@@ -371,8 +318,8 @@ def pre_upload_cohort(
 ) -> PreUpload:
     """The first of two exchanges: what clients send before they train."""
     method, down = exchange.method, exchange.down
-    here = rows.of(exchange.participants, clients.id, cohort.room)
-    own = rows.take(clients, here).replace(id=here.id)
+    trains_R = gather.flags(exchange.participants, clients.id).trains
+    begin = cohort.persistence.restore(method, cohort.net, clients)
 
     def one(client, shard, trains):
         client = client.replace(
@@ -384,27 +331,16 @@ def pre_upload_cohort(
         size = wire.scalars(message), wire.size(packed)
         return if_reports(trains, packed), *size
 
-    given = fresh(method, cohort, own), rows.take(shards, here)
-    up, sent_R, bytes_R = cohort.mode.each(one)(*given, here.trains)
-    uploads = Uploads(here.id, up, ())
-    return PreUpload(uploads, here.id, sent_R * here.trains, bytes_R * here.trains)
-
-
-def by_id(cohorts: Sequence[Cohort], parts: Sequence[Tree]) -> Tree:
-    """Joins what cohorts have of all their clients, in the order of client ids."""
-    return rows.in_order([i for c in cohorts for i in c.ids], parts)
+    up, sent_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
+    uploads = Uploads(clients.id, up, ())
+    return PreUpload(uploads, clients.id, sent_R * trains_R, bytes_R * trains_R)
 
 
 def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
     """What the server has of all cohorts' packed messages, in the order of ids."""
-    ups = [u.up for u in uploads]
-    if all(c.lanes == 1 and c.room == len(c.ids) for c in cohorts):
-        stacked = by_id(cohorts, ups)
-    else:
-        most = sum(c.room for c in cohorts)  # lanes may have a row more
-        stacked = rows.ordered([u.id for u in uploads], ups)
-        stacked = jax.tree.map(lambda a: a[:most], stacked)
-    return jax.vmap(wire.unpack)(stacked) if jax.tree.leaves(stacked) else stacked
+    most = sum(c.num_rows for c in cohorts)  # lanes and devices may have a row more
+    rows = gather.by_id([u.id for u in uploads], [u.up for u in uploads])
+    return wire.unpack(jax.tree.map(lambda a: a[:most], rows))
 
 
 @kernels.exact

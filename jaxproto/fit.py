@@ -9,16 +9,23 @@ import jax.numpy as jnp
 from jaxproto.errors import UserError
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.metrics import further
+from jaxproto.metrics import Metric, further
 from jaxproto.metrics.check import check
-from jaxproto.types import Client, Spec, Tree
+from jaxproto.types import Client, Net, Spec, Tree
 
 
-def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
+def check_cohorts(
+    method: Method,
+    cohorts: Sequence[Cohort],
+    spec: Spec,
+    x,
+    metrics: tuple[Metric, ...] = (),
+):
     """Fails before training, by shapes alone, where method and cohorts do not fit.
 
     Args:
       x: one batch of inputs as a ShapeDtypeStruct.
+      metrics: of the evaluation.
 
     Raises:
       UserError: names the cohorts, or the array and both shapes.
@@ -33,7 +40,11 @@ def check_cohorts(method: Method, cohorts: Sequence[Cohort], spec: Spec, x):
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
-        _check_metrics(method, cohort, spec, x, down)
+        if more := further(metrics):
+            scores = jax.eval_shape(
+                partial(_scores, method, cohort.net, spec), key, x, down
+            )
+            _check_metrics(method, more, scores, spec.num_classes)
 
 
 def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
@@ -74,27 +85,26 @@ def _check_received(cohort: Cohort, have: Tree, got: Tree):
             )
 
 
-def _check_metrics(method: Method, cohort: Cohort, spec: Spec, x, down: Tree):
-    """Whether rules have scores for the metrics beside the accuracy."""
-    metrics = further(cohort.metrics)
-    if not metrics:
-        return
+def _scores(method: Method, net: Net, spec: Spec, key, x, down: Tree):
+    """Returns the scores of every rule for a new client."""
+    params, norm, memory = method.init_client(net, key)
+    count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
+    client = Client(params, norm, (), memory, count_C, zero, zero)
+    return method.predict(net, client, x, down)
 
-    def predict(key, x, down):
-        params, norm, memory = method.init_client(cohort.net, key)
-        count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
-        client = Client(params, norm, (), memory, count_C, zero, zero)
-        return method.predict(cohort.net, client, x, down)
 
-    found = jax.eval_shape(predict, jax.eval_shape(jax.random.key, 0), x, down)
-    for rule, scores in found.items():
-        if scores.ndim != 2 or scores.shape[-1] < spec.num_classes:
+def _check_metrics(
+    method: Method, metrics: Sequence[Metric], scores: dict, classes: int
+):
+    """Raises UserError for rules without the scores that metrics need."""
+    for rule, found in scores.items():
+        if found.ndim != 2 or found.shape[-1] < classes:
             raise UserError(
                 f"rule {rule!r} of {method.name} returns an array of shape "
-                f"{scores.shape} for {len(x)} examples of {spec.num_classes} classes; "
+                f"{found.shape} for {len(found)} examples of {classes} classes; "
                 f"{', '.join(m.name for m in metrics)} need a score for every class: "
                 "return them, or leave eval.metrics at accuracy."
             )
-    for classes in {scores.shape[-1] for scores in found.values()}:
+    for columns in {found.shape[-1] for found in scores.values()}:
         for metric in metrics:
-            check(metric, classes)
+            check(metric, columns)

@@ -21,6 +21,11 @@ def by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
     return {"head": out.logits}
 
 
+def by_network(net: Net, client: Client, x: Array) -> Array:
+    """Features [B, D] of the client's own network."""
+    return net.apply(client.params["net"], client.norm["net"], x, False).feat
+
+
 def no_pre_upload(net: Net, client: Client, data, down: Tree):
     """Most methods have one exchange a round."""
     del net, client, data, down
@@ -114,9 +119,17 @@ class Method:
     setup: Tree = ()  # sent once to every client, before the first round
     adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
     check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used
+    features: Callable = by_network  # net, client, x -> what prototypes are of [B, D]
+    client_view: Callable = lambda down: down  # down -> the same with prototypes as
+    # clients compare with them (ProtoNorm: scaled); for pictures
+    title: str = ""  # as papers print it, for tables and pictures; "": its name
     name: str = "this method"  # for messages; a configuration fills it in
     homogeneous: bool = False  # all clients must have one architecture
     nominal: Nominal | None = None  # by the paper's formula (`methods/nominal.py`)
+
+    def collecting(self) -> "Method":
+        """Returns the method whose server gets every upload, not a sum of them."""
+        return dataclasses.replace(self, update=self.aggregation.of_uploads())
 
     @property
     def aggregation(self) -> Aggregation:

@@ -63,7 +63,7 @@ def shapes(
     )
 
 
-def uploads_ask(method: Method, net: Net, local: Local, given: Shapes) -> bool:
+def uploads_ask(method: Method, net: Net, local: Local, one: Shapes) -> bool:
     """Whether uploads follow from what a client had before the round."""
 
     def trained(client, down, examples, shard):
@@ -77,15 +77,15 @@ def uploads_ask(method: Method, net: Net, local: Local, given: Shapes) -> bool:
         first = method.pre_upload(net, own, Data(examples, shard), down)
         return clients_.end_session(task, session, client, shard)[1:], first
 
-    return _asks(trained, given)
+    return _asks(trained, one)
 
 
-def rules(method: Method, net: Net, given: Shapes) -> tuple[str, ...]:
+def rules(method: Method, net: Net, one: Shapes) -> tuple[str, ...]:
     """The rules of prediction."""
-    return tuple(jax.eval_shape(partial(scores, method, net), *given))
+    return tuple(jax.eval_shape(partial(scores, method, net), *one))
 
 
-def scores(method: Method, net: Net, client, down, examples, shard, rule=""):
+def scores(method: Method, net: Net, client, down, examples, shard, *, rule=""):
     """What a client makes of two examples by one rule, or by all of them."""
     data, two = Data(examples, shard), jnp.arange(2)
     batch = batches.take(data, two, jnp.ones(2))
@@ -93,16 +93,16 @@ def scores(method: Method, net: Net, client, down, examples, shard, rule=""):
     return found[rule] if rule else found
 
 
-def rules_that_ask_nothing(method: Method, net: Net, given: Shapes) -> tuple[str, ...]:
+def rules_that_ask_nothing(method: Method, net: Net, one: Shapes) -> tuple[str, ...]:
     """The rules that say of every client the same."""
     by = partial(scores, method, net)
-    names = rules(method, net, given)
-    asks = {name: _asks(partial(by, rule=name), given, True) for name in names}
+    names = rules(method, net, one)
+    asks = {name: _asks(partial(by, rule=name), one, True) for name in names}
     return tuple(name for name, so in asks.items() if not so)
 
 
-def _asks(f: Callable, given: Shapes, whatever: bool = False) -> bool:
+def _asks(f: Callable, one: Shapes, whatever: bool = False) -> bool:
     """Whether `f` reads what a client kept, or whatever it is."""
-    marks = jax.tree.unflatten(jax.tree.structure(given), read_of(f, *given))
+    marks = jax.tree.unflatten(jax.tree.structure(one), read_of(f, *one))
     parts = KEPT + (("count", "id", "steps") if whatever else ())
     return any(jax.tree.leaves([getattr(marks.client, part) for part in parts]))

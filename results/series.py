@@ -2,17 +2,28 @@
 
 What a finished run is worth keeping for goes into the repository: `records/NAME` beside
 the series holds its config.json, partition.csv, metrics.jsonl and summary.json, which
-comparison and pictures read like a work directory.
+comparison and pictures read like a work directory. The summary also has the reading and
+the commit that made the run. Where the run wrote its tables of clients, clients.npz has
+them: `round`, `id` and `test_examples` once, and a row for each evaluation of
+`correct_RULE` and all other columns; metrics.jsonl leaves out what follows from it.
 """
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
+
+from jaxproto.storage import records as files
+from jaxproto.storage import workdir
+from jaxproto.storage.status import Status, status_of
 
 ROOT = Path(__file__).parents[1]
 Run = tuple[str, str, Sequence[str]]  # name, configuration, flags
+AVERAGES = ("pooled", "client_mean")  # of a rule's accuracy
 USAGE = "usage: python -m results.SERIES.run OUT DATA_DIR [WORD...]"
 
 
@@ -37,18 +48,68 @@ def make(runs: Iterable[Run], argv: Sequence[str], records: Path | None = None):
         if record and (record / "summary.json").exists():
             sys.stdout.write(f"{name} is recorded: delete {record} to make it again\n")
             continue
-        work = Path(out, name)
-        command = [sys.executable, "main.py", f"--config=configs/{config}"]
-        command += [f"--config.data.data_dir={data_dir}", f"--workdir={work}"]
-        if subprocess.run([*command, *flags], cwd=ROOT, check=False).returncode:
+        if not made((name, config, flags), Path(out, name), data_dir, record):
             failed.append(name)
-        elif record:
-            keep(work, record)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
-def keep(work: Path, record: Path):
-    """Copies what says something about a finished run, without the data's folder."""
+def made(run: Run, work: Path, data_dir: str, record: Path | None, **process) -> bool:
+    """Makes a run or goes on with it, and records it; returns whether it has ended.
+
+    Args:
+      process: arguments of `call`.
+    """
+    _, config, flags = run
+    source = {"reading": reading(config), "commit": commits(work)}
+    command = [sys.executable, "main.py", f"--config=configs/{config}"]
+    command += [f"--config.data.data_dir={data_dir}", f"--workdir={work}", *flags]
+    failed = call(command, **process)
+    if failed and status_of(workdir.summary(work)) is not Status.DIVERGED:
+        return False
+    if record:
+        keep(work, record, source)
+    return True
+
+
+def call(command: Sequence[str], seconds: float | None = None, **options) -> int:
+    """Returns the exit code of a command, which is terminated after `seconds`."""
+    with subprocess.Popen(command, cwd=ROOT, **options) as child:
+        try:
+            return child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            child.terminate()
+            return child.wait()
+
+
+def reading(config: str) -> str:
+    """Returns the reading that the name of a configuration ends with."""
+    last = re.split("[,:=]", config)[-1]
+    return last if last in ("paper", "code") else "default"
+
+
+def commits(work: Path) -> str:
+    """Notes the commit that a run starts or resumes at; returns all of the run."""
+    note = work.with_name(f"{work.name}.commits")
+    before = note.read_text().split() if note.exists() else []
+    found = " ".join(dict.fromkeys([*before, commit()]))
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(found)
+    return found
+
+
+def commit() -> str:
+    """Returns the hash of the code that is here, with -dirty where it was edited."""
+    git = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    told = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
+
+
+def keep(work: Path, record: Path, source: Mapping[str, str]):
+    """Copies what says something about an ended run, without the data's folder.
+
+    Args:
+      source: entries for the summary: `reading` and `commit`.
+    """
     config = json.loads((work / "config.json").read_text())
     name = config["data"]["name"]
     kind, colon, rest = name.partition(":")
@@ -56,13 +117,30 @@ def keep(work: Path, record: Path):
     short = short if kind in ("npz", "csv", "folder") else name
     config["data"] |= {"name": short, "data_dir": ""}
     record.mkdir(parents=True, exist_ok=True)
-    (record / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    # The summary last: it says finished
-    for file in ("partition.csv", "metrics.jsonl", "summary.json"):
+    files.write_json(record / "config.json", config)
+    for file in ("partition.csv", "metrics.jsonl"):
         if (work / file).exists():
             (record / file).write_text((work / file).read_text())
-    summary = json.loads((record / "summary.json").read_text())
+    if tables := sorted((work / "per_client").glob("*.npz")):
+        files.write_columns(record / "clients.npz", stacked(tables))
+        lines = map(shortened, files.read(work / "metrics.jsonl"))
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (record / "metrics.jsonl").write_text(text)
+    summary = json.loads((work / "summary.json").read_text()) | source
     if "dataset" in summary:
         summary["dataset"] = short
-        text = json.dumps(summary, indent=2) + "\n"
-        (record / "summary.json").write_text(text)
+    files.write_json(record / "summary.json", summary)  # the last: it says recorded
+
+
+def stacked(tables: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Returns the columns of a run's tables of clients, [evaluations, clients]."""
+    found = [dict(np.load(table)) for table in tables]
+    columns = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    once = {name: columns.pop(name)[0] for name in ("id", "test_examples")}
+    return {"round": np.array([int(t.stem) for t in tables]), **once, **columns}
+
+
+def shortened(line: Mapping) -> dict:
+    """Returns what an evaluation says beside its table of clients."""
+    rules = {rule: {k: of[k] for k in AVERAGES} for rule, of in line["rules"].items()}
+    return {k: v for k, v in line.items() if k != "bytes_by_client"} | {"rules": rules}

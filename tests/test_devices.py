@@ -109,7 +109,7 @@ def silent(said):
     for program in ("train", "evaluate", "pre_upload", "start_clients", "broadcast"):
         assert said[program] == [], program
     assert "all-gather" in said["update"]  # the test knows the words
-    assert "reduce-scatter" in said["fetch"]
+    assert "reduce-scatter" in said["gather"]
     return True
 
 

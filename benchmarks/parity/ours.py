@@ -23,7 +23,7 @@ from jaxproto import batches, client, kernels
 from jaxproto import config as config_
 from jaxproto.config import build, registries
 from jaxproto.config.build import Experiment
-from jaxproto.federation import Cohort
+from jaxproto.federation import Cohort, Model
 from jaxproto.metrics import ACCURACY
 from jaxproto.models import to_torch
 from jaxproto.training import evaluation, programs, rounds
@@ -117,7 +117,9 @@ class Ours:
         examples = self.work.examples
         every = zip(self.score, self.state.clients, self.exp.test, strict=True)
         found = self.by_client(f(down, c, examples, s) for f, c, s in every)
-        told = evaluation.outcome(self.work, self.state.server, self.state.clients)
+        told = evaluation.outcome(
+            self.work, Model(self.state.server, self.state.clients)
+        )
         right = self.by_client(told.sums)
         sizes, made = [len(r) for r in rows(self.exp, self.exp.test)], {}
         for rule in (rule for rule in record.RULES if rule in found[0]):

@@ -79,8 +79,8 @@ def define(always: bool = False) -> Sweep:
         if launch.launcher.value == "ray":
             done = _on_ray(config, axes, outdir, how, plain, launch)
         else:
-            mine = _part(launch.part.value)
-            done = sweeps.sweep(config, axes, outdir, None, how, plain, mine)
+            mine = {"plain": plain, "share": _part(launch.part.value)}
+            done = sweeps.sweep(config, axes, outdir, None, how, **mine)
         return _say(done, config)
 
     def asked() -> bool:
@@ -165,7 +165,7 @@ def _on_ray(config, axes, outdir: str, how, plain, launch: Launch):
         launch.parts.value,
         given,
     )
-    return cluster.on_ray(config, axes, outdir, None, how, plain, where)
+    return cluster.on_ray(config, axes, outdir, how=how, plain=plain, cluster=where)
 
 
 def _alone(config) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from jaxproto.compare.runs import Group, Run
 from jaxproto.data import describe
 from jaxproto.data.describe import Commonest
+from jaxproto.methods import REFERENCE
 from jaxproto.report import reference
 from jaxproto.storage import records as metrics
 
-LOCAL = "local"  # the method whose row is the reference
 Row = tuple[str, Group]
 Known = Mapping[tuple, Commonest]  # fields of the data -> what one class is worth
 
@@ -57,13 +57,13 @@ def collapsed(run: Run, alone: Commonest | None) -> dict[str, int]:
 
 def _local(rows: Sequence[Row]) -> Iterable[str]:
     datasets = dict.fromkeys(g.dataset for _, g in rows)
-    there = {g.dataset for _, g in rows if g.method == LOCAL}
+    there = {g.dataset for _, g in rows if g.method == REFERENCE}
     if there:
-        yield f"Reference: {LOCAL}, clients that never exchange anything."
+        yield f"Reference: {REFERENCE}, clients that never exchange anything."
     if missing := [d for d in datasets if d not in there]:
         yield (
-            f"No run of {LOCAL} on {', '.join(missing)}: what clients reach alone, the "
-            "reference, is not in this table (configs/local.py)."
+            f"No run of {REFERENCE} on {', '.join(missing)}: what clients reach alone, "
+            f"the reference, is not in this table (configs/{REFERENCE}.py)."
         )
 
 

@@ -20,7 +20,6 @@ from jaxproto.compare.papers import (
     CLASSES_PER_CLIENT,
     COST,
     GROUPS,
-    NAMES,
     PRESETS,
     SPELLINGS,
     Printed,
@@ -28,6 +27,7 @@ from jaxproto.compare.papers import (
 )
 from jaxproto.config import presets, readings
 from jaxproto.config.fields import where
+from jaxproto.config.printed import named
 from jaxproto.errors import pick
 
 SAME = {  # values that are one setting of a paper
@@ -119,7 +119,7 @@ def _method(row: Printed) -> Cell:
         return Cell({**_named("refprotofl"), **identity}, {"data.public_share": 0.01})
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row)
-    name = NAMES[row.method]
+    name = named(row.method)
     scaled = name in ("fedproto", "fedtgp")
     upscale = {"method.upscale": _gamma(row) or 1.0} if scaled else {}  # N Table 5
     return Cell({**_named(name), **upscale}, _chosen(row, name))

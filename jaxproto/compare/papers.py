@@ -36,22 +36,7 @@ GROUPS = {  # as printed, up to the bracket -> model.group
     "ResNet-18": "HmRes18",
     "fastText+TextCNN": "text",
 }
-NAMES = {  # methods whose cells need no more than a name
-    "FAST": "fast",
-    "FML": "fml",
-    "FedAvg": "fedavg",
-    "FedDistill": "feddistill",
-    "FedGH": "fedgh",
-    "FedKD": "fedkd",
-    "FedNH": "fednh",
-    "FedNova": "fednova",
-    "FedProto": "fedproto",
-    "FedProx": "fedprox",
-    "FedTGP": "fedtgp",
-    "FedUV": "feduv",
-    "LG-FedAvg": "lg_fedavg",
-    "VHL": "vhl",
-}
+COSTS = "fedavg,fedproto,tinyproto"  # shown in T Figure 1
 ABLATIONS: dict[str, dict[str, object]] = {  # of RefProtoFL, R Table 1
     "": {},
     "Full": {},

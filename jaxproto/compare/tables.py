@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxproto.compare import measures, names, paired, ranks, targets
-from jaxproto.compare.baselines import LOCAL
 from jaxproto.compare.columns import (
     KINDS,
     METRIC,
@@ -18,6 +17,7 @@ from jaxproto.compare.notes import lines
 from jaxproto.compare.runs import Group, differing
 from jaxproto.config.fields import FOLLOW
 from jaxproto.errors import UserError, pick
+from jaxproto.methods import REFERENCE
 
 
 class Table(NamedTuple):
@@ -65,7 +65,8 @@ def rows(
     """The rows of a table; arguments as those of `table`."""
     if ddof not in (0, 1):
         raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
-    ready = sorted((g for g in groups if g.finished), key=lambda g: g.method != LOCAL)
+    finished = (g for g in groups if g.finished)
+    ready = sorted(finished, key=lambda g: g.method != REFERENCE)
     if not ready:
         raise UserError("none of these runs is finished: there is nothing to compare.")
     runs = [run for g in ready for run in g.finished]
@@ -207,7 +208,7 @@ def labels(groups: Sequence[Group]) -> list[str]:
             for h, other in zip(groups, printed, strict=True)
             if (other, h.dataset) == (name, g.dataset)
         ]
-        parts = ["reference"] * (g.method == LOCAL)
+        parts = ["reference"] * (g.method == REFERENCE)
         parts += [
             f"{k.removeprefix('method.')}={g.config.get(k)}" for k in differing(alike)
         ]

@@ -26,7 +26,7 @@ from jaxproto.config import (
     sampling,
 )
 from jaxproto.config.checks import evaluated, network_names
-from jaxproto.config.cohorts import Choices
+from jaxproto.config.cohorts import Choices, CohortPlan
 from jaxproto.config.dividing import Given
 from jaxproto.config.floats import Floats
 from jaxproto.config.optimizers import build_local
@@ -37,10 +37,10 @@ from jaxproto.data.describe import Counts
 from jaxproto.data.partitions.schemes import Partition
 from jaxproto.devices import Layout
 from jaxproto.errors import UserError, pick
-from jaxproto.federation import Cohort, Federation, Parts
+from jaxproto.federation import Federation, Parts
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.metrics import named
+from jaxproto.metrics import Metric, named
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
 
@@ -57,7 +57,8 @@ class Experiment(NamedTuple):
     dropout: float | Array  # probability that a trained update is lost
     floats: Floats  # of the configuration: arguments of the compiled programs
     parts: Callable[[Floats], Parts]  # the first four, with other or traced floats
-    cohorts: tuple[Cohort, ...]
+    cohorts: tuple[CohortPlan, ...]
+    metrics: tuple[Metric, ...]  # of every evaluation
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
@@ -109,6 +110,7 @@ def experiment(
         cohorts, config.clients.store, method, local, spec, dataset
     )
     size = room.states_of(cohorts, method, local, spec)
+    metrics = named(config.eval.metrics)
     store = cohorts_.store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,
@@ -116,10 +118,11 @@ def experiment(
         floats=floats.traced(config),
         parts=parts,
         cohorts=cohorts,
+        metrics=metrics,
         dataset=dataset,
         partition=partition,
         train=tuple(cohorts_.shards(partition.train, c.ids, store) for c in cohorts),
-        test=tuple(cohorts_.tests(c, partition.test, store) for c in cohorts),
+        test=tuple(cohorts_.tests(c, partition.test, metrics, store) for c in cohorts),
         counts=describe.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
@@ -153,7 +156,6 @@ def choices_of(
         platform=platform,
         cores=os.cpu_count() or 1,
         devices=layout.number if layout else 1,
-        metrics=named(config.eval.metrics),
     )
 
 
@@ -268,7 +270,7 @@ def in_rows(x: np.ndarray) -> np.ndarray:
 def check(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
     x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
-    fit.check_cohorts(exp.method, exp.cohorts, exp.spec, x)
+    fit.check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     room.check(exp)
     sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
@@ -286,7 +288,7 @@ def check_rule(exp: Experiment, rule: str):
     cohort, shape_of = exp.cohorts[0], jax.ShapeDtypeStruct
     two = cohorts_.first_of(exp.dataset)
     examples = jax.tree.map(lambda a: shape_of(a.shape, a.dtype), two)
-    given, classes = (exp.method, cohort.net), exp.spec.num_classes
-    shapes = reads.shapes(*given, exp.local, classes, examples, 2)
-    rules = cohort.rules or reads.rules(*given, shapes)
+    method, classes = exp.method, exp.spec.num_classes
+    shapes = reads.shapes(method, cohort.net, exp.local, classes, examples, 2)
+    rules = cohort.rules or reads.rules(method, cohort.net, shapes)
     pick("early_stopping.rule", rule, rules)

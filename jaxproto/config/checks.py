@@ -13,12 +13,9 @@ from jaxproto.config.hyperparameters import table
 from jaxproto.data import datasets
 from jaxproto.errors import UserError, cut, hidden, pick
 from jaxproto.methods import METHODS
+from jaxproto.methods.history import BEFORE
 from jaxproto.metrics import named
 from jaxproto.types import MOST, Range
-
-BEFORE = {  # method -> what it did when a field of it did not exist yet
-    "cps_ppa_cpkd": {"method.compare": "sparse"},
-}
 
 
 def saved(given: Mapping) -> dict:

@@ -1,5 +1,6 @@
 """The clients of a run: cohorts, their index tables, and how they train."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,12 +18,27 @@ from jaxproto.execution import ExecutionMode
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, further
+from jaxproto.persistence import STATELESS
 from jaxproto.types import Array, Examples, Net, Shard, Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class CohortPlan(Cohort):
+    """A cohort, and how a run trains and evaluates it."""
+
+    lanes: int = 1  # calls that train its participants side by side
+    rules: tuple[str, ...] = ()  # by which clients that keep no state are evaluated
+    tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
+
+    @property
+    def stateless(self) -> bool:
+        """Returns whether clients keep no state between rounds."""
+        return self.persistence is STATELESS
 
 
 def build_cohorts(
     names: tuple[str, ...], partition: Partition, network: Callable[[str], Net]
-) -> tuple[Cohort, ...]:
+) -> tuple[CohortPlan, ...]:
     """Client i gets entry i mod n; clients of one architecture form a cohort.
 
     Within a cohort the largest client comes first, as the padded forms want it.
@@ -30,10 +46,10 @@ def build_cohorts(
     clients = sorted(
         range(len(partition.train)), key=lambda i: -len(partition.train[i])
     )
-    cohorts: list[Cohort] = []
+    cohorts: list[CohortPlan] = []
     for name in dict.fromkeys(names):
         ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
-        cohorts += [Cohort(name, network(name), ids)] * bool(ids)
+        cohorts += [CohortPlan(name, network(name), ids)] * bool(ids)
     return tuple(cohorts)
 
 
@@ -46,17 +62,16 @@ class Choices(NamedTuple):
     seed: int  # `data.seed`
     platform: str  # of the device
     cores: int  # of the machine
-    metrics: tuple[Metric, ...]  # `eval.metrics`
     devices: int = 1  # that the rows of a cohort are dealt to
 
 
 def arranged(
-    cohorts: Sequence[Cohort],
+    cohorts: Sequence[CohortPlan],
     choices: Choices,
     partition: Partition,
     local: Local,
     most: int,
-) -> tuple[Cohort, ...]:
+) -> tuple[CohortPlan, ...]:
     """Cohorts with what says how they train and whom an evaluation asks.
 
     Args:
@@ -69,12 +84,12 @@ def arranged(
         work = steps(partition, cohort.ids, local)[: room : choices.devices]
         places = [k for k, i in enumerate(cohort.ids) if i in asked]
         whole = len(places) == len(cohort.ids)
-        return cohort._replace(
+        return dataclasses.replace(
+            cohort,
             mode=build_mode(choices.at_once, choices.platform, work),
-            most=0 if room == len(cohort.ids) else room,
+            max_participants=0 if room == len(cohort.ids) else room,
             lanes=lanes(choices, len(cohorts), room),
             tested=() if whole else tuple(places),
-            metrics=choices.metrics,
         )
 
     return tuple(map(one, cohorts))
@@ -95,6 +110,11 @@ def lanes(choices: Choices, cohorts: int, room: int) -> int:
     return max(1, min(-(-choices.cores // cohorts), room))
 
 
+def with_all_in_one_call(cohort: CohortPlan) -> CohortPlan:
+    """Returns the cohort with rows for all clients, trained by one call."""
+    return dataclasses.replace(cohort, max_participants=0, lanes=1)
+
+
 def sample(number: int, clients: int, seed: int) -> list[int]:
     """The clients that evaluations ask, the same in every round; 0 is all.
 
@@ -107,7 +127,7 @@ def sample(number: int, clients: int, seed: int) -> list[int]:
     return sorted(drawn.tolist())
 
 
-def tested_ids(cohort: Cohort) -> tuple[int, ...]:
+def tested_ids(cohort: CohortPlan) -> tuple[int, ...]:
     """The clients of a cohort that are evaluated, in its order."""
     return tuple(cohort.ids[k] for k in cohort.tested) or cohort.ids
 
@@ -116,7 +136,7 @@ NODES = "nodes"  # where clients are on nodes of their own: `jaxproto.flower`
 HOSTED = ("host", "disk", NODES)  # where the device has the clients of a round alone
 
 
-def store(choice: str, platform: str, cohorts: Sequence[Cohort], size: int) -> str:
+def store(choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int) -> str:
     """Where clients are between rounds: what `clients.store` may be, and not "auto".
 
     Args:
@@ -127,9 +147,9 @@ def store(choice: str, platform: str, cohorts: Sequence[Cohort], size: int) -> s
     Raises:
       UserError: all clients take part in a round, so that the device must hold them.
     """
-    if not all(c.keeps for c in cohorts):
+    if any(c.stateless for c in cohorts):
         return "none"
-    whole = not any(c.most for c in cohorts)
+    whole = not any(c.max_participants for c in cohorts)
     if choice in HOSTED and whole:
         raise UserError(
             f"clients.store is {choice}, but all clients may take part in a round, so "
@@ -151,13 +171,13 @@ def device_memory() -> float | None:
 
 
 def forgetting(
-    cohorts: Sequence[Cohort],
+    cohorts: Sequence[CohortPlan],
     choice: str,
     method: Method,
     local: Local,
     spec: Spec,
     dataset: Dataset,
-) -> tuple[Cohort, ...]:
+) -> tuple[CohortPlan, ...]:
     """Cohorts whose clients keep nothing, where nothing that they had is ever read.
 
     By itself where a part of the clients takes part in a round; whoever asks for the
@@ -169,16 +189,18 @@ def forgetting(
     Raises:
       UserError: it is "none" and clients must keep something.
     """
-    partial_ = any(c.most for c in cohorts)
+    partial_ = any(c.max_participants for c in cohorts)
     if choice != "none" and not (choice == "auto" and partial_):
         return tuple(cohorts)
     examples = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(dataset)
     )
+    classes = spec.num_classes
     free = [
-        _rules(method, cohort, local, reads.shapes(*given, examples, 2))
-        for cohort in cohorts
-        for given in [(method, cohort.net, local, spec.num_classes)]
+        _rules(
+            method, c, local, reads.shapes(method, c.net, local, classes, examples, 2)
+        )
+        for c in cohorts
     ]
     if choice == "none" and not all(free):
         name = cohorts[free.index(())].name
@@ -187,9 +209,12 @@ def forgetting(
             f"{name!r} keep something of their own between rounds, or nothing of them "
             "could be evaluated; use auto."
         )
-    if len({*free}) > 1:  # some keep what others do not: all are kept
+    if len({*free}) > 1 or not free[0]:  # some keep what others do not: all are kept
         return tuple(cohorts)
-    return tuple(c._replace(rules=own) for c, own in zip(cohorts, free, strict=True))
+    return tuple(
+        dataclasses.replace(c, rules=own, persistence=STATELESS)
+        for c, own in zip(cohorts, free, strict=True)
+    )
 
 
 def _rules(
@@ -225,12 +250,16 @@ def distinct(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
 
 
 def tests(
-    cohort: Cohort, rows: Sequence[np.ndarray], store: str = "device"
+    cohort: CohortPlan,
+    rows: Sequence[np.ndarray],
+    metrics: tuple[Metric, ...],
+    store: str = "device",
 ) -> Shard | Array:
     """What an evaluation of a cohort goes over.
 
     Args:
       rows: test examples of all clients.
+      metrics: of the evaluation.
       store: where clients are between rounds.
 
     Returns:
@@ -239,10 +268,10 @@ def tests(
       of those are sums over index tables too, one for all clients that have the same.
     """
     ids = tested_ids(cohort)
-    if cohort.keeps:
+    if not cohort.stateless:
         return shards(rows, ids, store)
     own = [rows[i] for i in ids]
-    if further(cohort.metrics):
+    if further(metrics):
         different, _ = distinct(own)
         return shards(different, range(len(different)), store)
     every = np.asarray(own[0] if same_rows(own) else np.unique(np.concatenate(own)))

@@ -93,18 +93,18 @@ def of_sweep(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
     return [*found, *methods][0], ",".join(rest)
 
 
-def of_tables(name: str, arg: str) -> ml_collections.ConfigDict:
+def of_tables(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
     """A sweep's configuration of any method at the widths of the papers' tables.
 
     Args:
       name: of the sweep.
-      arg: as in `of_sweep`; ProtoNorm on CIFAR-100 where nothing is named.
+      arg: as in `of_sweep`; CIFAR-100 where no data set is named.
+      first: the method where none is named.
     """
-    method, given = of_sweep(arg, ["protonorm", *METHODS], "cifar100")
+    method, given = of_sweep(arg, [first, *METHODS], "cifar100")
     made = presets.experiment(method, given)
     made.name = f"{name}-{method}"
-    tinyproto = method == "tinyproto"
-    presets.apply(made, presets.TINYPROTO if tinyproto else presets.PROTONORM)
+    presets.apply(made, presets.TABLES.get(method, presets.PROTONORM))
     return made
 
 

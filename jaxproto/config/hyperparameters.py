@@ -13,15 +13,10 @@ from typing import Any
 
 from jaxproto import models
 from jaxproto.config.fields import FIELDS, TRACED, Field, Names, defaults, nested
-from jaxproto.config.registries import (
-    FOLLOWED,
-    NETWORKS,
-    OPTIONS,
-    annotations,
-    arguments,
-    default_name,
-)
+from jaxproto.config.registries import annotations, arguments, default_name
 from jaxproto.methods import METHODS
+from jaxproto.methods.history import FIRST_KEYS
+from jaxproto.methods.options import FOLLOWED, NETWORKS, OPTIONS
 from jaxproto.types import STATIC, Range
 
 HELP = {  # hyper-parameter -> meaning, the same in every method that has it
@@ -76,10 +71,6 @@ HELP = {  # hyper-parameter -> meaning, the same in every method that has it
     "energy_end": "the same in the last round",
     "distance": "between logits and the mean logits of a class",
 }
-FIRST_KEYS = {  # where configurations that were saved begin otherwise than the factory
-    "protonorm": ("lam", "alignment", "upscale"),
-    "fedgh": ("server_rate",),
-}
 
 
 def table(method: str) -> dict[str, Field]:
@@ -89,10 +80,10 @@ def table(method: str) -> dict[str, Field]:
     """
     if method not in METHODS:
         return FIELDS
-    own = {f"method.{key}": field for key, field in _of(METHODS[method]).items()}
     name = dataclasses.replace(FIELDS["method.name"], default=method)
-    first = [f"method.{key}" for key in FIRST_KEYS.get(method, ())]
-    return {**FIELDS, "method.name": name, **{k: own[k] for k in first}, **own}
+    own = {"name": name, **_of(METHODS[method])}
+    first = {key: own[key] for key in FIRST_KEYS.get(method, ())}
+    return {**FIELDS, **{f"method.{k}": own[k] for k in {**first, **own}}}
 
 
 def method_fields(name: str) -> dict:

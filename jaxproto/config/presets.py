@@ -95,6 +95,7 @@ PROTONORM = {  # N 5.1, of the tables of that paper
 TINYPROTO = {  # T Tables 1 to 4; a tenth of other widths
     "method.s": lambda config: 50 if _is_wide(config) else config.method.s,
 }
+TABLES = {"tinyproto": TINYPROTO}  # method -> its own tables' fields; others: PROTONORM
 UPSCALE = {  # ProtoNorm's gamma, N Section 5.1
     "cifar10": 100.0,
     "cifar100": 200.0,

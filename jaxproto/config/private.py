@@ -9,14 +9,22 @@ import numpy as np
 
 from jaxproto import participation
 from jaxproto.client import Local
+from jaxproto.config import registries
 from jaxproto.data.datasets import NODES
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import METHODS
-from jaxproto.privacy import CLIENT, EXAMPLE, OFF, Privacy, accounting, mechanism
+from jaxproto.privacy import (
+    CLIENT,
+    EXAMPLE,
+    OFF,
+    UPDATES,
+    Privacy,
+    accounting,
+    mechanism,
+)
 
 NEEDED = {  # field of a method -> what it must be, and why another has no guarantee
     "aggregate": ("mean_over_clients", "another discloses exact counts"),
-    "base": ("fedproto", "another trains on each client's prototypes"),
     "scaling": ("sum", "another needs to know exactly who has a class"),
     "statistics": ("local", "others leave the client without noise"),
 }
@@ -80,6 +88,8 @@ def check(config):
             f"{', '.join(there)}. Take one of them, or set privacy.unit to off."
         )
     needed = {k: ((v,), why) for k, (v, why) in NEEDED.items()}
+    bases = tuple(base for base in registries.OPTIONS["base"] if base in there)
+    needed["base"] = bases, "another trains on each client's prototypes"
     needed |= OF_EXAMPLES if unit == EXAMPLE else {}
     for key, (values, why) in needed.items():
         if config.method.get(key, values[0]) not in values:
@@ -130,8 +140,12 @@ def forgets(config) -> bool:
     Only then does the sampling of clients amplify: what a client keeps of earlier
     rounds says in which of them it was drawn.
     """
-    averages = METHODS[config.method.name] is METHODS["fedavg"]
-    return averages and config.local.optimizer_state == "restart"
+    return _updates(config) and config.local.optimizer_state == "restart"
+
+
+def _updates(config) -> bool:
+    """Whether the method releases trained networks alone, and no prototypes."""
+    return UPDATES in registries.annotations(METHODS[config.method.name])["privacy"]
 
 
 def account(config, taken_K: np.ndarray, rounds: int) -> dict:
@@ -163,5 +177,4 @@ def releases(config) -> int:
     """Gaussian mechanisms that a unit has a part in, in a round of its client."""
     if config.privacy.unit == CLIENT:
         return 1
-    prototypes = METHODS[config.method.name] is not METHODS["fedavg"]
-    return config.local.epochs + prototypes
+    return config.local.epochs + (not _updates(config))  # and the prototypes

@@ -16,7 +16,7 @@ import numpy as np
 from jaxproto import client
 from jaxproto.config.cohorts import HOSTED
 from jaxproto.data import room
-from jaxproto.federation import Cohort, kept
+from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.types import Spec, Tree
 
@@ -92,6 +92,6 @@ def states_of(
     number, total = jax.ShapeDtypeStruct((), jnp.int32), 0
     for cohort in cohorts:
         start = partial(client.init, method, cohort.net, local)
-        one = kept(cohort, jax.eval_shape(start, key, number, count_C))
+        one = cohort.persistence.keep(jax.eval_shape(start, key, number, count_C))
         total += size(one) * len(cohort.ids)
     return total

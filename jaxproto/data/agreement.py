@@ -90,8 +90,10 @@ def agreement(told: str) -> Agreement:
         shape = tuple(map(int, found["shape"]))
         labels, tokens = (tuple(map(str, found[k])) for k in ("labels", "tokens"))
         clients, late = (_sizes(found[k]) for k in ("clients", "late"))
-        given = str(found["kind"]), shape, labels, tokens, int(found["number"])
-        return Agreement(*given, clients, late)
+        number = int(found["number"])
+        return Agreement(
+            str(found["kind"]), shape, labels, tokens, number, clients, late
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise UserError(
             f"{FILE} is damaged ({e!r}); put it back from a copy, or begin a new run "

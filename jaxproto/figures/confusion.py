@@ -75,7 +75,8 @@ def _program(run: Opened, cohort: Cohort, down):
         size = int(data.shard.size)
         stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], client)
         client = jax.tree.map(
-            lambda a: a[0], federation.fresh(run.exp.method, cohort, stacked)
+            lambda a: a[0],
+            cohort.persistence.restore(run.exp.method, cohort.net, stacked),
         )
         found: dict[str, list] = {}
         for first in range(0, size, _BATCH):

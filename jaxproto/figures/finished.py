@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import federation, kernels, wire
+from jaxproto import gather, kernels, wire
 from jaxproto.config import build
 from jaxproto.errors import UserError
 from jaxproto.saved import opened
@@ -38,7 +38,7 @@ def before_alignment(run: Opened) -> Protos:
     if config.method.get("alignment", "none") == "none":
         raise UserError(
             f"{run.path} has no alignment to trace: its method is "
-            f"{config.method.name!r}. Give runs of protonorm."
+            f"{config.method.name!r}. Give runs with method.alignment."
         )
     other = ml_collections.ConfigDict(config.method.to_dict() | {"alignment": "none"})
     method = build.build_method(other, exp.spec, 0, config)
@@ -52,7 +52,7 @@ def before_alignment(run: Opened) -> Protos:
 def uploads(run: Opened, reports_K) -> Protos:
     """Local prototypes [K, C, D] as the server got them, from who reported."""
     parts = [(c.memory, c.count) for c in run.state.clients]
-    own, count_KC = federation.by_id(run.exp.cohorts, parts)
+    own, count_KC = gather.by_id([c.ids for c in run.exp.cohorts], parts)
     held_KC = count_KC * (own.count > 0) * reports_K[:, None]
     up = Protos(own.mean, held_KC, disclosed=True)
     return jax.vmap(lambda p: wire.unpack(wire.pack(p, run.exp.formats.up)))(up)

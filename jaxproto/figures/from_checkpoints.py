@@ -22,8 +22,9 @@ def local_prototypes(args):
     asked = one.classes[0] if args.classes is not None else None
     more = {"binary": args.binary, "in_order": args.in_order}
     learnt = one.learnt._replace(local=one.local)
-    given = learnt, name, opened.upscale(one), asked, one.clients
-    pictures.local_values(args.out, *given, **more)
+    pictures.local_values(
+        args.out, learnt, name, asked=asked, clients=one.clients, **more
+    )
 
 
 def prototypes(args):

@@ -12,7 +12,6 @@ from jaxproto.types import Net, Spec
 
 CLASSES = [10, 20, 50, 100, 200, 500, 1000]
 DIMENSIONS = [32, 64, 128, 256, 512, 1024, 2048]
-SHOWN = "fedavg,fedproto,tinyproto"
 
 
 def communication_cost(args):
@@ -37,7 +36,8 @@ def _bands(names, args, at, specs):
     rows = []
     for name in names:
         values = [cost(name, spec, args) for spec in specs]
-        label = f"{name}, s = d / 10" if name in ("tinyproto", "cps_ppa_cpkd") else name
+        sparse = "masks" in config_.method_fields(name)
+        label = f"{name}, s = d / 10" if sparse else name
         rows.append(plots.band(label, at, [values]))
     return rows
 

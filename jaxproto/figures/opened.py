@@ -96,13 +96,8 @@ def flat(one: Shown) -> Shown:
 
 
 def pulled(one: Shown) -> np.ndarray:
-    """Global prototypes as clients are pulled to them: scaled (ProtoNorm Eq. 15)."""
-    return one.protos.mean * upscale(one)
-
-
-def upscale(one: Shown) -> float:
-    """The factor of the global prototypes that pull clients."""
-    return one.run.config.method.get("upscale", 1.0)
+    """Global prototypes as clients compare with them."""
+    return _there(one.learnt.client_view, one.run, "global prototypes").mean
 
 
 def trained(one: Shown) -> pictures.Trained:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxproto.compare import papers
 from jaxproto.compare.tables import AVERAGES, STATISTICS
 from jaxproto.figures import (
     between_classes,
@@ -29,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
     "target": {"type": float, "required": True, "help": "accuracy in %%"},
     "samples": {"type": int, "default": 10, "help": "of each class and client"},
     "perplexity": {"type": float, "default": 30.0, "help": "of t-SNE"},
-    "methods": {"default": from_formulas.SHOWN, "help": "joined by commas"},
+    "methods": {"default": papers.COSTS, "help": "joined by commas"},
     "network": {"default": "shufflenet_v2_x1_0", "help": "of FedAvg and the like"},
     "image": {"type": numbers, "default": [32, 32, 3], "help": "height,width,channels"},
     "num_classes": {"type": numbers, "default": from_formulas.CLASSES},

@@ -52,7 +52,7 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
         net, client, data = pictures.one_client(trained, i)
         at_M = sample(_labels(data), classes, most, i)
         if len(at_M):
-            x, y = pictures.features(net, client, data, at_M)
+            x, y = pictures.features(trained.exp.method, net, client, data, at_M)
             feat.append(x)
             label.append(y)
     if not feat:
@@ -91,7 +91,9 @@ def _local(one: Shown, trained: pictures.Trained) -> HostProtos:
         return HostProtos(one.local.mean[one.clients], one.local.count[one.clients])
     means, counts = [], []
     for i in one.clients:
-        x, y = pictures.features(*pictures.one_client(trained, i, "train"))
+        x, y = pictures.features(
+            trained.exp.method, *pictures.one_client(trained, i, "train")
+        )
         count_C = np.bincount(y, minlength=one.run.exp.spec.num_classes)
         sum_CD = np.zeros((len(count_C), x.shape[1]))
         np.add.at(sum_CD, y, x)

@@ -62,8 +62,8 @@ class AgreeingLink:
                 "no client has said what its data are like; the reasons are above. "
                 "Mend them and start again."
             )
-        given = self.data.clients, self.data.vocab_size
-        self._keep(agreement.unite(told, *given))
+        number, vocab_size = self.data.clients, self.data.vocab_size
+        self._keep(agreement.unite(told, number, vocab_size))
         self._tell(told)
 
     def given(self) -> Given:

@@ -25,6 +25,7 @@ from jaxproto.report import summary as summaries
 from jaxproto.storage import naming, records
 from jaxproto.storage import workdir as folder
 from jaxproto.training import account, compilation, runner
+from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table
 from jaxproto.training.rounds import Work
@@ -81,7 +82,13 @@ def _trained(start: runner.Start, link: Link) -> dict:
     run = runner.Run(
         config=config,
         path=path,
-        work=Work(exp, build.examples(exp.dataset), server.run, config.seed),
+        work=Work(
+            exp,
+            build.examples(exp.dataset),
+            server.run,
+            config.seed,
+            DeviceStore(exp, server.run),
+        ),
         compiled=summaries.Compiled(0.0, 0),
         console=start.console,
         grace=start.grace,

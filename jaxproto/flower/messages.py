@@ -107,7 +107,7 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
     shapes = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(exp.dataset)
     )
-    given = reads.shapes(method, net, local, exp.spec.num_classes, shapes, 2)
+    shown = reads.shapes(method, net, local, exp.spec.num_classes, shapes, 2)
 
     def first(client, down, examples, shard):
         own = client.replace(
@@ -117,7 +117,7 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
         return method.pre_upload(net, own, Data(examples, shard), down)
 
     marks = jax.tree.unflatten(
-        jax.tree.structure(given), reads.read_of(first, *given)
+        jax.tree.structure(shown), reads.read_of(first, *shown)
     ).down
     fields = jax.tree.leaves(marks, is_leaf=wire.is_part)
     return [any(jax.tree.leaves(field)) for field in fields]

@@ -6,6 +6,7 @@ in its own folder, a checkpoint for each round that it took part in, so that a s
 which begins again a few rounds before finds it as it was then.
 """
 
+import dataclasses
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,12 @@ def alone(exp: Experiment, id: int) -> Experiment:
     own = Shard(*(jnp.asarray(np.asarray(a)[at : at + 1]) for a in table_of(table)))
     return exp._replace(
         cohorts=(
-            cohort._replace(ids=(id,), mode=one_by_one(), most=0, lanes=1, tested=()),
+            dataclasses.replace(
+                cohorts.with_all_in_one_call(cohort),
+                ids=(id,),
+                mode=one_by_one(),
+                tested=(),
+            ),
         ),
         train=(own,),
         test=(cohorts.shards(exp.partition.test, (id,)),),
@@ -117,16 +123,19 @@ class Node:
         memory["first"], memory["round"] = told["down"], told["round"]
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), rest)
         down = wire.unpack(self.messages.joined(self.halves, one, empty))
-        f, client = self.run.pre_upload[0], self.client(told["round"])
-        made = f(self._taking_part(True), down, client, self.examples, *self.exp.train)
+        context = programs.round_context(self.config.seed, told["round"])
+        inputs = programs.RoundInputs(context, self._taking_part(True), down)
+        own = self.client(told["round"]), self.examples, *self.exp.train
+        made = self.run.pre_upload[0](inputs, *own)
         return {"up": self._encoded(made.up), "sent": int(made.sent[0])}
 
     def _train(self, told: Said, memory: MutableMapping) -> Said:
         down, r = self._received(told, memory), told["round"]
         context = programs.round_context(self.config.seed, r)
         who = self._taking_part(told["reports"])
-        given = down, self.client(r), self.examples, *self.exp.train
-        client, report = self.run.train[0](context, who, *given)
+        inputs = programs.RoundInputs(context, who, down)
+        own = self.client(r), self.examples, *self.exp.train
+        client, report = self.run.train[0](inputs, *own)
         self._keep(r + 1, client)
         said: Said = {
             "loss": float(report.loss[0]),

@@ -67,10 +67,13 @@ class Server:
         self.run = programs.with_floats(made, exp.floats)
         self.packed = jax.jit(self.messages.packed)
         self.shapes = uploads.shapes(exp, self.messages.down)
-        last = programs.collecting(exp, exp.method).aggregation
+        method = exp.method.collecting() if exp.check_wire else exp.method
         self.as_lanes = {
             stage: jax.jit(partial(uploads.as_lanes, exp, aggregation))
-            for stage, aggregation in (("first", EVERY_UPLOAD), ("train", last))
+            for stage, aggregation in (
+                ("first", EVERY_UPLOAD),
+                ("train", method.aggregation),
+            )
         }
 
     size = 1

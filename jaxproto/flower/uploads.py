@@ -1,5 +1,6 @@
 """What the server makes of clients' answers: the arrays that its programs take."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import federation, rows, wire
+from jaxproto import federation, gather, wire
 from jaxproto.config import build
 from jaxproto.config import cohorts as cohorts_
 from jaxproto.config.build import Experiment
@@ -16,6 +17,7 @@ from jaxproto.federation import Report, Uploads
 from jaxproto.flower.node import Said, alone
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
+from jaxproto.persistence import STATEFUL
 from jaxproto.training import programs
 from jaxproto.types import Tree
 
@@ -48,13 +50,12 @@ def _shapes(exp: Experiment, down: Tree) -> Shapes:
     who, message = Participation(on, on), jax.eval_shape(wire.unpack, down)
     examples = jax.eval_shape(lambda: build.examples(exp.dataset))
     context = programs.round_context(0, 0)
-    _, report = jax.eval_shape(
-        made.train[0], context, who, message, client, examples, *exp.train
-    )
+    inputs = programs.RoundInputs(context, who, message)
+    own = client, examples, *exp.train
+    _, report = jax.eval_shape(made.train[0], inputs, *own)
     first = ()
     if made.pre_upload:
-        given = who, message, client, examples, *exp.train
-        first = jax.eval_shape(made.pre_upload[0], *given).up
+        first = jax.eval_shape(made.pre_upload[0], inputs, *own).up
     sums = jax.eval_shape(made.evaluate[0], message, client, examples, *exp.test)
     return Shapes(*(_of_one(tree) for tree in (first, report.up, sums)))
 
@@ -95,12 +96,12 @@ def as_lanes(
     """
     made = []
     for cohort, packed in zip(exp.cohorts, stacked, strict=True):
-        for number in range(cohort.lanes):
-            lane = rows.Lane(number, cohort.lanes)
-            here = rows.of(who, jnp.asarray(cohort.ids), cohort.room, lane)
-            up = jax.vmap(federation.if_reports)(here.reports, rows.take(packed, here))
+        ids = jnp.asarray(cohort.ids)
+        for place, id_R in gather.places(who, ids, cohort.num_rows, cohort.lanes):
+            reports_R = gather.flags(who, id_R).reports
+            up = jax.vmap(federation.if_reports)(reports_R, gather.take(packed, place))
             collected = partial(federation.collected, aggregation)
-            made.append(Uploads(here.id, *cohort.mode.summing(collected)(up)))
+            made.append(Uploads(id_R, *cohort.mode.summing(collected)(up)))
     return tuple(made)
 
 
@@ -130,8 +131,15 @@ def evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
         places = tuple(k for k, i in enumerate(cohort.ids) if i in ids)
         if places:
             whole = len(places) == len(cohort.ids)
-            kept.append(cohort._replace(rules=(), tested=() if whole else places))
-    tests = (cohorts_.tests(cohort, exp.partition.test) for cohort in kept)
+            kept.append(
+                dataclasses.replace(
+                    cohort,
+                    rules=(),
+                    persistence=STATEFUL,
+                    tested=() if whole else places,
+                )
+            )
+    tests = (cohorts_.tests(cohort, exp.partition.test, exp.metrics) for cohort in kept)
     return exp._replace(cohorts=tuple(kept), test=tuple(tests))
 
 

@@ -27,7 +27,6 @@ import numpy as np
 from jaxproto.leakage import gradients, inversion, labels, lastlayer, uploads
 from jaxproto.leakage.known import Known, class_means
 from jaxproto.leakage.uploads import Upload
-from jaxproto.report import pictures
 from jaxproto.types import Client, Tree
 
 
@@ -58,7 +57,7 @@ def _of_rows(made, sent, has, body):
     disclosed = np.asarray(protos.count, float) if protos.disclosed else None
     yield Said("rows", goal.there, disclosed)
     if goal.scaled:
-        feat = np.asarray(pictures.embedded(made.net, body, has.public[0]))
+        feat = np.asarray(made.embedding(body, has.public[0]))
         typical = class_means((feat, has.public[1]), len(goal.mean)) * goal.mask
         own = np.sum(typical * goal.mean, 1) / np.maximum(np.sum(typical**2, 1), 1e-9)
         yield Said("length", goal.there, np.maximum(own, 0) * goal.there)

@@ -58,9 +58,8 @@ def trained(task: Task, local: Local, before: Client, down: Tree, x, y) -> Tree:
     params, norm, opt = before.params, before.norm, local.opt.init(before.params)
     for x_B, y_B in zip(x, y, strict=True):
         batch = Batch(x_B, y_B, jnp.ones(len(y_B)), jax.random.key(0))
-
-        given = params, norm, batch, down, before
-        (_, aux), grads = task.gradient(partial(task.method.loss, task.net))(*given)
+        gradient = task.gradient(partial(task.method.loss, task.net))
+        (_, aux), grads = gradient(params, norm, batch, down, before)
         updates, opt = local.opt.update(task.method.transform_grads(grads), opt, params)
         params = optax.apply_updates(params, optax.tree.scale(local.factor, updates))
         norm = aux.norm
@@ -70,9 +69,10 @@ def trained(task: Task, local: Local, before: Client, down: Tree, x, y) -> Tree:
 @partial(jax.jit, static_argnames="task")
 def match(
     task: Task,
-    factor: Array,
     before: Client,
     down: Tree,
+    *,
+    factor: Array,
     change: Array,
     x: Array,
     y: Array,
@@ -165,9 +165,9 @@ def _images(
     exp, local, stages = made.next.run.exp, made.next.local, made.stages
     shape = (*y_SB.shape, *exp.dataset.x.shape[1:])
     key, found = jax.random.fold_in(jax.random.key(seed), made.id), []
+    sought = {"factor": jnp.float32(local.factor), "change": change, "y": y_SB}
     for i in range(RESTARTS):
         start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
-        given = jnp.float32(local.factor), stages.received, made.next.down, change
-        found.append(match(task, *given, start, jnp.asarray(y_SB)))
+        found.append(match(task, stages.received, made.next.down, x=start, **sought))
     x, loss = (np.stack(jax.device_get(part)) for part in zip(*found, strict=True))
     return x[loss.argmin()].reshape(-1, *shape[2:])

@@ -32,10 +32,10 @@ from jax import lax
 
 from jaxproto.leakage import scores, uploads
 from jaxproto.leakage.known import Known, class_means
-from jaxproto.leakage.uploads import Upload
-from jaxproto.report import learnt, pictures
+from jaxproto.leakage.uploads import Embedding, Upload
+from jaxproto.report import learnt
 from jaxproto.report.learnt import HostProtos
-from jaxproto.types import Array, Client, Net, Tree
+from jaxproto.types import Array, Client, Tree
 
 RATE, TV = 0.05, 1e-2  # of Adam on an image; weight of total variation
 STEPS, RESTARTS = 300, 4
@@ -103,9 +103,9 @@ def total_variation(x: Array) -> Array:
     return jnp.mean(jnp.abs(down), axes) + jnp.mean(jnp.abs(right), axes)
 
 
-@partial(jax.jit, static_argnames=("net", "scaled", "steps"))
+@partial(jax.jit, static_argnames=("embedding", "scaled", "steps"))
 def descend(
-    net: Net,
+    embedding: Embedding,
     body: Client,
     mean: Array,
     mask: Array,
@@ -119,7 +119,7 @@ def descend(
     opt: Any = optax.adam(RATE)
 
     def losses(x):
-        feat = pictures.embedded(net, body, x)
+        feat = embedding(body, x)
         return distance(feat, mean, mask, scaled) + tv * total_variation(x)
 
     def step(_, state):
@@ -131,13 +131,15 @@ def descend(
     return x, losses(x)
 
 
-def from_noise(net: Net, body: Client, goal: Target, shape, key: Array) -> np.ndarray:
+def from_noise(
+    embedding: Embedding, body: Client, goal: Target, shape, key: Array
+) -> np.ndarray:
     """The best of several restarts for each class, by loss."""
     found = []
     for i in range(RESTARTS):
         start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
         found.append(
-            descend(net, body, goal.mean, goal.mask, start, scaled=goal.scaled)
+            descend(embedding, body, goal.mean, goal.mask, start, scaled=goal.scaled)
         )
     x, loss = (np.stack(jax.device_get(part)) for part in zip(*found, strict=True))
     return x[loss.argmin(0), np.arange(shape[0])]
@@ -185,13 +187,13 @@ def invert(
         nothing = {"classes": 0, **dict.fromkeys(SCORES)}
         return [{"start": start, **nothing} for start in STARTS], {}, there
     shown, public = class_means(has.own, classes), class_means(has.public, classes)
-    given = made.net, body, goal.mean, goal.mask
-    warm, _ = descend(*given, public, scaled=goal.scaled)
+    embedding = made.embedding
+    warm, _ = descend(embedding, body, goal.mean, goal.mask, public, scaled=goal.scaled)
     images = {
         "client's mean": shown,
         "public mean": public,
         "from public mean": np.asarray(warm),
-        "from noise": from_noise(made.net, body, goal, public.shape, key),
+        "from noise": from_noise(embedding, body, goal, public.shape, key),
     }
     images = {name: x[there] for name, x in images.items()}
     return [_judged(start, images, there, has) for start in STARTS], images, there

@@ -149,10 +149,10 @@ def of_updates(next: NextRound, asked: Asked, ids: Sequence[int]):
 def of_members(next: NextRound, asked: Asked, ids: Sequence[int]):
     """Membership by prototypes and by weights."""
     for case in cases(next, asked, ids):
-        given = case.made, case.sent, case.has
+        made, sent, has = case.made, case.sent, case.has
         both = {
-            "prototypes": membership.by_prototype(*given, case.body),
-            "weights": membership.by_loss(*given),
+            "prototypes": membership.by_prototype(made, sent, has, case.body),
+            "weights": membership.by_loss(made, sent, has),
         }
         for source, found in both.items():
             if found is not None:

@@ -25,9 +25,8 @@ import optax
 from jaxproto.leakage import inversion, uploads
 from jaxproto.leakage.inversion import Target
 from jaxproto.leakage.known import Known
-from jaxproto.leakage.uploads import Upload
-from jaxproto.report import pictures
-from jaxproto.types import Client, Net, Tree
+from jaxproto.leakage.uploads import Embedding, Upload
+from jaxproto.types import Client, Tree
 
 
 def by_prototype(
@@ -38,16 +37,21 @@ def by_prototype(
     if goal is None:
         return None
 
-    given = made.net, body, goal
-    return near(*given, has.members), near(*given, has.outsiders)
+    def near_goal(data):
+        return near(made.embedding, body, goal, data)
+
+    return near_goal(has.members), near_goal(has.outsiders)
 
 
 def near(
-    net: Net, body: Client, goal: Target, data: tuple[np.ndarray, np.ndarray]
+    embedding: Embedding,
+    body: Client,
+    goal: Target,
+    data: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """How near examples are to the prototypes of their classes."""
     x, y = data
-    feat = pictures.embedded(net, body, jnp.asarray(x))
+    feat = embedding(body, jnp.asarray(x))
     far = inversion.distance(feat, goal.mean[y], goal.mask[y], goal.scaled)
     return np.where(goal.there[y], -np.asarray(far), -np.inf)
 

@@ -7,7 +7,7 @@ batch order that round would have. Everyone takes part in an exchange before tra
 """
 
 import dataclasses
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import client as clients_
-from jaxproto import federation, wire
-from jaxproto.client import Local
-from jaxproto.config import build, private
+from jaxproto import wire
+from jaxproto.client import Local, Task
+from jaxproto.config import build, cohorts, private
 from jaxproto.errors import UserError
 from jaxproto.execution import LIMIT
 from jaxproto.federation import Cohort
-from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.privacy import OFF, release
 from jaxproto.report import learnt
@@ -29,7 +28,18 @@ from jaxproto.saved import opened
 from jaxproto.saved.client import check_id
 from jaxproto.saved.opened import Opened
 from jaxproto.training import programs
-from jaxproto.types import Array, Client, Data, Examples, Net, Protos, Shard, Top, Tree
+from jaxproto.types import (
+    Array,
+    ArrayLike,
+    Client,
+    Data,
+    Examples,
+    Net,
+    Protos,
+    Shard,
+    Top,
+    Tree,
+)
 
 
 class NextRound(NamedTuple):
@@ -54,6 +64,17 @@ class Stages(NamedTuple):
     order: Array  # [M] positions in the client's data, as they are trained on
 
 
+class Embedding(NamedTuple):
+    """Features [B, D] that the prototypes of a method are of, by a network."""
+
+    features: Callable  # net, client, x -> [B, D]
+    net: Net
+
+    def __call__(self, client: Client, x: ArrayLike) -> Array:
+        """Returns the features of inputs [B, ...]."""
+        return self.features(self.net, client, x)
+
+
 class Upload(NamedTuple):
     """A client of the next round and what its messages are made of."""
 
@@ -63,6 +84,11 @@ class Upload(NamedTuple):
     stages: Stages
     rows: np.ndarray  # of the examples it trains on, in their order
 
+    @property
+    def embedding(self) -> Embedding:
+        """The features that the client's prototypes are of."""
+        return Embedding(self.next.run.exp.method.features, self.net)
+
 
 def next_round(workdir, data_dir: str = "") -> NextRound:
     """Opens a run and plays its next round up to the clients' training.
@@ -71,7 +97,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
       UserError: the folder has no run, or no checkpoint that can be used.
     """
     run = opened.with_all_clients(opened.load(workdir, data_dir))
-    whole = tuple(c._replace(most=0, lanes=1) for c in run.exp.cohorts)
+    whole = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=whole))
     exp, seed = run.exp, run.config.seed
     examples, compiled = build.examples(exp.dataset), opened.runnable(exp)
@@ -81,7 +107,8 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     if compiled.pre_aggregate is not None:
         everyone = Participation(*[jnp.ones(len(exp.partition.train), bool)] * 2)
         each = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
-        ups = [f(everyone, down, own, examples, shard) for f, own, shard in each]
+        inputs = programs.RoundInputs(context, everyone, down)
+        ups = [f(inputs, own, examples, shard) for f, own, shard in each]
         server = compiled.pre_aggregate(context, server, tuple(p.uploads for p in ups))
         down = compiled.broadcast(server).message
     local = exp.local.at_round(jnp.int32(min(run.round, run.config.rounds - 1)))
@@ -113,11 +140,16 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
     if steps:
         local = dataclasses.replace(local, epochs=1, batch_size=batch)
     one = jax.tree.map(lambda a: jnp.asarray(a)[at], next.run.state.clients[number])
-    one = federation.fresh(exp.method, cohort, one)
+    one = cohort.persistence.restore(exp.method, cohort.net, one)
     shard = jax.tree.map(lambda a: jnp.asarray(a)[at], exp.train[number])
-    run = jax.jit(partial(played, exp.method, cohort.net, local, steps or LIMIT))
+
+    @jax.jit
+    def play(key, first, down, client, examples, shard):
+        task = Task(exp.method, cohort.net, local, key, down, examples)
+        return played(task, first, client, shard, steps or LIMIT)
+
     made = jax.device_get(
-        run(next.key, next.first, next.down, one, next.examples, shard)
+        play(next.key, next.first, next.down, one, next.examples, shard)
     )
     used = made.order[: batch * steps or held]
     return Upload(next, cohort.net, id, made, np.asarray(shard.index)[used])
@@ -128,25 +160,18 @@ def cohort_of(run: Opened, id: int) -> tuple[int, Cohort]:
     return next((n, c) for n, c in enumerate(run.exp.cohorts) if id in c.ids)
 
 
-def played(
-    method: Method,
-    net: Net,
-    local: Local,
-    last: int,
-    key: Array,
-    first: Tree,
-    down: Tree,
-    client: Client,
-    examples: Examples,
-    shard: Shard,
-) -> Stages:
-    """The stages of one client's round."""
+def played(task: Task, first: Tree, client: Client, shard: Shard, last: int) -> Stages:
+    """The stages of one client's round, of `last` local steps at most.
+
+    Args:
+      first: the broadcast before an exchange that precedes the training.
+    """
+    method = task.method
     begun = client.replace(
         params=method.receive(client.params, first),
         norm=method.receive_stats(client.norm, first),
     )
-    early = method.pre_upload(net, begun, Data(examples, shard), first)
-    task = clients_.Task(method, net, local, key, down, examples)
+    early = method.pre_upload(task.net, begun, Data(task.examples, shard), first)
     start = clients_.start_session(task, client, shard)
     bare = task._replace(method=dataclasses.replace(method, release=None))
     _, idle, _ = clients_.end_session(bare, start, client, shard)

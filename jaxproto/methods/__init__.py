@@ -26,6 +26,7 @@ from jaxproto.methods import (
     vhl,
 )
 
+REFERENCE = "local"  # what every comparison is read against
 METHODS: dict[str, Callable[..., Method]] = {
     "local": local.local,
     "fedproto": fedproto.fedproto,

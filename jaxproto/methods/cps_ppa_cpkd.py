@@ -27,6 +27,7 @@ Deviations (paper / released code / here), the code not being public:
 - prediction: global prototypes / - / every rule (this one is `global`).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Annotated
 
@@ -34,11 +35,12 @@ import jax.numpy as jnp
 
 from jaxproto import masks
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import Pull
+from jaxproto.methods.fedproto import Pull, uniform
 from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.methods.tinyproto import (
     DENSE,
     SUM,
+    UNSCALED,
     Comparison,
     Scaling,
     Sparsity,
@@ -51,6 +53,12 @@ from jaxproto.types import Array, Client, NonNegative, Spec, or_zero
 def cpkd(client: Client) -> Array:
     """Weights beta_ij [C] of the classes of a client; 1 for its commonest (Eq. 12)."""
     return client.count / jnp.maximum(jnp.max(client.count), 1.0)
+
+
+def _title(base: str, parts: dict[str, bool]) -> str:
+    """The base and the parts that are on, as S Table 1 has them."""
+    on = [name for name, is_on in parts.items() if is_on]
+    return " + ".join([base, *on]) if on else f"{base} without {', '.join(parts)}"
 
 
 def cps_ppa_cpkd(
@@ -84,7 +92,12 @@ def cps_ppa_cpkd(
     Raises:
       UserError: the masks do not fit the feature dimension.
     """
-    return tinyproto(
+    parts = {
+        "CPS": sparsity.masks is not masks.every,
+        "PPA": scaling is not UNSCALED,
+        "CPKD": distill is not uniform,
+    }
+    method = tinyproto(
         spec,
         base=base,
         sparsity=sparsity,
@@ -95,3 +108,5 @@ def cps_ppa_cpkd(
         training=training,
         compare=compare,
     )
+    plain = base(spec, tau=tau, training=training).title
+    return dataclasses.replace(method, title=_title(plain, parts))

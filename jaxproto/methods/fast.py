@@ -156,6 +156,7 @@ def fast(
         adjust_sampler=adjust_sampler,
         loss=loss,
         upload=upload,
+        title="FAST",
         update=Aggregation(finish, summand),
     )
     return statistics(method, lambda up: up.here)

@@ -22,7 +22,7 @@ Deviations (paper / released code, PFLlib / here):
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from jaxproto.method import Aggregation, Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.local import local
-from jaxproto.privacy import NONE, Privacy
+from jaxproto.privacy import NONE, UPDATES, Privacy
 from jaxproto.privacy.release import private_update
 from jaxproto.types import Array, Spec, Statistics, Tree
 
@@ -177,7 +177,7 @@ def fedavg(
     spec: Spec,
     *,
     statistics: Statistical = own_statistics,
-    privacy: Privacy = NONE,
+    privacy: Annotated[Privacy, UPDATES] = NONE,
 ) -> Method:
     """FedAvg. The server keeps, and broadcasts, the parameters of a client.
 
@@ -198,6 +198,7 @@ def fedavg(
         upload=upload,
         update=averages(lambda up: up.params, by_size),
         predict=both,
+        title="FedAvg",
         homogeneous=True,
         nominal=nominal.networks("net"),
     )

@@ -85,5 +85,6 @@ def feddistill(
         update=lambda net, server, up, key: FedDistillState(
             kernels.mean_over_clients(up)
         ),
+        title="FedDistill",
         nominal=nominal.class_rows(spec, classes),
     )

@@ -68,5 +68,6 @@ def fedgh(
         upload=upload,
         update=update,
         predict=by_both_heads,
+        title="FedGH",
         nominal=nominal.prototypes_and_headers(spec),
     )

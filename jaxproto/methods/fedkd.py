@@ -228,5 +228,6 @@ def fedkd(
         upload=upload,
         update=update,
         predict=lambda net, client, x, down: by_both(aux, net, client, x),
+        title="FedKD",
         nominal=nominal.factorized("aux"),
     )

@@ -167,6 +167,7 @@ def fednh(
         loss=loss,
         upload=upload,
         update=update,
+        title="FedNH",
         predict=predict,
     )
     return statistics(method, present)

@@ -168,6 +168,7 @@ def fednova(
         init_server=init_server,
         broadcast=lambda server: server.params,
         upload=upload,
+        title="FedNova",
         update=Aggregation(finish, summand),
     )
     return statistics(method)

@@ -49,6 +49,7 @@ def fedper(spec: Spec) -> Method:
         receive=with_body,
         upload=upload,
         update=averages(lambda up: up.body, by_size),
+        title="FedPer",
         homogeneous=True,
         nominal=nominal.networks("body"),
     )

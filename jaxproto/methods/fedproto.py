@@ -204,6 +204,8 @@ def fedproto(
         update=update,
         broadcast=lambda server: server.protos,
         predict=predict,
+        client_view=lambda down: apply(on_client, down),
+        title="FedProto",
         nominal=nominal.prototypes(spec),
     )
     return private_prototypes(method, privacy, contribution, spec.num_classes)

@@ -41,4 +41,4 @@ def fedprox(
         gap = optax.tree.sub(params, down)
         return ce + mu / 2 * optax.tree.norm(gap, squared=True), aux  # Eq. 2
 
-    return statistics(dataclasses.replace(base, loss=loss))
+    return statistics(dataclasses.replace(base, loss=loss, title="FedProx"))

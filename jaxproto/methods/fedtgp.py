@@ -212,4 +212,6 @@ def fedtgp(
             partial(jnp.where, some), FedTGPState(network, protos), server
         )
 
-    return dataclasses.replace(base, init_server=init_server, update=update)
+    return dataclasses.replace(
+        base, init_server=init_server, update=update, title="FedTGP"
+    )

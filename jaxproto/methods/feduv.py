@@ -80,4 +80,4 @@ def feduv(
         u = crowding(out.feat, batch.mask)
         return ce + variance * v + uniformity * u, Aux({"net": out.norm})
 
-    return statistics(dataclasses.replace(base, loss=loss))
+    return statistics(dataclasses.replace(base, loss=loss, title="FedUV"))

@@ -127,5 +127,6 @@ def fml(
         upload=upload,
         update=averages(lambda up: up, kernels.is_there),
         predict=lambda net, client, x, down: by_both(aux, net, client, x),
+        title="FML",
         nominal=nominal.networks("aux"),
     )

@@ -62,5 +62,6 @@ def lg_fedavg(spec: Spec) -> Method:
         upload=upload,
         update=averages(lambda up: up.head, by_size),
         predict=by_both_heads,
+        title="LG-FedAvg",
         nominal=nominal.heads(spec),
     )

@@ -24,5 +24,6 @@ def local(spec: Spec) -> Method:
         loss=loss,
         upload=lambda net, before, after, data, down, sums: ((), ()),
         update=lambda net, server, up, key: server,
+        title="Local",
         nominal=nominal.none,
     )

@@ -15,6 +15,7 @@ Deviations (paper / released code / here), besides those of FedProto:
   `upscale` of `fedproto`.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 from jaxproto import kernels
@@ -45,7 +46,7 @@ def protonorm(
         Flowers-102, 400 for Tiny ImageNet; released code: 80).
       on_server: transform of the mean prototypes before the alignment.
     """
-    return fedproto(
+    method = fedproto(
         spec,
         pull=pull,
         aggregate=aggregate,
@@ -53,3 +54,4 @@ def protonorm(
         upscale=upscale,
         privacy=privacy,
     )
+    return dataclasses.replace(method, title="ProtoNorm")

@@ -44,7 +44,7 @@ from jax.flatten_util import ravel_pytree
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.errors import UserError
-from jaxproto.method import Method, no_pre_upload, own_network
+from jaxproto.method import Method, by_network, no_pre_upload, own_network
 from jaxproto.methods import nominal
 from jaxproto.types import (
     Array,
@@ -101,6 +101,11 @@ def classify(adapter: Tree, z_Bm: Array) -> Array:
     return z_Bm @ adapter["head"]["kernel"] + adapter["head"]["bias"]
 
 
+def features(net, client, x) -> Array:
+    """z [B, m] of the client's own network and adapter."""
+    return embed(client.params["adapter"], by_network(net, client, x))
+
+
 def sq_l2_sum(protos, feat_BD, y_B, weight_B, emphasis_C=None) -> Array:
     """Eq. 17 as printed, over the batch; see `losses`."""
     mean = losses.sq_l2_mean(protos, feat_BD, y_B, weight_B, emphasis_C)
@@ -119,8 +124,7 @@ def class_means(net, client, data: Data, num_classes: int) -> Protos:
     """Mean of z per class over all of the data, evaluation mode."""
 
     def f(b):
-        feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
-        z_Bm = embed(client.params["adapter"], feat)
+        z_Bm = features(net, client, b.x)
         return kernels.class_sum(z_Bm, b.y, b.mask, num_classes)
 
     return kernels.mean_of(sum_over(f, data))
@@ -249,7 +253,7 @@ def refprotofl(
         return server._replace(adapter=unravel(masked_mean(up, old_P)))
 
     def predict(net, client, x, down):
-        feat = net.apply(client.params["net"], client.norm["net"], x, False).feat
+        feat = by_network(net, client, x)
         z_Bm = embed(client.params["adapter"], feat)
         return {
             "head": classify(client.params["adapter"], z_Bm),
@@ -267,5 +271,7 @@ def refprotofl(
         upload=upload,
         update=update,
         predict=predict,
+        features=features,
+        title="RefProtoFL",
         nominal=nominal.adapters(spec, adapter_dim, budget, anchors is not NONE),
     )

@@ -91,6 +91,9 @@ def on_fedtgp(spec: Spec, **arguments) -> Method:
     return fedtgp.fedtgp(spec, **arguments)
 
 
+TITLES = {"FedProto": "TinyProto-FP", "FedTGP": "TinyProto-FT"}  # by the base's
+
+
 class Sparsity(NamedTuple):
     """Which coordinates of a class's prototype are sent."""
 
@@ -223,4 +226,7 @@ def tinyproto(
 
     sent = masks_.message(index_CS, spec.feat_dim)
     cost = nominal.class_rows(spec, index_CS.shape[1])
-    return dataclasses.replace(method, predict=predict, setup=sent, nominal=cost)
+    title = TITLES.get(method.title, f"TinyProto on {method.title}")
+    return dataclasses.replace(
+        method, predict=predict, setup=sent, nominal=cost, title=title
+    )

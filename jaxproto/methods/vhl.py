@@ -223,6 +223,7 @@ def vhl(
         predict=predict,
         setup=VirtualSeed(np.array(virtual_seed, np.uint32)),
         check_input=only_images,
+        title="VHL",
         nominal=nominal.networks("net", "virtual"),
     )
     return statistics(method)

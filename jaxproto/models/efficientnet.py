@@ -80,11 +80,12 @@ class MBConv(nnx.Module):
         self,
         inputs: int,
         outputs: int,
+        draws: Draws,
+        *,
         expand: int,
         kernel: int,
         stride: int,
         depth_rate: float,
-        draws: Draws,
     ):
         self.short = stride == 1 and inputs == outputs
         self.depth_rate = depth_rate
@@ -114,9 +115,16 @@ class EfficientNet(nnx.Module):
         for expand, kernel, stride, outputs, blocks in STAGES:
             stage = []
             for i in range(blocks):
-                step, rate = stride if i == 0 else 1, DEPTH_RATE * done / total
-                options = (inputs, outputs, expand, kernel, step, rate)
-                stage.append(MBConv(*options, draws))
+                block = MBConv(
+                    inputs,
+                    outputs,
+                    draws,
+                    expand=expand,
+                    kernel=kernel,
+                    stride=stride if i == 0 else 1,
+                    depth_rate=DEPTH_RATE * done / total,
+                )
+                stage.append(block)
                 inputs, done = outputs, done + 1
             layers.append(Chain(*stage))
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, silu, draws))

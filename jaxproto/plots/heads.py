@@ -13,6 +13,7 @@ def head_norms(
     path: str | Path,
     head_norm_KC: np.ndarray,
     count_KC: np.ndarray,
+    *,
     axis: int = 1,
     clients: Sequence[int] | None = None,
     classes: Sequence[int] | None = None,
@@ -35,13 +36,14 @@ def head_norms(
     }
     distance = frobenius(head_norm_KC, count_KC, axis)
     title = ", ".join(filter(None, [name, f"Frobenius distance {distance:.2f}"]))
-    _scaled(path, shown, {}, title, axis, clients, classes)
+    _scaled(path, shown, {}, title, axis=axis, clients=clients, classes=classes)
 
 
 def head_norm_difference(
     path: str | Path,
     runs: dict[str, np.ndarray],
     count_KC: np.ndarray,
+    *,
     axis: int = 1,
     clients: Sequence[int] | None = None,
     classes: Sequence[int] | None = None,
@@ -64,10 +66,10 @@ def head_norm_difference(
     first, second = (min_max(norm_KC, axis) for norm_KC in runs.values())
     gap = {"second - first": second - first}
     title = "Frobenius distance to the data: " + ", ".join(told)
-    _scaled(path, shown, gap, title, axis, clients, classes)
+    _scaled(path, shown, gap, title, axis=axis, clients=clients, classes=classes)
 
 
-def _scaled(path, shown, gaps, title, axis, clients, classes):
+def _scaled(path, shown, gaps, title, *, axis, clients, classes):
     """Matrices from 0 to 1 side by side, then differences from -1 to 1."""
     whole = next(iter(shown.values())).shape
     clients, classes = (

@@ -21,6 +21,7 @@ def prototype_heatmap(
     path: str | Path,
     proto_KD: np.ndarray,
     title: str,
+    *,
     mask_D: np.ndarray | None = None,
     rows: Sequence | None = None,
     what: str = "client",

@@ -1,5 +1,13 @@
 """Differential privacy: clipping and noise on the client, and their accounting."""
 
-from jaxproto.privacy.mechanism import CLIENT, EXAMPLE, NONE, OFF, UNITS, Privacy
+from jaxproto.privacy.mechanism import (
+    CLIENT,
+    EXAMPLE,
+    NONE,
+    OFF,
+    UNITS,
+    UPDATES,
+    Privacy,
+)
 
-__all__ = ["CLIENT", "EXAMPLE", "NONE", "OFF", "UNITS", "Privacy"]
+__all__ = ["CLIENT", "EXAMPLE", "NONE", "OFF", "UNITS", "UPDATES", "Privacy"]

@@ -27,6 +27,8 @@ from jaxproto.types import Array, Aux, Batch, Real, Tree
 
 TINY = 1e-12  # what a length is at least
 UNITS = OFF, CLIENT, EXAMPLE = "off", "client", "example"
+UPDATES = "updates"  # Annotated[Privacy, UPDATES]: of a method whose clients send their
+# whole network and nothing else, and remember nothing
 
 
 class Privacy(NamedTuple):

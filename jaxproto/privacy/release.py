@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxproto import kernels
 from jaxproto.batches import sum_over
-from jaxproto.method import Aggregation, Method
+from jaxproto.method import Aggregation, Method, by_network
 from jaxproto.privacy.mechanism import (
     CLIENT,
     EXAMPLE,
@@ -19,7 +19,7 @@ from jaxproto.privacy.mechanism import (
     noised,
     rows_clipped,
 )
-from jaxproto.types import Array, Data, Net, Protos, Real, Tree
+from jaxproto.types import Array, Client, Data, Net, Protos, Real, Tree
 
 LOST = 1  # stream of the server's key
 SURE = 2.0  # standard deviations of its noise that the weight of a class must exceed
@@ -42,12 +42,12 @@ def weighed(row: Array, on: Array | float = 1.0) -> Array:
 
 
 def class_rows(
-    net: Net, params: Tree, norm: Tree, data: Data, made: Contribution, clip, classes
+    net: Net, body: Client, data: Data, made: Contribution, clip: Real, classes: int
 ) -> Array:
     """Sums over a client's examples [C, S] of rows clipped one by one."""
 
     def f(batch):
-        feat_BD = net.apply(params, norm, batch.x, False).feat
+        feat_BD = by_network(net, body, batch.x)
         row_BS = made.of_example(feat_BD, batch.y)
         row_BS = weighed(row_BS) if made.weighed else row_BS
         row_BS = rows_clipped(row_BS, clip)
@@ -119,8 +119,7 @@ def private_prototypes(
     def release(net, after, data, up, down, key):
         del down
         if privacy.unit == EXAMPLE:
-            own = after.params["net"], after.norm["net"], data
-            row_CS = class_rows(net, *own, made, privacy.clip, classes)
+            row_CS = class_rows(net, after, data, made, privacy.clip, classes)
         else:
             row_CS = held_rows(up, made, privacy.clip)
         row_CS = noised(row_CS, privacy.deviation, key)

@@ -80,6 +80,7 @@ def traffic(
     spec: Spec,
     count_KC,
     formats: Wire = EXACT,
+    *,
     public_C: Sequence[int] = (),
     like: np.ndarray = ONE_NUMBER,
 ) -> Traffic:
@@ -92,7 +93,7 @@ def traffic(
       public_C: classes of which there are public examples.
       like: an input, for the networks of the method itself.
     """
-    net, key = hollow(net, spec), jax.random.key(0)
+    net, key, method = hollow(net, spec), jax.random.key(0), method.collecting()
     everyone = tuple(range(len(count_KC)))
     cohort = Cohort("hollow", net, everyone, execution.all_at_once())
     local = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
@@ -135,11 +136,13 @@ def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Examples, Shar
     return examples, Shard(index_KC, jnp.sum(held_KC, 1))
 
 
-def measure(method: Method, net: Net, spec: Spec, count_KC, *rest) -> Traffic:
+def measure(
+    method: Method, net: Net, spec: Spec, count_KC, formats: Wire = EXACT, **more
+) -> Traffic:
     """Sizes of a round as numpy arrays; takes what `traffic` takes."""
 
     def sizes(count_KC):
-        found = traffic(method, net, spec, count_KC, *rest)
+        found = traffic(method, net, spec, count_KC, formats, **more)
         return found._replace(pre_uploads=(), up=(), down=())
 
     return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
@@ -150,8 +153,9 @@ def cost_of(exp: Experiment) -> Cost:
     train_KC, test_KC = exp.counts
     classes_K = (train_KC + test_KC > 0).sum(1)
     clients = len(train_KC)
-    net, seen = exp.cohorts[0].net, (public_classes(exp), exp.dataset.x[0])
-    found = measure(exp.method, net, exp.spec, train_KC, exp.formats, *seen)
+    net = exp.cohorts[0].net
+    seen = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
+    found = measure(exp.method, net, exp.spec, train_KC, exp.formats, **seen)
     setup = wire.pack(exp.method.setup, exp.formats.down)
     return Cost(
         nominal=nominal.nominal(exp.method, net, classes_K),

@@ -181,7 +181,8 @@ def message_fields(
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
     def one(count_KC):
-        found = cost.traffic(method, net, spec, count_KC, formats, public_C, like)
+        seen = {"public_C": public_C, "like": like}
+        found = cost.traffic(method, net, spec, count_KC, formats, **seen)
         first = found.pre_uploads if method.pre_upload is not no_pre_upload else ()
         up = jax.tree.map(lambda a: a[0], (first, found.up))
         return wire.pack(method.setup, formats.down), *up, found.down

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import federation
+from jaxproto import gather
 from jaxproto import masks as masks_
 from jaxproto.config.build import Experiment
 from jaxproto.method import Method
 from jaxproto.types import Client, Protos, Tree
 
-HEADS = (  # what classifies: RefProtoFL's adapter, if there is one, else the network
+HEADS = (  # what classifies: the head of an adapter, or that of the network
     "['adapter']['head']['kernel']",
     "['net']['head']['kernel']",
 )
@@ -33,16 +33,19 @@ class Learnt(NamedTuple):
     mask_CD: np.ndarray | None  # of CPS
     protos: HostProtos | None  # global ones, in the places of the masks
     local: HostProtos | None  # [K, C, D] by client id
+    client_view: HostProtos | None = None  # global ones as clients compare with them
 
 
 def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learnt:
     """What the server broadcasts and what clients remember."""
-    mask_CD = masks(exp.method, exp.spec.feat_dim)
-    learnt = on_host(protos_in(exp.method.broadcast(server)))
+    mask_CD, down = masks(exp.method, exp.spec.feat_dim), exp.method.broadcast(server)
     memory = [protos_in(c.memory) for c in clients]
-    local = on_host(federation.by_id(exp.cohorts, memory))
-    learnt = learnt if learnt is None else spread(learnt, mask_CD)
-    return Learnt(mask_CD, learnt, local)
+    local = on_host(gather.by_id([c.ids for c in exp.cohorts], memory))
+    protos, viewed = (
+        sent and spread(sent, mask_CD)
+        for sent in map(on_host, map(protos_in, (down, exp.method.client_view(down))))
+    )
+    return Learnt(mask_CD, protos, local, viewed)
 
 
 def protos_in(tree: Tree) -> Protos | None:
@@ -97,7 +100,7 @@ def head_norms(cohorts, clients) -> np.ndarray | None:
         if not found or np.ndim(found[0]) != 3:
             return None
         parts.append(np.linalg.norm(found[0], axis=1))
-    return np.asarray(federation.by_id(cohorts, parts))
+    return np.asarray(gather.by_id([c.ids for c in cohorts], parts))
 
 
 def note_of(learnt: HostProtos, feat_dim: int) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from jaxproto import batches, plots
 from jaxproto.config.build import Experiment
 from jaxproto.data import files
-from jaxproto.methods import refprotofl
+from jaxproto.method import Method
 from jaxproto.report import stages
 from jaxproto.report.learnt import (
     HostProtos,
@@ -25,7 +25,7 @@ from jaxproto.report.learnt import (
     rows_of,
 )
 from jaxproto.storage import records as metrics
-from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
+from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
 SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
 
@@ -46,7 +46,6 @@ def draw(
     trained: Trained,
     path: Path,
     console: Console,
-    upscale: float = 1.0,
     name: str = "",
 ):
     """Draws what the run has: partition and accuracies, and what was learnt.
@@ -57,7 +56,6 @@ def draw(
       trained: the federation after its last round.
       path: work directory, with the run's records; pictures go into its `plots/`.
       console: where it says what it draws, or that there is no matplotlib.
-      upscale: gamma, the factor of the global prototypes that pull clients.
       name: of the method, for titles; that of the folder by default.
 
     Raises:
@@ -71,7 +69,7 @@ def draw(
         folder.mkdir(exist_ok=True)
     records, name = metrics.read(path / "metrics.jsonl"), name or path.name
     drawn = _of_records(trained.exp, records, name)
-    drawn |= _of_learnt(trained, upscale, name)
+    drawn |= _of_learnt(trained, name)
     with stages.counted(console, "drawing", "pictures", len(drawn)) as done:
         for name, picture in drawn.items():
             picture(folder / f"{name}.png")
@@ -93,7 +91,7 @@ def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
     return drawn
 
 
-def _of_learnt(trained: Trained, upscale: float, name: str) -> dict[str, Picture]:
+def _of_learnt(trained: Trained, name: str) -> dict[str, Picture]:
     """Of prototypes and heads."""
     exp, drawn = trained.exp, dict[str, Picture]()
     learnt = learnt_by(exp, trained.server, trained.clients)
@@ -103,12 +101,12 @@ def _of_learnt(trained: Trained, upscale: float, name: str) -> dict[str, Picture
         drawn["angles"] = lambda to: angles(to, learnt, dim, name)
         drawn["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
     if local is not None and np.any(local.count > 0):
-        drawn["local_prototypes"] = lambda to: local_values(to, learnt, name, upscale)
+        drawn["local_prototypes"] = lambda to: local_values(to, learnt, name)
     if norm_KC is not None:
         counts = exp.counts.train
         drawn["heads"] = lambda to: plots.head_norms(to, norm_KC, counts, name=name)
-    if protos is not None and local is not None and dim == 2:
-        drawn |= _planes(trained, protos.mean * upscale, local, name)
+    if learnt.client_view is not None and local is not None and dim == 2:
+        drawn |= _planes(trained, learnt.client_view.mean, local, name)
     return drawn
 
 
@@ -159,26 +157,24 @@ def global_values(
     """Values of global prototypes, of these classes."""
     at = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, "global prototypes", note_of(protos, feat_dim))
-    given = rows_of(protos)[at], title, None, at, "class"
-    plots.prototype_heatmap(path, *given, **more)
+    value_CD = rows_of(protos)[at]
+    plots.prototype_heatmap(path, value_CD, title, rows=at, what="class", **more)
 
 
 def local_values(
     path: Path,
     learnt: Learnt,
     name: str,
-    upscale: float = 1.0,
     asked: int | None = None,
     clients: Sequence[int] | None = None,
     **more,
 ):
-    """A class's local prototypes, and the global one G as clients are pulled to it.
+    """A class's local prototypes, and the global one G as clients compare with it.
 
     Args:
       path: of the file.
       learnt: with local prototypes.
       name: of the run.
-      upscale: the factor of global prototypes that pull clients.
       asked: the class; that which most clients hold by default.
       clients: all by default.
       **more: of `plots.prototype_heatmap`.
@@ -189,16 +185,18 @@ def local_values(
     at = list(range(len(local.mean)) if clients is None else clients)
     value_KD, rows = rows_of(local)[at, c], [f"L{i}" for i in at]
     dim = value_KD.shape[1]
-    if learnt.protos is not None and learnt.protos.mean.shape[1] == dim:
-        pulls_D = upscale * rows_of(learnt.protos)[c]
-        value_KD = np.concatenate([value_KD, pulls_D[None]])
-        rows.append("G" if upscale == 1 else f"{upscale:g} G")
+    viewed, protos = learnt.client_view, learnt.protos
+    if viewed is not None and protos is not None and viewed.mean.shape[1] == dim:
+        value_KD = np.concatenate([value_KD, rows_of(viewed)[[c]]])
+        as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
+        rows.append("G" if as_sent else "client's G")
     mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, held(local, c))
-    plots.prototype_heatmap(path, value_KD, title, mask_D, rows, "prototype", **more)
+    more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
+    plots.prototype_heatmap(path, value_KD, title, **more)
 
 
 def _planes(trained: Trained, global_CD, local: HostProtos, name: str):
-    """`global_CD` as clients are pulled to it: scaled."""
+    """Pictures of two dimensions, with global prototypes as clients see them."""
     arrows = [plots.Arrows(name, global_CD, local.mean, local.count)]
     ids = some_of(range(len(local.mean)))
     return {
@@ -216,7 +214,7 @@ def some_of(clients: Sequence[int]) -> list[int]:
 
 def plane(trained: Trained, local: HostProtos, i: int, name: str) -> plots.Plane:
     """The test features and the prototypes of a client."""
-    feat_MD, y_M = features(*one_client(trained, i))
+    feat_MD, y_M = features(trained.exp.method, *one_client(trained, i))
     title = f"{name}, client {i}"
     return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
@@ -238,18 +236,10 @@ def one_client(trained: Trained, i: int, part: str = "test"):
     raise ValueError(f"no client {i}")
 
 
-def features(net, client, data: Data, at_M: np.ndarray | None = None):
-    """Features [M, D] and labels [M] of examples of one client; of all by default.
-
-    Where clients have RefProtoFL's adapter they are its z, which prototypes are of.
-    """
+def features(
+    method: Method, net: Net, client: Client, data: Data, at_M: np.ndarray | None = None
+):
+    """Features [M, D] and labels [M] of examples of one client; of all by default."""
     chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
     batch = batches.take(data, chosen_M, jnp.ones(len(chosen_M)))
-    return np.asarray(embedded(net, client, batch.x)), np.asarray(batch.y)
-
-
-def embedded(net: Net, client: Client, x: Array) -> Array:
-    """Features [B, D] of inputs [B, ...] as networks get them."""
-    out = net.apply(client.params["net"], client.norm["net"], x, False)
-    adapter = client.params.get("adapter")
-    return out.feat if adapter is None else refprotofl.embed(adapter, out.feat)
+    return np.asarray(method.features(net, client, batch.x)), np.asarray(batch.y)

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from jaxproto.data.describe import Commonest
+from jaxproto.methods import REFERENCE
 
 STEADY = 3  # evaluations at the end of a run that must agree
 NEAR = 2e-4  # accuracies that are the same, where half an example is less
@@ -62,8 +63,9 @@ def lines(summary: Mapping) -> list[str]:
     if share := summary.get("commonest_class"):
         line = f"reference: {share['pooled']:.4f} is the share of {CLASS} "
         line += f"(mean over clients {share['client_mean']:.4f})"
-        if summary.get("method") != "local":
-            line += "; configs/local.py on the same data gives what clients reach alone"
+        if summary.get("method") != REFERENCE:
+            line += f"; configs/{REFERENCE}.py on the same data gives what clients "
+            line += "reach alone"
         told.append(line)
     for rule, since in summary.get("collapsed", {}).items():
         final = summary["rules"][rule]["pooled"]["final"]

@@ -34,7 +34,7 @@ def partition(exp: Experiment, path: Path, console: Console):
     for cohort in exp.cohorts:
         line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
         console.print(line, highlight=False, soft_wrap=True)
-    if any(c.most for c in exp.cohorts):
+    if any(c.max_participants for c in exp.cohorts):
         console.print(_whereabouts(exp), highlight=False, soft_wrap=True)
     check_same(exp, path)
     save_partition(exp, path)
@@ -51,7 +51,7 @@ WHERE = {
 
 def _whereabouts(exp: Experiment) -> str:
     """How many clients a round has room for, and where all are between rounds."""
-    room, clients = sum(c.room for c in exp.cohorts), len(exp.counts.train)
+    room, clients = sum(c.num_rows for c in exp.cohorts), len(exp.counts.train)
     return f"a round has room for {room} of {clients} clients; {WHERE[exp.store]}"
 
 
@@ -97,7 +97,7 @@ def padding(exp: Experiment) -> describe.Work:
 
 def wasted(exp: Experiment) -> float:
     """Share of this run's local steps that only pad, in the forms it has chosen."""
-    work = [padding(exp).steps[list(c.ids)][: c.room] for c in exp.cohorts]
+    work = [padding(exp).steps[list(c.ids)][: c.num_rows] for c in exp.cohorts]
     done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
     return 1 - float(np.concatenate(work).sum()) / done if done else 0.0
 
@@ -170,7 +170,7 @@ def summary(
 
 def _further(exp: Experiment, records: Sequence[Mapping]) -> dict:
     """The entry `metrics`, where more than the accuracy is measured."""
-    found = measured.summary(records, exp.cohorts[0].metrics)
+    found = measured.summary(records, exp.metrics)
     return {"metrics": found} if found else {}
 
 

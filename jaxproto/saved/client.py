@@ -11,7 +11,7 @@ from jaxproto import batches
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, pick
 from jaxproto.method import Method
-from jaxproto.report import learnt, pictures
+from jaxproto.report import learnt
 from jaxproto.report.pictures import HostProtos
 from jaxproto.saved import inputs
 from jaxproto.saved.table import Table
@@ -52,7 +52,7 @@ def tools(method: Method, net: Net, name: str, dataset: Dataset) -> Tools:
         return method.predict(net, client, batches.decode(x), down)
 
     def features(client, x):
-        return pictures.embedded(net, client, batches.decode(x))
+        return method.features(net, client, batches.decode(x))
 
     return Tools(method, net, name, dataset, jax.jit(scores), jax.jit(features))
 

@@ -8,7 +8,6 @@ import jax
 import ml_collections
 import numpy as np
 
-from jaxproto import federation
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.federation import Cohort
@@ -92,7 +91,7 @@ class Inside:
         )
         rows = run.clients(number, np.array([cohort.ids.index(i)]))
         state = jax.tree.map(lambda a: a[0], rows)
-        if not cohort.keeps:
+        if cohort.stateless:
             state = beginning(run.exp.method, cohort, state, self.down)
         kit = self.world.tools(cohort.name, cohort.net)
         return SavedClient(kit, state, self.down, lambda: self.world.data_of(i))
@@ -109,7 +108,7 @@ class Inside:
 
 def beginning(method: Method, cohort: Cohort, client: Client, down: Tree) -> Client:
     """A client that keeps nothing, as it begins a round."""
-    own = federation.fresh(method, cohort, client)
+    own = cohort.persistence.restore(method, cohort.net, client)
     return own.replace(
         params=method.receive(own.params, down),
         norm=method.receive_stats(own.norm, down),

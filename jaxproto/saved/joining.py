@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxproto import batches, fit, models, reads
 from jaxproto import client as clients_
-from jaxproto.client import Local
+from jaxproto.client import Task
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
 from jaxproto.config.checks import network_names
@@ -24,7 +24,6 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
 from jaxproto.execution import LIMIT
 from jaxproto.federation import Cohort
-from jaxproto.method import Method
 from jaxproto.saved import inputs
 from jaxproto.saved.client import ClientData, Part, SavedClient, Tools
 from jaxproto.saved.opened import Opened
@@ -118,11 +117,16 @@ def stages(
     local = exp.local.at_round(jnp.int32(last))
     local = dataclasses.replace(local, epochs=epochs or local.epochs)
     context = programs.round_context(seed, last)
-    key = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
+    keys = programs.keys(seed)[0], jax.random.fold_in(context.key, 1)
     count_C = np.bincount(data.train.y, minlength=exp.spec.num_classes)
     examples, shard = laid_out(exp.dataset, data)
-    one = jax.jit(partial(joining, exp.method, tools.net, local))
-    return one(key, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
+
+    @jax.jit
+    def join(keys, id, count_C, down, examples, shard):
+        task = Task(exp.method, tools.net, local, keys[1], down, examples)
+        return joining(task, keys[0], id, count_C, shard)
+
+    return join(keys, jnp.int32(id), jnp.float32(count_C), down, examples, shard)
 
 
 def laid_out(dataset: Dataset, data: ClientData) -> tuple[Examples, Shard]:
@@ -138,25 +142,14 @@ def laid_out(dataset: Dataset, data: ClientData) -> tuple[Examples, Shard]:
     return shown, Shard(index, jnp.int32(size))
 
 
-def joining(
-    method: Method,
-    net: Net,
-    local: Local,
-    keys: tuple[Array, Array],
-    id: Array,
-    count: Array,
-    down: Tree,
-    examples: Examples,
-    shard: Shard,
-) -> Stages:
+def joining(task: Task, key: Array, id: Array, count_C: Array, shard: Shard) -> Stages:
     """The stages of local training, as of a client in its first round.
 
     Args:
-      keys: of initial networks and of the training.
-      count: training examples per class [C].
+      key: of initial networks.
+      count_C: training examples per class.
     """
-    before = clients_.init(method, net, local, keys[0], id, count)
-    task = clients_.Task(method, net, local, keys[1], down, examples)
+    before = clients_.init(task.method, task.net, task.local, key, id, count_C)
     session = clients_.start_session(task, before, shard)
     received = session.before
     session = clients_.local_steps(task, session, 0, LIMIT, before, shard)
@@ -171,11 +164,11 @@ def asking(tools: Tools, client: Client, down: Tree, x: np.ndarray) -> dict[str,
         shown = batches.decode(x)
         return tools.method.predict(tools.net, client, shown, down)[rule]
 
-    given = client, down, jnp.asarray(x)
-    form, found = jax.tree.structure(given), {}
-    for rule in jax.eval_shape(tools.scores, *given):
+    asked = client, down, jnp.asarray(x)
+    form, found = jax.tree.structure(asked), {}
+    for rule in jax.eval_shape(tools.scores, *asked):
         marks = jax.tree.unflatten(
-            form, reads.read_of(partial(scores, rule=rule), *given)
+            form, reads.read_of(partial(scores, rule=rule), *asked)
         )
         found[rule] = any(jax.tree.leaves(marks[1]))
     return found

@@ -25,8 +25,10 @@ from jaxproto.report import summary
 from jaxproto.storage import changes, checkpoint, manifest
 from jaxproto.storage import workdir as folder
 from jaxproto.training import compilation, programs
+from jaxproto.training.batched_programs import in_one_lane
+from jaxproto.training.client_store import ClientStore, DeviceStore
 from jaxproto.training.programs import Programs, State
-from jaxproto.training.store import ClientStore, Places, load_rows, open_store
+from jaxproto.training.stores import open_store
 from jaxproto.types import Client
 
 TRIES = 5  # to read a checkpoint while the run replaces old ones by new ones
@@ -40,15 +42,13 @@ class Opened(NamedTuple):
     exp: Experiment
     round: int  # rounds behind the state
     state: State
-    store: ClientStore | None  # of clients that the state does not hold
+    store: ClientStore
     notes: tuple[str, ...]  # a sentence per checkpoint that was passed over
 
     def clients(self, i: int, at: np.ndarray) -> Client:
         """Clients [n, ...] of cohort `i` at these places."""
         check_clients(self)
-        if self.store is not None:
-            return self.store.take(i, Places(at, len(at)))
-        return jax.tree.map(lambda a: np.asarray(a)[at], self.state.clients[i])
+        return self.store.rows(i, at, self.state.clients[i])
 
 
 def load(workdir: str | Path, data_dir: str = "") -> Opened:
@@ -100,7 +100,7 @@ def experiment(path: Path, config: ml_collections.ConfigDict) -> Experiment:
     exp = build.experiment(config, jax.default_backend(), tokens, given=given)
     exp = exp._replace(store=NODES) if on_nodes else exp
     summary.check_same(exp, path)
-    return programs.in_one_lane(exp)
+    return in_one_lane(exp)
 
 
 def _given(path: Path, config: ml_collections.ConfigDict) -> Given | None:
@@ -158,14 +158,14 @@ def _newest(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> O
             "run has saved a round."
         )
     store = open_store(exp, runnable(exp), config.seed, path)
-    load_rows(store, directory / str(found.round))
+    store.load(directory / str(found.round))
     notes = tuple(found.notes)
     return Opened(path, config, exp, found.round, found.state, store, notes)
 
 
 def check_clients(run: Opened):
     """Raises UserError if what clients keep is not in the run's folder."""
-    if run.exp.store == NODES and any(c.keeps for c in run.exp.cohorts):
+    if run.exp.store == NODES and any(not c.stateless for c in run.exp.cohorts):
         raise UserError(
             f"the clients of {run.path} keep their networks on their nodes, and a "
             "checkpoint of the server has none of them: records, partition, server and "
@@ -176,8 +176,8 @@ def check_clients(run: Opened):
 def with_all_clients(run: Opened) -> Opened:
     """The same with every client in its state: as much memory as all of them need."""
     check_clients(run)
-    if run.store is None:
-        return run
     places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
     clients = tuple(run.clients(i, at) for i, at in enumerate(places))
-    return run._replace(state=run.state._replace(clients=clients), store=None)
+    exp = run.exp._replace(store="device")
+    store = DeviceStore(exp, runnable(exp))
+    return run._replace(exp=exp, state=run.state._replace(clients=clients), store=store)

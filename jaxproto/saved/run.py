@@ -129,8 +129,8 @@ class SavedRun:
         """The global prototypes as clients receive them: `mean` [C, D], `count` [C].
 
         A class of count 0 has none. Compressed ones are in the places of their masks;
-        the factor by which clients scale them (`method.upscale`) is not in them. None
-        where a method sends none.
+        what clients make of them (`Method.client_view`) is not in them. None where a
+        method sends none.
         """
         exp = self._now.opened.exp
         found = learnt.on_host(learnt.protos_in(self._now.down))

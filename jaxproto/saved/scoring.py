@@ -1,5 +1,6 @@
 """Evaluations of a run's last checkpoint, by the programs of its own evaluations."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import tested_ids, tests
 from jaxproto.errors import pick
+from jaxproto.federation import Model
 from jaxproto.report import measured, summary
 from jaxproto.saved.client import PARTS
 from jaxproto.saved.opened import Opened, check_clients, runnable
@@ -54,8 +56,9 @@ def evaluate(run: Opened, examples: Examples, part: str, everyone: bool) -> Foun
     check_clients(run)
     exp = of_part(run.exp, pick("part", part, PARTS), everyone)
     compiled = runnable(exp)._replace(diagnostics=lambda server: {})
-    work = Work(exp, examples, compiled, run.config.seed, run.store)
-    told = evaluation.outcome(work, run.state.server, run.state.clients)
+    store = run.store.of_tests(exp, compiled)
+    work = Work(exp, examples, compiled, run.config.seed, store)
+    told = evaluation.outcome(work, Model(run.state.server, run.state.clients))
     sums, size_K = evaluation.by_client(exp, told.sums)
     ids = [i for cohort in exp.cohorts for i in tested_ids(cohort)]
     return Found(np.array(ids), measured.accuracies(sums), size_K)
@@ -65,9 +68,9 @@ def of_part(exp: Experiment, part: str, everyone: bool) -> Experiment:
     """The experiment with this part of the data as what is tested on."""
     rows, cohorts = getattr(exp.partition, part), exp.cohorts
     if everyone:
-        cohorts = tuple(c._replace(tested=()) for c in cohorts)
+        cohorts = tuple(dataclasses.replace(c, tested=()) for c in cohorts)
     return exp._replace(
         cohorts=cohorts,
         partition=exp.partition._replace(test=rows),
-        test=tuple(tests(c, rows, exp.store) for c in cohorts),
+        test=tuple(tests(c, rows, exp.metrics, exp.store) for c in cohorts),
     )

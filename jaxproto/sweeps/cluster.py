@@ -49,6 +49,7 @@ def on_ray(
     given: Given,
     outdir: str = "",
     console: Console | None = None,
+    *,
     how: How | None = None,
     plain: ml_collections.ConfigDict | None = None,
     cluster: Cluster | None = None,
@@ -71,7 +72,9 @@ def on_ray(
         n = launch.count(whole, cluster.parts, slots(ray, cluster, shown))
         shown.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
         with remote.probe(whole.folder) as probe:
-            job = remote.make(config, plain, given, outdir, how, cluster.flags, probe)
+            job = remote.make(
+                config, plain, given, outdir, how, flags=cluster.flags, probe=probe
+            )
             wrong = Tasks(ray, job, whole, n, cluster, shown).run()
     if wrong:
         raise UserError("\n".join(wrong))

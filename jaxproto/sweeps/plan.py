@@ -191,11 +191,12 @@ def _check_room(exp: Experiment):
     clients, net = len(exp.counts.train), exp.cohorts[0].net
     room = sampling.room_of(exp.method, exp.sampler, net, clients)
     for cohort in exp.cohorts:
-        if cohort.room < min(room, len(cohort.ids)):
+        if cohort.num_rows < min(room, len(cohort.ids)):
             raise UserError(
                 f"method {exp.method.name!r} draws up to {room} clients by a value "
-                f"that the sweep varies, but its programs have room for {cohort.room}; "
-                "leave the field out of the axes, or call it `fraction`."
+                "that the sweep varies, but its programs have room for "
+                f"{cohort.num_rows}; leave the field out of the axes, or call it "
+                "`fraction`."
             )
 
 

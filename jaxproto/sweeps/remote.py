@@ -35,15 +35,24 @@ class Job(NamedTuple):
     probe: str  # a file that every machine must see
 
 
-def make(config, plain, given: Given, outdir, how: How, flags: Mapping, probe) -> Job:
+def make(
+    config, plain, given: Given, outdir, how: How, *, flags: Mapping, probe
+) -> Job:
     """The job of a sweep that this process has planned.
 
     Args:
       probe: from `probe`.
     """
-    settings = config.to_dict(), (plain or config).to_dict()
-    where = os.getcwd(), str(Path(probe).absolute())
-    return Job(*settings, given, str(outdir), how, dict(flags), *where)
+    return Job(
+        config=config.to_dict(),
+        plain=(plain or config).to_dict(),
+        axes=given,
+        outdir=str(outdir),
+        how=how,
+        flags=dict(flags),
+        folder=os.getcwd(),
+        probe=str(Path(probe).absolute()),
+    )
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ def sweep(
     outdir: str | Path = "",
     console: Console | None = None,
     how: How | None = None,
+    *,
     plain: ml_collections.ConfigDict | None = None,
     share: tuple[int, int] = (0, 1),
     callbacks: Sequence[Given] = (),

@@ -21,6 +21,8 @@ from jaxproto.sweeps.board import Board
 from jaxproto.sweeps.plan import Cell, errors_named
 from jaxproto.sweeps.shared import Shared
 from jaxproto.training import evaluation, programs, rounds, runner
+from jaxproto.training.batched_programs import in_one_lane, stacked
+from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.engine import ANY, Evaluated
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
@@ -127,7 +129,8 @@ class BatchedEngine:
         floats = [w.exp.floats for w in places]
         joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, joined)
-        self._work = works[0]._replace(compiled=bound)
+        store = DeviceStore(in_one_lane(works[0].exp), bound)
+        self._work = works[0]._replace(compiled=bound, store=store)
         self._exps = [w.exp for w in works]
 
     def _filled(self, each: Sequence) -> list:
@@ -136,20 +139,19 @@ class BatchedEngine:
     def joined(self, states: Sequence[State]) -> Model:
         """Returns servers and clients with the leading axis."""
         places = self._filled(states)
-        server = programs.stacked([s.server for s in places])
-        return Model(server, programs.stacked([s.clients for s in places]))
+        server = stacked([s.server for s in places])
+        return Model(server, stacked([s.clients for s in places]))
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.Told]]:
         """Computes a round of all federations."""
-        context = programs.stacked([programs.round_context(s, r) for s in self._seeds])
-        given = model.server, model.clients, self._work.exp.train
-        server, clients, told = rounds.on_device(self._work, context, *given)
-        return Model(server, clients), [row(told, i) for i in range(self._own)]
+        context = stacked([programs.round_context(s, r) for s in self._seeds])
+        model, told = rounds.computed(self._work, context, model, r)
+        return model, [row(told, i) for i in range(self._own)]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
         del r
-        found = evaluation.outcome(self._work, *model)
+        found = evaluation.outcome(self._work, model)
         return [Evaluated(exp, row(found, i)) for i, exp in enumerate(self._exps)]
 
     def member(self, model: Model, i: int) -> Model:

@@ -1,5 +1,6 @@
 """Compiles all programs of a run before its first round, in threads."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -7,12 +8,13 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from jaxproto import execution
 from jaxproto.config.build import Experiment
 from jaxproto.devices import Layout
+from jaxproto.gather import Rows
 from jaxproto.training import (
+    batched_programs,
     compilation,
     memory,
     program_cache,
@@ -39,7 +41,7 @@ def compile_all(
     Args:
       wrap: name, function, arguments -> what is compiled in the function's place.
       done: told the name of each program when it is compiled, by several threads.
-      many: federations that the programs are of (`programs.of_many`); 0 is one, without
+      many: federations that the programs are of (`of_many`); 0 is one, without
         a leading axis.
       over: devices that share many federations, the same number each.
 
@@ -48,13 +50,13 @@ def compile_all(
     """
     clock, suffix = time.perf_counter(), ""
     if many:
-        exp, suffix = programs.in_one_lane(exp), f" of {many}"
+        exp, suffix = batched_programs.in_one_lane(exp), f" of {many}"
     f = sharded.functions(exp, exp.layout) if exp.layout else programs.functions(exp)
-    f = programs.of_many(f) if many else f
+    f = batched_programs.of_many(f) if many else f
     f = sharded.of_federations(f, over) if many and over else f
 
     def lead(tree):
-        return programs.stacked([tree] * many) if many else tree
+        return batched_programs.stacked([tree] * many) if many else tree
 
     with threads.compilers() as workers:
 
@@ -88,18 +90,19 @@ def submit_all(
     examples: Examples,
     lead: Callable[[Tree], Tree] = lambda tree: tree,
 ):
-    """Programs, each as what `submit` makes of a name, a function and its arguments.
+    """Returns programs, each as what `submit` makes of name, function and arguments.
 
-    These are the arguments after the floats. `lead` gives what every federation has of
-    its own a leading axis, where there are many.
+    These are the arguments after the floats; of no function it makes None. `lead` gives
+    what every federation has of its own a leading axis, where there are many.
     """
+    submit = partial(_if_any, submit)
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
     start_clients = tuple(
         submit(
             f"first {cohort.name}",
             g,
             key,
-            *programs.given(exp, cohort, programs.identities(exp, cohort)),
+            *programs.shapes_of_rows(exp, cohort, programs.identities(exp, cohort)),
         )
         for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
     )
@@ -107,102 +110,85 @@ def submit_all(
     server, clients = start_server.out, tuple(s.out for s in start_clients)
     broadcast = submit("broadcast", f.broadcast, server)
     participate = submit("participate", f.participate, context, server)
-    down, participants = broadcast.out.message, participate.out
+    down, who = broadcast.out.message, participate.out
 
-    present = tuple(
-        in_round(submit, exp, f, i, participants, own) for i, own in enumerate(clients)
+    of_rounds = [
+        _round(submit, exp, f, i, (context, who, down, own, examples))
+        for i, own in enumerate(clients)
+    ]
+    first, ups = ([u for r in of_rounds for u in r[way]] for way in ("first", "ups"))
+    tested = tuple(
+        submit(f"tested {cohort.name}", g, own)
+        for cohort, g, own in zip(exp.cohorts, f.tested, clients, strict=True)
     )
-    train, put_back, reports = [], [], []
-    for i, cohort in enumerate(exp.cohorts):
-        one = in_lanes if cohort.lanes > 1 else in_place
-        begun = context, participants, down
-        made = one(submit, exp, f, i, begun, clients[i], examples, present[i])
-        train.append(made[0])
-        put_back.append(made[1])
-        reports += [made[0].out[1]] * cohort.lanes
     evaluate = tuple(
         submit(
-            f"evaluate {c.name}",
-            g,
+            f"evaluate {cohort.name}",
+            f.evaluate[i],
             down,
-            *[np.int32(0)] * (c.lanes > 1),
-            own,
+            tested[i].out[0] if tested[i] else clients[i],
             examples,
-            programs.given(exp, c, test),
+            programs.tests_of_call(exp, cohort, exp.test[i]),
         )
-        for c, g, own, test in zip(
-            exp.cohorts, f.evaluate, clients, exp.test, strict=True
-        )
+        for i, cohort in enumerate(exp.cohorts)
     )
-    asked = tuple(
-        submit(f"pre-upload {c.name}", g, participants, down, own, examples, shards)
-        for c, g, (_, _, own, shards) in zip(
-            exp.cohorts, f.pre_upload, present, strict=bool(f.pre_upload)
-        )
-    )
-    first = tuple(p.out.uploads for p in asked)
-    ups = tuple(p.uploads for p in reports)
-    pre_aggregate = f.pre_aggregate and submit(
-        "pre-aggregate", f.pre_aggregate, context, server, first
-    )
+
+    def each(name):
+        return tuple(r[name] for r in of_rounds)
+
     return Programs(
         start_clients=start_clients,
         start_server=start_server,
         broadcast=broadcast,
         participate=participate,
-        pre_upload=asked,
-        pre_aggregate=pre_aggregate,
-        train=tuple(train),
-        put_back=tuple(put_back),
-        update=submit("update", f.update, context, server, ups),
+        gather=each("gather"),
+        pre_upload=each("pre_upload") if f.pre_upload else (),
+        pre_aggregate=submit(
+            "pre-aggregate", f.pre_aggregate, context, server, tuple(first)
+        ),
+        train=each("train"),
+        scatter=each("scatter"),
+        update=submit("update", f.update, context, server, tuple(ups)),
+        tested=tested,
         evaluate=evaluate,
         diagnostics=submit("diagnostics", f.diagnostics, server),
-        fetch=tuple(p.fetch for p in present) if f.fetch else (),
     )
 
 
-class Present(NamedTuple):
-    """The clients of a cohort as the programs of a round get them."""
-
-    fetch: Compiling | None  # the program that brings them there
-    at: Tree  # what it says of their places
-    clients: Tree
-    shards: Tree
+def _if_any(submit, name: str, f: Callable | None, *args, **options):
+    """Submits a program; returns None where the run has none of this name."""
+    return None if f is None else submit(name, f, *args, **options)
 
 
-def in_round(submit, exp: Experiment, f: Programs, i: int, participants, clients):
-    """All clients of a cohort; where participants are fetched, these alone."""
-    cohort = exp.cohorts[i]
-    shards = programs.given(exp, cohort, exp.train[i])
-    if not f.fetch or f.fetch[i] is None:
-        return Present(None, None, clients, shards)
-    fetch = submit(f"fetch {cohort.name}", f.fetch[i], participants, clients, shards)
-    return Present(fetch, *fetch.out)
-
-
-def in_place(submit, exp: Experiment, f: Programs, i: int, begun, clients, examples, p):
-    """The program that trains a cohort, and the one that brings clients home, if any.
+def _round(submit, exp: Experiment, f: Programs, i: int, given: tuple) -> dict:
+    """Returns the programs of a round of one cohort, and the uploads of its calls.
 
     Args:
-      begun: context, participants, broadcast.
-      p: Present.
+      given: context, participants, broadcast, clients, examples.
     """
-    name, args = exp.cohorts[i].name, (*begun, p.clients, examples, p.shards)
-    train = submit(f"train {name}", f.train[i], *args, donate_argnums=4)
-    if p.fetch is None:
-        return train, None
-    args = clients, p.at, train.out[0]
-    return train, submit(f"put {name}", f.put_back[i], *args, donate_argnums=1)
-
-
-def in_lanes(submit, exp: Experiment, f: Programs, i: int, begun, clients, examples, p):
-    """The program that trains any lane of a cohort, and the one that puts it back."""
-    cohort = exp.cohorts[i]
-    args = *begun, np.int32(0), clients, examples, p.shards
-    train = submit(f"train {cohort.name}", f.train[i], *args)
-    lanes = [train.out[0]] * cohort.lanes
-    put = f.put_back[i]
-    return train, submit(f"put {cohort.name}", put, clients, lanes, donate_argnums=1)
+    context, who, down, clients, examples = given
+    inputs = programs.RoundInputs(context, who, down)
+    cohort, pre_upload = exp.cohorts[i], None
+    shards = programs.shapes_of_rows(exp, cohort, exp.train[i])
+    gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)
+    rows = gather.out if gather else [Rows(None, clients, shards)] * cohort.lanes
+    mine = rows[0].clients, examples, rows[0].shards
+    if f.pre_upload:
+        name = f"pre-upload {cohort.name}"
+        pre_upload = submit(name, f.pre_upload[i], inputs, *mine)
+    name = f"train {cohort.name}"
+    train = submit(name, f.train[i], inputs, *mine, donate_argnums=2)
+    after, report = train.out
+    places, trained = [own.place for own in rows], [after] * len(rows)
+    name, scatter = f"scatter {cohort.name}", f.scatter[i]
+    return {
+        "gather": gather,
+        "pre_upload": pre_upload,
+        "train": train,
+        "scatter": submit(name, scatter, clients, places, trained, donate_argnums=1),
+        "first": [pre_upload.out.uploads] * len(rows) if pre_upload else [],
+        "ups": [report.uploads] * len(rows),
+    }
 
 
 def compile_to_fit(
@@ -228,7 +214,8 @@ def compile_to_fit(
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
         mode = execution.in_chunks(chunk)
-        exp = exp._replace(cohorts=tuple(c._replace(mode=mode) for c in exp.cohorts))
+        cohorts = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
+        exp = exp._replace(cohorts=tuple(cohorts))
         again = partial(_renamed, wrap, f" by {chunk}")
         compiled, more = compile_all(exp, examples, again, done)
         seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))

@@ -10,7 +10,7 @@ from jaxproto.report import pictures
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage.status import Status
-from jaxproto.training import hosts, placing
+from jaxproto.training import hosts
 from jaxproto.training.keeping import say
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Diverged
@@ -37,7 +37,7 @@ def _way_out(path: Path) -> str:
 
 def ended(run: Run, state: State, status: Mapping) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
-    state = placing.saved(run.work.exp, state)
+    state = run.work.store.gather_state(state)
     return hosts.agreed(lambda: _ended(run, state, status))
 
 
@@ -57,6 +57,5 @@ def _draw(run: Run, state: State):
     alone = exp.layout is None
     examples = run.work.examples if alone else build.examples(exp.dataset)
     trained = pictures.Trained(exp, examples, state.server, state.clients)
-    scale = run.config.method.get("upscale", 1.0)
     name = printed.method(config_.flat(run.config))
-    pictures.draw(trained, run.path, run.console, scale, name)
+    pictures.draw(trained, run.path, run.console, name)

@@ -11,7 +11,7 @@ from jaxproto.config.build import Experiment
 from jaxproto.federation import Model
 from jaxproto.training.evaluation import Outcome, outcome
 from jaxproto.training.programs import State
-from jaxproto.training.rounds import Told, Work, computed
+from jaxproto.training.rounds import Told, Work, computed, round_context
 
 ANY = 2**31 - 1  # rounds between checkpoints
 
@@ -58,13 +58,14 @@ class LocalEngine:
 
     def round(self, r: int, model: Model) -> tuple[Model, list[Told]]:
         """Computes a round on the devices of this process."""
-        server, clients, told = computed(self.work, r, *model)
-        return Model(server, clients), [told]
+        context = round_context(self.work, r)
+        model, told = computed(self.work, context, model, r)
+        return model, [told]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates on the devices of this process."""
         del r
-        return [Evaluated(self.work.exp, outcome(self.work, *model))]
+        return [Evaluated(self.work.exp, outcome(self.work, model))]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns the model of the only run."""

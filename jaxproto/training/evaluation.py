@@ -7,18 +7,16 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import devices, rows
+from jaxproto import devices
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import distinct, same_rows, tested_ids
-from jaxproto.devices import Layout
+from jaxproto.federation import Model
 from jaxproto.metrics import ACCURACY, further
 from jaxproto.report import measured, summary
-from jaxproto.training import programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Round, Work
-from jaxproto.training.store import ClientStore, Places, of_places
 from jaxproto.training.threads import at_once
-from jaxproto.types import Client, Shard, Tree
+from jaxproto.types import Tree
 
 LISTED = 100  # clients whose bytes stand in the records one by one
 
@@ -27,7 +25,7 @@ class Outcome(NamedTuple):
     """What the programs of an evaluation tell the host."""
 
     sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or what
-    # `evaluate_network` says of a cohort that keeps nothing
+    # `evaluate_examples` returns for clients that keep no state
     diagnostics: dict[str, np.ndarray]
 
 
@@ -37,62 +35,37 @@ def evaluate(work: Work, r: int, state: State, last: Round, seconds) -> dict:
     What `diagnostics` says stands there for round `r`, and under `every_round` for each
     round since the record before, if the state holds it.
     """
-    told = outcome(work, state.server, state.clients)
+    told = outcome(work, Model(state.server, state.clients))
     return record(work.exp, r, state, last, seconds, told)
 
 
-def outcome(work: Work, server: Tree, clients: Sequence[Client]) -> Outcome:
-    """An evaluation as far as compiled programs do it; see `on_device`."""
-    down = work.compiled.broadcast(server).message
-    if work.store is None:
-        tests = work.placed.test if work.placed else work.exp.test
-        each = zip(clients, tests, strict=True)
-        calls = [of_lanes(work, i, down, *own) for i, own in enumerate(each)]
-        made = iter(at_once(call for lanes in calls for call in lanes))
-        parts = [[next(made) for _ in lanes] for lanes in calls]
-        sums = list(map(partial(joined, work.exp.layout), parts, work.exp.test))
-    else:
-        sums = [
-            from_store(work, work.store, down, i) for i in range(len(work.exp.cohorts))
+def outcome(work: Work, model: Model) -> Outcome:
+    """Evaluates every cohort, as far as compiled programs do it."""
+    run, down = work.compiled, work.compiled.broadcast(model.server).message
+    parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
+    for chunks in work.store.evaluated(model.clients):
+        calls = [
+            partial(run.evaluate[c.cohort], down, c.clients, work.examples, c.tests)
+            for c in chunks
         ]
-    return jax.device_get(Outcome(sums, work.compiled.diagnostics(server)))
+        for c, sums in zip(chunks, devices.to_host(at_once(calls)), strict=True):
+            parts[c.cohort].append((c.place, sums))
+    diagnostics = jax.device_get(run.diagnostics(model.server))
+    return Outcome([joined(part) for part in parts], diagnostics)
 
 
-def of_lanes(work: Work, i: int, down: Tree, clients: Client, test) -> list[partial]:
-    """The calls that evaluate a cohort, one for each of its lanes."""
-    f, last = work.compiled.evaluate[i], (clients, work.examples, test)
-    number = programs.lanes(work.exp.cohorts[i], work.compiled.put_back[i])
-    if number == 1:
-        return [partial(f, down, *last)]
-    return [partial(f, down, np.int32(n), *last) for n in range(number)]
+def joined(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
+    """Returns rows in the order of their places.
 
-
-def joined(layout: Layout | None, lanes: Sequence[dict], test: Tree) -> dict:
-    """What the lanes of a cohort, or its devices, found, row by row."""
-    count = len(jax.tree.leaves(test)[0])
-    if layout is not None:
-        return devices.undeal(devices.to_host(lanes[0]), count, layout.number)
-    if len(lanes) == 1:
-        return lanes[0]
-    return jax.tree.map(lambda *a: rows.gathered(a, count), *jax.device_get(lanes))
-
-
-def from_store(work: Work, store: ClientStore, down: Tree, i: int) -> dict:
-    """Sums of a cohort, as many clients at a time as a round has."""
-    cohort, test, parts = work.exp.cohorts[i], work.exp.test[i], []
-    assert isinstance(test, Shard)
-    asked = np.asarray(cohort.tested or range(len(cohort.ids)))
-    room = store.room(cohort)
-    for first in range(0, len(asked), room):
-        chunk = slice(first, first + room)
-        places = Places(asked[chunk], room)
-        mine = Places(np.arange(len(asked))[chunk], room)
-        clients, shard = store.take(i, places), of_places(test, mine)
-        calls = of_lanes(work, i, down, clients, store.dealt(shard))
-        found = joined(work.exp.layout, at_once(calls), shard)
-        used = len(places.at)
-        parts.append(jax.tree.map(lambda a, n=used: np.asarray(a)[:n], found))
-    return jax.tree.map(lambda *a: np.concatenate(a), *parts)
+    Args:
+      parts: places [R], -1 for unused rows, and arrays [R, ...] of some calls.
+    """
+    places, trees = zip(*parts, strict=True)
+    place = np.concatenate(places)
+    if np.array_equal(place, np.arange(len(place))) and len(trees) == 1:
+        return trees[0]  # of several federations, too, with their axis
+    order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
+    return jax.tree.map(lambda *a: np.concatenate(a)[order], *trees)
 
 
 def record(
@@ -102,7 +75,7 @@ def record(
     sums, size_K = by_client(exp, told.sums)
     right = measured.accuracies(sums)
     rules = {rule: summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
-    more = further(exp.cohorts[0].metrics)
+    more = further(exp.metrics)
     total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
     return {
         "round": r,
@@ -133,7 +106,7 @@ def columns(exp: Experiment, last: Round, told: Outcome) -> dict[str, np.ndarray
     id_K = np.array([i for cohort in exp.cohorts for i in tested_ids(cohort)])
     right = measured.accuracies(sums).items()
     rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
-    rules |= measured.columns(further(exp.cohorts[0].metrics), sums)
+    rules |= measured.columns(further(exp.metrics), sums)
     moved = {f"bytes_{way}": each[id_K] for way, each in last.bytes_by_client.items()}
     every = {"id": id_K, "test_examples": size_K, **rules, **moved}
     return {name: column[np.argsort(id_K)] for name, column in every.items()}
@@ -152,13 +125,13 @@ def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
       sums: as in `Outcome`.
     """
     parts, sizes = [], []
-    for cohort, test, told in zip(exp.cohorts, exp.test, sums, strict=True):
+    for cohort, told in zip(exp.cohorts, sums, strict=True):
         own = [exp.partition.test[i] for i in tested_ids(cohort)]
-        size_K = np.asarray(test.size if cohort.keeps else [len(rows) for rows in own])
+        size_K = np.array([len(rows) for rows in own])
         sizes.append(size_K)
-        if cohort.keeps:
+        if not cohort.stateless:
             parts.append(told)
-        elif isinstance(test, Shard):  # one for all clients of equal examples
+        elif further(exp.metrics):  # one for all clients of equal examples
             _, place = distinct(own)
             parts.append(jax.tree.map(lambda a, at=place: a[at], told))
         else:

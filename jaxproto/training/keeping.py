@@ -10,10 +10,9 @@ from rich.console import Console
 
 from jaxproto.storage import checkpoint, divided, records
 from jaxproto.storage import workdir as folder
-from jaxproto.training import hosts, placing, stopping
+from jaxproto.training import hosts, stopping
 from jaxproto.training.programs import State
 from jaxproto.training.start import Run
-from jaxproto.training.store import load_rows
 
 
 def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
@@ -25,12 +24,12 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
     Raises:
       UserError: there are checkpoints, and none can be used.
     """
-    like = placing.saved(run.work.exp, state)
+    like = run.work.store.gather_state(state)
     found = hosts.checked(lambda: _found(run, like, due))
     start = hosts.agreed(lambda: found.round if found is not None else 0)
     if start:
         there = hosts.shared(like if found is None else found.state)
-        state = placing.restored(run.work.exp, there)
+        state = run.work.store.restore(there)
     records.keep_until(run.path / "metrics.jsonl", start)
     return start, state
 
@@ -41,7 +40,7 @@ def _found(run: Run, like: State, due: Sequence[int]) -> checkpoint.Restored | N
     covered, settings = records.covered(metrics, due), folder.settings(run.config)
     found = checkpoint.latest(directory, like, settings, covered)
     if found is not None:
-        load_rows(run.work.store, directory / str(found.round))
+        run.work.store.load(directory / str(found.round))
         for note in found.notes:
             say(run.console, note)
         say(run.console, f"resuming {run.path} after round {found.round}")
@@ -59,7 +58,7 @@ def keep(run: Run, r: int, state: State):
     if run.home is not None:
         keep_own(run, r, state)
     else:
-        state = placing.saved(run.work.exp, state)
+        state = run.work.store.gather_state(state)
         if hosts.first():
             keep_all(run, r, state)
 
@@ -69,18 +68,16 @@ def keep_all(run: Run, r: int, state: State):
     directory, settings = run.path / "checkpoints", folder.settings(run.config)
     store = run.work.store
     with stopping.finished_first():
-        rows = None if store is None else store.changes()
-        checkpoint.save(directory, r, state, settings, rows)
-        if store is not None:
-            store.saved(r)
+        checkpoint.save(directory, r, state, settings, store.changes())
+        store.saved(r)
     run.told.tell("on_checkpoint", r, directory / str(r))
 
 
 def keep_own(run: Run, r: int, state: State):
     """Writes the part of a checkpoint that this process has."""
     assert run.home is not None
-    mine, directory = placing.own_rows(run.work.exp, state), run.home / "checkpoints"
-    rest = placing.described_state(run.work.exp, state)
+    directory = run.home / "checkpoints"
+    rest, mine = run.work.store.own_state(state)
 
     def write(unfinished):
         hosts.wait("the checkpoint is begun")

@@ -126,7 +126,7 @@ def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     parts = [
         settings,
         sizes,
-        [(c.name, c.ids, c.most, c.lanes, c.rules) for c in exp.cohorts],
+        [(c.name, c.ids, c.max_participants, c.lanes, c.rules) for c in exp.cohorts],
         environment(),
     ]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()

@@ -1,10 +1,10 @@
-"""The compiled programs of a run: three per cohort, five for the server.
+"""The compiled programs of a run: up to six per cohort, five for the server.
 
-A method with two exchanges has one more of each.
+They are the parts of `federation.one_round`, so that architectures, and the
+participants of one, train side by side, and clients need not all be on the device.
 """
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -12,12 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import devices, evaluation, federation, kernels, rows, transforms
+from jaxproto import (
+    devices,
+    evaluation,
+    federation,
+    gather,
+    kernels,
+    persistence,
+    transforms,
+)
 from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import HOSTED
+from jaxproto.config.cohorts import HOSTED, CohortPlan
 from jaxproto.config.floats import Floats
-from jaxproto.federation import Cohort
+from jaxproto.evaluation import Evaluation
 from jaxproto.method import Method, no_pre_upload
+from jaxproto.metrics import further
+from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Protos, Spec, Tree
 
 
@@ -37,30 +47,39 @@ class RoundContext(NamedTuple):
     key: Array  # of all that is random in it
 
 
+class RoundInputs(NamedTuple):
+    """What all participants of a round get."""
+
+    context: RoundContext
+    participants: Participation
+    down: Tree  # the broadcast, after the wire
+
+
 class Programs(NamedTuple):
     """Compiled, once for all rounds, seeds and floats of a configuration.
 
-    Tuples have a program for each cohort; `pre_upload` and `pre_aggregate` are there
-    for a method with two exchanges. Each takes the floats before the arguments that are
-    listed here, unless it comes from `with_floats`.
+    Tuples have a program for each cohort. `gather` and `scatter` are None where all
+    clients of a cohort train in one call, and on the host where clients are there.
+    `pre_upload` and `pre_aggregate` are there for a method with two exchanges. Each
+    takes the floats before the arguments that are listed here, unless it comes from
+    `with_floats`.
     """
 
     start_clients: tuple[Callable, ...]  # key, ids, counts -> clients before round 1
     start_server: Callable  # key -> server before round 1
     broadcast: Callable  # server -> Broadcast
     participate: Callable  # RoundContext, server -> Participation
-    pre_upload: tuple[Callable, ...]  # participants, down, clients, examples, shards
+    gather: tuple[Callable | None, ...]  # participants, clients, shards -> [Rows]
+    pre_upload: tuple[Callable, ...]  # RoundInputs, clients, examples, shards
     pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
-    train: tuple[Callable, ...]  # RoundContext, participants, down, clients, ...; with
-    # the number of a lane before the clients where a cohort has lanes
-    put_back: tuple[Callable | None, ...]  # clients, of all lanes -> clients; or None
+    train: tuple[Callable, ...]  # RoundInputs, clients, examples, shards -> clients,
+    # Report
+    scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
     update: Callable  # RoundContext, server, uploads -> server
+    tested: tuple[Callable | None, ...]  # clients -> those that each call evaluates
     evaluate: tuple[Callable, ...]  # down, clients, examples, tests -> {rule: {metric:
-    # sums [K, ...]}}, or what `evaluate_network` says; lanes as of `train`
+    # sums [R, ...]}}, or what `evaluate_examples` returns
     diagnostics: Callable  # server -> {name: scalar}, logged every round
-    fetch: tuple[Callable | None, ...] = ()  # on several devices: participants,
-    # clients, shards -> their places, and both where they train; `put_back` then takes
-    # clients, places and rows
 
 
 def everywhere(exp: Experiment, tree: Tree) -> Tree:
@@ -115,7 +134,7 @@ def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple
     client_key, server_key, _ = keys
     if exp.store in HOSTED:  # what they keep is not on the device
         who = [identities(exp, cohort) for cohort in exp.cohorts]
-        known = tuple(federation.known_of(count, ids) for ids, count in who)
+        known = tuple(persistence.identities(count, ids) for ids, count in who)
         return programs.start_server(server_key), known
     who = [_dealt(exp, cohort) for cohort in exp.cohorts]
     each = zip(who, programs.start_clients, strict=True)
@@ -130,13 +149,13 @@ def shapes(exp: Experiment, seed: int) -> State:
     return state._replace(traffic=np.zeros(2, np.int64))
 
 
-def identities(exp: Experiment, cohort: Cohort) -> tuple[Array, Array]:
+def identities(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
     """Ids of the clients of a cohort [K], and training examples per class [K, C]."""
     count_KC = exp.counts.train[list(cohort.ids)]
     return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
 
 
-def _dealt(exp: Experiment, cohort: Cohort) -> tuple[Array, Array]:
+def _dealt(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
     """`identities` where the programs of `exp` want them."""
     ids, count = identities(exp, cohort)
     if exp.layout is None:
@@ -144,111 +163,163 @@ def _dealt(exp: Experiment, cohort: Cohort) -> tuple[Array, Array]:
     return exp.layout.dealt_ids(ids, len(exp.counts.train)), exp.layout.dealt(count)
 
 
-def given(exp: Experiment, cohort: Cohort, tree: Tree) -> Tree:
-    """Shapes of what programs get for arrays [K, ...] of the clients of a cohort.
+def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
+    """Returns the rows that a call gets of clients that are not on the device.
 
-    Of hosted clients there are as many as a round has, and on several devices as many
-    as fill them.
+    On several devices they are as many as fill them.
     """
+    number = exp.layout.number if exp.layout else 1
+    width = -(-cohort.num_rows // cohort.lanes)
+    return devices.width(width, number) * number
+
+
+def shapes_of_rows(exp: Experiment, cohort: CohortPlan, tree: Tree) -> Tree:
+    """Returns the shapes that programs get for arrays [K, ...] of all clients."""
     number = exp.layout.number if exp.layout else 1
 
     def one(a):
-        rows = cohort.room if exp.store in HOSTED else len(a)
+        hosted = exp.store in HOSTED
+        rows = num_rows(exp, cohort) if hosted else len(a)
         rows = devices.width(rows, number) * number
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
 
 
+def tests_of_call(exp: Experiment, cohort: CohortPlan, tests: Tree) -> Tree:
+    """Returns the shapes of what one call evaluates clients on."""
+    lanes = 1 if exp.store in HOSTED else cohort.lanes
+
+    def one(a):
+        return jax.ShapeDtypeStruct((-(-len(a) // lanes), *a.shape[1:]), a.dtype)
+
+    return shapes_of_rows(exp, cohort, jax.tree.map(one, tests))
+
+
 def functions(exp: Experiment) -> Programs:
-    """The programs of a run before they are compiled."""
-    num = len(exp.partition.train)
-    parts, cohorts, formats = exp.parts, exp.cohorts, exp.formats
+    """Returns the programs of a run before they are compiled."""
+    num, cohorts, formats = len(exp.partition.train), exp.cohorts, exp.formats
+
+    def with_parts(f, *first):
+        """Puts method, local training and sampler in the place of the floats."""
+        return lambda floats, *args: f(*first, exp.parts(floats), *args)
 
     def key(context, stage):
         return jax.random.fold_in(context.key, stage)
 
-    def start_clients(cohort, floats, key, ids, count):
-        now = parts(floats)
+    def start_clients(cohort, now, key, ids, count):
         return federation.init_cohort(now.method, now.local, cohort, key, count, ids)
 
-    def start_server(floats, key):
-        return parts(floats).method.init_server(cohorts[0].net, key)
+    def start_server(now, key):
+        return now.method.init_server(cohorts[0].net, key)
 
-    def broadcast(floats, server):
-        return federation.broadcast(parts(floats).method, server, formats)
+    def broadcast(now, server):
+        return federation.broadcast(now.method, server, formats)
 
-    def participate(floats, context, server):
-        stream = sampling_key(context)
-        return federation.taking_part(parts(floats), num, stream, server, context.r)
+    def participate(now, context, server):
+        key, r = sampling_key(context), context.r
+        return federation.taking_part(now, num, key, server, r)
 
-    def train(cohort, floats, context, participants, down, *rest):
-        given = exchange(floats, context, participants, down)
-        if cohort.lanes == 1:
-            return federation.train_cohort(given, cohort, *rest)
-        number, *rest = rest
-        lane = rows.Lane(number, cohort.lanes)
-        return federation.train_lane(given, cohort, lane, *rest)
+    def exchange(method, local, inputs):
+        context, who, down = inputs
+        stage = key(context, federation.TRAINING)
+        return federation.Exchange(method, local, formats, who, down, stage)
 
-    def put_back(floats, clients, lanes):
-        del floats
-        return federation.put_back(clients, lanes)
+    def train(cohort, now, inputs, clients, examples, shards):
+        local = now.local.at_round(inputs.context.r)
+        method = now.method.collecting() if exp.check_wire else now.method
+        given = exchange(method, local, inputs)
+        return federation.train_cohort(given, cohort, clients, examples, shards)
 
-    def exchange(floats, context, participants, down):
-        now, stage = parts(floats), key(context, federation.TRAINING)
-        local, method = now.local.at_round(context.r), collecting(exp, now.method)
-        return federation.Exchange(method, local, formats, participants, down, stage)
+    def update(now, context, server, ups):
+        method = now.method.collecting() if exp.check_wire else now.method
+        stage = key(context, federation.SERVER)
+        return federation.update_server(method, cohorts, stage, server, ups)
 
-    def update(floats, context, server, ups):
-        method = collecting(exp, parts(floats).method)
-        stream = key(context, federation.SERVER)
-        return federation.update_server(method, cohorts, stream, server, ups)
+    def pre_upload(cohort, now, inputs, clients, examples, shards):
+        given = exchange(now.method, now.local, inputs)
+        return federation.pre_upload_cohort(given, cohort, clients, examples, shards)
 
-    def pre_upload(cohort, floats, participants, down, *rest):
-        method, local, *_ = parts(floats)
-        given = federation.Exchange(method, local, formats, participants, down, None)
-        return federation.pre_upload_cohort(given, cohort, *rest)
+    def pre_aggregate(now, context, server, ups):
+        stage = key(context, federation.FIRST)
+        return federation.pre_aggregate_server(now.method, cohorts, stage, server, ups)
 
-    def pre_aggregate(floats, context, server, ups):
-        method, stage = parts(floats).method, key(context, federation.FIRST)
-        return federation.pre_aggregate_server(method, cohorts, stage, server, ups)
+    def evaluate(cohort, now, down, clients, examples, tests):
+        given = Evaluation(now.method, cohort, exp.metrics, down, examples)
+        if not cohort.stateless:
+            return evaluation.evaluate_cohort(given, clients, tests)
+        every = further(exp.metrics)
+        f = evaluation.evaluate_shared if every else evaluation.evaluate_examples
+        return f(given, cohort.rules, clients, tests)
 
-    def evaluate(cohort, floats, down, *rest):
-        every = evaluation.evaluate_cohort
-        f = every if cohort.keeps else evaluation.evaluate_network
-        method = parts(floats).method
-        if cohort.lanes == 1:
-            return f(method, cohort, down, *rest)
-        number, *rest = rest
-        return f(method, cohort, down, *rest, lane=rows.Lane(number, cohort.lanes))
-
-    def diagnostics(floats, server):
-        return diagnose(parts(floats).method, exp.spec, server)
+    def diagnostics(now, server):
+        return diagnose(now.method, exp.spec, server)
 
     def for_each(f):
-        return tuple(partial(f, cohort) for cohort in cohorts)
+        return tuple(with_parts(f, cohort) for cohort in cohorts)
 
+    moves = [_moves(exp, cohort) for cohort in cohorts]
     twice = exp.method.pre_upload is not no_pre_upload
     return Programs(
         start_clients=for_each(start_clients),
-        start_server=start_server,
-        broadcast=broadcast,
-        participate=participate,
+        start_server=with_parts(start_server),
+        broadcast=with_parts(broadcast),
+        participate=with_parts(participate),
+        gather=tuple(map(_gather, cohorts, moves)),
         pre_upload=for_each(pre_upload) if twice else (),
-        pre_aggregate=pre_aggregate if twice else None,
+        pre_aggregate=with_parts(pre_aggregate) if twice else None,
         train=for_each(train),
-        put_back=tuple(None if c.lanes == 1 else put_back for c in cohorts),
-        update=update,
+        scatter=tuple(_scatter if here else None for here in moves),
+        update=with_parts(update),
+        tested=tuple(_tested(exp, cohort) for cohort in cohorts),
         evaluate=for_each(evaluate),
-        diagnostics=diagnostics,
+        diagnostics=with_parts(diagnostics),
     )
 
 
-def collecting(exp: Experiment, method: Method) -> Method:
-    """The method, whose server gets every upload where each is checked."""
-    if not exp.check_wire:
-        return method
-    return dataclasses.replace(method, update=method.aggregation.of_uploads())
+def _moves(exp: Experiment, cohort: CohortPlan) -> bool:
+    """Returns whether participants are gathered from arrays on the device."""
+    split = cohort.lanes > 1 or cohort.num_rows < len(cohort.ids)
+    return split and exp.store not in HOSTED
+
+
+def _gather(cohort: CohortPlan, moves: bool) -> Callable | None:
+    """Returns the program that gathers the participants of a cohort, if any."""
+
+    def run(floats, who, clients, shards):
+        del floats
+        rows, lanes = cohort.num_rows, cohort.lanes
+        return gather.gather(who, clients, shards, rows, lanes)
+
+    return run if moves else None
+
+
+def _scatter(floats, clients, places, trained):
+    del floats
+    return gather.scatter(clients, places, trained)
+
+
+def _tested(exp: Experiment, cohort: CohortPlan) -> Callable | None:
+    """Returns the program that picks the clients to evaluate; None for all at once."""
+    if cohort.stateless or exp.store in HOSTED:
+        return None
+    if not cohort.tested and cohort.lanes == 1:
+        return None
+    asked = np.asarray(cohort.tested or range(len(cohort.ids)))
+    parts = [asked[at] for at in dealt_places(len(asked), cohort.lanes)]
+
+    def run(floats, clients):
+        del floats
+        return [gather.take(clients, jnp.asarray(part)) for part in parts]
+
+    return run
+
+
+def dealt_places(count: int, lanes: int) -> list[np.ndarray]:
+    """Returns which rows each lane gets, the last one again where none is left."""
+    width = -(-count // lanes)
+    rows = np.minimum(np.arange(width * lanes), count - 1)
+    return list(rows.reshape(width, lanes).T)
 
 
 def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
@@ -259,39 +330,3 @@ def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
     names = ("smallest_angle", "mean_angle") if protos else ()
     between = {name: getattr(kernels, name)(down) for name in names}
     return {**between, **transforms.watched(server)}
-
-
-SHARED = {"start_clients": 2, "pre_upload": 2, "train": 2, "evaluate": 2}  # of the
-# last arguments, what all federations have: ids, counts; examples and shards
-
-
-def lanes(cohort: Cohort, put_back: Callable | None) -> int:
-    """Lanes of a cohort in compiled programs; those of many federations have one."""
-    return cohort.lanes if put_back is not None else 1
-
-
-def in_one_lane(exp: Experiment) -> Experiment:
-    """The same, with one program that trains a cohort."""
-    return exp._replace(cohorts=tuple(c._replace(lanes=1) for c in exp.cohorts))
-
-
-def of_many(functions: Programs) -> Programs:
-    """The programs of many federations: a leading axis on all but their data."""
-
-    def over(shared):
-        def mapped(f, *args):
-            own = len(args) - shared
-            return jax.vmap(f, in_axes=(0,) * own + (None,) * shared)(*args)
-
-        return lambda f: partial(mapped, f)
-
-    made = {
-        name: jax.tree.map(over(SHARED.get(name, 0)), part)
-        for name, part in functions._asdict().items()
-    }
-    return Programs(**made)
-
-
-def stacked(trees: Sequence[Tree]) -> Tree:
-    """Trees of equal form as one, with a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

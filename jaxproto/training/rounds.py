@@ -10,14 +10,15 @@ import numpy as np
 
 from jaxproto import devices
 from jaxproto.config.build import Experiment
-from jaxproto.federation import PreUpload, Report
+from jaxproto.federation import Broadcast, Model, PreUpload, Report
+from jaxproto.gather import Rows
 from jaxproto.method import Method
 from jaxproto.participation import Participation
-from jaxproto.training import placing, programs
-from jaxproto.training.programs import Programs, RoundContext, State
-from jaxproto.training.store import ClientStore
+from jaxproto.training import programs
+from jaxproto.training.client_store import ClientStore
+from jaxproto.training.programs import Programs, RoundContext, RoundInputs, State
 from jaxproto.training.threads import at_once
-from jaxproto.types import Client, Examples, Shard, Tree
+from jaxproto.types import ArrayLike, Client, Examples, Tree
 from jaxproto.wire import HEADER, codec
 
 
@@ -32,8 +33,7 @@ class Work(NamedTuple):
     examples: Examples
     compiled: Programs
     seed: int
-    store: ClientStore | None = None  # of clients that the device does not hold
-    placed: placing.Placed | None = None  # data on several devices
+    store: ClientStore
 
 
 class Round(NamedTuple):
@@ -52,8 +52,8 @@ class Told(NamedTuple):
     """What the programs of a round tell the host."""
 
     participants: Participation
-    scalars_down: np.ndarray  # of the broadcast
-    bytes_down: np.ndarray
+    scalars_down: ArrayLike  # of the broadcast
+    bytes_down: ArrayLike
     reports: list[Report]  # per cohort and lane, without uploads
     pre_uploads: list[PreUpload]  # the same; none for a method with one exchange
     diagnostics: dict[str, np.ndarray]
@@ -65,98 +65,44 @@ def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
     Raises:
       Diverged: names round, cohort and client.
     """
-    server, clients, told = computed(work, r, state.server, state.clients)
+    model = Model(state.server, state.clients)
+    model, told = computed(work, round_context(work, r), model, r)
     counts, summary = counted(work.exp, r, state, told)
-    return counts._replace(server=server, clients=clients), summary
-
-
-def computed(
-    work: Work, r: int, server: Tree, clients: tuple[Client, ...]
-) -> tuple[Tree, tuple[Client, ...], Told]:
-    """Server and clients after round `r`, from 0, and what the programs told of it."""
-    context = round_context(work, r)
-    if work.store is not None:
-        return from_store(work, work.store, r, server, clients)
-    shards = work.placed.train if work.placed else work.exp.train
-    begin = fetched if work.compiled.fetch else on_device
-    return begin(work, context, server, clients, shards)
+    return counts._replace(server=model.server, clients=model.clients), summary
 
 
 def round_context(work: Work, r: int) -> RoundContext:
-    """Round `r`, on all devices."""
+    """Returns round `r`, on all devices."""
     return programs.everywhere(work.exp, programs.round_context(work.seed, r))
 
 
-def from_store(work: Work, store: ClientStore, r: int, server: Tree, kept):
-    """As `on_device`, of clients that are on the device for this round alone.
+def computed(
+    work: Work, context: RoundContext, model: Model, r: int
+) -> tuple[Model, Told]:
+    """Computes a round; returns the model after it, and what its programs told.
+
+    Where programs are of several federations, so is all that goes in and comes out.
 
     Args:
-      kept: what of clients is on the device between rounds.
+      r: number of the round, from 0.
     """
-    participate, context = work.compiled.participate, round_context(work, r)
-    mine, shards = store.begin(participate(context, server))
-    if not asks_server(work.exp.method):
-        store.ahead(participate(round_context(work, r + 1), server))
-    server, clients, told = on_device(work, context, server, mine, shards)
-    store.put(clients)
-    return server, kept, told
+    run, store, server = work.compiled, work.store, model.server
+    who = run.participate(context, server)
 
+    def upcoming():
+        return run.participate(round_context(work, r + 1), server)
 
-def fetched(
-    work: Work,
-    context: RoundContext,
-    server: Tree,
-    clients: Sequence[Client],
-    shards: Sequence[Shard],
-) -> tuple[Tree, tuple[Client, ...], Told]:
-    """As `on_device`, of participants that are dealt to several devices."""
-    run, participants = work.compiled, work.compiled.participate(context, server)
-    each = zip(run.fetch, clients, shards, strict=True)
-    there = [
-        (None, *own) if fetch is None else fetch(participants, *own)
-        for fetch, *own in each
-    ]
-    places, mine, tables = zip(*there, strict=True)
-    server, after, told = on_device(work, context, server, mine, tables)
-    home = tuple(
-        new if put is None else put(own, at, new)
-        for put, own, at, new in zip(run.put_back, clients, places, after, strict=True)
+    rows = store.gather(
+        who, model.clients, None if asks_server(work.exp.method) else upcoming
     )
-    return server, home, told
-
-
-def asks_server(method: Method) -> bool:
-    """Whether the server's state says who takes part."""
-    return method.adjust_sampler is not Method.adjust_sampler
-
-
-def on_device(
-    work: Work,
-    context: RoundContext,
-    server: Tree,
-    clients: Sequence[Client],
-    shards: Sequence[Shard],
-) -> tuple[Tree, tuple[Client, ...], Told]:
-    """A round as far as compiled programs do it.
-
-    Where these are of several federations, so is all that goes in and comes out.
-
-    Args:
-      clients: per cohort; of hosted ones, those of the round.
-      shards: their index tables.
-    """
-    run = work.compiled
-    participants = run.participate(context, server)
-    server, sent, pre_uploads = first_exchange(
-        work, context, participants, server, clients, shards
-    )
-    given = context, participants, sent.message
-    clients, reports = train(work, given, clients, shards)
+    server, sent, pre_uploads = first_exchange(work, context, who, server, rows)
+    trained, reports = train(work, RoundInputs(context, who, sent.message), rows)
+    clients = store.scatter(model.clients, rows, trained)
     if work.exp.check_wire:
         check_wire(work.exp, [*pre_uploads, *reports], server)
     server = run.update(context, server, tuple(p.uploads for p in reports))
     told = Told(
-        participants=participants,
+        participants=who,
         scalars_down=sent.scalars,
         bytes_down=sent.bytes,
         reports=[p._replace(uploads=()) for p in reports],
@@ -164,34 +110,26 @@ def on_device(
         diagnostics=run.diagnostics(server),
     )
     told = devices.to_host(told)  # sizes, losses; never uploads
-    return jax.block_until_ready(server), clients, told
+    return Model(jax.block_until_ready(server), clients), told
+
+
+def asks_server(method: Method) -> bool:
+    """Returns whether the server's state decides who takes part."""
+    return method.adjust_sampler is not Method.adjust_sampler
 
 
 def train(
-    work: Work, given: tuple, clients: Sequence[Client], shards: Sequence[Shard]
-) -> tuple[tuple[Client, ...], list[Report]]:
-    """Training of every cohort, and the reports of every lane.
-
-    Args:
-      given: context, participants, broadcast.
-    """
-    run, calls = work.compiled, []
-    lanes = list(map(programs.lanes, work.exp.cohorts, run.put_back))
-    for f, own, shard, number in zip(run.train, clients, shards, lanes, strict=True):
-        rest = own, work.examples, shard
-        if number == 1:
-            calls.append(partial(f, *given, *rest))
-        else:
-            calls += [partial(f, *given, np.int32(n), *rest) for n in range(number)]
-    moved, reports = zip(*at_once(calls), strict=True)
-    after, first = [], 0
-    for put, own, number in zip(run.put_back, clients, lanes, strict=True):
-        mine, first = moved[first : first + number], first + number
-        if put is None or number == 1:
-            after.append(mine[0])
-        else:
-            after.append(put(own, list(mine)))
-    return tuple(after), list(reports)
+    work: Work, inputs: RoundInputs, rows: Sequence[Sequence[Rows]]
+) -> tuple[list[list[Client]], list[Report]]:
+    """Trains the rows of every cohort and call; returns them, and their reports."""
+    calls = [
+        partial(f, inputs, own.clients, work.examples, own.shards)
+        for f, lanes in zip(work.compiled.train, rows, strict=True)
+        for own in lanes
+    ]
+    after, reports = zip(*at_once(calls), strict=True)
+    new = iter(after)
+    return [[next(new) for _ in lanes] for lanes in rows], list(reports)
 
 
 def counted(exp: Experiment, r: int, counts: State, told: Told) -> tuple[State, Round]:
@@ -223,17 +161,23 @@ def watch(r: int, now: Mapping, watched: Tree) -> Tree:
     }
 
 
-def first_exchange(work: Work, context, participants, server: Tree, clients, shards):
-    """Server, its broadcast to whoever trains, and the exchange before that, if any."""
+def first_exchange(
+    work: Work,
+    context: RoundContext,
+    who: Participation,
+    server: Tree,
+    rows: Sequence[Sequence[Rows]],
+) -> tuple[Tree, Broadcast, list[PreUpload]]:
+    """Returns the server, its broadcast to whoever trains, and the messages before."""
     run, sent = work.compiled, work.compiled.broadcast(server)
-    ups = at_once(
-        partial(pre_upload, participants, sent.message, own, work.examples, shard)
-        for pre_upload, own, shard in zip(
-            run.pre_upload, clients, shards, strict=bool(run.pre_upload)
-        )
-    )
     if run.pre_aggregate is None:
         return server, sent, []
+    inputs = RoundInputs(context, who, sent.message)
+    ups = at_once(
+        partial(f, inputs, own.clients, work.examples, own.shards)
+        for f, lanes in zip(run.pre_upload, rows, strict=True)
+        for own in lanes
+    )
     server = run.pre_aggregate(context, server, tuple(p.uploads for p in ups))
     sent = run.broadcast(server)
     # The broadcast's two halves are a message each

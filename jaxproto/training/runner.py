@@ -35,7 +35,7 @@ from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
 from jaxproto.training.rounds import Work, unwatched
 from jaxproto.training.start import Run, Start, existing
-from jaxproto.training.store import open_store
+from jaxproto.training.stores import open_store
 from jaxproto.types import Examples
 from jaxproto.writers import Callback, made
 
@@ -54,6 +54,7 @@ def run(
     config: ml_collections.ConfigDict,
     workdir: str | Path = "",
     console: Console | None = None,
+    *,
     cache: program_cache.ProgramCache = program_cache.no_cache,
     grace: float = 0.0,
     devices: str = "",
@@ -93,9 +94,16 @@ def run(
         home = Path(workdir or naming.default(config))
         path = stack.enter_context(hosts.folder(home))
         claimed = hosts.checked(lambda: stack.enter_context(folder.claim(path)))
-        given = config, path, console, grace, claimed
-        seen = hosts.seen_by_all(home)
-        start = Start(*given, callbacks=listening, layout=layout, home=seen)
+        start = Start(
+            config=config,
+            path=path,
+            console=console,
+            grace=grace,
+            claimed=claimed,
+            callbacks=listening,
+            layout=layout,
+            home=hosts.seen_by_all(home),
+        )
         hosts.same("configuration", config.to_json())
         summary = hosts.agreed(lambda: existing(start))
         if summary is None:
@@ -153,7 +161,7 @@ def trained(start: Start, ready: Ready) -> dict:
       Stopped: as `run`.
     """
     this, first, state = begin(start, ready)
-    with this.work.store or contextlib.nullcontext():
+    with contextlib.closing(this.work.store):
         (summary,) = train_rounds([this], LocalEngine(this.work), first, [state])
     return summary
 
@@ -171,11 +179,19 @@ def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
     start.claimed.keep()
     place = partial(programs.everywhere, exp)
     own = programs.with_floats(ready.programs, exp.floats, place)
-    store = open_store(exp, own, config.seed, path)
-    work = Work(exp, ready.examples, own, config.seed, store, ready.placed)
-    given = ready.took, start.console, start.grace, start.shown, start.listeners()
-    spent = account.ledger(config, exp)
-    this = Run(config, path, work, *given, start.home, spent)
+    store = open_store(exp, own, config.seed, path, ready.placed)
+    this = Run(
+        config=config,
+        path=path,
+        work=Work(exp, ready.examples, own, config.seed, store),
+        compiled=ready.took,
+        console=start.console,
+        grace=start.grace,
+        shown=start.shown,
+        told=start.listeners(),
+        home=start.home,
+        spent=account.ledger(config, exp),
+    )
     state = programs.init(exp, config.seed, own)
     room = unwatched(own, state.server, config.eval_every)
     return this, *resume(this, state._replace(watched=room), due)

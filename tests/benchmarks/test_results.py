@@ -7,8 +7,9 @@ import pytest
 from support.every import check_every
 
 from jaxproto import compare, config
-from jaxproto.config.fields import where
-from results import series
+from jaxproto.config.fields import FOLLOW, where
+from jaxproto.storage.status import status_of
+from results import queue, series
 from results.cifar10 import run as cifar10
 from results.cifar100 import run as cifar100
 from results.fashion_mnist import run as fashion_mnist
@@ -30,22 +31,18 @@ def finished(path, data_dir="somewhere"):
     return path
 
 
-class Done:
-    returncode = 0
-
-
 @pytest.fixture
 def calls(monkeypatch):
     """Commands that a series would run; each leaves a finished work directory."""
     seen = []
 
-    def run(command, **_):
+    def call(command):
         seen.append(command)
         (work,) = (Path(a[10:]) for a in command if a.startswith("--workdir="))
         finished(work)
-        return Done
+        return 0
 
-    monkeypatch.setattr(series.subprocess, "run", run)
+    monkeypatch.setattr(series, "call", call)
     return seen
 
 
@@ -67,7 +64,8 @@ def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, cal
     ]
     assert sorted(p.name for p in (records / "a-0").iterdir()) == list(FILES)
     run = compare.load(records / "a-0")
-    assert run.summary == {"status": "finished", "rules": {}}
+    source = {"reading": "default", "commit": series.commit()}
+    assert run.summary == {"status": "finished", "rules": {}, **source}
     assert run.config["data.data_dir"] == ""
     assert run.config == compare.load(tmp_path / "out" / "a-0").config | {
         "data.data_dir": ""
@@ -81,22 +79,40 @@ def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
     (work / "config.json").write_text(json.dumps(made))
     told = {"status": "finished", "rules": {}, "dataset": made["data"]["name"]}
     (work / "summary.json").write_text(json.dumps(told))
-    series.keep(work, tmp_path / "record")
+    series.keep(work, tmp_path / "record", {})
     run = compare.load(tmp_path / "record")
     assert run.config["data.name"] == run.summary["dataset"] == "npz:cifar100.npz"
 
 
 def test_a_recorded_run_is_not_made_again(tmp_path, calls, capsys):
-    series.keep(finished(tmp_path / "done"), tmp_path / "a-0")
+    series.keep(finished(tmp_path / "done"), tmp_path / "a-0", {})
     assert make(str(tmp_path / "out"), "data", "-0", records=tmp_path) == 0
     assert len(calls) == 1 and "fedproto" in calls[0][2]
     assert f"delete {tmp_path / 'a-0'}" in capsys.readouterr().out
 
 
-def test_a_failed_run_is_named_and_not_recorded(tmp_path, monkeypatch, calls):
-    monkeypatch.setattr(Done, "returncode", 1)
+def test_a_failed_run_is_named_and_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(series, "call", lambda command: 1)
     assert make(str(tmp_path / "out"), "data", "b", records=tmp_path) == "failed: b-0"
     assert not (tmp_path / "b-0").exists()
+
+
+def test_a_run_that_diverged_is_recorded_as_that(tmp_path, monkeypatch):
+    work = finished(tmp_path / "out/b-0")
+    told = {"status": "diverged", "rules": {}, "rounds": 3}
+    (work / "summary.json").write_text(json.dumps(told))
+    monkeypatch.setattr(series, "call", lambda command: 1)
+    assert make(str(tmp_path / "out"), "data", "b", records=tmp_path) == 0
+    assert compare.load(tmp_path / "b-0").summary["status"] == "diverged"
+
+
+def test_a_reading_is_what_the_name_of_a_configuration_ends_with():
+    names = [
+        "comparison.py:local",
+        "table.py:a,b:reading=code",
+        "comparison.py:a,paper",
+    ]
+    assert [series.reading(name) for name in names] == ["default", "code", "paper"]
 
 
 def test_a_missing_folder_shows_the_usage():
@@ -108,9 +124,9 @@ def check_record(path, run):
     wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
     for flag in run[1]:
         field, _, value = flag.removeprefix("--config.").partition("=")
-        wanted[field] = type(wanted[field])(value)
+        wanted[field] = FOLLOW if value == "follow" else type(wanted[field])(value)
     got = compare.load(path)
-    assert got.summary["status"] == "finished"
+    assert status_of(got.summary).ended
     for field in (got.config.keys() | wanted.keys()) - where(compared=False):
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
@@ -128,4 +144,7 @@ def test_a_record_has_the_settings_that_its_series_gives_it_in_their_order():
         there = sorted((Path(module.__file__).parent / "records").glob("*"))
         assert there, module.__name__
         cases += [(path, runs.get(path.name)) for path in there]
+    for of, (name, *rest) in queue.runs():
+        path = queue.RESULTS / of / "records" / name
+        cases += [(path, rest)] if path.exists() else []
     check_every(cases, check_record)

@@ -1,6 +1,7 @@
 """What a paper takes from a comparison: marks, tests, ranks, targets, LaTeX, seeds."""
 
 import csv
+import dataclasses
 import itertools
 import re
 
@@ -43,10 +44,10 @@ def three(tmp_path):
         ({"method.name": "lg_fedavg"}, "LG-FedAvg"),
         ({"method.name": "fedper"}, "FedPer"),
         ({"method.name": "mine"}, "mine"),
-        ({"method.name": "mine", "method.base": "fedtgp"}, "mine on FedTGP"),
+        ({"method.name": "mine", "method.base": "fedtgp"}, "mine on fedtgp"),
         ({"method.name": "tinyproto", "method.base": "fedproto"}, "TinyProto-FP"),
         ({"method.name": "tinyproto", "method.base": "fedtgp"}, "TinyProto-FT"),
-        ({"method.name": "tinyproto", "method.base": "mine"}, "TinyProto on mine"),
+        ({"method.name": "tinyproto", "method.base": "mine"}, "tinyproto on mine"),
     ],
 )
 def test_methods_are_named_as_papers_print_them(fields, shown):
@@ -70,8 +71,20 @@ def test_every_method_of_a_printed_table_is_named_as_it_is_there():
             assert names.method(made_cell.identity) == row.method
 
 
-def test_every_method_has_a_name_to_print():
-    assert {*printed.METHODS} == {*METHODS}
+def test_every_method_has_a_title_of_its_own():
+    """One that is inherited does not count: its own name is shown instead."""
+    titles = [printed.method({"method.name": name}) for name in METHODS]
+    assert len({*titles}) == len(METHODS) and not {*titles} & {*METHODS}
+
+
+def test_a_method_built_on_another_is_not_shown_under_its_title(monkeypatch):
+    def titled(spec):
+        return dataclasses.replace(METHODS["local"](spec), title="Titled")
+
+    monkeypatch.setitem(METHODS, "mine", lambda spec: METHODS["local"](spec))
+    monkeypatch.setitem(METHODS, "titled", titled)
+    shown = [printed.method({"method.name": n}) for n in ("local", "mine", "titled")]
+    assert shown == ["Local", "mine", "Titled"]
 
 
 def test_data_sets_are_named_as_papers_print_them():

@@ -204,6 +204,6 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
     method = METHODS["fedproto"](toys.SPEC)
     with pytest.raises(UserError, match=r"'wide' has feature dimension 12, .* has 8"):
         fit.check_cohorts(method, cohorts, toys.SPEC, x)
-    cohorts[1] = cohorts[1]._replace(net=toys.net(8, Spec(7, 8)))
+    cohorts[1] = federation.Cohort("wide", toys.net(8, Spec(7, 8)), (2,))
     with pytest.raises(UserError, match=r"'wide' has number of classes 7, .* has 5"):
         fit.check_cohorts(method, cohorts, toys.SPEC, x)

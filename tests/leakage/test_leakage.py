@@ -140,7 +140,9 @@ def test_the_image_of_a_prototype_of_one_example_is_found(averaged):
     goal = inversion.target(made, ((), protos))
     start = known.class_means(has.public, 10)
     true = has.members[0]
-    found, _ = inversion.descend(made.net, body, goal.mean, goal.mask, start, tv=0.0)
+    found, _ = inversion.descend(
+        made.embedding, body, goal.mean, goal.mask, start, tv=0.0
+    )
     better = scores.correlation(np.asarray(found), true)
     assert better > scores.correlation(start, true) + 0.03
 

@@ -103,7 +103,9 @@ def test_the_server_computes_in_full_float32(name):
     """On accelerators too, where the default is less."""
     r = toys.run(make(name))
     groups, key = toys.cohorts(*toys.HOM), jax.random.key(0)
-    step = functools.partial(federation.update_server, make(name), groups, key)
+    step = functools.partial(
+        federation.update_server, make(name).collecting(), groups, key
+    )
     made = jax.make_jaxpr(step)(r.server, [r.report.uploads])
     assert "precision=None" not in str(made)
 
@@ -250,8 +252,8 @@ def test_the_calculator_counts_what_a_round_moves(name):
     examples, rows = toys.pool_and_rows()
     r = toys.run(method, local=SEEN.get(name, toys.LOCAL))
     count_KC = toys.counts(examples, rows, group.ids)
-    like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    found = cost.measure(method, group.net, toys.SPEC, count_KC, *like)
+    like = np.zeros(toys.INPUT, np.float32)
+    found = cost.measure(method, group.net, toys.SPEC, count_KC, like=like)
     down = method.broadcast(r.server)
     twice = method.pre_upload is not no_pre_upload
     size = int(wire.size(wire.pack(down, "float32"))) + twice * wire.HEADER

@@ -54,12 +54,12 @@ def test_the_network_is_that_without_statistics_in_the_average(name):
 def test_what_leaves_the_client_is_named_and_counted(name):
     """In the table of what is revealed, in the calculator and in real bytes."""
     method, net, r = averaging(name), toys.net(8), one_round(name)
-    like = (wire.EXACT, (), np.zeros(toys.INPUT, np.float32))
-    found = disclosure.message_fields(method, net, toys.SPEC, *like)
+    like = np.zeros(toys.INPUT, np.float32)
+    found = disclosure.message_fields(method, net, toys.SPEC, like=like)
     seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
     both = ("norm.net.mean", "norm.net.var")
     assert seen == {(way, name) for way in ("up", "down") for name in both}
-    measured = cost.measure(method, net, toys.SPEC, COUNTS[0], *like)
+    measured = cost.measure(method, net, toys.SPEC, COUNTS[0], like=like)
     assert measured.scalars[0].tolist()[:4] == r.report.sent.tolist()[:4]
     assert measured.bytes[0].tolist()[:4] == r.report.bytes.tolist()[:4]
     assert measured.scalars[1] == wire.scalars(method.broadcast(r.server))

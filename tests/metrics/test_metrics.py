@@ -17,10 +17,10 @@ from jaxproto import client as clients_
 from jaxproto.client import Asked
 from jaxproto.config import cohorts
 from jaxproto.errors import UserError
-from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.methods import METHODS as METHODS_
 from jaxproto.metrics import (
+    ACCURACY,
     METRICS,
     Metric,
     by_client,
@@ -270,12 +270,12 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
 
 def test_clients_of_equal_examples_are_evaluated_once():
     same = [np.arange(100)] * 3
-    cohort = Cohort("c", toys.net(8), (0, 1, 2), rules=("received",))
-    asked = cohort._replace(metrics=named("loss"))
-    assert cohorts.tests(cohort, same).shape == (2, 64)
-    assert cohorts.tests(asked, same).index.shape == (1, 100)
+    (cohort,) = toys.cohorts((8, (0, 1, 2)))
+    cohort, loss = toys.planned(cohort, ("received",)), named("loss")
+    assert cohorts.tests(cohort, same, named(ACCURACY)).shape == (2, 64)
+    assert cohorts.tests(cohort, same, loss).index.shape == (1, 100)
     other = [np.array([3, 1]), np.array([7]), np.array([3, 1])]
-    assert cohorts.tests(asked, other).size.tolist() == [2, 1]
+    assert cohorts.tests(cohort, other, loss).size.tolist() == [2, 1]
     assert cohorts.distinct(other)[1] == [0, 1, 0]
 
 
@@ -462,8 +462,7 @@ def test_a_rule_without_scores_is_refused_where_metrics_need_them():
         predict=predict,
     )
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
-    (cohort,) = toys.cohorts(*toys.HOM)
-    asked = cohort._replace(metrics=named("auc"))
+    asked, auc = toys.cohorts(*toys.HOM), named("auc")
     with pytest.raises(UserError, match=r"rule 'said' of .* needs? a score for every"):
-        fit.check_cohorts(method, [asked], toys.SPEC, x)
-    fit.check_cohorts(local, [asked], toys.SPEC, x)
+        fit.check_cohorts(method, asked, toys.SPEC, x, auc)
+    fit.check_cohorts(local, asked, toys.SPEC, x, auc)

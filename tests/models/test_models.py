@@ -491,7 +491,9 @@ def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
     """SiLU after expansion and depthwise convolution; gates from the image's mean
     through a quarter of the block's *input* channels; no activation at the end."""
     rng = np.random.default_rng(0)
-    block = efficientnet.MBConv(8, 8, expand, kernel, stride, 0.5, Draws())
+    block = efficientnet.MBConv(
+        8, 8, Draws(), expand=expand, kernel=kernel, stride=stride, depth_rate=0.5
+    )
     block = values(block, rng)
     x = y = rng.normal(size=(2, 5, 5, 8)).astype(np.float32)
     layers = [member(block.block, i) for i in range(3 + (expand > 1))]
@@ -604,7 +606,9 @@ def test_evaluation_ignores_the_key():
 
 @long
 def test_a_dropped_row_is_its_shortcut():
-    block = efficientnet.MBConv(8, 8, 6, 3, 1, 0.5, Draws())
+    block = efficientnet.MBConv(
+        8, 8, Draws(), expand=6, kernel=3, stride=1, depth_rate=0.5
+    )
     block = values(block, np.random.default_rng(0))
     x = jax.random.normal(KEY, (32, 3, 3, 8))
     whole = block(x, Call(True, ops.CPU)) - x

@@ -164,7 +164,7 @@ def test_a_hundred_classes_in_the_plane_get_a_scale_in_place_of_a_legend(drawn):
 def test_prototypes_with_and_without_cps_share_one_scale(drawn):
     proto_KD = np.array([[1.0, 0, 3, 4], [0, 0, 0, 0], [2, 2, 0, 9]])
     mask_D = np.array([True, False, True, False])
-    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", mask_D)
+    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", mask_D=mask_D)
     dense, sparse, bar = figure.axes
     assert dense.get_title() == "without CPS"
     assert sparse.get_title() == "with CPS: 2 of 4 dimensions"
@@ -179,14 +179,14 @@ def test_prototypes_with_and_without_cps_share_one_scale(drawn):
 
 def test_a_prototype_of_which_a_mask_leaves_nothing_stays(drawn):
     proto_KD = np.array([[0, 0, 3.0], [0, 0, 0]])
-    figure = drawn(plots.prototype_heatmap, proto_KD, "t", np.array([1, 1, 0]))
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", mask_D=np.array([1, 1, 0]))
     for axes in figure.axes[:2]:
         assert [t.get_text() for t in axes.get_yticklabels()] == ["0"]
 
 
 def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
     proto_KD, mask_D = RNG.normal(size=(5, 512)), RNG.random(512) < 0.1
-    figure = drawn(plots.prototype_heatmap, proto_KD, "t", mask_D)
+    figure = drawn(plots.prototype_heatmap, proto_KD, "t", mask_D=mask_D)
     shown, kept = figure.axes[0].images[0].get_array(), mask_D.sum()
     for part in (shown[:, :kept], shown[:, kept:]):
         assert (np.diff(part.mean(0)) <= 0).all()
@@ -223,7 +223,7 @@ def test_prototypes_of_both_signs_have_their_zero_in_the_middle(drawn):
 @pytest.mark.parametrize("num_D", [2, 1280])
 def test_every_dimension_of_a_prototype_has_a_pixel(drawn, num_D):
     proto_KD = RNG.random((100, num_D))
-    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", np.ones(num_D))
+    figure = drawn(plots.prototype_heatmap, proto_KD, "class 2", mask_D=np.ones(num_D))
     box = figure.axes[0].get_window_extent()
     assert box.width * 200 / figure.dpi > num_D
     assert box.height / 100 * 72 / figure.dpi > 3.5  # points of a client
@@ -286,7 +286,9 @@ def test_rows_of_a_choice_have_their_own_numbers(drawn):
 
 def test_a_binary_panel_shows_what_is_above_0(drawn):
     proto_KD = np.array([[1.0, 0, -3], [0, 2, 0]])
-    figure = drawn(plots.prototype_heatmap, proto_KD, "t", None, ["L3", "G"], "p", True)
+    figure = drawn(
+        plots.prototype_heatmap, proto_KD, "t", rows=["L3", "G"], what="p", binary=True
+    )
     values, above, bar = figure.axes
     assert above.get_title() == "above 0" and bar.get_ylabel() == "value"
     shown = above.images[0].get_array()
@@ -296,7 +298,7 @@ def test_a_binary_panel_shows_what_is_above_0(drawn):
 
 def test_a_choice_of_heads_changes_neither_their_scale_nor_the_distance(drawn):
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
-    figure = drawn(plots.head_norms, norm_KC, count_KC, 1, [4, 1], [0, 3])
+    figure = drawn(plots.head_norms, norm_KC, count_KC, clients=[4, 1], classes=[0, 3])
     want = heads.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
     np.testing.assert_allclose(figure.axes[1].images[0].get_array(), want)
     distance = plots.frobenius(norm_KC, count_KC)

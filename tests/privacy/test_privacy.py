@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +42,8 @@ def features():
 
 @partial(jax.jit, static_argnums=1)
 def summed(data, made):
-    net = features()
-    return release.class_rows(net, jnp.eye(2), (), data, made, C, CLASSES)
+    body = SimpleNamespace(params={"net": jnp.eye(2)}, norm={"net": ()})
+    return release.class_rows(features(), body, data, made, C, CLASSES)
 
 
 def rows(x, y, made=release.MEANS):
@@ -176,11 +177,11 @@ def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
     exp = build.experiment(small("fedavg", CLIENT), "cpu")
     update = METHODS["fedavg"](exp.spec, privacy=own).update
     total = {"w": jnp.zeros(200_000)}, jnp.float32(1.0)
-    after = update.end(None, total[0], total, jax.random.key(2))
+    after = update.finish(None, total[0], total, jax.random.key(2))
     lost = 2 * C * (3 / 4) ** 0.5
     assert float(after["w"].std()) == pytest.approx(lost, rel=0.01)
     nobody = total[0], jnp.float32(0.0)
-    after = update.end(None, total[0], nobody, jax.random.key(2))
+    after = update.finish(None, total[0], nobody, jax.random.key(2))
     assert not after["w"].any()
 
 

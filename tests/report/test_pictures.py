@@ -31,11 +31,14 @@ class Nested(NamedTuple):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What was drawn, {function: arguments}, in place of files."""
+    """What was drawn, {function: arguments}, in place of files.
+
+    Arguments by name are a mapping at the end.
+    """
     seen = {}
     for name in DRAWN:
         monkeypatch.setattr(
-            pictures.plots, name, lambda *a, of=name, **_: seen.update({of: a})
+            pictures.plots, name, lambda *a, of=name, **k: seen.update({of: (*a, k)})
         )
     return seen
 
@@ -90,10 +93,10 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     trained, path = finished(tmp_path, make("fedproto"))
     pictures.draw(trained, path, QUIET)
     assert set(calls) == set(DRAWN[:6])
-    (file, runs) = calls["accuracy_against_bytes"]
+    file, runs, _ = calls["accuracy_against_bytes"]
     assert file == path / "plots" / "bytes.png"
     assert list(runs) == ["a-run"] and runs["a-run"][0][0]["round"] == 1
-    file, mean_CD, _, classes, title = calls["prototype_angles"]
+    file, mean_CD, _, classes, title, _ = calls["prototype_angles"]
     np.testing.assert_array_equal(mean_CD, trained.server.protos.mean)
     assert file.name == "angles.png" and title == "a-run"
     assert classes == list(range(5))
@@ -104,22 +107,41 @@ def test_local_prototypes_are_those_of_the_class_that_most_clients_hold(
 ):
     trained, path = finished(tmp_path, make("fedproto"))
     pictures.draw(trained, path, QUIET)
-    _, proto_KD, title, mask_D, rows, _ = calls["prototype_heatmap"]
+    _, proto_KD, title, named = calls["prototype_heatmap"]
     held_C = (trained.exp.counts.train > 0).sum(0)
     c = held_C.argmax()
     want_KD = by_id(trained, lambda clients: clients.memory.mean)[:, c]
     np.testing.assert_array_equal(proto_KD[:-1], want_KD)
     np.testing.assert_array_equal(proto_KD[-1], trained.server.protos.mean[c])
-    assert rows == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
+    assert named["rows"] == ["L0", "L1", "L2", "L3", "L4", "L5", "G"]
     told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert title == f"a-run, {told}"
-    assert mask_D is None
+    assert named["mask_D"] is None
+
+
+@pytest.mark.parametrize("name", ["fedproto", "fedtgp", "protonorm"])
+def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
+    tmp_path, calls, name
+):
+    trained, path = finished(tmp_path, make(name, upscale=3.0))
+    pictures.draw(trained, path, QUIET)
+    _, proto_KD, _, named = calls["prototype_heatmap"]
+    c = (trained.exp.counts.train > 0).sum(0).argmax()
+    np.testing.assert_array_equal(proto_KD[-1], 3 * trained.server.protos.mean[c])
+    assert named["rows"][-1] == "client's G"
+
+
+def test_a_view_of_compressed_prototypes_has_them_in_their_places(tmp_path):
+    trained, _ = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
+    found = learnt.learnt_by(trained.exp, trained.server, trained.clients)
+    assert found.client_view.mean.shape == (5, 8)
+    np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
 
 
 def test_head_norms_leave_out_the_bias_and_come_in_the_order_of_ids(tmp_path, calls):
     trained, path = finished(tmp_path, make("fedproto"))
     pictures.draw(trained, path, QUIET)
-    _, norm_KC, count_KC = calls["head_norms"]
+    _, norm_KC, count_KC, _ = calls["head_norms"]
     kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
     np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
     np.testing.assert_array_equal(count_KC, trained.exp.counts.train)
@@ -137,15 +159,15 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     pictures.draw(trained, path, QUIET)
     down = method.broadcast(trained.server)
     assert down.mean.shape == (5, 3)
-    _, mean_CD, _, _, title = calls["prototype_angles"]
+    _, mean_CD, _, _, title, _ = calls["prototype_angles"]
     index_CS = masks.free(*toys.SPEC, 3, 0)
     want_CD = np.zeros((5, 8), np.float32)
     for c, row_S in enumerate(index_CS):
         want_CD[c, row_S] = down.mean[c]
     np.testing.assert_array_equal(mean_CD, want_CD)
     assert title == "a-run" and np.any(want_CD)
-    _, proto_KD, _, mask_D, *_ = calls["prototype_heatmap"]
-    assert proto_KD.shape == (7, 8) and mask_D.sum() == 3
+    _, proto_KD, _, named = calls["prototype_heatmap"]
+    assert proto_KD.shape == (7, 8) and named["mask_D"].sum() == 3
 
 
 @pytest.mark.parametrize("feat_dim", [40, 8])  # an index table, a bitmap
@@ -216,9 +238,9 @@ def test_global_prototypes_are_drawn_with_a_row_for_each_class(tmp_path, calls):
     trained, _ = finished(tmp_path, make("fedproto"))
     path = tmp_path / "global_prototypes.png"
     pictures.global_values(path, trained.server.protos, 8, "FedProto")
-    path, value_CD, title, *_, what = calls["prototype_heatmap"]
+    path, value_CD, title, named = calls["prototype_heatmap"]
     np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
-    assert (path.name, title, what) == (
+    assert (path.name, title, named["what"]) == (
         "global_prototypes.png",
         "FedProto, global prototypes",
         "class",

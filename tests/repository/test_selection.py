@@ -24,7 +24,7 @@ def test_a_test_file_concerns_itself_and_the_module_of_its_name():
     file = "tests/training/test_store.py"
     assert selection.concerns(file, [file])
     assert selection.concerns(file, ["jaxproto/training/store.py"])
-    assert selection.concerns("tests/test_rows.py", ["jaxproto/rows.py"])
+    assert selection.concerns("tests/test_gather.py", ["jaxproto/gather.py"])
     assert selection.concerns("tests/benchmarks/test_peers.py", ["benchmarks/peers.py"])
     assert not selection.concerns(file, ["jaxproto/saved/store.py", "README.md"])
 
@@ -51,8 +51,8 @@ def test_files_that_were_only_moved_have_not_changed(tmp_path):
 
 def test_seconds_are_added_up_by_group():
     lines = [
-        "1.0\ttests/test_rows.py::test_a",
-        "0.5\ttests/test_rows.py::test_b[x]",
+        "1.0\ttests/test_gather.py::test_a",
+        "0.5\ttests/test_gather.py::test_b[x]",
         "2.0\ttests/methods/test_contract.py::test_a[fedavg]",
         "2.0\ttests/methods/test_contract.py::test_b[in_chunks-fedavg]",
         "1.0\ttests/methods/test_contract.py::test_b[tpu-lg_fedavg]",
@@ -60,7 +60,7 @@ def test_seconds_are_added_up_by_group():
     assert seconds.table(lines) == {
         "methods/test_contract.py-fedavg": 4.0,
         "methods/test_contract.py-lg_fedavg": 1.0,
-        "test_rows.py": 1.5,
+        "test_gather.py": 1.5,
     }
 
 

@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "participation mask: who sits out trains",
         "federation.py",
-        "shards = shards.replace(size=jnp.where(here.trains, shards.size, 0))",
+        "shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))",
         "shards = shards.replace(size=jnp.where(True, shards.size, 0))",
     ),
     Mutant(

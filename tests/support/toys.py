@@ -10,11 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxproto import evaluation, execution, federation, participation, wire
+from jaxproto import evaluation, execution, federation, gather, participation, wire
 from jaxproto.client import Local
 from jaxproto.config import registries
-from jaxproto.federation import Cohort, Exchange
+from jaxproto.config.cohorts import CohortPlan
+from jaxproto.evaluation import Evaluation
+from jaxproto.federation import Exchange
 from jaxproto.method import no_pre_upload
+from jaxproto.metrics import ACCURACY, named
+from jaxproto.persistence import STATEFUL, STATELESS
 from jaxproto.types import Examples, Net, Out, Shard, Spec
 from support import fast_jit
 
@@ -68,7 +72,7 @@ def net(width: int, spec: Spec = SPEC) -> Net:
 
 def cohorts(*layout):
     """Cohorts from (width, ids)."""
-    return tuple(Cohort(f"toy{w}", net(w), tuple(ids)) for w, ids in layout)
+    return tuple(CohortPlan(f"toy{w}", net(w), tuple(ids)) for w, ids in layout)
 
 
 HET = ((8, (0, 2, 4)), (16, (1, 3, 5)))
@@ -116,7 +120,7 @@ class Result:
             for k, i in enumerate(group.ids):
                 one = jax.tree.map(lambda a, k=k: a[k], stacked)
                 self.clients[i], self.params[i] = one, one.params
-        whole = reports and all(g.room == len(g.ids) for g in groups)
+        whole = reports and all(g.num_rows == len(g.ids) for g in groups)
         self.report, self.pre_upload = (
             by_id(groups, parts) if whole else parts for parts in (reports, pre_uploads)
         )
@@ -137,10 +141,16 @@ class Programs(NamedTuple):
     traces: list
 
 
+def planned(group, rules):
+    """The cohort, whose clients keep nothing if there are rules."""
+    kept = STATELESS if rules else STATEFUL
+    return dataclasses.replace(group, rules=rules, persistence=kept)
+
+
 @cache
 def starter(method, layout, local, rules=()):
     """Jitted initialisation."""
-    groups = tuple(g._replace(rules=rules) for g in cohorts(*layout))
+    groups = tuple(planned(g, rules) for g in cohorts(*layout))
 
     @fast_jit.jit
     def init(key, counts):
@@ -156,31 +166,38 @@ def starter(method, layout, local, rules=()):
 def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
     """Jitted initialisation and round; `traces` grows with every trace of a round."""
     groups = tuple(
-        g._replace(mode=mode, most=most, rules=rules) for g in cohorts(*layout)
+        dataclasses.replace(planned(g, rules), mode=mode, max_participants=most)
+        for g in cohorts(*layout)
     )
     traces, exact = [], wire.EXACT
     if not sums:
-        update = method.aggregation.of_uploads()
-        method = dataclasses.replace(method, update=update)
+        method = method.collecting()
 
     @jit
     def one_round(key, participants, server, clients, examples, shards):
         traces.append(1)
         sent = federation.broadcast(method, server, exact).message
         given = Exchange(method, local, exact, participants, sent, key)
-        pre_uploads = [
-            federation.pre_upload_cohort(given, g, c, examples, s)
+        rows = [
+            gather.gather(participants, c, s, g.num_rows)[0]
             for g, c, s in zip(groups, clients, shards, strict=True)
+        ]
+        pre_uploads = [
+            federation.pre_upload_cohort(given, g, own.clients, examples, own.shards)
+            for g, own in zip(groups, rows, strict=True)
         ]
         if method.pre_upload is not no_pre_upload:
             ups = [p.uploads for p in pre_uploads]
             server = federation.pre_aggregate_server(method, groups, key, server, ups)
             sent = federation.broadcast(method, server, exact).message
+        given = given._replace(down=sent)
         out = [
-            federation.train_cohort(given._replace(down=sent), g, c, examples, s)
-            for g, c, s in zip(groups, clients, shards, strict=True)
+            federation.train_cohort(given, g, own.clients, examples, own.shards)
+            for g, own in zip(groups, rows, strict=True)
         ]
-        clients, reports = zip(*out, strict=True)
+        trained, reports = zip(*out, strict=True)
+        each = zip(clients, rows, trained, strict=True)
+        clients = tuple(gather.scatter(c, [o.place], [new]) for c, o, new in each)
         ups = [p.uploads for p in reports]
         server = federation.update_server(method, groups, key, server, ups)
         return server, clients, reports, pre_uploads
@@ -255,9 +272,15 @@ def evaluate(method, result, mode=ONE, layout=HOM):
     examples, rows = pool_and_rows()
     parts = []
     for g, clients in zip(groups, result.stacked, strict=True):
-        f = partial(evaluation.evaluate_cohort, method, g._replace(mode=mode))
+        group, metrics = dataclasses.replace(g, mode=mode), named(ACCURACY)
         down = federation.broadcast(method, result.server, wire.EXACT).message
-        sums = fast_jit.jit(f)(down, clients, examples, shard(rows, g.ids))
+
+        @fast_jit.jit
+        def evaluate(down, clients, examples, shards, group=group, metrics=metrics):
+            given = Evaluation(method, group, metrics, down, examples)
+            return evaluation.evaluate_cohort(given, clients, shards)
+
+        sums = evaluate(down, clients, examples, shard(rows, g.ids))
         parts.append({rule: of["accuracy"][0] for rule, of in sums.items()})
     return by_id(groups, parts)
 

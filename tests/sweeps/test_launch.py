@@ -245,14 +245,16 @@ def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
     c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
     how = sweeps.How("auto", program_cache.no_cache, 0.0, 1)
     with remote.probe(folder) as shared:
-        job = remote.make(c, None, axes, folder, how, {}, shared)
+        job = remote.make(c, None, axes, folder, how, flags={}, probe=shared)
         away = job._replace(folder=str(tmp_path / "away"))
         assert f"cannot enter {tmp_path / 'away'}" in remote.work(away, 0, 1)
     assert list(folder.iterdir()) == []
     assert f"does not see {folder}" in remote.work(job, 0, 1)
     second = sweeps.plan(c, sweeps.axes(c, axes), folder).cells[1]
     ended(second)  # without its records
-    told = remote.work(remote.make(c, None, axes, folder, how, {}, tmp_path), 1, 2)
+    told = remote.work(
+        remote.make(c, None, axes, folder, how, flags={}, probe=tmp_path), 1, 2
+    )
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from jaxproto import config
 from jaxproto.config import build
-from jaxproto.training import compiler, programs, rounds
+from jaxproto.training import client_store, compiler, programs, rounds
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,9 @@ def after_a_round(exp, examples, compiled, seed, state, r=0):
     """Parameters of the clients."""
     mine = state._replace(clients=jax.tree.map(jax.numpy.copy, state.clients))
     bound = programs.with_floats(compiled, exp.floats)
-    end, _ = rounds.one_round(rounds.Work(exp, examples, bound, seed), r, mine)
+    store = client_store.DeviceStore(exp, bound)
+    work = rounds.Work(exp, examples, bound, seed, store)
+    end, _ = rounds.one_round(work, r, mine)
     return jax.tree.leaves([c.params for c in end.clients])
 
 

@@ -339,7 +339,7 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     state = state._replace(server=state.server._replace(protos=protos))
     examples = build.examples(exp.dataset)
     trained = pictures.Trained(exp, examples, state.server, state.clients)
-    pictures.draw(trained, tmp_path, Console(quiet=True), 7.0)
+    pictures.draw(trained, tmp_path, Console(quiet=True))
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1][0].global_CD, 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}

@@ -17,7 +17,7 @@ from jaxproto import config
 from jaxproto.config import cohorts
 from jaxproto.errors import UserError
 from jaxproto.storage import changes, checkpoint, manifest, records
-from jaxproto.training import store as store_
+from jaxproto.training import hosted_store
 
 ROOT = Path(__file__).parents[2]
 QUIET = Console(quiet=True)
@@ -64,7 +64,9 @@ def disk_run(tmp_path_factory):
 
 def test_a_run_from_files_goes_on_to_the_numbers_of_the_device(disk_run, on_device):
     assert told(disk_run) == on_device
-    assert not (disk_run / store_.FOLDER).exists()  # room to work in, gone at the end
+    assert not (
+        disk_run / hosted_store.FOLDER
+    ).exists()  # room to work in, gone at the end
 
 
 @pytest.mark.long
@@ -119,7 +121,7 @@ def test_checkpoints_of_another_store_are_refused(device_run, tmp_path, monkeypa
 
 def test_the_store_follows_the_size_of_all_clients(monkeypatch):
     class Some:
-        keeps, most = True, 3
+        stateless, max_participants = False, 3
 
     monkeypatch.setattr(cohorts, "memory", lambda: 9e9)
     monkeypatch.setattr(cohorts, "device_memory", lambda: 3e9)

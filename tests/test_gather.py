@@ -1,6 +1,7 @@
 """A round costs its participants: rows are taken out and put back, nothing else."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +13,15 @@ from support import toys
 
 import jaxproto
 from jaxproto import client as clients_
-from jaxproto import config, execution, participation, reads, rows
+from jaxproto import config, execution, gather, participation, reads
 from jaxproto.client import Local
 from jaxproto.config import build, cohorts
 from jaxproto.errors import UserError
-from jaxproto.federation import Cohort
 from jaxproto.methods import METHODS
+from jaxproto.metrics import ACCURACY, named
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import evaluation
+from jaxproto.training import client_store, evaluation
 from jaxproto.training.programs import State
 from jaxproto.types import Client, Net
 
@@ -45,46 +46,32 @@ def there(*ids, clients=6):
 
 
 def test_rows_are_the_participants_in_the_order_of_the_cohort():
-    ids = jnp.asarray([4, 0, 5, 2])
-    here = rows.of(there(0, 2, 3), ids, 3)
-    assert here.at.tolist() == [1, 3, 4] and here.id.tolist() == [0, 2, 6]
-    assert here.trains.tolist() == here.reports.tolist() == [True, True, False]
-
-
-def test_whoever_trains_without_reporting_keeps_its_row():
-    trains = there(0, 2)
-    lost = trains._replace(reports=there(2).reports)
-    here = rows.of(lost, jnp.arange(6), 3)
-    assert here.trains.tolist() == [True, True, False]
-    assert here.reports.tolist() == [False, True, False]
+    ((place, ids),) = gather.places(there(0, 2, 3), jnp.asarray([4, 0, 5, 2]), 3)
+    assert place.tolist() == [1, 3, 4] and ids.tolist() == [0, 2, 6]
+    lost = there(0, 2)._replace(reports=there(2).reports)
+    assert gather.flags(lost, ids).trains.tolist() == [True, True, False]
+    assert gather.flags(lost, ids).reports.tolist() == [False, True, False]
 
 
 def test_rows_of_all_are_not_moved():
-    here = rows.of(there(1), jnp.arange(6), 6)
-    assert here.at is None
-    a = jnp.arange(12.0).reshape(6, 2)
-    assert rows.take(a, here) is a
-    assert rows.put(a, here, a + 1).tolist() == [
-        *([0, 1], [3, 4], [4, 5], [6, 7], [8, 9], [10, 11])
-    ]
+    ids, a = jnp.arange(6), jnp.arange(12.0).reshape(6, 2)
+    ((place, same),) = gather.places(there(1), ids, 6)
+    assert place is None and same is ids and gather.take(a, place) is a
+    assert gather.scatter(a, [place], [a + 1]).tolist() == (a + 1).tolist()
 
 
-def test_rows_that_are_put_back_change_no_other():
-    here = rows.of(there(1, 4), jnp.arange(6), 3)
+def test_rows_that_are_scattered_change_no_other():
+    ((place, _),) = gather.places(there(1, 4), jnp.arange(6), 3)
     a = jnp.arange(6.0)
-    assert rows.take(a, here)[:2].tolist() == [1, 4]
-    assert rows.put(a, here, jnp.asarray([7.0, 8.0, 9.0])).tolist() == [
-        *(0, 7, 2, 3, 8, 5)
-    ]
+    assert gather.take(a, place)[:2].tolist() == [1, 4]
+    new = gather.scatter(a, [place], [jnp.asarray([7.0, 8.0, 9.0])])
+    assert new.tolist() == [0, 7, 2, 3, 8, 5]
 
 
 def test_parts_are_joined_in_the_order_of_ids():
-    ids = [jnp.asarray([4, 9]), jnp.asarray([1, 2, 9])]
+    ids = [jnp.asarray([4, 9]), (1, 2, 9)]
     parts = [jnp.asarray([40, -1]), jnp.asarray([10, 20, -1])]
-    assert rows.ordered(ids, parts)[:3].tolist() == [10, 20, 40]
-    assert rows.in_order([2, 0, 1], [jnp.asarray([20, 0]), jnp.asarray([10])]).tolist()
-    joined = rows.in_order([2, 0, 1], [jnp.asarray([20, 0]), jnp.asarray([10])])
-    assert joined.tolist() == [0, 10, 20]
+    assert gather.by_id(ids, parts)[:3].tolist() == [10, 20, 40]
 
 
 @pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
@@ -150,10 +137,11 @@ def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
 
 def test_examples_that_clients_share_are_evaluated_once():
     """An official test part is everybody's; others are joined."""
-    cohort = Cohort("c", toys.net(8), (0, 1, 2), rules=("received",))
+    (cohort,) = toys.cohorts((8, (0, 1, 2)))
+    cohort, accuracy = toys.planned(cohort, ("received",)), named(ACCURACY)
     same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
-    assert cohorts.tests(cohort, same).size == 128  # two batches of 64
-    assert cohorts.tests(cohort, own).ravel().tolist() == [3, 7, 9]
+    assert cohorts.tests(cohort, same, accuracy).size == 128  # two batches of 64
+    assert cohorts.tests(cohort, own, accuracy).ravel().tolist() == [3, 7, 9]
     hit = np.arange(128) % 2 == 0
     assert evaluation.hits_of(same, hit).tolist() == [50, 50, 50]
     right = np.array([True, False, True])  # of examples 3, 7, 9
@@ -309,24 +297,22 @@ def test_room_is_the_same_for_nearby_shares():
 # ------------------------------------------------------------------------------- lanes
 
 
-@pytest.mark.parametrize("clients", [1, 5, 6, 7])
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_every_participant_is_in_one_lane(clients, number):
-    ids, here = jnp.arange(10) + 3, there(*range(3, 3 + clients), clients=20)
-    lanes = [rows.of(here, ids, 7, rows.Lane(n, number)) for n in range(number)]
-    if number == 1:
-        assert int(lanes[0].trains.sum()) == clients
-        return
-    found = [int(i) for lane in lanes for i in lane.id[lane.trains]]
-    assert sorted(found) == list(range(3, 3 + clients))
-    assert np.ptp([int(lane.trains.sum()) for lane in lanes]) <= 1
+def test_every_participant_is_in_one_lane():
+    ids = jnp.arange(10) + 3
+    for clients, number in itertools.product([1, 5, 6, 7], [2, 3]):
+        here = there(*range(3, 3 + clients), clients=20)
+        lanes = [own for _, own in gather.places(here, ids, 7, number)]
+        used = [[i for i in own.tolist() if i < 20] for own in lanes]
+        assert sorted(itertools.chain(*used)) == list(range(3, 3 + clients))
+        assert np.ptp([len(own) for own in used]) <= 1
+        assert len({len(own) for own in lanes}) == 1
 
 
-@pytest.mark.parametrize("count", [1, 4, 5, 6])
-def test_what_lanes_are_dealt_is_gathered_in_order(count):
-    a = np.arange(count * 2).reshape(count, 2)
-    parts = [np.asarray(rows.dealt(jnp.asarray(a), rows.Lane(n, 3))) for n in range(3)]
-    assert np.array_equal(rows.gathered(parts, count), a)
+def test_evaluations_of_lanes_are_joined_in_order():
+    for count in (1, 4, 5, 6):
+        a = np.arange(count * 2).reshape(count, 2)
+        lanes = client_store._in_lanes(a, 3)
+        assert np.array_equal(evaluation.joined(lanes), a)
 
 
 @pytest.mark.parametrize("name", ["fedavg", *map(long, ["protonorm", "refprotofl"])])

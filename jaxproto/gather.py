@@ -1,0 +1,111 @@
+"""Gathers the participants of a round from all clients, and scatters them back.
+
+The cost of a round grows with the participants, not with the registered clients: the
+mechanism gets rows of participants and returns rows. Their number is fixed by the most
+clients that the sampler can draw. Unused rows have an id that no client has; they take
+no step and send nothing.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto.participation import Participation
+from jaxproto.types import Array, Client, Shard, Tree
+
+
+class Rows(NamedTuple):
+    """Clients of a cohort that one call trains."""
+
+    place: Array | None  # [R] in the cohort, its length for unused rows; None: all
+    clients: Client  # [R, ...]
+    shards: Shard  # [R, ...]
+
+
+def flags(who: Participation, id_R: Array) -> Participation:
+    """Returns who of the clients `id_R` trains and reports, [R]; unknown ids do not."""
+    return Participation(*(a.at[id_R].get(mode="fill", fill_value=False) for a in who))
+
+
+def places(
+    who: Participation, id_K: Array, num_rows: int, lanes: int = 1
+) -> list[tuple[Array | None, Array]]:
+    """Returns places and ids of the participants of a cohort, [R] for each lane.
+
+    Participants are dealt to the lanes one by one, as clients are in the order of their
+    local steps, so that all lanes have about the same work.
+
+    Args:
+      who: takes part, by client id over all cohorts.
+      id_K: ids of the clients of the cohort.
+      num_rows: rows of all lanes, at least as many as clients take part; K rows in one
+        lane are all clients, and their places None.
+      lanes: calls that train the cohort side by side.
+    """
+    if lanes == 1 and num_rows == len(id_K):
+        return [(None, id_K)]
+    width = -(-num_rows // lanes)
+    number = jnp.arange(1, width * lanes + 1)  # of each participant in the cohort
+    place = jnp.searchsorted(jnp.cumsum(flags(who, id_K).trains), number)
+    ids = id_K.at[place].get(mode="fill", fill_value=len(who.trains))
+    return [(place[lane::lanes], ids[lane::lanes]) for lane in range(lanes)]
+
+
+def gather(
+    who: Participation, clients: Client, shards: Shard, num_rows: int, lanes: int = 1
+) -> list[Rows]:
+    """Gathers the participants of a cohort; unused rows hold arbitrary values.
+
+    Args:
+      clients: all of the cohort, [K, ...].
+      shards: their training examples, [K, ...].
+      who, num_rows, lanes: as in `places`.
+    """
+    found = []
+    for place, ids in places(who, clients.id, num_rows, lanes):
+        own, tables = take((clients, shards), place)
+        found.append(Rows(place, own.replace(id=ids), tables))
+    return found
+
+
+def take(tree: Tree, place: Array | None) -> Tree:
+    """Returns rows of arrays [K, ...]; places beyond the last row give that one."""
+    if place is None:
+        return tree
+    return jax.tree.map(lambda a: a.at[place].get(mode="clip"), tree)
+
+
+def scatter(
+    clients: Client, places: Sequence[Array | None], trained: Sequence[Client]
+) -> Client:
+    """Returns all clients of a cohort with the trained rows of each lane."""
+    for place, new in zip(places, trained, strict=True):
+        clients = new if place is None else put(clients, place, new)
+    return clients
+
+
+def put(tree: Tree, place: Array, new: Tree) -> Tree:
+    """Returns arrays [K, ...] with new rows; those of places beyond K are dropped."""
+    return jax.tree.map(lambda a, b: a.at[place].set(b, mode="drop"), tree, new)
+
+
+def select(on_R: Array, new: Tree, old: Tree) -> Tree:
+    """Returns rows of `new` where `on_R`, else of `old`."""
+
+    def choose(a, b):
+        return jnp.where(on_R.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(choose, new, old)
+
+
+def by_id(ids: Sequence[Array | Sequence[int]], parts: Sequence[Tree]) -> Tree:
+    """Joins rows of several arrays in the order of their ids, unused rows last.
+
+    Args:
+      ids: per part, [R].
+      parts: trees of arrays [R, ...].
+    """
+    order = jnp.argsort(jnp.concatenate(list(map(jnp.asarray, ids))), stable=True)
+    return jax.tree.map(lambda *rows: jnp.concatenate(rows)[order], *parts)

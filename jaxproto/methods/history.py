@@ -1,0 +1,9 @@
+"""Where configurations that older versions saved differ from today's factories."""
+
+FIRST_KEYS = {  # method -> its first fields, where they are not in a factory's order
+    "protonorm": ("name", "lam", "alignment", "upscale"),
+    "fedgh": ("name", "server_rate"),
+}
+BEFORE = {  # method -> fields that did not exist, with what it did then
+    "cps_ppa_cpkd": {"method.compare": "sparse"},
+}

@@ -1,0 +1,100 @@
+"""The values that the arguments of methods take, by the names of configurations."""
+
+from typing import Any
+
+from jaxproto import kernels, losses, masks, transforms
+from jaxproto.methods import (
+    cps_ppa_cpkd,
+    fast,
+    fedavg,
+    feddistill,
+    fednova,
+    fedproto,
+    fedtgp,
+    fml,
+    refprotofl,
+    tinyproto,
+)
+from jaxproto.methods.fedproto import after_training, before_training, train_pass
+
+OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
+    "reg": {
+        "l2_of_means": losses.l2_of_means,
+        "mse_mean": losses.mse_mean,
+        "sq_l2_mean": losses.sq_l2_mean,
+    },
+    "collect": {
+        "after_training": after_training,
+        "before_training": before_training,
+        "train_pass": train_pass,
+    },
+    "aggregate": {
+        "mean_over_clients": kernels.mean_over_clients,
+        "mean_over_examples": kernels.mean_over_examples,
+    },
+    "alignment": {
+        "thomson": transforms.THOMSON,
+        "none": transforms.IDENTITY,
+    },
+    "on_server": {
+        "none": transforms.IDENTITY,
+        "carry_over": transforms.CARRY_OVER,
+    },
+    "base": {
+        "fedproto": tinyproto.on_fedproto,
+        "fedtgp": tinyproto.on_fedtgp,
+    },
+    "masks": dict(masks.MASKS),
+    "scaling": {
+        "sum": tinyproto.SUM,
+        "mean": tinyproto.MEAN,
+        "none": tinyproto.UNSCALED,
+    },
+    "compare": {
+        "dense": tinyproto.DENSE,
+        "sparse": tinyproto.SPARSE,
+    },
+    "distill": {
+        "cpkd": cps_ppa_cpkd.cpkd,
+        "none": fedproto.uniform,
+    },
+    "pull": {  # of RefProtoFL
+        "sq_l2_mean": losses.sq_l2_mean,
+        "sq_l2_sum": refprotofl.sq_l2_sum,
+        "mse_mean": losses.mse_mean,
+    },
+    "target": {  # of distillation between two networks
+        "detached": fml.detached,
+        "attached": fml.attached,
+    },
+    "distance": {  # of FedDistill: docs/decisions.md#feddistill
+        "softmax_ce": feddistill.softmax_ce,
+        "mse": feddistill.mse,
+        "raw_ce": feddistill.raw_ce,
+    },
+    "statistics": {  # of BatchNorm, in the methods that average whole networks
+        "local": fedavg.own_statistics,
+        "averaged": fedavg.averaged_statistics,
+    },
+    "pace": {  # of FAST's probability of a snapshot
+        "fixed": fast.FIXED,
+        "adaptive": fast.ADAPTIVE,
+    },
+    "anchors": {
+        "external": refprotofl.EXTERNAL,
+        "none": refprotofl.NONE,
+    },
+}
+VALUES = (  # arguments whose fields are fields of a configuration
+    fedproto.Pull,
+    fedtgp.ServerTraining,
+    tinyproto.Sparsity,
+)
+FOLLOWED = {"server_batch": "local.batch_size"}  # argument -> whose value 0 takes
+FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
+    "rounds": lambda run, fields: run.rounds,
+    "descent": lambda run, fields: fednova.descent_of(
+        run.optimizer, run.local.optimizer_state, fields["mu"]
+    ),
+}
+NETWORKS = {"aux": "cnn4_d"}  # argument that is a network -> default

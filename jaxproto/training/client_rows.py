@@ -1,0 +1,63 @@
+"""Rows of the clients of one cohort on the host: which exist, which have changed."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import numpy as np
+
+from jaxproto.types import Client
+
+Leaves = list[np.ndarray]  # of clients, a row each
+Places = list[np.ndarray]  # of clients in each cohort
+
+
+class ClientRows:
+    """State of the clients of a cohort, as far as they have ever taken part."""
+
+    def __init__(self, shapes: Client, ids, counts, allocate: Callable):
+        """Reserves a row for every client.
+
+        Args:
+          shapes: of one client.
+          ids: of the clients [K].
+          counts: training examples per class [K, C].
+          allocate: shape, dtype -> array.
+        """
+        self.ids, self.counts = np.asarray(ids, np.int32), np.asarray(counts)
+        leaves = jax.tree_util.tree_leaves_with_path(shapes)
+        count = len(self.ids)
+        self.rows = [allocate((count, *a.shape), a.dtype) for _, a in leaves]
+        self.written, self.dirty = np.zeros(count, bool), np.zeros(count, bool)
+        self._names = [jax.tree_util.keystr(path) for path, _ in leaves]
+        self._structure = jax.tree.structure(shapes)
+
+    def client(self, rows: Leaves) -> Client:
+        """Returns clients [n, ...] of rows of every leaf."""
+        return jax.tree.unflatten(self._structure, rows)
+
+    def get(self, at: np.ndarray) -> Leaves:
+        """Returns rows of every leaf."""
+        return [a[at] for a in self.rows]
+
+    def set(self, at: np.ndarray, rows: Sequence[np.ndarray]):
+        """Takes rows that have changed."""
+        for a, new in zip(self.rows, rows, strict=True):
+            a[at] = new[: len(at)]
+        self.written[at] = self.dirty[at] = True
+
+    def arrays(self, whole: bool) -> dict[str, np.ndarray]:
+        """Returns rows by leaf and their places: all that exist, or what changed."""
+        at = np.flatnonzero(self.written if whole else self.dirty)
+        if not len(at):
+            return {}
+        named = zip(self._names, self.get(at), strict=True)
+        return {".at": at, **{name: a for name, a in named if a.size}}
+
+    def load(self, arrays: Mapping[str, np.ndarray]):
+        """Takes what `arrays` has returned."""
+        if (at := arrays.get(".at")) is None:
+            return
+        for name, a in zip(self._names, self.rows, strict=True):
+            if a.size:
+                a[at] = arrays[name]
+        self.written[at] = True

@@ -1,0 +1,316 @@
+"""Clients between rounds where the device does not hold them: in memory or in files.
+
+Only the rows of a round are on the device. While it computes, a thread reads those of
+the next round and writes those of the last. A client that has never taken part has no
+row: it is made from the run's key when it is asked for. Files are no more than room to
+work in; what a run goes on from are the rows in its checkpoints.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from jaxproto import devices
+from jaxproto.config.build import Experiment
+from jaxproto.data import files
+from jaxproto.gather import Rows
+from jaxproto.participation import Participation
+from jaxproto.storage import changes
+from jaxproto.storage.changes import Changes
+from jaxproto.training.client_rows import ClientRows, Leaves, Places
+from jaxproto.training.client_store import (
+    Chunk,
+    Clients,
+    check_written,
+)
+from jaxproto.training.programs import (
+    Programs,
+    State,
+    everywhere,
+    num_rows,
+)
+from jaxproto.types import Client, Shard, Tree
+
+FOLDER = "clients.scratch"  # of the files, in the work directory
+
+
+class HostedStore:
+    """Clients of a run in host memory or in files."""
+
+    def __init__(self, exp: Experiment, start, key, shapes, folder: Path | None):
+        """Reserves room for every client.
+
+        Args:
+          start: compiled, per cohort: key, ids, counts -> clients as they begin.
+          key: of initialisation.
+          shapes: of one client, per cohort.
+          folder: of the files; None is host memory.
+
+        Raises:
+          UserError: there is not enough room on the disk.
+        """
+        self.exp, self._start, self._key = exp, start, key
+        self.folder, self._files = folder, 0
+        if folder is not None:
+            files.remove(folder)
+            with files.writing(folder, 0):
+                folder.mkdir(parents=True)
+        self.cohorts = [
+            ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
+            for c, shape in zip(exp.cohorts, shapes, strict=True)
+        ]
+        self._pool = ThreadPoolExecutor(1)
+        self._now: Places = []
+        self._next: tuple[Places, Future] | None = None
+        self._writes: list[Future] = []
+        self._since: int | None = None  # round of the last checkpoint
+
+    def _allocate(self, shape, dtype) -> np.ndarray:
+        if self.folder is None or 0 in shape:
+            return np.zeros(shape, dtype)
+        self._files += 1
+        path = self.folder / f"{self._files}.bin"
+        files.reserve(path, int(np.prod(shape)) * dtype.itemsize)
+        return np.memmap(path, dtype, "r+", shape=tuple(shape))
+
+    # Rounds
+
+    def gather(
+        self,
+        who: Participation,
+        clients: Clients,
+        upcoming: Callable[[], Participation] | None = None,
+    ) -> list[list[Rows]]:
+        """Returns the participants of a round, and begins to read those of the next."""
+        del clients
+        places, ahead = self._places(who), self._next
+        self._now, self._next = places, None
+        if ahead is not None and all(map(np.array_equal, ahead[0], places)):
+            rows = ahead[1].result()
+        else:
+            self.wait()
+            rows = self._read_all(places)
+        if upcoming is not None:
+            after = self._places(upcoming())
+            self._next = after, self._pool.submit(self._read_all, after)
+        return [
+            [
+                Rows(None, self._on_devices(i, at, own), self._tables(i, shard, at))
+                for at, own in self._in_lanes(i, places[i], rows[i])
+            ]
+            for i, shard in enumerate(self.exp.train)
+        ]
+
+    def scatter(
+        self,
+        clients: Clients,
+        rows: Sequence[Sequence[Rows]],
+        trained: Sequence[Sequence[Client]],
+    ) -> Clients:
+        """Takes the participants back, as they are after the round."""
+        new = [self._from_devices(i, lanes) for i, lanes in enumerate(trained)]
+        if self._next is not None:
+            after, reading = self._next
+            for now, own, then, old in zip(
+                self._now, new, after, reading.result(), strict=True
+            ):
+                _patch(now, own, then, old)
+        self._settle()
+        self._writes = [self._pool.submit(self._write, self._now, new)]
+        return clients
+
+    def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
+        """Yields as many clients at a time as a round has."""
+        for i, (cohort, test) in enumerate(
+            zip(self.exp.cohorts, self.exp.test, strict=True)
+        ):
+            assert isinstance(test, Shard)
+            asked = np.asarray(cohort.tested or range(len(cohort.ids)))
+            step = self._room(i) * cohort.lanes
+            for first in range(0, len(asked), step):
+                number = np.arange(len(asked))[first : first + step]
+                self.wait()
+                rows = self._read(i, asked[number])
+                yield [
+                    Chunk(
+                        cohort=i,
+                        place=self._dealt_places(_fill(at, self._room(i), -1)),
+                        clients=self._on_devices(i, asked[at], own),
+                        tests=self._tables(i, test, at),
+                    )
+                    for at, own in self._in_lanes(i, number, rows)
+                ]
+
+    def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
+        """Returns rows of a cohort."""
+        self.wait()
+        held = self.cohorts[cohort]
+        client = held.client(self._read(cohort, place))
+        return client.replace(id=held.ids[place])
+
+    def of_tests(self, exp: Experiment, programs: Programs) -> "HostedStore":
+        """Returns the store of the same clients for another test part."""
+        del programs
+        other = copy.copy(self)
+        other.exp = exp
+        return other
+
+    def _places(self, who: Participation) -> Places:
+        """Returns the places of the participants in each cohort."""
+        trains = np.asarray(who.trains)
+        return [np.flatnonzero(trains[held.ids]) for held in self.cohorts]
+
+    def _room(self, i: int) -> int:
+        """Returns the rows of a call."""
+        return num_rows(self.exp, self.exp.cohorts[i])
+
+    def _in_lanes(self, i: int, at: np.ndarray, rows: Leaves):
+        """Yields the places and rows of each call."""
+        lanes = self.exp.cohorts[i].lanes
+        for lane in range(lanes):
+            yield at[lane::lanes], [a[lane::lanes] for a in rows]
+
+    def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
+        """Returns the rows of all calls in the order of their places."""
+        count, layout = len(self._now[i]), self.exp.layout
+        parts = devices.to_host(list(lanes))
+        if layout is not None:
+            parts = [devices.undeal(p, self._room(i), layout.number) for p in parts]
+        leaves = zip(*map(jax.tree.leaves, parts), strict=True)
+        return [gathered(lanes, count) for lanes in leaves]
+
+    def _read_all(self, places: Places) -> list[Leaves]:
+        return [self._read(i, at) for i, at in enumerate(places)]
+
+    def _read(self, i: int, at: np.ndarray) -> Leaves:
+        """Returns rows of a cohort; those that nothing was written to are made."""
+        held, room = self.cohorts[i], self._room(i)
+        rows, new = held.get(at), np.flatnonzero(~held.written[at])
+        for first in range(0, len(new), room):
+            which = new[first : first + room]
+            for a, made in zip(rows, self._made(i, at[which]), strict=True):
+                a[which] = made[: len(which)]
+        return rows
+
+    def _made(self, i: int, at: np.ndarray) -> Leaves:
+        """Returns clients before their first round."""
+        held, room = self.cohorts[i], self._room(i)
+        ids, counts = _fill(held.ids[at], room), _fill(held.counts[at], room)
+        made = self._start[i](self._key, ids, counts.astype(np.float32))
+        return jax.tree.leaves(jax.device_get(made))
+
+    def _on_devices(self, i: int, at: np.ndarray, rows: Leaves) -> Client:
+        """Returns rows as a call gets them; unused ones have an id of nobody."""
+        held, room = self.cohorts[i], self._room(i)
+        client = held.client([_fill(a, room) for a in rows])
+        ids = _fill(held.ids[at], room, len(self.exp.counts.train))
+        return self._dealt(client.replace(id=ids))
+
+    def _tables(self, i: int, shard: Shard, at: np.ndarray) -> Shard:
+        """Returns index tables as a call gets them."""
+        room = self._room(i)
+        tables = jax.tree.map(lambda a: _fill(np.asarray(a)[at], room), shard)
+        return self._dealt(tables)
+
+    def _dealt(self, tree: Tree) -> Tree:
+        """Returns rows of the host on the device, or dealt to several."""
+        layout = self.exp.layout
+        return jax.device_put(tree) if layout is None else layout.dealt(tree)
+
+    def _dealt_places(self, place: np.ndarray) -> np.ndarray:
+        layout = self.exp.layout
+        if layout is None:
+            return place
+        return place[devices.order(len(place), layout.number)]
+
+    def _write(self, places, rows):
+        for held, at, new in zip(self.cohorts, places, rows, strict=True):
+            held.set(at, new)
+
+    def _settle(self):
+        for write in self._writes:
+            write.result()
+        self._writes = []
+
+    def wait(self):
+        """Returns when all rows are where they belong."""
+        self._settle()
+
+    # Checkpoints
+
+    def gather_state(self, state: State) -> State:
+        """Returns the state on the host."""
+        server, clients = devices.to_host((state.server, state.clients))
+        return state._replace(server=server, clients=clients)
+
+    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+        """Returns the state on the host: one process has all clients."""
+        return self.gather_state(state), {}
+
+    def restore(self, state: State) -> State:
+        """Returns a state that was saved, its server on the devices."""
+        return state._replace(server=everywhere(self.exp, state.server))
+
+    def changes(self) -> Changes:
+        """What a checkpoint asks of the rows."""
+        self.wait()
+        live, changed = (
+            sum(int(getattr(held, which).sum()) for held in self.cohorts)
+            for which in ("written", "dirty")
+        )
+        return Changes(self._since, live, changed, self.arrays)
+
+    def arrays(self, whole: bool) -> dict[str, np.ndarray]:
+        """Rows by cohort and leaf: all, or those that have changed."""
+        self.wait()
+        every = ((i, held.arrays(whole)) for i, held in enumerate(self.cohorts))
+        return {f"{i}{name}": a for i, own in every for name, a in own.items()}
+
+    def saved(self, round: int):
+        """Is told that all rows are in the checkpoint of a round."""
+        self._since = round
+        for held in self.cohorts:
+            held.dirty[:] = False
+
+    def load(self, checkpoint: Path):
+        """Takes the rows of a checkpoint.
+
+        Raises:
+          UserError: the run that wrote it had its clients elsewhere.
+        """
+        check_written(checkpoint, beside=True)
+        for arrays in changes.read(checkpoint):
+            for i, held in enumerate(self.cohorts):
+                mine = (k for k in arrays if k.startswith(f"{i}."))
+                held.load({k.removeprefix(str(i)): arrays[k] for k in mine})
+        self.saved(int(checkpoint.name))
+
+    def close(self):
+        """Removes the files: the run has ended, or was interrupted."""
+        self._pool.shutdown(wait=True)
+        if self.folder is not None:
+            for held in self.cohorts:
+                held.rows = []
+            files.remove(self.folder)
+
+
+def _fill(a: np.ndarray, room: int, value: int = 0) -> np.ndarray:
+    """Returns rows [n, ...] with rows of a value after them, [room, ...]."""
+    rest = np.full((room - len(a), *a.shape[1:]), value, a.dtype)
+    return np.concatenate([a, rest])
+
+
+def gathered(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """Returns the rows [count, ...] that were dealt to lanes one by one."""
+    return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
+
+
+def _patch(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
+    """Gives rows that were read too early the values that they have after a round."""
+    _, here, there = np.intersect1d(at, at_next, return_indices=True)
+    for a, b in zip(old, new, strict=True):
+        a[there] = b[here]

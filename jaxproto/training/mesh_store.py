@@ -1,0 +1,88 @@
+"""Clients between rounds in arrays that are dealt to several devices.
+
+The programs of `sharded.py` bring participants to where they train, and back. A
+checkpoint has clients in the order of one device.
+"""
+
+from functools import partial
+
+import jax
+import numpy as np
+
+from jaxproto import devices
+from jaxproto.config.build import Experiment
+from jaxproto.storage import divided
+from jaxproto.training.client_store import DeviceStore
+from jaxproto.training.placing import Placed
+from jaxproto.training.programs import Programs, State, everywhere
+
+
+class MeshStore(DeviceStore):
+    """Clients in the arrays of the state, on several devices or processes."""
+
+    def __init__(self, exp: Experiment, programs: Programs, placed: Placed):
+        """Takes tests and index tables where they are.
+
+        Args:
+          programs: with the floats of the run.
+          placed: data on the devices.
+        """
+        assert exp.layout is not None
+        self._exp, self._layout, self._programs = exp, exp.layout, programs
+        self._shards, self._tests = placed.train, []
+        for tests, own in zip(exp.test, placed.test, strict=True):
+            count = len(jax.tree.leaves(tests)[0])
+            place = devices.order(count, self._layout.number)
+            self._tests.append([(np.where(place < count, place, -1), own)])
+
+    def gather_state(self, state: State) -> State:
+        """Returns the state as one device has it, on the host."""
+        server, there = devices.to_host((state.server, state.clients))
+        clients = tuple(
+            devices.undeal(own, len(cohort.ids), self._layout.number)
+            for cohort, own in zip(self._exp.cohorts, there, strict=True)
+        )
+        return state._replace(server=server, clients=clients)
+
+    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
+        """Returns the state with shapes of clients, and rows of this process."""
+
+        def shape(a, count):
+            return jax.ShapeDtypeStruct((count, *a.shape[1:]), a.dtype)
+
+        clients = tuple(
+            jax.tree.map(partial(shape, count=len(cohort.ids)), own)
+            for cohort, own in zip(self._exp.cohorts, state.clients, strict=True)
+        )
+        server = devices.to_host(state.server)
+        return state._replace(server=server, clients=clients), self._own_rows(state)
+
+    def _own_rows(self, state: State) -> dict[str, np.ndarray]:
+        """Returns rows on the devices of this process, as `divided.py` has them."""
+        found: dict[str, np.ndarray] = {}
+        each = zip(self._exp.cohorts, state.clients, strict=True)
+        for i, (cohort, own) in enumerate(each):
+            place = devices.order(len(cohort.ids), self._layout.number)
+            for path, a in jax.tree_util.tree_leaves_with_path(own):
+                parts = sorted(a.addressable_shards, key=_start)
+                at = np.concatenate([place[part.index[0]] for part in parts])
+                used = at < len(cohort.ids)
+                rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
+                if rows.size:
+                    found[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
+                    found[divided.PLACES.format(i)] = at[used]
+        return found
+
+    def restore(self, state: State) -> State:
+        """Returns a state that was saved, on the devices."""
+        nobody = len(self._exp.counts.train)
+        clients = tuple(
+            self._layout.dealt(own).replace(id=self._layout.dealt_ids(own.id, nobody))
+            for own in state.clients
+        )
+        server = everywhere(self._exp, state.server)
+        return state._replace(server=server, clients=clients)
+
+
+def _start(part) -> int:
+    return part.index[0].start or 0

@@ -1,0 +1,46 @@
+"""Chooses the store of the clients of a run."""
+
+from functools import partial
+from pathlib import Path
+
+import jax
+
+from jaxproto import federation
+from jaxproto.config.build import Experiment
+from jaxproto.config.cohorts import HOSTED, NODES
+from jaxproto.training.client_store import ClientStore, DeviceStore
+from jaxproto.training.hosted_store import FOLDER, HostedStore
+from jaxproto.training.mesh_store import MeshStore
+from jaxproto.training.placing import Placed
+from jaxproto.training.programs import Programs, identities, keys
+
+
+def open_store(
+    exp: Experiment,
+    programs: Programs,
+    seed: int,
+    path: Path,
+    placed: Placed | None = None,
+) -> ClientStore:
+    """Returns where the clients of a run are between rounds.
+
+    Args:
+      programs: with the floats of the run.
+      path: work directory.
+      placed: data on several devices.
+
+    Raises:
+      UserError: there is not enough room on the disk.
+    """
+    if placed is not None and exp.store not in HOSTED:
+        return MeshStore(exp, programs, placed)
+    if exp.store not in HOSTED or exp.store == NODES:
+        return DeviceStore(exp, programs)
+    key, shapes = keys(seed)[0], []
+    for cohort in exp.cohorts:
+        start = partial(federation.init_cohort, exp.method, exp.local, cohort)
+        who = (a[:1] for a in identities(exp, cohort)[::-1])
+        one = jax.eval_shape(start, key, *who)
+        shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
+    folder = path / FOLDER if exp.store == "disk" else None
+    return HostedStore(exp, programs.start_clients, key, shapes, folder)

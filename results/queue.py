@@ -1,0 +1,267 @@
+"""Long runs, one after the other, in the order in which their results are wanted.
+
+    python -m results.queue OUT DATA_DIR [--hours H] [--only WORD]
+
+All runs of a series have one reading, number of rounds and protocol, and every seed
+has a partition of its own (`data.seed=follow`). The methods of one seed come before the
+next seed; seed 1 is the first, because earlier records have its partition. A run that
+has ended is one line of output and a record in `results/SERIES/records`, also if it has
+diverged. Called again after any kill, the queue goes on with the run that was
+interrupted; what a run prints is in `OUT/SERIES/NAME.log`. Checkpoints of finished
+runs are kept of seed 1. DATA_DIR holds TFDS's fashion_mnist, flowers102_32.npz,
+cifar10.npz and cifar100.npz.
+"""
+
+import argparse
+import fcntl
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from results import series
+from results.cifar100 import run as cifar100
+from results.refprotofl_protocol import run as protocol
+
+RESULTS = Path(__file__).parent
+FIRST = 1  # seed of all series; then others
+Cells = Mapping[str, tuple[str, Sequence[str]]]  # name -> configuration, flags
+
+
+class Part(NamedTuple):
+    """A stretch of the queue: some cells of a series, with some seeds."""
+
+    series: str
+    cells: Cells
+    seeds: Sequence[int] = (FIRST,)
+
+
+def method(**fields) -> list[str]:
+    """Returns flags that set fields of the method."""
+    return [f"--config.method.{name}={value}" for name, value in fields.items()]
+
+
+def comparison(names, suffix="", *flags: str) -> Cells:
+    """Returns cells of configs/comparison.py that have the same flags."""
+    return {f"{name}{suffix}": (f"comparison.py:{name}", flags) for name in names}
+
+
+# Fashion-MNIST, the setting of configs/comparison.py
+BASES = ("local", "fedproto", "fedtgp", "protonorm", "tinyproto", "tinyproto_ft")
+ALL_ON = ("cps_ppa_cpkd", "cps_ppa_cpkd_ft")
+NO_CPS, NO_PPA, NO_CPKD = {"masks": "none"}, {"scaling": "none"}, {"distill": "none"}
+OFF = {  # S Table 1 and 5.2: the components that are on -> fields
+    "cps": NO_PPA | NO_CPKD,
+    "ppa": NO_CPS | NO_CPKD,
+    "cpkd": NO_CPS | NO_PPA,
+    "cps_ppa": NO_CPKD,
+    "cps_cpkd": NO_PPA,
+    "ppa_cpkd": NO_CPS,
+}
+PARTS = {
+    f"{name}{base}": (f"comparison.py:cps_ppa_cpkd{base}", method(**off))
+    for base, (name, off) in product(("", "_ft"), OFF.items())
+}
+DISTANCE = {  # S and its bases as texts pull: lam of S, and of N and T
+    f"{name}_lam{lam}": (f"comparison.py:{name},paper", method(lam=lam))
+    for lam, name in product((0.1, 1.0), ("fedproto", "fedtgp", *ALL_ON))
+}
+CPS = {"cps": PARTS["cps"]}
+SPARSE = {**comparison(("tinyproto", "tinyproto_ft")), **CPS}
+SWEEPS = {
+    **comparison(BASES),
+    **CPS,
+    **{
+        f"protonorm_gamma{gamma}": ("comparison.py:protonorm", method(upscale=gamma))
+        for gamma in (1.0, 10.0, 50.0, 200.0)
+    },
+    **{
+        f"{name}_s{s}": (config, [*flags, *method(s=s)])
+        for (name, (config, flags)), s in product(SPARSE.items(), (150, 250, 350, 450))
+    },
+    **{
+        f"fedproto_d{d}": ("comparison.py:fedproto", [f"--config.model.feat_dim={d}"])
+        for d in (50, 150, 250, 350, 450)
+    },
+    **comparison(BASES, "_alpha0.05", "--config.data.alpha=0.05"),
+    **comparison(BASES, "_alpha0.5", "--config.data.alpha=0.5"),
+    **comparison(BASES, "_alpha1.0", "--config.data.alpha=1.0"),
+}
+
+# RefProtoFL's Table 2 and 1 on Fashion-MNIST, with the 4-layer CNN
+TABLE = "table.py:refprotofl2,fashion-mnist-{}-alpha{}"
+DIVIDED = ["--config.data.partition=dirichlet"]  # as the cells of the table
+REFPROTOFL = {
+    **{
+        f"{name}_{alpha}": (TABLE.format(name, alpha), protocol.FLAGS.get(name, []))
+        for alpha, name in product(("0.5", "100"), protocol.METHODS)
+    },
+    "local_0.5": ("local.py:fashion_mnist,refprotofl", DIVIDED),
+    "local_100": ("local.py:fashion_mnist,refprotofl100", DIVIDED),
+    **{
+        f"refprotofl_0.5_{name}": (TABLE.format("refprotofl", 0.5), method(**fields))
+        for name, fields in {
+            "no_erpa": {"anchors": "none"},
+            "no_apud": {"budget": 1.0},
+            "neither": {"anchors": "none", "budget": 1.0},
+        }.items()
+    },
+}
+MISSING = {  # in refprotofl_protocol
+    name: REFPROTOFL[name]
+    for name in REFPROTOFL
+    if name.startswith(("local", "refprotofl_0.5_"))
+    or name in ("fedprox_100", "fednova_100", "vhl_100", "fedgh_100")
+}
+
+# Other data sets, d = 500 where the series has TinyProto's and S's setting
+HT0 = {  # name -> configuration without the data set
+    "local": "local.py:{}",
+    "lg_fedavg": "lg_fedavg.py:{}",
+    "fedproto": "fedproto.py:{}",
+    "fedtgp": "fedtgp.py:{}",
+    "protonorm": "protonorm.py:{}",
+    "tinyproto": "tinyproto.py:{}",
+    "tinyproto_ft": "tinyproto.py:{},ft",
+    "cps_ppa_cpkd": "cps_ppa_cpkd.py:{}",
+    "cps_ppa_cpkd_ft": "cps_ppa_cpkd.py:{},fedtgp",
+}
+FLOWERS = {name: (config.format("flowers102"), []) for name, config in HT0.items()}
+FLOWERS_MORE = {
+    f"{name}_{what}": (FLOWERS[name][0], method(**fields))
+    for name, what, fields in (
+        ("protonorm", "gamma1", {"upscale": 1.0}),
+        ("protonorm", "gamma400", {"upscale": 400.0}),
+        ("fedproto", "scaled1.2", {"upscale": 1.2}),  # N Table 5
+        ("fedtgp", "scaled1.2", {"upscale": 1.2}),
+        ("fedproto", "scaled1.4", {"upscale": 1.4}),
+        ("fedtgp", "scaled1.4", {"upscale": 1.4}),
+        ("tinyproto_ft", "no_aps", NO_PPA),  # T Table 4
+        ("tinyproto_ft", "no_cps", NO_CPS),
+    )
+}
+SHORT = ("local", "fedproto", "fedtgp", "protonorm", "tinyproto_ft", "cps_ppa_cpkd")
+CIFAR10 = {name: (HT0[name].format("cifar10"), []) for name in SHORT}
+CLIP = "--config.optimizer.clip_norm=100"
+SPARSE_50 = [*cifar100.OTHER, *method(s=50)]
+CIFAR100 = {
+    **cifar100.RUNS,
+    "tinyproto": ("tinyproto.py:cifar100", SPARSE_50),
+    "tinyproto_ft": ("tinyproto.py:cifar100,ft", SPARSE_50),
+    **{
+        f"{name}_clip": (cifar100.RUNS[name][0], [*cifar100.RUNS[name][1], CLIP])
+        for name in ("fedproto", "fedtgp")
+    },
+}
+TABLE_3 = {name: CIFAR100[name] for name in ("local", "protonorm", "feduv", "fednh")}
+
+FLAGS = {  # series -> its flags; what is evaluated when
+    "refprotofl": ["--config.model.group=cnn4_d"],
+    "fashion_mnist_50": ["--config.eval_every=1"],
+    "fashion_mnist_sweeps": ["--config.eval_every=1", "--config.rounds=20"],
+    "flowers102": ["--config.eval_every=2", "--config.data.pixels=0"],
+    "cifar100_100": ["--config.eval_every=1", "--config.rounds=100"],
+    "cifar100_300": ["--config.eval_every=2", "--config.rounds=300"],
+    "cifar10_50": ["--config.eval_every=1", "--config.rounds=50"],
+}
+FILES = {  # of the data, where they are not TFDS's
+    "flowers102": "flowers102_32.npz",
+    "cifar10": "cifar10.npz",
+    "cifar100": "cifar100.npz",
+}
+COMMON = [
+    "--config.data.seed=follow",
+    "--config.eval.per_client=True",
+    "--config.checkpoint_every=2",  # a kill costs two rounds
+]
+QUEUE = (
+    Part("refprotofl", MISSING),
+    Part("fashion_mnist_50", comparison((*BASES, *ALL_ON)), (FIRST, 0, 2)),
+    Part("fashion_mnist_50", {**PARTS, **DISTANCE}),
+    Part("flowers102", FLOWERS),
+    Part("cifar100_100", CIFAR100),
+    Part("fashion_mnist_sweeps", SWEEPS),
+    Part("fashion_mnist_50", {**PARTS, **DISTANCE}, (0, 2)),
+    Part("fashion_mnist_sweeps", SWEEPS, (0, 2)),
+    Part("refprotofl", REFPROTOFL, (FIRST, 0, 2)),
+    Part("flowers102", FLOWERS, (0, 2)),
+    Part("flowers102", FLOWERS_MORE, (FIRST, 0)),
+    Part("cifar100_100", CIFAR100, (0,)),
+    Part("cifar10_50", CIFAR10, (FIRST, 0)),
+    Part("cifar100_300", TABLE_3, (FIRST, 0)),
+)
+
+
+def runs(data_dir: str = "") -> Iterator[tuple[str, series.Run]]:
+    """Yields the series and the run of every place of the queue, each run once."""
+    seen = set()
+    for name, cells, seeds in QUEUE:
+        more = [*FLAGS[name], *COMMON]
+        if file := FILES.get(name.partition("_")[0]):
+            more.append(f"--config.data.name=npz:{Path(data_dir, file)}")
+        for seed, (cell, (config, flags)) in product(seeds, cells.items()):
+            run = f"{cell}-{seed}", config, [*flags, *more, f"--config.seed={seed}"]
+            if (name, cell, seed) not in seen:
+                yield name, run
+            seen.add((name, cell, seed))
+
+
+def line(name: str, record: Path, hours: float) -> str:
+    """Returns what is printed of a run that has ended: its best accuracies in %."""
+    summary = json.loads((record / "summary.json").read_text())
+    best = [
+        f"{rule} {_percent(kinds['pooled'])} / {_percent(kinds['client_mean'])}"
+        for rule, kinds in summary["rules"].items()
+    ]
+    told = f"{name} {summary['status']}, {summary['rounds']} rounds, {hours:.2f} h"
+    return f"{time.strftime('%F %H:%M')} {told}; {', '.join(best)}\n"
+
+
+def _percent(digest: Mapping) -> str:
+    return f"{100 * (digest['best'] or math.nan):.2f}"
+
+
+def main(argv: Sequence[str]) -> str | int:
+    """Makes the runs; returns the exit code, or the names of those that failed."""
+    parser = argparse.ArgumentParser(prog="python -m results.queue")
+    parser.add_argument("out", type=Path, help="receives a work directory per run")
+    parser.add_argument("data_dir", type=Path)
+    parser.add_argument("--hours", type=float, default=math.inf, help="then it ends")
+    parser.add_argument("--only", default="", help="part of the names SERIES/NAME")
+    args = parser.parse_args(argv)
+    out, data_dir = args.out.resolve(), str(args.data_dir.resolve())
+    until, failed = time.monotonic() + 3600 * args.hours, []
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "lock").open("w") as lock:  # a run that outlives the queue holds it too
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for of, run in runs(data_dir):
+            name, record = f"{of}/{run[0]}", RESULTS / of / "records" / run[0]
+            begun = time.monotonic()
+            if args.only not in name or (record / "summary.json").exists():
+                continue
+            if begun >= until:
+                break
+            work = out / of / run[0]
+            work.parent.mkdir(exist_ok=True)
+            with work.with_name(f"{run[0]}.log").open("a") as log:
+                how = {"stdout": log, "stderr": log, "pass_fds": [lock.fileno()]}
+                how["seconds"] = until - begun if math.isfinite(until) else None
+                ended = series.made(run, work, data_dir, record, **how)
+            if ended and not name.endswith(f"-{FIRST}"):
+                shutil.rmtree(work / "checkpoints", ignore_errors=True)
+            if ended:
+                sys.stdout.write(line(name, record, (time.monotonic() - begun) / 3600))
+            elif time.monotonic() < until:
+                failed.append(name)
+                sys.stdout.write(f"{name} failed: {log.name}\n")
+            sys.stdout.flush()
+    return f"failed: {', '.join(failed)}" if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
