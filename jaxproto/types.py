@@ -55,15 +55,20 @@ class Range:
 
 
 MOST = 2**31 - 1  # of a whole number in a compiled program
+POSITIVE = Range("above 0", 0, ends="(]")
+PART = Range("above 0 and at most 1", 0, 1, "(]")
+BELOW_ONE = Range("at least 0 and below 1", 0, 1, "[)")
+COUNT = Range("at least 1 and below 2**31", 1, MOST)
+SEED = Range("from 0 to 2**32 - 1", 0, 2**32 - 1)
 Real = float | Array  # an array where a compiled program takes it as an argument
 NonNegative = Annotated[Real, Range("at least 0", 0)]
-Positive = Annotated[Real, Range("above 0", 0, ends="(]")]
+Positive = Annotated[Real, POSITIVE]
 Share = Annotated[Real, Range("from 0 to 1", 0, 1)]
-Part = Annotated[Real, Range("above 0 and at most 1", 0, 1, "(]")]
-Momentum = Annotated[Real, Range("at least 0 and below 1", 0, 1, "[)")]
-Count = Annotated[int, Range("at least 1 and below 2**31", 1, MOST)]
+Part = Annotated[Real, PART]
+Momentum = Annotated[Real, BELOW_ONE]
+Count = Annotated[int, COUNT]
 Million = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
-Seed = Annotated[int, Range("from 0 to 2**32 - 1", 0, 2**32 - 1)]
+Seed = Annotated[int, SEED]
 
 
 def or_zero(meaning: str) -> Range:

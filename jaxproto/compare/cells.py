@@ -25,8 +25,8 @@ from jaxproto.compare.papers import (
     Printed,
     printed,
 )
-from jaxproto.compare.runs import IGNORED
 from jaxproto.config import presets, readings
+from jaxproto.config.fields import where
 from jaxproto.config.printed import named
 from jaxproto.errors import pick
 
@@ -51,7 +51,7 @@ STATED: dict[
     # Not stated by R, and with the pull of FedProto's text every client is at chance
     ("refprotofl", "fedproto"): {"method.reg": "mse_mean", "method.lam": 10.0},
 }
-NOT_IN_PAPERS = IGNORED | {"data.name", "eval_every"}  # what no paper says of its runs
+UNSAID = {"data.name", "eval_every"}  # what no paper says of its runs, either
 
 
 class Cell(NamedTuple):
@@ -238,10 +238,11 @@ def _within(made: Cell, read: Mapping) -> dict:
 def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tuple]:
     """Fields in which a run of the same cell differs: (the paper's, the run's)."""
     paper = config.flat(configuration(row, reading))
+    unsaid = UNSAID | where(compared=False)
     return {
         key: (value, fields.get(key))
         for key, value in sorted(paper.items())
-        if key not in NOT_IN_PAPERS and _plain(fields.get(key)) != _plain(value)
+        if key not in unsaid and _plain(fields.get(key)) != _plain(value)
     }
 
 

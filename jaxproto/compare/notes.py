@@ -6,7 +6,7 @@ from jaxproto.compare import averages, baselines, cells, measures
 from jaxproto.compare.measures import Measure
 from jaxproto.compare.papers import PAPERS
 from jaxproto.compare.runs import CLIENTS, ON_NODES, Group, differing
-from jaxproto.config.ranges import FOLLOW
+from jaxproto.config.fields import FOLLOW
 from jaxproto.storage import records
 
 TOLD = {  # statistic or average -> how it is said

@@ -5,23 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxproto.config.fields import where
 from jaxproto.errors import UserError
 from jaxproto.storage import jsonfile
 from jaxproto.storage.status import status_of
 from jaxproto.storage.workdir import NODES, read_config
 
 LEFT = ("config.json", "summary.json", "metrics.jsonl")  # by which a run is known
-
-# What says nothing of the numbers: names, places, and how clients are laid out
-IGNORED = {
-    "name",
-    "seed",
-    "checkpoint_every",
-    "clients_at_once",
-    "data.data_dir",
-    "wire.check",
-}
-
 
 CLIENTS = "clients"  # of a group: where they were, beside the fields of the runs
 SIMULATED, ON_NODES = "simulated", "nodes"
@@ -135,7 +125,8 @@ def groups(runs: Iterable[Run]) -> tuple[Group, ...]:
 
 
 def _setting(run: Run) -> dict:
-    kept = {k: v for k, v in run.config.items() if k not in IGNORED}
+    ignored = where(compared=False)
+    kept = {k: v for k, v in run.config.items() if k not in ignored}
     return kept | {CLIENTS: run.clients}
 
 

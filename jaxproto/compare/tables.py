@@ -15,7 +15,7 @@ from jaxproto.compare.columns import (
 from jaxproto.compare.measures import AVERAGES, STATISTICS, Measure
 from jaxproto.compare.notes import lines
 from jaxproto.compare.runs import Group, differing
-from jaxproto.config.ranges import FOLLOW
+from jaxproto.config.fields import FOLLOW
 from jaxproto.errors import UserError, pick
 from jaxproto.methods import REFERENCE
 

@@ -25,7 +25,7 @@ from jaxproto.config import (
     room,
     sampling,
 )
-from jaxproto.config.choices import evaluated, network_names
+from jaxproto.config.checks import evaluated, network_names
 from jaxproto.config.cohorts import Choices, CohortPlan
 from jaxproto.config.dividing import Given
 from jaxproto.config.floats import Floats
@@ -67,7 +67,7 @@ class Experiment(NamedTuple):
     formats: Wire  # of values on the wire, both directions
     check_wire: bool  # encode and decode every message
     fit: bool  # fewer clients run at a time where all do not fit into memory
-    store: str = "device"  # where clients are between rounds: `choices.STORES`
+    store: str = "device"  # where clients are between rounds: of field `clients.store`
     layout: Layout | None = None  # several devices
 
 

@@ -137,7 +137,7 @@ HOSTED = ("host", "disk", NODES)  # where the device has the clients of a round 
 
 
 def store(choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int) -> str:
-    """Where clients are between rounds: one of `choices.STORES`, and not "auto".
+    """Where clients are between rounds: what `clients.store` may be, and not "auto".
 
     Args:
       choice: `clients.store`.

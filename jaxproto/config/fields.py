@@ -1,247 +1,219 @@
-"""The configuration of a run: its fields, its presets, and checks of its keys.
+"""The fields of a configuration: a row of `FIELDS` says all that is known of one.
 
-A configuration holds names and numbers only, so that it can be saved, compared and
-overridden from the command line; `build.py` turns it into functions.
+Defaults, checks, `--print_config`, the arguments of compiled programs, names of default
+folders, what may change when a run goes on, what `compare` ignores and the table of
+docs/api/fields.md follow from it. Fields of methods come from their factories:
+`hyperparameters.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import ml_collections
 
-from jaxproto.config import choices, presets, ranges, registries, shipped
-from jaxproto.config.readings import READINGS
-from jaxproto.config.registries import FOLLOWING, NETWORKS, OPTIONS, default_name
-from jaxproto.errors import UserError, pick
+from jaxproto import models, participation, wire
+from jaxproto.config import optimizers, registries
+from jaxproto.data import datasets
+from jaxproto.data.partitions.schemes import PARTITIONS
+from jaxproto.data.pixels import LARGEST
+from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.methods.history import BEFORE, FIRST_KEYS
+from jaxproto.metrics import METRICS
+from jaxproto.privacy import UNITS
+from jaxproto.types import (
+    BELOW_ONE,
+    COUNT,
+    PART,
+    POSITIVE,
+    SEED,
+    STATIC,
+    Range,
+    or_zero,
+)
 
-FIRST = "digits"  # the data set where none is named
 DEEPEST = 8  # nested fields of a configuration; its own are two deep
+FOLLOW = -1  # `data.seed` that takes the value of `seed`
+TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
+TRACED, UNUSED = "argument", "unused"  # by compiled programs; or STATIC
+NEVER, MORE = "no", "to more, unless a round depends on it"  # may change on resume
+STOPPED, MOVED = "after an early stop", "no, but in `jaxproto.load` and on nodes"
+
+
+class Names:
+    """The names that a field can hold, as they are registered when asked for."""
+
+    def __init__(self, *parts: Iterable[str], only: bool = True, kind: str = ""):
+        self._parts = parts  # registries, or lists
+        self.only = only  # False: other values fit, too; who reads them checks them
+        self.kind = kind  # how messages call the field, if not by its path
+
+    def __iter__(self) -> Iterator[str]:
+        """Returns the names of all parts, in their order."""
+        return itertools.chain(*self._parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A field of a configuration."""
+
+    default: Any
+    help: str
+    allowed: Range | Names | None = None  # None: all that has the default's type
+    program: str = STATIC  # how compiled programs use it; a TRACED one is a float
+    names_run: bool = True  # the name of a default folder says that it is changed
+    compared: bool = True  # False: runs of one setting may differ in it
+    resume: str = NEVER  # when a run may go on with another value
+
+    @property
+    def words(self) -> str:
+        """Returns in words what it may hold."""
+        if isinstance(self.allowed, Names):
+            return " | ".join(self.allowed)
+        kind = TYPES[type(self.default)]
+        return f"{kind}, {self.allowed.words}" if self.allowed else kind
+
+
+OFF_OR_MORE = Range("0 (off) or more", 0)
+INSIDE = Range("above 0 and below 1", 0, 1, "()")
+PIXELS = Range(f"0 (as they are) or more, {LARGEST} at most", 0, LARGEST)
+ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
+DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
+EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # a trace has all their keys
+READERS = [datasets.NODES, *(f"{prefix}:..." for prefix in datasets.PREFIXES)]
+DATA = Names(datasets.DATASETS, READERS, only=False)
+SCHEMES = Names(PARTITIONS, ["file:PATH"], only=False)
+NETWORKS = Names(models.GROUPS, models.NETS, only=False)
+AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)
+STORES = Names(["auto", "none", "device", "host", "disk"])
+SOME = Names(["all", "a number"], only=False)
+MEASURED = Names(METRICS, ["several joined by commas"], only=False)
+
+# One row per field: path, default, meaning, what is allowed, use by compiled programs,
+# and the rules that are not as usual. Sources of defaults: N is ProtoNorm, T TinyProto.
+# fmt: off
+FIELDS = {
+    "name": Field("run", "first part of the default work directory", program=UNUSED, names_run=False, compared=False),
+    "seed": Field(0, "of initial weights, batches and participation", SEED, UNUSED, names_run=False, compared=False),
+    "rounds": Field(300, "communication rounds", COUNT, resume=MORE),  # N 5.1
+    "eval_every": Field(1, "rounds between evaluations", COUNT, UNUSED),
+    "checkpoint_every": Field(10, "rounds between checkpoints", COUNT, UNUSED, compared=False),
+    "data.name": Field("digits", "data set", DATA, names_run=False),
+    "data.data_dir": Field("", "folder of prepared TFDS sets; empty: TFDS's own default", program=UNUSED, names_run=False, compared=False, resume=MOVED),
+    "data.pixels": Field(0, "height and width images are resized to; 0: as they are", PIXELS),
+    "data.vocab_size": Field(0, "tokens of texts at most; 0: all training words", or_zero("all words")),
+    "data.max_len": Field(200, "words of a text that count", COUNT),  # T's code
+    "data.min_texts": Field(5, "training texts with a word, for a node to tell it: nodes", COUNT),
+    "data.clients": Field(20, "number of clients", COUNT),  # N 5.1
+    "data.partition": Field("dirichlet", "who gets which examples", SCHEMES),  # N 5.1
+    "data.alpha": Field(0.1, "Dirichlet's concentration: small is heterogeneous", ALPHA),  # N 5.1
+    "data.classes_per_client": Field(2, "of partitions named pathological", COUNT),  # CIFAR-10's in N's code
+    "data.min_size": Field(2, "examples per client at least: dirichlet, quantity", COUNT),
+    "data.least_samples": Field(1, "the same: pfllib, pfllib_pathological", COUNT),
+    "data.pool": Field(True, "pool official training and test parts, then split each client's"),  # N 5.1
+    "data.train_share": Field(0.75, "share of a client's examples that it trains on, pooled", INSIDE),  # N 5.1
+    "data.seed": Field(1, "of the partition, one for every `seed` unless it is follow (-1)", DATA_SEED),  # docs/decisions.md#seeds
+    "data.public_share": Field(0.0, "share of the examples that are known to all", BELOW_ONE),
+    "data.public_classes": Field(0.5, "share of the classes that public examples cover", PART),
+    "data.public_source": Field("", "a data set whose examples are public instead"),
+    "model.group": Field("digits", "group of networks over the clients, or names joined by commas", NETWORKS),
+    "model.feat_dim": Field(64, "features before the classifier, dimensions of a prototype", COUNT),
+    "model.compute_dtype": Field("float32", "of the bodies of the networks", Names(models.registry.PRECISIONS)),
+    "model.init": Field("independent", "initial weights within an architecture: of each client, or equal", Names(registries.INITS)),
+    "method.name": Field("local", "federated learning method", Names(METHODS)),
+    "local.epochs": Field(1, "passes over a client's data in a round", EPOCHS),  # N 5.1
+    "local.batch_size": Field(32, "examples per step", COUNT),  # N 5.1
+    "local.order": Field("shuffled", "of examples in each epoch", Names(registries.ORDERS)),  # docs/decisions.md#batches
+    "local.short": Field("wrap", "clients with fewer examples than one batch", Names(registries.SHORT)),
+    "local.optimizer_state": Field("restart", "at the start of each round", Names(registries.OPTIMIZER_STATES)),
+    "optimizer.name": Field("sgd", "any optimiser of optax that takes a learning rate", Names(sorted(optimizers.optimizers()), kind="optimizer")),
+    "optimizer.learning_rate": Field(0.01, "of local training", POSITIVE, TRACED),  # N 5.1
+    "optimizer.momentum": Field(0.0, "sgd only", BELOW_ONE, TRACED),
+    "optimizer.weight_decay": Field(0.0, "added to the gradient, as PyTorch's SGD does", OFF_OR_MORE, TRACED),
+    "optimizer.clip_norm": Field(0.0, "largest norm of the gradient; 0 is off", OFF_OR_MORE, TRACED),
+    "optimizer.schedule": Field("constant", "of the learning rate over rounds", Names(optimizers.SCHEDULES)),
+    "optimizer.decay": Field(1.0, "factor per round of schedule=exponential", PART, TRACED),
+    "participation.law": Field("all", "which clients take part in a round", Names(participation.SAMPLERS)),
+    "participation.fraction": Field(1.0, "of uniform, beta, gamma, weibull and cyclic", PART, TRACED),
+    # The arguments of these laws are FAST's
+    "participation.beta_a": Field(1.0, "of law=beta", POSITIVE, TRACED),
+    "participation.beta_b": Field(10.0, "of law=beta", POSITIVE, TRACED),
+    "participation.gamma_shape": Field(10.0, "of law=gamma", POSITIVE, TRACED),
+    "participation.gamma_scale": Field(0.01, "of law=gamma", POSITIVE, TRACED),
+    "participation.weibull_shape": Field(10.0, "of law=weibull", POSITIVE, TRACED),
+    "participation.weibull_scale": Field(1 / 1.2, "of law=weibull", POSITIVE, TRACED),
+    "participation.cyclic_groups": Field(4, "of law=cyclic", COUNT),
+    "participation.circular_groups": Field(10, "of law=circular", COUNT),
+    "participation.dropout": Field(0.0, "probability that a trained update is lost", BELOW_ONE, TRACED),
+    "privacy.unit": Field("off", "whose data no release depends on much: a client, an example", Names(UNITS)),
+    "privacy.clip": Field(1.0, "largest L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
+    "privacy.noise": Field(1.0, "standard deviation of the noise of a sum, in units of clip", POSITIVE, TRACED),
+    "privacy.delta": Field(1e-5, "of the (epsilon, delta) that is accounted for", INSIDE, UNUSED),
+    "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
+    "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
+    "wire.check": Field(False, "encode and decode every message of every round", compared=False),
+    "early_stopping.rule": Field("", "by whose pooled accuracy; empty: the first of the records", program=UNUSED, resume=STOPPED),
+    "early_stopping.patience": Field(0, "evaluations without improvement that end a run; 0: off", or_zero("off"), UNUSED, resume=STOPPED),
+    "early_stopping.least": Field(0.0, "share of the examples that is an improvement", BELOW_ONE, UNUSED, resume=STOPPED),
+    "clients_at_once": Field("auto", "how many clients of a cohort the device trains at a time", AT_ONCE, compared=False),
+    "clients.store": Field("auto", "where clients are between rounds; none where they keep nothing", STORES),
+    "eval.clients": Field("all", "clients that are evaluated: all, or a sample of so many", SOME),
+    "eval.metrics": Field("accuracy", "what is measured of every rule, besides the accuracy", MEASURED),
+    "eval.per_client": Field(False, "write a table of the clients for each evaluation", program=UNUSED),
+}
+# fmt: on
+
+
+def where(**values) -> set[str]:
+    """Returns the paths of fields of which the table has these values.
+
+    `where(compared=False)` are those that say nothing of a run's numbers.
+    """
+    return {
+        path
+        for path, field in FIELDS.items()
+        if all(getattr(field, key) == value for key, value in values.items())
+    }
+
+
+def resumable(config: ml_collections.ConfigDict, *rules: str) -> set[str]:
+    """Returns the fields with one of these rules that a run may go on with changed."""
+    tied = {"rounds"} if registries.needs_rounds(config) else set()
+    return {path for path, field in FIELDS.items() if field.resume in rules} - tied
+
+
+def extended(config: ml_collections.ConfigDict, begun: Mapping) -> set[str]:
+    """Returns the fields, such as `rounds`, of which a run may go on with more.
+
+    Args:
+      config: the configuration to go on with.
+      begun: the flat one that the run began with.
+    """
+    here = flat(config)
+    return {path for path in resumable(config, MORE) if here[path] > begun[path]}
 
 
 def default() -> ml_collections.ConfigDict:
-    """Every field with its default; sources in the comments (N: ProtoNorm)."""
-    return ml_collections.ConfigDict(
-        {
-            "name": "run",  # first part of the default work directory
-            "seed": 0,  # networks, batches, participation
-            "rounds": 300,  # N 5.1
-            "eval_every": 1,
-            "checkpoint_every": 10,
-            "data": {
-                "name": "digits",
-                "data_dir": "",  # of prepared TFDS sets; "" is TFDS's own default
-                "pixels": 0,  # height and width images are resized to; 0: as they are
-                "vocab_size": 0,  # tokens of texts at most; 0: all training words
-                "max_len": 200,  # words of a text that count (T's code)
-                "min_texts": 5,  # of a node that tells a word, with data.name=nodes
-                "clients": 20,  # N 5.1
-                "partition": "dirichlet",  # N 5.1
-                "alpha": 0.1,  # N 5.1, dirichlet, pfllib and quantity
-                "classes_per_client": 2,  # CIFAR-10's in N's code, pathological
-                "min_size": 2,  # examples per client, dirichlet and quantity
-                "least_samples": 1,  # the same, pfllib and pfllib_pathological
-                "pool": True,  # pool official parts, then split per client (N 5.1)
-                "train_share": 0.75,  # N 5.1
-                "seed": 1,  # docs/decisions.md#seeds
-                "public_share": 0.0,  # of the examples, known to all
-                "public_classes": 0.5,  # share of the classes they cover
-                "public_source": "",  # a data set whose examples are public instead
-            },
-            "model": {
-                "group": "digits",  # a group, or network names joined by commas
-                "feat_dim": 64,
-                "compute_dtype": "float32",  # of the bodies: float32, bfloat16
-                "init": "independent",  # of clients; same: equal in an architecture
-            },
-            "method": {"name": "local"},
-            "local": {
-                "epochs": 1,  # N 5.1
-                "batch_size": 32,  # N 5.1
-                "order": "shuffled",  # shuffled, fixed: docs/decisions.md#batches
-                "short": "wrap",  # clients below one batch: wrap, skip
-                "optimizer_state": "restart",  # each round: restart, keep
-            },
-            "optimizer": {
-                "name": "sgd",  # any optax optimiser
-                "learning_rate": 0.01,  # N 5.1
-                "momentum": 0.0,  # sgd only
-                "weight_decay": 0.0,  # added to the gradient, as PyTorch's SGD does
-                "clip_norm": 0.0,  # global norm; 0 is off
-                "schedule": "constant",  # over rounds: exponential; cosine, down to 0
-                "decay": 1.0,  # factor of the learning rate per round, exponential
-            },
-            "participation": {
-                "law": "all",  # all, uniform, or another of participation.SAMPLERS
-                "fraction": 1.0,  # uniform, beta, gamma, weibull, cyclic
-                "beta_a": 1.0,  # these are FAST's
-                "beta_b": 10.0,
-                "gamma_shape": 10.0,
-                "gamma_scale": 0.01,
-                "weibull_shape": 10.0,
-                "weibull_scale": 1 / 1.2,
-                "cyclic_groups": 4,
-                "circular_groups": 10,
-                "dropout": 0.0,  # probability that a trained update is lost
-            },
-            "privacy": {
-                "unit": "off",  # off, client, example
-                "clip": 1.0,  # largest norm of what a unit contributes
-                "noise": 1.0,  # standard deviation of a sum's noise, over clip
-                "delta": 1e-5,  # of (epsilon, delta)
-            },
-            "wire": {  # format of values: float32, float16, bfloat16, int8
-                "up": "float32",
-                "down": "float32",
-                "check": False,  # encode and decode every message of every round
-            },
-            "early_stopping": {  # writers.EarlyStopping
-                "rule": "",  # of prediction; "": the first of the records
-                "patience": 0,  # evaluations without improvement; 0 is off
-                "least": 0.0,  # of accuracy, that is an improvement
-            },
-            "clients_at_once": "auto",  # auto, one, all, or a number
-            "clients": {"store": "auto"},  # where they are between rounds
-            "eval": {
-                "clients": "all",  # or a number: a sample of them
-                "metrics": "accuracy",  # and others by name, joined by commas
-                "per_client": False,  # a table of clients for each evaluation
-            },
-        }
-    )
+    """Returns the configuration that has every field at its default."""
+    return ml_collections.ConfigDict(nested(defaults(FIELDS)))
 
 
-def method_fields(name: str) -> dict:
-    """A method's hyper-parameters that a configuration can hold, with defaults."""
-    fields: dict[str, Any] = {"name": name}
-    for key, default in registries.arguments(METHODS[name]).items():
-        if key in OPTIONS:
-            fields[key] = default_name(key, default)
-        elif key in FOLLOWING:
-            fields[key] = 0
-        elif key in NETWORKS:
-            fields[key] = NETWORKS[key]
-        elif isinstance(default, bool | int | float | str):
-            fields[key] = default
-    first = {key: fields[key] for key in FIRST_KEYS.get(name, ())}
-    return {**first, **fields}
+def defaults(fields: Mapping[str, Field]) -> dict:
+    """Returns dotted path -> default of some fields."""
+    return {path: field.default for path, field in fields.items()}
 
 
-def experiment(
-    method: str, arg: str = FIRST, variants: Mapping[str, Mapping] | None = None
-) -> ml_collections.ConfigDict:
-    """A configuration of `method` changed by the presets named in `arg`.
-
-    `experiment("protonorm", "digits")` is `configs/protonorm.py:digits`.
-
-    Args:
-      method: a name of `METHODS`.
-      arg: names joined by commas: a data set of `presets.DATASETS` and variants of
-        the method, in any order, applied from left to right after the data set.
-      variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
-        as the data set is applied with it. A field may be a function of the
-        configuration so far. `paper` and `code`, of `readings.READINGS`, come last.
-        None takes those of the method's file in configs/.
-
-    Raises:
-      UserError: for a name that is neither.
-    """
-    readings = READINGS.get(method, {})
-    variants = shipped.variants(method) if variants is None else variants
-    variants = {**variants, **readings}
-    names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
-    for name in names:
-        pick("preset", name, {*presets.DATASETS, *variants})
-    datasets = [n for n in dict.fromkeys(names) if n in presets.DATASETS] or [FIRST]
-    _check_one("data sets", arg, datasets)
-    _check_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
-    config = default()
-    config.name = method
-    config.method = ml_collections.ConfigDict(method_fields(method))
-    for name in [*datasets, *(n for n in names if n not in presets.DATASETS)]:
-        apply(config, presets.DATASETS.get(name, {}))
-        if name in presets.LAM and {"reg", "pull"} & {*config.method}:
-            config.method.lam = presets.LAM[name]
-        apply(config, variants.get(name, {}))
-    return config
-
-
-def _check_one(kind: str, arg: str, names: Sequence[str]):
-    """Raises UserError for presets of which one alone can hold."""
-    if len(names) > 1:
-        raise UserError(
-            f"the presets {arg!r} name {len(names)} {kind}, {' and '.join(names)}; "
-            "leave one."
-        )
-
-
-def read(config: ml_collections.ConfigDict, reading: str):
-    """Reads the method as `paper` or `code` does; "" leaves it as it is.
-
-    Raises:
-      UserError: the method has no such reading.
-    """
-    name = config.method.name
-    if not reading:
-        return
-    if name not in READINGS:
-        raise UserError(f"{name} has one reading only: leave {reading!r} out.")
-    there = READINGS[name]
-    apply(config, there[pick(f"reading of {name}", reading, there)])
-
-
-def apply(config: ml_collections.ConfigDict, fields: Mapping):
-    """Sets flat fields; a value that is a function gets the configuration."""
-    config.update_from_flattened_dict(resolved(config, fields))
-
-
-def resolved(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
-    """Flat fields whose functions have got the configuration."""
-    return {k: v(config) if callable(v) else v for k, v in fields.items()}
-
-
-def check_keys(config: Mapping, paths: Iterable[str]):
-    """Raises UserError with a did-you-mean for a dotted path that does not exist."""
-    for path in paths:
-        node, seen = config, "config"
-        for key in path.split("."):
-            if not isinstance(node, Mapping | ml_collections.ConfigDict):
-                raise UserError(f"{seen!r} is a value and has no field {key!r}.")
-            pick(f"field of {seen!r}:", key, list(node))
-            node, seen = node[key], f"{seen}.{key}"
-
-
-def check(config: ml_collections.ConfigDict):
-    """Raises UserError for missing, unknown or impossible fields."""
-    want, have = default().to_dict(), flat(config)
-    method = {k.removeprefix("method."): "" for k in have if k.startswith("method.")}
-    check_keys({**want, "method": {"name": "", **method}}, have)
-    missing = [p for p in flat(want) if p not in have]
-    if missing:
-        raise UserError(
-            f"the configuration lacks {', '.join(missing)}; start from "
-            "jaxproto.config.default() or from a file in configs/."
-        )
-    name = pick("method", have["method.name"], METHODS)
-    for key in method:
-        pick(f"field of method {name!r}:", key, method_fields(name))
-    types = flat({**want, "method": method_fields(name)})
-    for path, value in have.items():
-        ranges.check_type(path, value, types[path])
-    for path, own in {**ranges.RANGES, **ranges.of_method(name)}.items():
-        if path in have:  # of a method, one that is left out is at its default
-            ranges.check_range(path, have[path], own)
-    choices.check_names(have)
-    choices.check_together(config)
-
-
-def data_fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """The fields `data` of a run, with `data.seed` resolved where it follows `seed`."""
-    data = ml_collections.ConfigDict(config.data.to_dict())
-    if data.seed == ranges.FOLLOW:
-        data.seed = config.seed
-    return data
+def nested(fields: Mapping[str, Any]) -> dict:
+    """Returns the sections of dotted paths, two deep at most."""
+    out: dict[str, Any] = {}
+    for path, value in fields.items():
+        section, dot, key = path.partition(".")
+        if dot:
+            out.setdefault(section, {})[key] = value
+        else:
+            out[path] = value
+    return out
 
 
 def flat(config) -> dict:
@@ -269,18 +241,12 @@ def _flat(config, above: tuple[str, ...]) -> dict:
     return out
 
 
-def saved(given: Mapping) -> dict:
-    """A configuration that was saved, flat; fields that did not exist then at default.
-
-    Args:
-      given: nested, of this version or an older one.
-    """
-    found = flat(given)
-    name = found.get("method.name", "")
-    known = isinstance(name, str) and name in METHODS
-    fields = flat({"method": method_fields(name)}) if known else {}
-    name = name if known else ""
-    return {**flat(default()), **fields, **BEFORE.get(name, {}), **found}
+def data_fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """The fields `data` of a run, with `data.seed` resolved where it follows `seed`."""
+    data = ml_collections.ConfigDict(config.data.to_dict())
+    if data.seed == FOLLOW:
+        data.seed = config.seed
+    return data
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import fields, presets, shipped
+from jaxproto.config import presets, shipped
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 
@@ -102,9 +102,9 @@ def of_tables(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
       first: the method where none is named.
     """
     method, given = of_sweep(arg, [first, *METHODS], "cifar100")
-    made = fields.experiment(method, given)
+    made = presets.experiment(method, given)
     made.name = f"{name}-{method}"
-    fields.apply(made, presets.TABLES.get(method, presets.PROTONORM))
+    presets.apply(made, presets.TABLES.get(method, presets.PROTONORM))
     return made
 
 

@@ -5,12 +5,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jaxproto.config import files, ranges, shipped
-from jaxproto.config.fields import FIRST, check_keys, flat
+from jaxproto.config import files, shipped
+from jaxproto.config.checks import check_keys
+from jaxproto.config.fields import FOLLOW, flat
+from jaxproto.config.presets import FIRST
 from jaxproto.errors import UserError, cut, pick
 from jaxproto.methods import METHODS
 
-FOLLOWS = {"data.seed": ranges.FOLLOW}  # field that takes `follow` -> how it is kept
+FOLLOWS = {"data.seed": FOLLOW}  # field that takes `follow` -> how it is kept
 
 
 class Flag(NamedTuple):

@@ -12,39 +12,25 @@ from collections.abc import Mapping
 import ml_collections
 import numpy as np
 
-from jaxproto.config.fields import data_fields, default, flat, method_fields
-from jaxproto.config.registries import annotations, needs_rounds
+from jaxproto.config import fields
+from jaxproto.config.fields import flat
+from jaxproto.config.hyperparameters import table
 from jaxproto.config.sampling import room
-from jaxproto.methods import METHODS
 from jaxproto.privacy import OFF
-from jaxproto.types import STATIC, ArrayLike
+from jaxproto.types import ArrayLike
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
-NOT_TRACED = {
-    *("name", "seed", "eval_every", "checkpoint_every", "data.data_dir"),
-    "eval.per_client",
-    "early_stopping.rule",
-    "early_stopping.patience",
-    "early_stopping.least",
-    "privacy.delta",
-}
-GROUPS = ("method.", "optimizer.", "participation.", "privacy.")
 
 
 def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     """Dotted path -> value of every float that programs of the run take as argument."""
-    name = config.method.name
-    usual = {**flat(default()), **flat({"method": method_fields(name)})}
-    given, told = flat(config), annotations(METHODS[name])
-    unused = {*NOT_TRACED, *_of_privacy(config)}
+    given, unused = flat(config), _of_privacy(config)
     return {
         path: np.float32(given[path])
-        for path, example in usual.items()
-        if path.startswith(GROUPS)
+        for path, field in table(config.method.name).items()
+        if field.program == fields.TRACED
         and path not in unused
-        and type(example) is float
-        and not given[path] == example == 0
-        and STATIC not in told.get(path.removeprefix("method."), ())
+        and not given[path] == field.default == 0
     }
 
 
@@ -59,14 +45,14 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
 
     Runs that agree in them and have the same data share their programs.
     """
-    free = {*NOT_TRACED, *traced(config), *_of_privacy(config)}
-    free |= set() if needs_rounds(config) else {"rounds"}
-    fields = {
+    free = {*traced(config), *_of_privacy(config)}
+    free |= fields.where(program=fields.UNUSED) | fields.resumable(config, fields.MORE)
+    settings = {
         **flat(config),
-        "data.seed": data_fields(config).seed,
+        "data.seed": fields.data_fields(config).seed,
         "participation.room": room(config),
     }
-    return {k: v for k, v in fields.items() if k not in free}
+    return {k: v for k, v in settings.items() if k not in free}
 
 
 def substituted(

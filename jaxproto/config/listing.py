@@ -1,49 +1,36 @@
-"""All that can be said of a configuration's fields: value, origin, choices, meaning."""
+"""The text of `--print_config`: value, origin, choices and meaning of every field."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from jaxproto.config import choices, fields, files, flags, meanings, presets, ranges
+from jaxproto.config import files, flags, presets
+from jaxproto.config.fields import flat
+from jaxproto.config.hyperparameters import table
 from jaxproto.config.readings import READINGS
 
-DEFAULT = "default"
-OVERRIDE = "command line"
 
-
-class Line(NamedTuple):
-    """One field."""
-
-    path: str
-    value: object
-    origin: str  # default, a preset, a reading, the file, or the command line
-    allowed: str
-    meaning: str
-
-
-def lines(config, arguments: Sequence[str]) -> Iterator[Line]:
-    """Every field of a configuration that came from a command line.
+def text(config, arguments: Sequence[str]) -> str:
+    """Returns two lines for every field of a configuration from a command line.
 
     Args:
       config: the configuration.
       arguments: --config and its overrides, as they were typed.
     """
     (*_, file), overridden = flags.config_flags(arguments)
-    given, overrides = fields.flat(files.load(file)), {*overridden}
-    name = given["method.name"]
-    method = fields.flat({"method": fields.method_fields(name)})
-    defaults = {**fields.flat(fields.default()), **method}
-    names, own = choices.registered(), ranges.of_method(name)
-    for path, value in fields.flat(config).items():
-        if path in overrides:
-            origin = OVERRIDE
-        elif path != "method.name" and given[path] == defaults[path]:
-            origin = DEFAULT
+    given = flat(files.load(file))
+    method, out = given["method.name"], []
+    fields = table(method)
+    for path, value in flat(config).items():
+        field = fields[path]
+        if path in overridden:
+            origin = "command line"
+        elif path != "method.name" and given[path] == field.default:
+            origin = "default"
         else:
-            origin = origin_in(file, name, path)
-        allowed = choices.allowed(path, value, names, own)
-        follows = path in flags.FOLLOWS and value == flags.FOLLOWS[path]
-        said = "follow" if follows else value
-        yield Line(path, said, origin, allowed, meanings.meaning(path, name))
+            origin = origin_in(file, method, path)
+        said = "follow" if (path, value) in flags.FOLLOWS.items() else value
+        out.append(f"{path} = {said or repr(said)}  ({origin})")
+        out.append(f"    {field.help}; {field.words}")
+    return "\n".join(out) + "\n"
 
 
 def origin_in(file: str, method: str, path: str) -> str:
@@ -53,18 +40,8 @@ def origin_in(file: str, method: str, path: str) -> str:
     for name in reversed(names):
         if path in READINGS.get(method, {}).get(name, {}):
             return f"reading {name}"
-    for name in names if {*names} & {*presets.DATASETS} else [fields.FIRST, *names]:
+    for name in names if {*names} & {*presets.DATASETS} else [presets.FIRST, *names]:
         by_lam = path == "method.lam" and name in presets.LAM
         if path in presets.DATASETS.get(name, {}) or by_lam:
             return f"preset {name}"
     return path_of_file
-
-
-def text(config, arguments: Sequence[str]) -> str:
-    """The same for reading: two lines per field."""
-    out = []
-    for line in lines(config, arguments):
-        value = repr(line.value) if line.value == "" else line.value
-        out.append(f"{line.path} = {value}  ({line.origin})")
-        out.append(f"    {line.meaning}; {line.allowed}")
-    return "\n".join(out) + "\n"

@@ -1,9 +1,18 @@
-"""What fits a data set, whatever the method: flat fields of a configuration."""
+"""Presets: what fits a data set, whatever the method, and configurations made of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import ml_collections
+
+from jaxproto.config import shipped
+from jaxproto.config.fields import default
+from jaxproto.config.hyperparameters import method_fields
+from jaxproto.config.readings import READINGS
+from jaxproto.errors import UserError, pick
+
+FIRST = "digits"  # the data set where none is named
 WIDE = {  # of every method, so that their runs are of the same clients
     "data.partition": "pfllib",  # as all released code divides
     "data.min_size": 40,  # N Section 5.1, of --config.data.partition=dirichlet
@@ -157,3 +166,76 @@ def averaging(more: Mapping = MappingProxyType({})) -> dict[str, dict]:
         k: {"model.group": HOMOGENEOUS.get(g, g), **more} for k, g in groups.items()
     }
     return {**each, **IN_REFPROTOFL}
+
+
+def experiment(
+    method: str, arg: str = FIRST, variants: Mapping[str, Mapping] | None = None
+) -> ml_collections.ConfigDict:
+    """A configuration of `method` changed by the presets named in `arg`.
+
+    `experiment("protonorm", "digits")` is `configs/protonorm.py:digits`.
+
+    Args:
+      method: a name of `METHODS`.
+      arg: names joined by commas: a data set of `DATASETS` and variants of
+        the method, in any order, applied from left to right after the data set.
+      variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
+        as the data set is applied with it. A field may be a function of the
+        configuration so far. `paper` and `code`, of `readings.READINGS`, come last.
+        None takes those of the method's file in configs/.
+
+    Raises:
+      UserError: for a name that is neither.
+    """
+    readings = READINGS.get(method, {})
+    variants = shipped.variants(method) if variants is None else variants
+    variants = {**variants, **readings}
+    names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
+    for name in names:
+        pick("preset", name, {*DATASETS, *variants})
+    datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [FIRST]
+    _check_one("data sets", arg, datasets)
+    _check_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
+    config = default()
+    config.name = method
+    config.method = ml_collections.ConfigDict(method_fields(method))
+    for name in [*datasets, *(n for n in names if n not in DATASETS)]:
+        apply(config, DATASETS.get(name, {}))
+        if name in LAM and {"reg", "pull"} & {*config.method}:
+            config.method.lam = LAM[name]
+        apply(config, variants.get(name, {}))
+    return config
+
+
+def _check_one(kind: str, arg: str, names: Sequence[str]):
+    """Raises UserError for presets of which one alone can hold."""
+    if len(names) > 1:
+        raise UserError(
+            f"the presets {arg!r} name {len(names)} {kind}, {' and '.join(names)}; "
+            "leave one."
+        )
+
+
+def read(config: ml_collections.ConfigDict, reading: str):
+    """Reads the method as `paper` or `code` does; "" leaves it as it is.
+
+    Raises:
+      UserError: the method has no such reading.
+    """
+    name = config.method.name
+    if not reading:
+        return
+    if name not in READINGS:
+        raise UserError(f"{name} has one reading only: leave {reading!r} out.")
+    there = READINGS[name]
+    apply(config, there[pick(f"reading of {name}", reading, there)])
+
+
+def apply(config: ml_collections.ConfigDict, fields: Mapping):
+    """Sets flat fields; a value that is a function gets the configuration."""
+    config.update_from_flattened_dict(resolved(config, fields))
+
+
+def resolved(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
+    """Flat fields whose functions have got the configuration."""
+    return {k: v(config) if callable(v) else v for k, v in fields.items()}

@@ -9,7 +9,7 @@ import ml_collections
 
 from jaxproto import models
 from jaxproto.config.build import build_method
-from jaxproto.config.fields import method_fields
+from jaxproto.config.hyperparameters import method_fields
 from jaxproto.config.registries import OPTIONS
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS

@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxproto.compare import names as compare_names
-from jaxproto.compare.runs import (
-    IGNORED,
-    Group,
-    Run,
-    dataset,
-    differing,
-    groups,
-    load,
-)
+from jaxproto.compare.runs import Group, Run, dataset, differing, groups, load
+from jaxproto.config.fields import where
 from jaxproto.errors import UserError, pick, some
 from jaxproto.storage import records as metrics
 
@@ -72,9 +65,9 @@ def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
     Raises:
       UserError: one is given twice or is not that of a run.
     """
-    folders = named(workdirs)
+    folders, silent = named(workdirs), where(compared=False) - {"seed"}
     settings = [
-        {k: v for k, v in load(path).config.items() if k not in IGNORED - {"seed"}}
+        {k: v for k, v in load(path).config.items() if k not in silent}
         for path in workdirs
     ]
     return dict(zip(labels(settings, list(folders)), workdirs, strict=True))

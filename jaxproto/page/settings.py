@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from jaxproto import config as config_
 from jaxproto.compare.runs import differing
-from jaxproto.config import meanings
+from jaxproto.config.fields import Field
+from jaxproto.config.hyperparameters import table
 from jaxproto.errors import escaped
-from jaxproto.methods import METHODS
 from jaxproto.page.seen import Seen
 from jaxproto.page.table import MISSING, Table
 
@@ -27,9 +26,9 @@ def same(seen: Sequence[Seen]) -> Table:
     """The fields that all runs have in common: value, default if another, meaning."""
     configs = [one.run.config for one in seen]
     apart, first = {*differing(configs), *SILENT}, configs[0]
-    usual = _defaults(str(first["method.name"]))
+    fields = table(str(first["method.name"]))
     rows = [
-        (k, _text(first, k), _other(first, usual, k), _meaning(first, k))
+        (k, _text(first, k), *_said(fields.get(k), first[k]))
         for k in sorted(first)
         if k not in apart
     ]
@@ -41,19 +40,9 @@ def _text(config: Mapping, field: str) -> str:
     return escaped(str(config[field])) if field in config else MISSING
 
 
-def _defaults(method: str) -> dict:
-    own = config_.method_fields(method) if method in METHODS else {}
-    return config_.flat(config_.default()) | config_.flat({"method": own})
-
-
-def _other(config: Mapping, usual: Mapping, field: str) -> str:
-    """The default of a field that has another value."""
-    same = field not in usual or usual[field] == config[field]
-    return "" if same else _text(usual, field) or '""'
-
-
-def _meaning(config: Mapping, field: str) -> str:
-    try:
-        return meanings.meaning(field, str(config["method.name"]))
-    except KeyError:  # of an older version, or of a method of one's own
-        return ""
+def _said(field: Field | None, value) -> tuple[str, str]:
+    """The default where it is another, and the meaning; of unknown fields nothing."""
+    if field is None:  # of an older version, or of a method of one's own
+        return "", ""
+    usual = escaped(str(field.default)) or '""'
+    return "" if field.default == value else usual, field.help

@@ -19,7 +19,7 @@ from jaxproto import client as clients_
 from jaxproto.client import Task
 from jaxproto.config import build
 from jaxproto.config.build import Experiment
-from jaxproto.config.choices import network_names
+from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
 from jaxproto.execution import LIMIT

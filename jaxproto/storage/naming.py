@@ -9,7 +9,8 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import flat, read, registries, saved
+from jaxproto.config import flat, read, saved
+from jaxproto.config.fields import extended, where
 from jaxproto.config.readings import READINGS
 from jaxproto.errors import UserError, escaped, hidden
 from jaxproto.storage import jsonfile
@@ -61,10 +62,8 @@ def _changed(config, here: Mapping, there: Mapping) -> dict:
     Nor where the data lie, and more rounds than planned: these go on with what is
     there, where `check_config` lets them.
     """
-    named = {"name", "seed", "data.name", "data.data_dir"}
-    if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
-        named.add("rounds")
-    paths = sorted({*here, *there} - named)
+    silent = where(names_run=False) | extended(config, there)
+    paths = sorted({*here, *there} - silent)
     return {k: here.get(k) for k in paths if here.get(k) != there.get(k)}
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import ml_collections
 
 from jaxproto.config import default as fields
-from jaxproto.config import differences, flat, registries, saved
+from jaxproto.config import differences, flat, saved
+from jaxproto.config.fields import MORE, MOVED, STOPPED, extended, resumable
 from jaxproto.data import files, text
 from jaxproto.errors import UserError
 from jaxproto.storage import jsonfile, naming, records
@@ -18,8 +19,6 @@ from jaxproto.storage.status import Status, status_of
 
 VOCABULARY = "vocabulary.txt"
 NODES = "nodes.json"  # of a run whose clients are on nodes of their own
-FREE = {"data.data_dir", "rounds"}  # what a run may be continued with
-EARLY = "early_stopping."  # fields that say where a run ends, and nothing of its rounds
 WRITTEN = (
     "*.json",
     "*.jsonl",
@@ -139,11 +138,10 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
         raise _damaged(path / "config.json", e) from e
     if there is None:
         return
-    if here["rounds"] > there["rounds"] and not registries.needs_rounds(config):
-        there["rounds"] = here["rounds"]
+    free = extended(config, there)
     if status_of(summary(path)) is Status.STOPPED_EARLY:
-        there |= {k: v for k, v in here.items() if k.startswith(EARLY)}
-    lines = differences(there, here)
+        free |= resumable(config, STOPPED)
+    lines = differences({**there, **{k: here[k] for k in free}}, here)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -194,9 +192,8 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     Where the data lie may change, when to stop early, and the number of rounds unless
     rounds depend on it.
     """
-    free = {"data.data_dir"} if registries.needs_rounds(config) else FREE
-    fields = flat(config).items()
-    return {k: v for k, v in fields if k not in free and not k.startswith(EARLY)}
+    free = resumable(config, MORE, STOPPED, MOVED)
+    return {k: v for k, v in flat(config).items() if k not in free}
 
 
 def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:

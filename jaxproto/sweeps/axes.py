@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from jaxproto.config.fields import check_keys
+from jaxproto.config.checks import check_keys
+from jaxproto.config.fields import TYPES
 from jaxproto.config.flags import FOLLOWS
-from jaxproto.config.ranges import TYPES
 from jaxproto.errors import UserError, cut
 
 Given = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from jaxproto import compare, plots
-from jaxproto.compare.runs import IGNORED
 from jaxproto.config import flat
+from jaxproto.config.fields import where
 from jaxproto.data import files
 from jaxproto.errors import some
 from jaxproto.figures import from_records
@@ -21,7 +21,6 @@ from jaxproto.storage import records
 from jaxproto.storage.status import Status, status_of
 from jaxproto.sweeps.plan import Cell, Plan, short
 
-SILENT = IGNORED - {"seed"}  # fields that change no number
 AVERAGES = ("pooled", "client_mean")
 STATISTICS = ("best", "final", "mean_last")
 
@@ -101,8 +100,9 @@ def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
     Settings as `compare` takes them: without names and places.
     """
     found: dict[str, Cell] = {}
+    silent = where(compared=False) - {"seed"}
     for cell in plan.cells:
-        fields = {k: v for k, v in flat(cell.config).items() if k not in SILENT}
+        fields = {k: v for k, v in flat(cell.config).items() if k not in silent}
         if status_of(summaries[cell.name]).ok:
             found.setdefault(json.dumps(fields, sort_keys=True), cell)
     return list(found.values())
@@ -135,7 +135,8 @@ def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Accuracy against every field with several values; a heatmap of two fields."""
     several = {k: values for k, values in plan.fields().items() if len(values) > 1}
-    fields = {k: v for k, v in several.items() if k not in IGNORED}
+    ignored = where(compared=False)
+    fields = {k: v for k, v in several.items() if k not in ignored}
     done = finished(plan, summaries)
     if not plots.available() or not done or not fields:
         return []

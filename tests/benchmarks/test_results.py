@@ -7,8 +7,7 @@ import pytest
 from support.every import check_every
 
 from jaxproto import compare, config
-from jaxproto.compare.runs import IGNORED
-from jaxproto.config.ranges import FOLLOW
+from jaxproto.config.fields import FOLLOW, where
 from jaxproto.storage.status import status_of
 from results import queue, series
 from results.cifar10 import run as cifar10
@@ -125,7 +124,7 @@ def check_record(path, run):
         wanted[field] = FOLLOW if value == "follow" else type(wanted[field])(value)
     got = compare.load(path)
     assert status_of(got.summary).ended
-    for field in (got.config.keys() | wanted.keys()) - IGNORED:
+    for field in (got.config.keys() | wanted.keys()) - where(compared=False):
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
     saved = json.loads((path / "config.json").read_text())

@@ -14,10 +14,8 @@ from support.every import check_every
 
 from jaxproto import cli, config, sweeps
 from jaxproto.cli import names
-from jaxproto.config import listing
 from jaxproto.data import datasets
 from jaxproto.errors import UserError
-from jaxproto.methods import METHODS
 from jaxproto.training import program_cache, runner, stopping
 
 ROOT = Path(__file__).parents[2]
@@ -309,10 +307,3 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
         "method.upscale = 10.0  (configs/protonorm.py)",
         "data.train_share = 0.75  (default)",
     } <= {*lines}
-
-    def check(name):
-        file = f"--config={ROOT}/configs/{name}.py"
-        for line in listing.lines(config.experiment(name, "digits"), [file]):
-            assert line.meaning and line.allowed, line.path
-
-    check_every(METHODS, check)

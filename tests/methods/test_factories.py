@@ -6,7 +6,7 @@ from support.every import check_every
 
 from jaxproto import config
 from jaxproto.config import registries
-from jaxproto.config.meanings import meaning
+from jaxproto.config.hyperparameters import table
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.methods.fedtgp import ServerTraining, fedtgp
@@ -52,12 +52,12 @@ def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch
         """
 
     monkeypatch.setitem(METHODS, "mine", mine)
-    told = {k: meaning(f"method.{k}", "mine") for k in config.method_fields("mine")}
-    assert told["share"] == "of the old prototypes, in every round"
-    assert told["low"] == told["high"] == "both ends"
-    assert told["lam"] == meaning("method.lam", "fedproto") != ""
+    told = table("mine")
+    assert told["method.share"].help == "of the old prototypes, in every round"
+    assert told["method.low"].help == told["method.high"].help == "both ends"
+    assert told["method.lam"].help == table("fedproto")["method.lam"].help != ""
     mine.__doc__ = None
-    assert meaning("method.share", "mine") == ""
+    assert table("mine")["method.share"].help == ""
 
 
 def test_fields_of_one_value_come_together_again_and_change_one_given_whole():

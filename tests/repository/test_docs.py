@@ -14,7 +14,7 @@ from support.pages import DOCS, FENCE, ROOT, blocks
 
 import jaxproto
 from jaxproto import cli, config
-from jaxproto.config import floats
+from jaxproto.config import fields, floats
 from jaxproto.methods import METHODS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -111,8 +111,9 @@ def kinds(method):
     """Field -> argument, "argument, but 0" or static, of every float of a method."""
     c, found = config.default(), {}
     c.method.update(config.method_fields(method))
+    c.privacy.unit = "client"
     for path, value in config.flat(c).items():
-        if type(value) is float:
+        if type(value) is float and path not in fields.where(program=fields.UNUSED):
             changed = c.copy_and_resolve_references()
             changed.update_from_flattened_dict({path: OTHER.get(value, 0.5)})
             whether = path in floats.traced(c), path in floats.traced(changed)
@@ -121,13 +122,13 @@ def kinds(method):
 
 
 def table(of):
-    """A line for each field and kind, with the methods that have it."""
+    """A line for each field of methods and kind, with the methods that have it."""
     rows = sorted({pair for found in of.values() for pair in found.items()})
+    rows = [pair for pair in rows if pair[0] not in fields.FIELDS]
     lines = ["| field | is | of |", "|---|---|---|"]
     for field, kind in rows:
         having = [f"`{m}`" for m in METHODS if of[m].get(field) == kind]
-        who = "all" if len(having) == len(METHODS) else ", ".join(having)
-        lines.append(f"| `{field}` | {kind} | {who} |")
+        lines.append(f"| `{field}` | {kind} | {', '.join(having)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -138,9 +139,34 @@ def test_the_page_of_fields_and_programs_is_what_the_code_does():
     assert of["tinyproto"]["method.mu"] == "argument, but 0"
     assert of["fedprox"]["method.mu"] == "argument"
     settings = floats.program_settings(config.experiment("fedproto", "digits"))
-    free = floats.NOT_TRACED | {"rounds"}  # never enter a program
-    assert not free & {*settings}
-    said = PROGRAMS.partition("never enter a program")[0]
-    assert [field for field in free if f"`{field}`" not in said] == []
+    assert not (fields.where(program=fields.UNUSED) | {"rounds"}) & {*settings}
     fedkd = floats.program_settings(config.experiment("fedkd", "digits"))
     assert "rounds" in fedkd
+
+
+# ------------------------------------------------------ the table of fields
+
+FIELDS = (DOCS / "api" / "fields.md").read_text()
+MOST = 8  # names that the page shows; of more the first three
+
+
+def table_of_fields():
+    """A line for each field that all methods share."""
+    head = "field", "default", "is", "may be", "in programs", "in a folder's name"
+    rows, found = [(*head, "compared", "may change"), ("---",) * 8], kinds("local")
+    for path, field in fields.FIELDS.items():
+        program = found.get(path, field.program)
+        assert program.startswith(field.program), path
+        names = field.words.split(" | ")
+        words = ", ".join(names if len(names) <= MOST else [*names[:3], "..."])
+        rules = program, field.names_run, field.compared, field.resume
+        said = [{True: "yes", False: "no"}.get(rule, rule) for rule in rules]
+        default = f"`{field.default if field.default != '' else repr('')}`"
+        rows.append((f"`{path}`", default, field.help, words, *said))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def test_the_page_of_fields_is_the_table_of_fields():
+    there = "| field |" + FIELDS.partition("| field |")[2]
+    wanted = table_of_fields()
+    assert there == wanted, f"put this at the end of fields.md:\n\n{wanted}"

@@ -15,8 +15,7 @@ OF_PAPERS = {  # their tables and settings: the rows are methods
 }
 COMMON = {"local"}  # is a section of configurations and a launcher of sweeps as well
 SHARED = {  # fields of methods that decide what is beside the method
-    "config/choices.py": {"anchors"},  # which data it needs
-    "config/fields.py": {"lam"},  # what fits a data set
+    "config/checks.py": {"anchors"},  # which data it needs
     "config/sampling.py": {"fraction"},  # how many rows a round has
     "figures/finished.py": {"alignment"},  # the picture of an alignment
     "figures/from_formulas.py": {"masks"},  # the curves of a formula of costs

@@ -4,7 +4,8 @@ import itertools
 from typing import NamedTuple
 
 from jaxproto import config
-from jaxproto.config import choices, ranges
+from jaxproto.config.fields import FIELDS, Names
+from jaxproto.config.hyperparameters import table
 from jaxproto.methods import METHODS
 from jaxproto.types import Range
 from support import bad_files
@@ -31,19 +32,16 @@ def outside(own: Range, whole: bool) -> list:
 
 def of_ranges() -> list[Row]:
     """Every number of every method, and of the run, outside of its range."""
-    rows = []
-    for path, own in ranges.RANGES.items():
-        whole = isinstance(config.flat(config.default())[path], int)
-        for value in outside(own, whole):
-            rows.append(Row((LOCAL, f"--config.{path}={value}"), f"{path} is {value}"))
+    found = [(LOCAL, path, field) for path, field in FIELDS.items()]
     for name in METHODS:
-        fields = config.method_fields(name)
-        for path, own in ranges.of_method(name).items():
-            value = fields[path.removeprefix("method.")]
-            for bad in outside(own, isinstance(value, int)):
-                given = (f"--config={name}", f"--config.{path}={bad}")
-                rows.append(Row(given, f"{path} is {bad}"))
-    return rows
+        own = [(path, f) for path, f in table(name).items() if path not in FIELDS]
+        found += [(f"--config={name}", *row) for row in own]
+    return [
+        Row((file, f"--config.{path}={bad}"), f"{path} is {bad}")
+        for file, path, field in found
+        if isinstance(field.allowed, Range)
+        for bad in outside(field.allowed, isinstance(field.default, int))
+    ]
 
 
 def of_types() -> list[Row]:
@@ -59,9 +57,8 @@ def of_types() -> list[Row]:
     for path in ("optimizer.learning_rate", "participation.fraction"):
         rows.append(Row((LOCAL, f"--config.{path}=1e-60"), "0.0 as a float32"))
     for name in METHODS:
-        for path in choices.registered():
-            field = path.removeprefix("method.")
-            if path != "method.name" and field in config.method_fields(name):
+        for path, field in table(name).items():
+            if path not in FIELDS and isinstance(field.allowed, Names):
                 given = (f"--config={name}", f"--config.{path}=nothing")
                 rows.append(Row(given, f"unknown {path} 'nothing'"))
     return rows

@@ -1,0 +1,191 @@
+"""The table of fields, and the fields of methods: one row says all of each."""
+
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import ml_collections
+import pytest
+from support.every import check_every
+from support.refusal import refused
+
+from jaxproto import config
+from jaxproto.compare import runs
+from jaxproto.config import fields, floats, hyperparameters, listing, registries
+from jaxproto.data import room
+from jaxproto.methods import METHODS
+from jaxproto.storage import naming, records, workdir
+from jaxproto.types import Count, NonNegative, Range
+
+
+def with_method(name, **fields):
+    made = config.default()
+    given = {**config.method_fields(name), **fields}
+    made.method = ml_collections.ConfigDict(given)
+    return made
+
+
+def test_a_new_field_is_one_row(monkeypatch, tmp_path):
+    """Default, check, --print_config, folder, argument, resuming, comparison."""
+    warm = Range("from 0 to 1", 0, 1)
+    row = fields.Field(0.5, "of the first rounds", warm, fields.TRACED)
+    monkeypatch.setitem(fields.FIELDS, "optimizer.warmth", row)
+    plain, hot = config.load("fedproto"), config.load("fedproto")
+    hot.optimizer.warmth = 0.75
+    assert plain.optimizer.warmth == config.default().optimizer.warmth == 0.5
+    config.check(hot)
+    for value, words in {2.0: "from 0 to 1", "x": "a number"}.items():
+        with refused(f"optimizer.warmth is {value!r}; it must be {words}."):
+            config.check(changed(plain, value))
+    text = listing.text(hot, ["--config=fedproto", "--config.optimizer.warmth=0.75"])
+    assert "optimizer.warmth = 0.75  (command line)\n    of the first rounds; " in text
+    assert "a number, from 0 to 1\n" in text
+    assert naming.default(hot, plain).name.endswith("-optimizer.warmth=0.75")
+    assert floats.traced(hot)["optimizer.warmth"] == 0.75
+    assert floats.program_settings(hot) == floats.program_settings(plain)
+    workdir.save_config(tmp_path, plain)
+    with refused("optimizer.warmth: 0.5 there, 0.75 here"):
+        workdir.check_config(tmp_path, hot)
+    found = [runs.Run(Path("a"), config.flat(c), None) for c in (plain, hot)]
+    assert len(runs.groups(found)) == 2
+
+
+def changed(plain, value):
+    tree = plain.to_dict()
+    tree["optimizer"]["warmth"] = value
+    return ml_collections.ConfigDict(tree)
+
+
+@pytest.mark.parametrize(
+    ("rule", "stopped", "goes_on"),
+    [
+        (fields.NEVER, True, []),
+        (fields.MOVED, True, []),
+        (fields.MORE, False, [0.75]),
+        (fields.STOPPED, False, []),
+        (fields.STOPPED, True, [0.25, 0.75]),
+    ],
+)
+def test_rules_of_a_field_that_are_not_as_usual(
+    monkeypatch, tmp_path, rule, stopped, goes_on
+):
+    row = fields.Field(
+        0.5,
+        "of the first rounds",
+        program=fields.UNUSED,
+        names_run=False,
+        compared=False,
+        resume=rule,
+    )
+    monkeypatch.setitem(fields.FIELDS, "optimizer.warmth", row)
+    plain = config.load("fedproto")
+    workdir.save_config(tmp_path, plain)
+    if stopped:
+        summary = {"status": "stopped early", "rounds": 5, "rules": {}}
+        records.write_json(tmp_path / "summary.json", summary)
+
+    def check(value):
+        other = changed(plain, value)
+        assert naming.default(other, plain) == naming.default(plain)
+        assert "optimizer.warmth" not in floats.traced(other)
+        assert floats.program_settings(other) == floats.program_settings(plain)
+        same = workdir.settings(other) == workdir.settings(plain)
+        assert same == (rule != fields.NEVER)
+        found = [runs.Run(Path("a"), config.flat(c), None) for c in (plain, other)]
+        assert runs.groups(found[:1])[0].config == runs.groups(found[1:])[0].config
+        if value in goes_on:
+            return workdir.check_config(tmp_path, other)
+        with refused(f"optimizer.warmth: 0.5 there, {value} here"):
+            workdir.check_config(tmp_path, other)
+
+    check_every([0.25, 0.75], check)
+
+
+def test_every_field_says_what_it_means_and_every_number_what_it_may_be():
+    def check(name, path, field):
+        assert field.help and field.words, path
+        number = type(field.default) in (int, float)
+        assert number == isinstance(field.allowed, Range)
+        assert not number or field.allowed.fits(field.default)
+        assert field.program != fields.TRACED or type(field.default) is float
+
+    check_every(
+        [(m, *row) for m in METHODS for row in hyperparameters.table(m).items()], check
+    )
+
+
+def test_ends_are_those_of_an_interval():
+    for ends, inside in {"[]": [1, 2], "(]": [2], "[)": [1], "()": []}.items():
+        own = Range("", 1, 2, ends)
+        assert [n for n in (1, 2) if own.fits(n)] == inside
+        assert own.fits(1.5) and not own.fits(0) and not own.fits(float("nan"))
+
+
+def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
+    class Together(NamedTuple):
+        share: Annotated[float, "static", Range("up to 1", high=1)] = 0.5
+        free: float = 1.0
+
+    def mine(
+        spec,
+        *,
+        some: Together = Together(),  # noqa: B008
+        lam: "NonNegative" = 1.0,
+        number: Count | None = None,
+        plain=3,
+    ):
+        """A method."""
+
+    def unresolved(spec, *, lam: "NothingOfThisName" = 1.0):  # noqa: F821
+        """A method."""
+
+    monkeypatch.setattr(registries, "VALUES", (*registries.VALUES, Together))
+    monkeypatch.setitem(METHODS, "mine", mine)
+    monkeypatch.setitem(METHODS, "unresolved", unresolved)
+    said = registries.annotations(mine)
+    assert said["share"] == ("static", Range("up to 1", high=1))
+    assert said["free"] == said["plain"] == said["spec"] == ()
+    assert len(said["lam"]) == len(said["number"]) == 1
+    config.check(with_method("unresolved", lam=-1.0))
+    config.check(with_method("mine", free=-1e9, plain=-3))
+    with refused("method.share is 1.5; it must be up to 1."):
+        config.check(with_method("mine", share=1.5))
+    with refused("method.lam is -1.0; it must be at least 0."):
+        config.check(with_method("mine", lam=-1.0))
+
+
+def test_a_number_must_be_in_its_range_as_compiled_programs_see_it():
+    made = config.default()
+    made.optimizer.learning_rate = 1e-50
+    with refused("optimizer.learning_rate is 1e-50, which is 0.0 as a float32"):
+        config.check(made)
+    made.optimizer.learning_rate = 1e39
+    with refused("optimizer.learning_rate is 1e+39, which is inf as a float32"):
+        config.check(made)
+
+
+def test_zero_may_follow_the_run():
+    config.check(with_method("fedtgp", server_batch=0))
+    with refused("server_batch is -1; it must be 0 (that of local.batch_size) or at"):
+        config.check(with_method("fedtgp", server_batch=-1))
+
+
+def test_the_seed_of_the_data_may_follow_that_of_the_run():
+    made = config.experiment("local", "spiral")
+    made.seed, made.data.seed = 7, fields.FOLLOW
+    config.check(made)
+    assert config.data_fields(made).seed == 7 and made.data.seed == fields.FOLLOW
+    given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
+    typed = config.with_numbers([*given, "--config.data.seed", "follow"])
+    want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]
+    assert typed == want
+
+
+def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):
+    (tmp_path / "max").write_text("1024\n")
+    monkeypatch.setattr(room, "LIMIT", tmp_path / "max")
+    assert room.memory() == 1024
+    room.check("things", 1024, "take fewer")
+    with refused("things need about 0.0 GiB of memory, but the machine has 0.0 GiB; "):
+        room.check("things", 1025, "take fewer")
+    (tmp_path / "max").write_text("max\n")
+    assert room.memory() > 1024
