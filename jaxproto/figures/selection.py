@@ -9,14 +9,12 @@ from jaxproto.compare import names as compare_names
 from jaxproto.compare.runs import (
     IGNORED,
     Group,
-    Run,
     dataset,
     differing,
     groups,
-    load,
 )
 from jaxproto.errors import UserError, pick, some
-from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import RunFolder
 
 _LONG = 32  # letters of what tells two runs of a method apart
 
@@ -74,7 +72,11 @@ def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
     """
     folders = named(workdirs)
     settings = [
-        {k: v for k, v in load(path).config.items() if k not in IGNORED - {"seed"}}
+        {
+            k: v
+            for k, v in RunFolder.read(path).config.items()
+            if k not in IGNORED - {"seed"}
+        }
         for path in workdirs
     ]
     return dict(zip(labels(settings, list(folders)), workdirs, strict=True))
@@ -114,34 +116,6 @@ def short(value) -> str:
     return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
 
-def records(workdir: Path) -> list[dict]:
-    """The records of a run.
-
-    Raises:
-      UserError: there are none in the folder.
-    """
-    if not (workdir / "metrics.jsonl").is_file():
-        raise UserError(
-            f"{workdir} holds no metrics.jsonl: give work directories of runs, such as "
-            "runs/protonorm-digits-seed0."
-        )
-    return metrics.read(workdir / "metrics.jsonl")
-
-
-def evaluated(workdir: Path) -> list[dict]:
-    """The records of a run.
-
-    Raises:
-      UserError: there are none.
-    """
-    found = records(workdir)
-    if not found:
-        raise UserError(
-            f"{workdir} has no evaluation yet: nothing to draw. Leave it out."
-        )
-    return found
-
-
 def rules(asked: str | None, there: Sequence[str]) -> list[str]:
     """The rule that was asked for, or all that there are.
 
@@ -161,7 +135,7 @@ def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
       UserError: a folder is not that of a run, or two runs are the same.
     """
     by_path = {path.resolve(): name for name, path in named(workdirs).items()}
-    found = groups(map(load, workdirs))
+    found = groups(map(RunFolder.read, workdirs))
     stems = [_shared([by_path[r.path.resolve()] for r in g.runs]) for g in found]
     names = labels([g.config for g in found], stems)
     if len({len(g.runs) for g in found}) > 1:
@@ -185,12 +159,3 @@ def _shared(names: Sequence[str]) -> str:
     """`protonorm` of protonorm-seed0 and protonorm-seed1."""
     stems = {re.sub(r"[-_]?(seed)?\d+$", "", name) for name in names}
     return stems.pop() if len(names) > 1 and len(stems) == 1 else names[0]
-
-
-def finished(run: Run) -> dict:
-    """The summary of a run.
-
-    Raises:
-      UserError: it is not finished.
-    """
-    return run.results

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxproto.storage import records, workdir
+from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.sweeps.board import Board
-from jaxproto.sweeps.plan import ENDED, Cell, standing
+from jaxproto.sweeps.plan import Cell
 from jaxproto.training.progress import accuracy_text
 
 RECENT = 10  # evaluations behind the time left
@@ -27,20 +27,21 @@ class Watch:
     def look(self):
         """Tells the board what is new since the last look."""
         for cell in list(self._left):
-            if standing(cell) in ENDED:
+            run = RunFolder.at(cell.path)
+            if run.status(cell.config.rounds).ended:
                 self._left.remove(cell)
                 began = self._began.get(cell.name)
                 took = 0.0 if began is None else time.perf_counter() - began
-                self._board.ended(cell, workdir.summary(cell.path) or {}, took)
+                self._board.ended(cell, run.summary or {}, took)
                 continue
             now = stamp(metrics(cell))
             if now != self._seen[cell.name]:
                 self._seen[cell.name] = now
-                self._tell(cell)
+                self._tell(cell, run)
 
-    def _tell(self, cell: Cell):
+    def _tell(self, cell: Cell, run: RunFolder):
         """Of the newest record of a cell."""
-        record = records.newest(metrics(cell))
+        record = run.newest()
         if record is None:
             return
         self._began.setdefault(cell.name, time.perf_counter())
@@ -58,7 +59,7 @@ class Watch:
 
 def metrics(cell: Cell) -> Path:
     """Where a cell has its records."""
-    return cell.path / "metrics.jsonl"
+    return cell.path / METRICS
 
 
 def stamp(file: Path) -> tuple[int, int]:

@@ -227,7 +227,7 @@ SUMMARIES = {
     "rules is a list": (b'{"status": "a", "rounds": 4, "rules": []}', "rules is '[]'"),
     "a rule is a number": (
         b'{"status": "finished", "rounds": 4, "rules": {"head": 1}}',
-        "all of rule head is '0'",
+        "all of rule head is '1'",
     ),
     "accuracy is a text": (
         b'{"status": "finished", "rounds": 4, "rules": {"head": {"pooled": {"best": '

@@ -14,13 +14,13 @@ from jaxproto.cli import plot
 from jaxproto.compare import names, targets
 from jaxproto.compare.measures import Measure
 from jaxproto.compare.papers import NAMES
-from jaxproto.compare.runs import Run
 from jaxproto.config import printed
 from jaxproto.errors import UserError
 from jaxproto.figures import selection
 from jaxproto.methods import METHODS
 from jaxproto.plots import canvas, layout
 from jaxproto.storage import records
+from jaxproto.storage.run_folder import RunFolder
 
 RNG = np.random.default_rng(0)
 LONG = ["ProtoNorm", "CPS + PPA + CPKD on FedTGP", "TinyProto-FT (s 50, mu 0.5)"]
@@ -237,7 +237,7 @@ def test_until_is_the_first_evaluation_at_the_target(tmp_path):
         for r, a in [(1, 0.5), (2, None), (3, 0.9), (4, 0.7), (5, 0.95)]
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    reached = partial(targets.reached, Run(tmp_path, {}, None), measure=Measure())
+    reached = partial(targets.reached, RunFolder(tmp_path, {}, None), measure=Measure())
     assert reached("head", target=90)["round"] == 3
     assert reached("head", target=95)["round"] == 5
     assert reached("head", target=95.1) is None

@@ -42,7 +42,8 @@ def make(tmp_path):
         (path / "config.json").write_text(made.to_json())
         both = {"pooled": accuracy, "client_mean": accuracy / 2}
         told = {k: {"final": v, "best": v + 0.1} for k, v in both.items()}
-        summary = {"status": "finished", "rules": {"head": told, "local": told}}
+        summary = {"status": "finished", "rounds": made.rounds}
+        summary["rules"] = {"head": told, "local": told}
         records.write_json(path / "summary.json", summary)
         for r in (1, 3):
             row = {"round": r, "rules": {"head": {"pooled": accuracy * r / 3}}}
@@ -152,7 +153,7 @@ def test_an_unfinished_run_is_named(tmp_path, make):
         draw(tmp_path, "accuracy_against_field", path, "--field", "rounds")
 
 
-RULES = {"rules": {}}
+RULES = {"rounds": 3, "rules": {}}
 
 
 def test_a_run_that_was_not_watched_is_named(tmp_path, make):

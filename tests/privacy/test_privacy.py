@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from jaxproto import compare, config
-from jaxproto.compare.runs import load
 from jaxproto.config import build, floats, private
 from jaxproto.errors import UserError
 from jaxproto.losses import cross_entropy
@@ -340,7 +339,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypa
     exp = build.experiment(whole, "cpu")
     taken = account.takes_part(whole, exp)
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
-    loaded = load(tmp_path / "whole")
+    loaded = compare.load(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]
     assert ends[0][0]["privacy"]["epsilon"] < ends[0][1]["privacy"]["epsilon"]
     text = compare.render(compare.table(compare.groups([loaded])), "csv")

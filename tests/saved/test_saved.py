@@ -17,6 +17,7 @@ from jaxproto.figures import finished
 from jaxproto.methods import METHODS
 from jaxproto.saved import opened
 from jaxproto.storage import checkpoint, records, workdir
+from jaxproto.storage.run_folder import RunFolder
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_of_03d3868"
 LAST = {"checkpoint_every": 1, "eval_every": 1}
@@ -295,7 +296,7 @@ def test_a_run_that_goes_on_is_read_and_left_alone(path, tmp_path):
     with workdir.claim(copy):
         before = runs.snapshot(copy)
         run = jaxproto.load(copy)
-        assert run.status == "unfinished" and run.rounds == run.round == 2
+        assert run.status == "running" and run.rounds == run.round == 2
         assert run.evaluate() == last_record(copy)["rules"]
         assert runs.snapshot(copy) == before
 
@@ -319,8 +320,9 @@ def test_refreshing_finds_what_was_written_since(path, tmp_path):
 
 
 def test_a_checkpoint_that_goes_while_it_is_read_is_read_anew(path, monkeypatch):
-    config_ = opened.configuration(path)
-    exp, real, seen = opened.experiment(path, config_), checkpoint.latest, []
+    run = RunFolder.read(path)
+    config_ = opened.configuration(run)
+    exp, real, seen = opened.experiment(run, config_), checkpoint.latest, []
 
     def gone(*args):
         seen.append(1)

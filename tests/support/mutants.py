@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         "the last record outlives its checkpoint",
         "training/keeping.py",
-        'records.keep_until(run.path / "metrics.jsonl", start)',
-        'records.keep_until(run.path / "metrics.jsonl", start + 1)',
+        "records.keep_until(run.path / METRICS, start)",
+        "records.keep_until(run.path / METRICS, start + 1)",
     ),
     Mutant(
         "learning rate is scaled before the optimiser",
