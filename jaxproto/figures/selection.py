@@ -70,16 +70,15 @@ def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
     Raises:
       UserError: one is given twice or is not that of a run.
     """
-    folders = named(workdirs)
+    runs, silent = _read(workdirs), IGNORED - {"seed"}
     settings = [
-        {
-            k: v
-            for k, v in RunFolder.read(path).config.items()
-            if k not in IGNORED - {"seed"}
-        }
-        for path in workdirs
+        {k: v for k, v in run.config.items() if k not in silent} for run in runs
     ]
-    return dict(zip(labels(settings, list(folders)), workdirs, strict=True))
+    return dict(zip(labels(settings, [r.name for r in runs]), workdirs, strict=True))
+
+
+def _read(workdirs: Sequence[Path]) -> list[RunFolder]:
+    return [RunFolder.read(path, name) for name, path in named(workdirs).items()]
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
@@ -134,9 +133,8 @@ def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    by_path = {path.resolve(): name for name, path in named(workdirs).items()}
-    found = groups(map(RunFolder.read, workdirs))
-    stems = [_shared([by_path[r.path.resolve()] for r in g.runs]) for g in found]
+    found = groups(_read(workdirs))
+    stems = [_shared([r.name for r in g.runs]) for g in found]
     names = labels([g.config for g in found], stems)
     if len({len(g.runs) for g in found}) > 1:
         names = [f"{n}{_seeds(g)}" for n, g in zip(names, found, strict=True)]

@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.errors import UserError, escaped, some
-from jaxproto.figures import finished, tsne
+from jaxproto.figures import tsne
 from jaxproto.page.seen import Line
 from jaxproto.plots.between import angles
 from jaxproto.report import pictures
 from jaxproto.report.pictures import HostProtos
+from jaxproto.saved import opened
 from jaxproto.storage import checkpoint
 from jaxproto.storage.run_folder import RunFolder
 
@@ -72,7 +73,7 @@ def _of_run(one: RunFolder, data_dir: str) -> dict:
     Raises:
       UserError: no checkpoint can be used, or there are no global prototypes.
     """
-    run = finished.load(one.path, data_dir)
+    run = opened.load(one.path, data_dir)
     learnt = pictures.learnt_by(run.exp, run.state.server, run.state.clients)
     protos = learnt.protos
     if protos is None:

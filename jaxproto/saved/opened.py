@@ -54,16 +54,19 @@ class Opened(NamedTuple):
 def load(workdir: str | Path, data_dir: str = "") -> Opened:
     """Builds the experiment again and reads the newest checkpoint that can be used.
 
+    Every client is in its state: as much memory as all of them need.
+
     Args:
       workdir: of a run, finished or not.
       data_dir: where the data set is now; "" is where the run found it.
 
     Raises:
-      UserError: no run or no checkpoint is there, or the data are not those of the run.
+      UserError: no run or no checkpoint is there, its clients are on their nodes, or
+        the data are not those of the run.
     """
     run = RunFolder.read(workdir)
     config = configuration(run, data_dir)
-    return read(run.path, config, experiment(run, config))
+    return with_all_clients(read(run.path, config, experiment(run, config)))
 
 
 def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDict:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support import attacked
 
+import jaxproto
 from jaxproto import cli, compare
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
@@ -248,6 +249,18 @@ def one_line(call, *args) -> str:
     return text
 
 
+def one_message(config, run, picture) -> str:
+    """The message that commands have in common."""
+    arguments = ["accuracy_over_rounds", str(picture), str(run)]
+    (text,) = {
+        one_line(attacked.run, config, run),
+        one_line(compare.load, run),
+        one_line(jaxproto.load, run),
+        one_line(plot.main, "plot", arguments),
+    }
+    return text
+
+
 def contents(run):
     """Everything below a folder but the lock of whoever has looked."""
     return {
@@ -272,22 +285,16 @@ def test_what_cannot_go_on_is_refused_in_one_line_and_left_alone(made, run, name
 def test_a_config_that_is_none_is_named_by_every_command(made, run, tmp_path, name):
     content, said = CONFIGS[name]
     (run / "config.json").write_bytes(content)
-    assert said in one_line(attacked.run, made[1], run)
-    assert said in one_line(compare.load, run)
-    arguments = ["accuracy_over_rounds", str(tmp_path / "a.png"), str(run)]
-    assert said in one_line(plot.main, "plot", arguments)
-    COUNT["config.json"] += 3
+    assert said in one_message(made[1], run, tmp_path / "a.png")
+    COUNT["config.json"] += 4
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_a_summary_that_is_none_is_named_by_every_command(made, run, tmp_path, name):
     content, said = SUMMARIES[name]
     (run / "summary.json").write_bytes(content)
-    assert said in one_line(attacked.run, made[1], run)
-    assert said in one_line(compare.load, run)
-    arguments = ["accuracy_over_rounds", str(tmp_path / "a.png"), str(run)]
-    assert said in one_line(plot.main, "plot", arguments)
-    COUNT["summary.json"] += 3
+    assert said in one_message(made[1], run, tmp_path / "a.png")
+    COUNT["summary.json"] += 4
 
 
 @pytest.mark.parametrize("row", ["record is a list", "metrics is a folder"])

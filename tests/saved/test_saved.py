@@ -13,7 +13,6 @@ from support import runs
 import jaxproto
 from jaxproto import config, models
 from jaxproto.errors import UserError
-from jaxproto.figures import finished
 from jaxproto.methods import METHODS
 from jaxproto.saved import opened
 from jaxproto.storage import checkpoint, records, workdir
@@ -283,7 +282,7 @@ def test_clients_in_files_of_which_a_sample_is_evaluated(tmp_path):
     every = run.evaluate("head", range(6))["head"]
     each = [c.accuracies()["head"] for c in run.clients]
     assert every["client_mean"] == pytest.approx(np.mean(each))
-    whole = finished.load(tmp_path)
+    whole = opened.load(tmp_path)
     (clients,) = whole.state.clients
     for k, i in enumerate(whole.exp.cohorts[0].ids):
         assert_same(jax.tree.map(lambda a, k=k: a[k], clients), run.clients[i].state)
