@@ -9,7 +9,7 @@ from jaxproto import compare
 from jaxproto.compare import tables
 from jaxproto.compare.runs import Group
 from jaxproto.errors import escaped
-from jaxproto.storage.run_folder import METRICS, RunFolder
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 
 
@@ -79,9 +79,6 @@ def progress(one: RunFolder) -> str:
 
 def _since(one: RunFolder) -> str:
     """When the last evaluation was written."""
-    try:
-        at = (one.path / METRICS).stat().st_mtime
-    except OSError:
-        return ""
-    when = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    return f" ({when:%Y-%m-%d %H:%M} UTC)"
+    at, _ = one.stamp()
+    when = datetime.datetime.fromtimestamp(at / 1e9, datetime.UTC)
+    return f" ({when:%Y-%m-%d %H:%M} UTC)" if at else ""

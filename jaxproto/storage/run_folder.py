@@ -143,6 +143,17 @@ class RunFolder:
         """Returns the newest record on disk; only the end of the file is read."""
         return json_lines.newest(self.path / METRICS)
 
+    def stamp(self) -> tuple[int, int]:
+        """Returns nanosecond and size of the last change of the records on disk.
+
+        Both are 0 where there are none.
+        """
+        try:
+            found = (self.path / METRICS).stat()
+        except OSError:
+            return 0, 0
+        return found.st_mtime_ns, found.st_size
+
 
 def is_run(path: str | Path) -> bool:
     """Returns whether a run has left something in a folder."""
