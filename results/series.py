@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.storage import records as files
-from jaxproto.storage import workdir
-from jaxproto.storage.status import Status, status_of
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
 
 ROOT = Path(__file__).parents[1]
 Run = tuple[str, str, Sequence[str]]  # name, configuration, flags
@@ -64,7 +64,7 @@ def made(run: Run, work: Path, data_dir: str, record: Path | None, **process) ->
     command = [sys.executable, "main.py", f"--config=configs/{config}"]
     command += [f"--config.data.data_dir={data_dir}", f"--workdir={work}", *flags]
     failed = call(command, **process)
-    if failed and status_of(workdir.summary(work)) is not Status.DIVERGED:
+    if failed and RunFolder.at(work).status() is not Status.DIVERGED:
         return False
     if record:
         keep(work, record, source)

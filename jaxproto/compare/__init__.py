@@ -2,12 +2,15 @@
 
 from jaxproto.compare.notes import lines
 from jaxproto.compare.rendering import render
-from jaxproto.compare.runs import Group, Run, groups, is_run, load
+from jaxproto.compare.runs import Group, groups
 from jaxproto.compare.tables import Table, rows, table
+from jaxproto.storage.run_folder import RunFolder, is_run
+
+load = RunFolder.read
 
 __all__ = [
     "Group",
-    "Run",
+    "RunFolder",
     "Table",
     "groups",
     "is_run",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxproto.compare.runs import Group, Run
+from jaxproto.compare.runs import Group
 from jaxproto.data import describe
 from jaxproto.data.describe import Commonest
 from jaxproto.methods import REFERENCE
 from jaxproto.report import reference
-from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import RunFolder
 
 Row = tuple[str, Group]
 Known = Mapping[tuple, Commonest]  # fields of the data -> what one class is worth
@@ -35,9 +35,9 @@ def _data(group: Group) -> tuple:
     )
 
 
-def commonest(run: Run) -> Commonest | None:
+def commonest(run: RunFolder) -> Commonest | None:
     """What one class is worth; of older runs by `partition.csv`, None without it."""
-    if said := run.results.get("commonest_class"):
+    if said := (run.summary or {}).get("commonest_class"):
         return Commonest(**said)
     file = run.path / "partition.csv"
     if not file.exists():
@@ -45,14 +45,13 @@ def commonest(run: Run) -> Commonest | None:
     return describe.share_of_commonest(describe.read_csv(file))
 
 
-def collapsed(run: Run, alone: Commonest | None) -> dict[str, int]:
-    """Rules that ended at the share of one class, and since which round."""
-    if "collapsed" in run.results:
+def collapsed(run: RunFolder, alone: Commonest | None) -> dict[str, int]:
+    """Rules that are at the share of one class, and since which round."""
+    if run.finished and "collapsed" in run.results:
         return run.results["collapsed"]
     if alone is None:
         return {}
-    records = metrics.read(run.path / "metrics.jsonl")
-    return reference.collapsed(records, alone) if records else {}
+    return reference.collapsed(run.records, alone) if run.records else {}
 
 
 def _local(rows: Sequence[Row]) -> Iterable[str]:

@@ -9,8 +9,9 @@ from jaxproto.compare import cells, measures, targets
 from jaxproto.compare.judged import Judged, judged
 from jaxproto.compare.measures import AVERAGES, SPREAD, Measure, spread
 from jaxproto.compare.papers import ACCURACY, COST, PAPERS
-from jaxproto.compare.runs import Group, Run
+from jaxproto.compare.runs import Group
 from jaxproto.errors import UserError
+from jaxproto.storage.run_folder import SUMMARY, RunFolder
 
 MISSING = "-"
 KINDS = ("metric", "published", "bytes", "seconds")  # that can be chosen
@@ -211,12 +212,12 @@ def _mean(group: Group, of, form: str) -> Entry:
     return Entry(format(stats.fmean(values), form)) if values else Entry()
 
 
-def _of_run(run: Run, of):
+def _of_run(run: RunFolder, of):
     try:
         return of(run.results)
     except (KeyError, TypeError, AttributeError) as e:
         raise UserError(
-            f"{run.path / 'summary.json'} lacks a number of the table ({e}). Leave "
+            f"{run.path / SUMMARY} lacks a number of the table ({e}). Leave "
             "this run out."
         ) from e
 

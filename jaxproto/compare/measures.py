@@ -1,14 +1,13 @@
 """What a table shows of a run: a metric by a rule, a statistic of its rounds."""
 
-import functools
 import statistics as stats
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from jaxproto.compare.runs import Group, Run
+from jaxproto.compare.runs import Group
 from jaxproto.errors import UserError
 from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import RunFolder
 
 ACCURACY = "accuracy"  # the metric that summaries digest
 LEAST = ("loss", "ece")  # of which the smallest is the best
@@ -78,7 +77,7 @@ def values(
     return found
 
 
-def digest(run: Run, rule: str, measure: Measure) -> Mapping | None:
+def digest(run: RunFolder, rule: str, measure: Measure) -> Mapping | None:
     """Best, final and mean of the last evaluations, as `records.rule_summary` has."""
     if measure.metric == ACCURACY:
         return run.results["rules"].get(rule, {}).get(AVERAGES[measure.average])
@@ -99,10 +98,10 @@ def digest(run: Run, rule: str, measure: Measure) -> Mapping | None:
 
 
 def history(
-    run: Run, rule: str, measure: Measure
+    run: RunFolder, rule: str, measure: Measure
 ) -> list[tuple[float | None, Mapping]]:
     """The number of every evaluation, with its record; as in the records, not in %."""
-    return [(_number(record, rule, measure), record) for record in records(run)]
+    return [(_number(record, rule, measure), record) for record in run.evaluations()]
 
 
 def _number(record: Mapping, rule: str, measure: Measure) -> float | None:
@@ -112,16 +111,15 @@ def _number(record: Mapping, rule: str, measure: Measure) -> float | None:
     return there.get(OF_METRICS[measure.average])
 
 
-def rules(run: Run, metric: str) -> set[str]:
+def rules(run: RunFolder, metric: str) -> set[str]:
     """Those that a finished run has the metric of."""
     if metric == ACCURACY:
         return {*run.results["rules"]}
-    last = records(run)[-1:]
-    found = last[0].get("metrics", {}) if last else {}
+    found = run.evaluations()[-1].get("metrics", {})
     return {rule for rule, named in found.items() if metric in named}
 
 
-def least(runs: Iterable[Run], metric: str) -> bool:
+def least(runs: Iterable[RunFolder], metric: str) -> bool:
     """Whether the smallest value of a metric is its best, as summaries have it.
 
     A metric of one's own is not known here, but runs were summarised where it was.
@@ -135,14 +133,13 @@ def least(runs: Iterable[Run], metric: str) -> bool:
     return metric in LEAST
 
 
-def check(runs: Iterable[Run], metric: str):
+def check(runs: Iterable[RunFolder], metric: str):
     """Raises UserError unless one of the runs has the metric, one number each."""
     there, many = {ACCURACY}, set()
     for run in runs if metric != ACCURACY else ():
-        for record in records(run)[-1:]:
-            for named in record.get("metrics", {}).values():
-                there |= {*named}
-                many |= {k for k, v in named.items() if not _single(v)}
+        for named in run.evaluations()[-1].get("metrics", {}).values():
+            there |= {*named}
+            many |= {k for k, v in named.items() if not _single(v)}
     if metric not in there:
         raise UserError(
             f"no run has metric {metric!r} in its records; there are: "
@@ -155,7 +152,7 @@ def check(runs: Iterable[Run], metric: str):
         )
 
 
-def lacking(runs: Iterable[Run], metric: str) -> list[str]:
+def lacking(runs: Iterable[RunFolder], metric: str) -> list[str]:
     """A sentence that names the runs that have not measured a metric, if any."""
     without = [str(run.path) for run in runs if not rules(run, metric)]
     return [f"Without {metric}: {', '.join(without)}."] if without else []
@@ -164,25 +161,3 @@ def lacking(runs: Iterable[Run], metric: str) -> list[str]:
 def _single(kinds) -> bool:
     numbers = kinds.values() if isinstance(kinds, Mapping) else [kinds]
     return all(v is None or isinstance(v, int | float) for v in numbers)
-
-
-def records(run: Run) -> list[dict]:
-    """The evaluations of a run.
-
-    Raises:
-      UserError: it has none in its folder.
-    """
-    path = run.path / "metrics.jsonl"
-    if not path.is_file():
-        raise UserError(
-            f"{run.path} holds no metrics.jsonl, where its evaluations are: leave this "
-            "run out."
-        )
-    stat = path.stat()
-    return _read(path, stat.st_mtime_ns, stat.st_size)
-
-
-@functools.lru_cache(maxsize=256)
-def _read(path: Path, *changed: int) -> list[dict]:
-    """The records of a file, read again where it has changed."""
-    return metrics.read(path)

@@ -106,7 +106,7 @@ def _numbers(group: Group) -> set:
         if len(known) == len(numbers):
             found |= known
         else:
-            there = len(records.read(run.path / "metrics.jsonl"))
+            there = len(run.records)
             found.add(min(there, records.LAST) or f"{records.LAST} at most")
     return found
 
@@ -143,7 +143,7 @@ def _published(rows: Sequence[Row]) -> list[str]:
 
 def _left_out(groups: Sequence[Group]) -> list[str]:
     return [
-        f"Left out: {r.path} ({r.summary['status'] if r.summary else 'not finished'})."
+        f"Left out: {r.path} ({r.status() if r.status().ended else 'not finished'})."
         for g in groups
         for r in g.runs
         if not r.finished

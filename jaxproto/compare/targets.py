@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from jaxproto.compare import measures
 from jaxproto.compare.measures import Measure
-from jaxproto.compare.runs import Group, Run
+from jaxproto.compare.runs import Group
 from jaxproto.errors import UserError
+from jaxproto.storage.run_folder import RunFolder
 
 
 def _megabytes(record: Mapping) -> float | None:
@@ -34,7 +35,9 @@ def check(target: float, measure: Measure):
         )
 
 
-def reached(run: Run, rule: str, measure: Measure, target: float) -> Mapping | None:
+def reached(
+    run: RunFolder, rule: str, measure: Measure, target: float
+) -> Mapping | None:
     """The record of the first evaluation at the target or beyond; None without one."""
     for number, record in measures.history(run, rule, measure):
         if number is not None:

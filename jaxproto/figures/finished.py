@@ -4,8 +4,6 @@ The experiment and the last checkpoint come from `saved.opened`; accuracies and 
 need `metrics.jsonl` alone.
 """
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -14,15 +12,9 @@ import numpy as np
 from jaxproto import gather, kernels, wire
 from jaxproto.config import build
 from jaxproto.errors import UserError
-from jaxproto.saved import opened
 from jaxproto.saved.opened import Opened
 from jaxproto.training import programs
 from jaxproto.types import Protos
-
-
-def load(workdir: str | Path, data_dir: str = "") -> Opened:
-    """A run with all its clients, as `opened.load` reads it."""
-    return opened.with_all_clients(opened.load(workdir, data_dir))
 
 
 def before_alignment(run: Opened) -> Protos:

@@ -4,6 +4,7 @@ from jaxproto import plots
 from jaxproto.errors import UserError
 from jaxproto.figures import finished, opened, selection
 from jaxproto.report import pictures
+from jaxproto.saved.opened import load
 
 
 def global_prototypes(args):
@@ -54,7 +55,7 @@ def alignment_trace(args):
     """What happens over the iterations of the last alignment (ProtoNorm Figure 4)."""
     traces, shapes = {}, {}
     for name, path in selection.labelled(args.workdirs).items():
-        run = finished.load(path, args.data_dir)
+        run = load(path, args.data_dir)
         before = finished.before_alignment(run)
         label = f"{name}, round {run.round}"
         traces[label] = finished.trace(before)

@@ -16,12 +16,13 @@ from jaxproto.data import describe
 from jaxproto.errors import UserError, pick
 from jaxproto.figures import selection
 from jaxproto.report import pictures
+from jaxproto.storage.run_folder import has_begun
 
 
 def bytes_(args):
     """Accuracy against the bytes sent so far; mean, least and largest over seeds."""
     runs = {
-        name: [selection.records(r.path) for r in group.runs]
+        name: [r.evaluations() for r in group.runs]
         for name, group in selection.over_seeds(args.workdirs).items()
     }
     plots.accuracy_against_bytes(args.out, runs, args.rule)
@@ -34,8 +35,7 @@ def accuracy(args):
     """
     groups = selection.over_seeds(args.workdirs)
     found = {
-        name: [selection.evaluated(r.path) for r in group.runs]
-        for name, group in groups.items()
+        name: [r.evaluations() for r in group.runs] for name, group in groups.items()
     }
     there = [k for seeds in found.values() for k in seeds[0][-1]["rules"]]
     rules = selection.rules(args.rule, there)
@@ -68,9 +68,7 @@ def iterations(args):
     """Iterations of the alignment in every round (ProtoNorm Figure 3a)."""
     shown, found = [], selection.over_seeds(args.workdirs)
     for name, group in found.items():
-        runs = [
-            pictures.every_round(selection.evaluated(r.path), NAME) for r in group.runs
-        ]
+        runs = [pictures.every_round(r.evaluations(), NAME) for r in group.runs]
         line = _over_rounds(name, [dict(zip(*run, strict=True)) for run in runs])
         if not line.x:
             raise UserError(
@@ -120,7 +118,7 @@ def _check_fields(fields, groups: Sequence[Group]):
 
 
 def _summary(group: Group) -> list[dict]:
-    return [selection.finished(run) for run in group.runs]
+    return [run.results for run in group.runs]
 
 
 def _field(group: Group, fields) -> str | None:
@@ -208,5 +206,4 @@ def partition(args):
 
 def _name(path) -> str:
     """The printed name of a run; "" for a partition alone."""
-    there = (path / "config.json").is_file()
-    return next(iter(selection.labelled([path]))) if there else ""
+    return next(iter(selection.labelled([path]))) if has_begun(path) else ""

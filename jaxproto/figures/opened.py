@@ -6,10 +6,10 @@ import numpy as np
 
 from jaxproto.config import build
 from jaxproto.errors import UserError
-from jaxproto.figures import finished, selection
+from jaxproto.figures import selection
 from jaxproto.report import pictures
 from jaxproto.report.learnt import HostProtos, Learnt, learnt_by
-from jaxproto.saved.opened import Opened
+from jaxproto.saved.opened import Opened, load
 
 
 class Shown(NamedTuple):
@@ -52,7 +52,7 @@ def shown(args) -> dict[str, Shown]:
     """The runs of a command by printed name, read one after the other."""
     found = {}
     for name, path in selection.labelled(args.workdirs).items():
-        run = finished.load(path, args.data_dir)
+        run = load(path, args.data_dir)
         clients = selection.chosen(
             getattr(args, "clients", None), len(run.exp.partition.train), "clients"
         )

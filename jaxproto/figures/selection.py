@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxproto.compare import names as compare_names
-from jaxproto.compare.runs import Group, Run, dataset, differing, groups, load
+from jaxproto.compare.runs import Group, dataset, differing, groups
 from jaxproto.config.fields import where
 from jaxproto.errors import UserError, pick, some
-from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import RunFolder
 
 _LONG = 32  # letters of what tells two runs of a method apart
 
@@ -65,12 +65,15 @@ def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
     Raises:
       UserError: one is given twice or is not that of a run.
     """
-    folders, silent = named(workdirs), where(compared=False) - {"seed"}
+    runs, silent = _read(workdirs), where(compared=False) - {"seed"}
     settings = [
-        {k: v for k, v in load(path).config.items() if k not in silent}
-        for path in workdirs
+        {k: v for k, v in run.config.items() if k not in silent} for run in runs
     ]
-    return dict(zip(labels(settings, list(folders)), workdirs, strict=True))
+    return dict(zip(labels(settings, [r.name for r in runs]), workdirs, strict=True))
+
+
+def _read(workdirs: Sequence[Path]) -> list[RunFolder]:
+    return [RunFolder.read(path, name) for name, path in named(workdirs).items()]
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
@@ -107,34 +110,6 @@ def short(value) -> str:
     return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
 
-def records(workdir: Path) -> list[dict]:
-    """The records of a run.
-
-    Raises:
-      UserError: there are none in the folder.
-    """
-    if not (workdir / "metrics.jsonl").is_file():
-        raise UserError(
-            f"{workdir} holds no metrics.jsonl: give work directories of runs, such as "
-            "runs/protonorm-digits-seed0."
-        )
-    return metrics.read(workdir / "metrics.jsonl")
-
-
-def evaluated(workdir: Path) -> list[dict]:
-    """The records of a run.
-
-    Raises:
-      UserError: there are none.
-    """
-    found = records(workdir)
-    if not found:
-        raise UserError(
-            f"{workdir} has no evaluation yet: nothing to draw. Leave it out."
-        )
-    return found
-
-
 def rules(asked: str | None, there: Sequence[str]) -> list[str]:
     """The rule that was asked for, or all that there are.
 
@@ -153,9 +128,8 @@ def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    by_path = {path.resolve(): name for name, path in named(workdirs).items()}
-    found = groups(map(load, workdirs))
-    stems = [_shared([by_path[r.path.resolve()] for r in g.runs]) for g in found]
+    found = groups(_read(workdirs))
+    stems = [_shared([r.name for r in g.runs]) for g in found]
     names = labels([g.config for g in found], stems)
     if len({len(g.runs) for g in found}) > 1:
         names = [f"{n}{_seeds(g)}" for n, g in zip(names, found, strict=True)]
@@ -178,12 +152,3 @@ def _shared(names: Sequence[str]) -> str:
     """`protonorm` of protonorm-seed0 and protonorm-seed1."""
     stems = {re.sub(r"[-_]?(seed)?\d+$", "", name) for name in names}
     return stems.pop() if len(names) > 1 and len(stems) == 1 else names[0]
-
-
-def finished(run: Run) -> dict:
-    """The summary of a run.
-
-    Raises:
-      UserError: it is not finished.
-    """
-    return run.results

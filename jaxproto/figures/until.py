@@ -16,7 +16,7 @@ def until(args):
     targets.check(args.target, measure)
     groups = selection.over_seeds(args.workdirs)
     records = {
-        name: [curves.evaluated(name, selection.records(r.path)) for r in group.runs]
+        name: [curves.evaluated(name, r.evaluations()) for r in group.runs]
         for name, group in groups.items()
     }
     rule = _rule(args.rule, [seeds[0][-1]["rules"] for seeds in records.values()])
@@ -35,7 +35,7 @@ def _rule(asked: str | None, there: Sequence[Mapping]) -> str:
 
 def _bar(name: str, group: Group, rule: str, measure: Measure, target: float):
     histories = [measures.history(run, rule, measure) for run in group.runs]
-    have = [run for run in group.runs if rule in measures.records(run)[-1]["rules"]]
+    have = [run for run in group.runs if rule in run.evaluations()[-1]["rules"]]
     found = [targets.reached(run, rule, measure, target) for run in have]
     came = [record for record in found if record is not None]
     every = [x for history in histories for x, _ in history if x is not None]

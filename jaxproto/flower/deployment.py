@@ -25,6 +25,7 @@ from jaxproto.errors import UserError
 from jaxproto.flower.certificates import Certificates, make
 from jaxproto.flower.lasting import HOST
 from jaxproto.flower.own import sources
+from jaxproto.storage.run_folder import RunFolder
 
 PROJECT = """[project]
 name = "federation"
@@ -287,7 +288,7 @@ def deploy(
             submitted.wait()
         finally:
             end(submitted)
-        file = there.path / "summary.json"
-        if not file.exists():
+        summary = RunFolder.at(there.path).summary
+        if summary is None:
             raise UserError(f"the run has not finished; see {there.log('run')}.")
-        return json.loads(file.read_text())
+        return summary

@@ -22,7 +22,7 @@ from jaxproto.flower.messages import experiment
 from jaxproto.flower.server import Fault, Link, Server
 from jaxproto.report import reference
 from jaxproto.report import summary as summaries
-from jaxproto.storage import naming, records
+from jaxproto.storage import naming, records, run_folder
 from jaxproto.storage import workdir as folder
 from jaxproto.training import account, compilation, runner
 from jaxproto.training.client_store import DeviceStore
@@ -77,7 +77,7 @@ def _trained(start: runner.Start, link: Link) -> dict:
     folder.save_tokens(path, exp.dataset.tokens)
     due = folder.due(path, config)
     folder.save_config(path, config)
-    records.write_json(path / folder.NODES, {"clients": "nodes"})
+    records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     start.claimed.keep()
     run = runner.Run(
         config=config,

@@ -9,7 +9,7 @@ import ml_collections
 from jaxproto.errors import UserError
 from jaxproto.flower.apps import client_app, server_app
 from jaxproto.flower.own import sources
-from jaxproto.storage import workdir as folder
+from jaxproto.storage.run_folder import RunFolder
 
 BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there
     "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
@@ -45,7 +45,7 @@ def simulate(
         num_supernodes=config.data.clients,
         backend_config=BACKEND,
     )
-    summary = folder.summary(path)
+    summary = RunFolder.at(path).summary
     if summary is None:
         raise UserError(f"the run in {path} has not finished; the reason is above.")
     return summary

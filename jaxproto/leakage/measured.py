@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto import wire
-from jaxproto.compare import runs
+from jaxproto import compare, wire
 from jaxproto.config import private
 from jaxproto.errors import UserError, pick
 from jaxproto.leakage import (
@@ -223,7 +222,7 @@ def measure(name: str, asked: Asked, told: Callable[[str], object] = lambda _: N
         raise UserError(f"noise is {asked.noises}; give numbers, at least 0.")
     rows: list[dict] = []
     notes, images = _notes(attack, asked), None
-    groups = runs.groups(map(runs.load, asked.workdirs))
+    groups = compare.groups(map(compare.load, asked.workdirs))
     some_private = any(g.config["privacy.unit"] != OFF for g in groups)
     for group in groups:
         found, kind = [], {"method": group.method}

@@ -96,7 +96,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     Raises:
       UserError: the folder has no run, or no checkpoint that can be used.
     """
-    run = opened.with_all_clients(opened.load(workdir, data_dir))
+    run = opened.load(workdir, data_dir)
     whole = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=whole))
     exp, seed = run.exp, run.config.seed

@@ -11,8 +11,9 @@ import numpy as np
 
 from jaxproto.data import describe, files
 from jaxproto.errors import UserError, some
-from jaxproto.page.seen import Line, Seen
+from jaxproto.page.seen import Line
 from jaxproto.page.table import MISSING, Table, per_cent
+from jaxproto.storage.run_folder import RunFolder
 
 MOST = 2000  # clients of a run that are drawn
 PREFIX = "correct_"
@@ -32,7 +33,7 @@ def clients(lines: Sequence[Line]) -> Clients:
     """Reads the newest table of clients of every run."""
     drawn, without, notes = [], list[str](), list[str]()
     for i, line in enumerate(lines):
-        for one in line.seen:
+        for one in line.runs:
             try:
                 made = _points(one)
             except UNREADABLE as e:
@@ -56,7 +57,7 @@ def clients(lines: Sequence[Line]) -> Clients:
     return Clients(drawn, notes, spread(lines))
 
 
-def _points(one: Seen) -> dict | None:
+def _points(one: RunFolder) -> dict | None:
     """Accuracy in % and examples of each client; None if the run has no table."""
     file = _newest(one)
     if file is None:
@@ -64,7 +65,7 @@ def _points(one: Seen) -> dict | None:
     with np.load(io.BytesIO(files.read(file)), allow_pickle=False) as columns:
         found = {name: np.asarray(columns[name]) for name in columns.files}
     id_K, test_K = found["id"].astype(int), found["test_examples"].astype(float)
-    train_K = describe.read_csv(one.run.path / "partition.csv").train.sum(1)
+    train_K = describe.read_csv(one.path / "partition.csv").train.sum(1)
     if (id_K < 0).any() or (id_K >= len(train_K)).any() or id_K.shape != test_K.shape:
         raise ValueError(f"{file.name} has other clients than partition.csv")
     shown = _some(id_K)
@@ -83,9 +84,9 @@ def _points(one: Seen) -> dict | None:
     }
 
 
-def _newest(one: Seen) -> Path | None:
+def _newest(one: RunFolder) -> Path | None:
     """The table of the newest evaluation, or the newest that there is."""
-    folder = one.run.path / "per_client"
+    folder = one.path / "per_client"
     mine = folder / f"{one.round:06}.npz"
     return mine if mine.is_file() else max(folder.glob("*.npz"), default=None)
 
@@ -112,7 +113,7 @@ def spread(lines: Sequence[Line]) -> Table:
     rows = [
         (one.name, str(one.round), rule, *(_cell(kinds, k) for k in SPREAD))
         for line in lines
-        for one in line.seen
+        for one in line.runs
         if one.last
         for rule, kinds in one.last["rules"].items()
     ]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from jaxproto.compare import cells
 from jaxproto.compare.judged import judged
 from jaxproto.compare.papers import PAPERS
-from jaxproto.page.seen import Line, Seen, number, sent, training
+from jaxproto.page.seen import Line, number, sent, training
+from jaxproto.storage.run_folder import RunFolder
 
 ACCURACY = "accuracy"
 AVERAGES = {  # average -> its names in records
@@ -28,7 +29,7 @@ def curves(lines: Sequence[Line]) -> list[dict]:
 
 
 def _curve(line: Line) -> dict:
-    rounds = sorted({r["round"] for one in line.seen for r in one.records})
+    rounds = sorted({r["round"] for one in line.runs for r in one.records})
     shown: dict[str, dict] = {}
     for (measure, rule, average), each in _found(line).items():
         rules = shown.setdefault(measure, {})
@@ -36,10 +37,10 @@ def _curve(line: Line) -> dict:
     return {
         "label": line.label,
         "dataset": line.dataset,
-        "seeds": [one.run.config["seed"] for one in line.seen],
+        "seeds": [one.config["seed"] for one in line.runs],
         "round": rounds,
-        "bytes": _mean(rounds, [_bytes(one) for one in line.seen]),
-        "seconds": _mean(rounds, [training(one) for one in line.seen]),
+        "bytes": _mean(rounds, [_bytes(one) for one in line.runs]),
+        "seconds": _mean(rounds, [training(one) for one in line.runs]),
         "values": shown,
         "published": published(line),
     }
@@ -48,7 +49,7 @@ def _curve(line: Line) -> dict:
 def _found(line: Line) -> dict[Key, list[dict[int, float]]]:
     """What was measured, by round, of each run that has it."""
     found: dict[Key, list[dict[int, float]]] = {}
-    for one in line.seen:
+    for one in line.runs:
         mine: dict[Key, dict[int, float]] = {}
         for record in one.records:
             for key, value in measured(record):
@@ -97,7 +98,7 @@ def _mean(rounds, each: Sequence[Mapping[int, float]]) -> list[float | None]:
     return _over_seeds(rounds, each)["mean"]
 
 
-def _bytes(one: Seen) -> dict[int, float]:
+def _bytes(one: RunFolder) -> dict[int, float]:
     found = {r["round"]: sent(r) for r in one.records}
     return {at: value for at, value in found.items() if value is not None}
 

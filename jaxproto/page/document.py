@@ -57,7 +57,7 @@ def page(
         raise UserError(HINT)
     pick("choice of checkpoints", which, prototypes.WHICH)
     there = found.find(workdirs)
-    rows = lines(there.seen)
+    rows = lines(there.runs)
     shown = _shown(there, rows, which, data_dir)
     html = _template().render(
         **shown,
@@ -68,15 +68,15 @@ def page(
         script="\n".join(map(_static, SCRIPTS)),
         plotly=_plotly(),
     )
-    return Made(html.lstrip(), len(there.seen), there.left_out)
+    return Made(html.lstrip(), len(there.runs), there.left_out)
 
 
 def _shown(there: Found, rows: list[Line], which: str, data_dir: str) -> dict:
     """What the template asks for; `data` is what the figures are drawn of."""
-    seen = [one for line in rows for one in line.seen]
+    runs = [one for line in rows for one in line.runs]
     table, notes = results.comparison(rows)
     own = clients.clients(rows)
-    divided, of_partitions = partitions.partitions(seen)
+    divided, of_partitions = partitions.partitions(runs)
     learnt, of_prototypes = prototypes.prototypes(rows, which, data_dir)
     return {
         "title": _title(rows),
@@ -84,15 +84,15 @@ def _shown(there: Found, rows: list[Line], which: str, data_dir: str) -> dict:
         "runs": results.runs(rows),
         "comparison": table,
         "comparison_notes": notes,
-        "differ": settings.differ(seen),
-        "same": settings.same(seen),
+        "differ": settings.differ(runs),
+        "same": settings.same(runs),
         "client_notes": own.notes,
         "spread": own.spread,
         "partition_notes": of_partitions,
         "prototype_notes": of_prototypes,
         "costs": costs.table(rows),
         "has": {
-            "curves": any(one.records for one in seen),
+            "curves": any(one.records for one in runs),
             "clients": bool(own.drawn),
             "partitions": bool(divided),
             "prototypes": bool(learnt),
@@ -114,7 +114,7 @@ def _title(rows: Sequence[Line]) -> str:
     names = list(dict.fromkeys(line.group.method for line in rows))
     told = ", ".join(names[:4]) + " and others" * (len(names) > 4)
     datasets = ", ".join(dict.fromkeys(line.dataset for line in rows))
-    number = sum(len(line.seen) for line in rows)
+    number = sum(len(line.runs) for line in rows)
     return f"{told} on {datasets}: {number} run{'s' * (number != 1)}"
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from jaxproto import compare
 from jaxproto.errors import UserError, escaped
 from jaxproto.figures import selection
-from jaxproto.page.seen import Seen
-from jaxproto.storage import records
+from jaxproto.storage.run_folder import RunFolder, is_run
 
 TABLE = "sweep.csv"  # of a sweep that has ended: a column names the cells' folders
 
@@ -25,7 +24,7 @@ class LeftOut(NamedTuple):
 class Found(NamedTuple):
     """The runs that are on the page, and what is not."""
 
-    seen: tuple[Seen, ...]
+    runs: tuple[RunFolder, ...]
     left_out: tuple[LeftOut, ...]
 
 
@@ -48,11 +47,11 @@ def find(workdirs: Sequence[str | Path]) -> Found:
         except (UserError, OSError) as e:
             left.append(LeftOut(escaped(str(given)), _why(e)))
     named = selection.named(list(paths.values()))
-    seen = list(_read(named, left))
-    if not seen:
+    runs = list(_read(named, left))
+    if not runs:
         told = "; ".join(why for _, why in left) or "no work directory was given"
         raise UserError(f"there is no run to report: {told}")
-    return Found(tuple(_different(seen, left)), tuple(left))
+    return Found(tuple(_different(runs, left)), tuple(left))
 
 
 def expanded(path: Path) -> list[Path]:
@@ -62,10 +61,10 @@ def expanded(path: Path) -> list[Path]:
       UserError: it names none.
       OSError: it cannot be looked into.
     """
-    if compare.is_run(path):
+    if is_run(path):
         return [path]
     inside = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-    cells = [p for p in inside if compare.is_run(p)] + _listed(path)
+    cells = [p for p in inside if is_run(p)] + _listed(path)
     if not cells:
         raise UserError(
             f"{path} holds no run: give work directories, such as "
@@ -97,50 +96,26 @@ def _place(folder: Path, name: str) -> Path:
     return other if not Path(name).exists() and other.exists() else Path(name)
 
 
-def _read(named: dict[str, Path], left: list[LeftOut]) -> Iterable[Seen]:
+def _read(named: dict[str, Path], left: list[LeftOut]) -> Iterable[RunFolder]:
     """The runs that can be read; the others are left out."""
     for name, path in named.items():
         try:
-            yield Seen(escaped(name), compare.load(path), _records(path))
+            run = RunFolder.read(path, escaped(name))
+            _ = run.records  # read here, where a damaged one can be left out
+            yield run
         except (UserError, OSError) as e:
             left.append(LeftOut(escaped(str(path)), _why(e)))
 
 
-def _records(path: Path) -> list[dict]:
-    """The records of a run.
-
-    Raises:
-      UserError: one of them is none.
-    """
-    file = path / "metrics.jsonl"
-    found = records.read(file)
-    for line, record in enumerate(found):
-        if not _whole(record.get("rules")):
-            raise UserError(
-                f"line {line + 1} of {file} is no record of a run: its rules are "
-                f"{str(record.get('rules'))[:40]!r}. Put the file back from a copy."
-            )
-    return found
-
-
-def _whole(rules) -> bool:
-    """Whether the accuracies of a record are what they must be."""
-    return isinstance(rules, dict) and all(
-        isinstance(kinds, dict)
-        and all(isinstance(a, int | float | None) for a in kinds.values())
-        for kinds in rules.values()
-    )
-
-
-def _different(seen: Sequence[Seen], left: list[LeftOut]) -> Iterable[Seen]:
+def _different(runs: Sequence[RunFolder], left: list[LeftOut]) -> Iterable[RunFolder]:
     """The first of runs that agree in every setting and the seed."""
-    there: dict[str, Seen] = {}
-    for one in seen:
-        (group,) = compare.groups([one.run])
-        key = json.dumps([group.config, one.run.config["seed"]], sort_keys=True)
+    there: dict[str, RunFolder] = {}
+    for one in runs:
+        (group,) = compare.groups([one])
+        key = json.dumps([group.config, one.config["seed"]], sort_keys=True)
         if first := there.get(key):
             same = f"it is the same run as {first.name}: settings and seed agree"
-            left.append(LeftOut(escaped(str(one.run.path)), same))
+            left.append(LeftOut(escaped(str(one.path)), same))
             continue
         there[key] = one
         yield one

@@ -6,23 +6,23 @@ import numpy as np
 
 from jaxproto.data import describe
 from jaxproto.errors import UserError, escaped, some
-from jaxproto.page.seen import Seen
 from jaxproto.storage import jsonfile
+from jaxproto.storage.run_folder import RunFolder
 
 CELLS = 100_000  # of a partition that are drawn
 MOST = 12  # partitions
 
 
-def partitions(seen: Sequence[Seen]) -> tuple[list[dict], list[str]]:
+def partitions(runs: Sequence[RunFolder]) -> tuple[list[dict], list[str]]:
     """The partitions of the runs, and what a reader must know.
 
     Returns:
       [{"runs", "title", "clients", "classes", "train": [[...]], "test": [[...]]}];
       clients and classes are the names of rows and columns.
     """
-    having: dict[bytes, list[Seen]] = {}
+    having: dict[bytes, list[RunFolder]] = {}
     without, notes = [], []
-    for one in seen:
+    for one in runs:
         try:
             having.setdefault(_content(one), []).append(one)
         except OSError:
@@ -42,19 +42,19 @@ def partitions(seen: Sequence[Seen]) -> tuple[list[dict], list[str]]:
     return made, notes
 
 
-def _content(one: Seen) -> bytes:
+def _content(one: RunFolder) -> bytes:
     """The counts as they are written, and the data set, which names the classes."""
-    counts = (one.run.path / "partition.csv").read_bytes()
-    return counts + repr(one.run.config["data.name"]).encode()
+    counts = (one.path / "partition.csv").read_bytes()
+    return counts + repr(one.config["data.name"]).encode()
 
 
-def partition(owners: Sequence[Seen]) -> dict:
+def partition(owners: Sequence[RunFolder]) -> dict:
     """One of them; of many clients the first.
 
     Raises:
       UserError: the file is no partition.
     """
-    path = owners[0].run.path
+    path = owners[0].path
     counts = describe.read_csv(path / "partition.csv")
     clients, classes = counts.train.shape
     rows = max(1, min(clients, CELLS // max(classes, 1)))

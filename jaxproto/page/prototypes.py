@@ -6,12 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.errors import UserError, escaped, some
-from jaxproto.figures import finished, tsne
-from jaxproto.page.seen import Line, Seen
+from jaxproto.figures import tsne
+from jaxproto.page.seen import Line
 from jaxproto.plots.between import angles
 from jaxproto.report import pictures
 from jaxproto.report.pictures import HostProtos
+from jaxproto.saved import opened
 from jaxproto.storage import checkpoint
+from jaxproto.storage.run_folder import RunFolder
 
 WHICH = ("first", "all", "none")  # runs of a line whose checkpoint is read
 MOST = 1500  # local prototypes that are drawn
@@ -42,7 +44,7 @@ def prototypes(
             drawn.append(_of_run(one, data_dir))
         except FAILED as e:
             notes.append(f"{one.name}: {escaped(str(e))}")
-    without = [s.name for line in lines for s in line.seen if not _kept(s)]
+    without = [s.name for line in lines for s in line.runs if not _kept(s)]
     if which == "none":
         notes.append("Checkpoints were not read (--prototypes=none).")
     elif without:
@@ -50,28 +52,28 @@ def prototypes(
     return drawn, notes
 
 
-def _chosen(lines: Sequence[Line], which: str) -> list[Seen]:
+def _chosen(lines: Sequence[Line], which: str) -> list[RunFolder]:
     if which == "none":
         return []
     found = []
     for line in lines:
-        mine = sorted(line.seen, key=lambda one: one.run.config["seed"])
+        mine = sorted(line.runs, key=lambda one: one.config["seed"])
         kept = [one for one in mine if _kept(one)]
         found += kept if which == "all" else kept[:1]
     return found
 
 
-def _kept(one: Seen) -> bool:
-    return bool(checkpoint.rounds(one.run.path / "checkpoints"))
+def _kept(one: RunFolder) -> bool:
+    return bool(checkpoint.rounds(one.path / "checkpoints"))
 
 
-def _of_run(one: Seen, data_dir: str) -> dict:
+def _of_run(one: RunFolder, data_dir: str) -> dict:
     """Angles [C, C] in degrees, and points of a plane.
 
     Raises:
       UserError: no checkpoint can be used, or there are no global prototypes.
     """
-    run = finished.load(one.run.path, data_dir)
+    run = opened.load(one.path, data_dir)
     learnt = pictures.learnt_by(run.exp, run.state.server, run.state.clients)
     protos = learnt.protos
     if protos is None:

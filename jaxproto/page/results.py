@@ -4,37 +4,36 @@ from collections.abc import Sequence
 
 from jaxproto import compare
 from jaxproto.compare import baselines
-from jaxproto.data import describe
-from jaxproto.data.describe import Commonest
 from jaxproto.errors import UserError, escaped, some
 from jaxproto.page.found import LeftOut
-from jaxproto.page.seen import Line, Seen, progress, summary
+from jaxproto.page.seen import Line, progress
 from jaxproto.page.table import MISSING, Table, per_cent
 from jaxproto.report import reference
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 
 
 def runs(lines: Sequence[Line]) -> Table:
     """A row per run: how far it is, and its accuracies."""
-    last = [one.last for line in lines for one in line.seen if one.last]
+    last = [one.last for line in lines for one in line.runs if one.last]
     rules = list(dict.fromkeys(rule for record in last for rule in record["rules"]))
     rows = [
         (
             one.name,
             line.label,
-            str(one.run.config["seed"]),
+            str(one.config["seed"]),
             progress(one),
             *(_accuracy(one, rule) for rule in rules),
         )
         for line in lines
-        for one in line.seen
+        for one in line.runs
     ]
     head = ("run", "method", "seed", "state", *(f"{rule} %" for rule in rules))
     caption = "Runs: last evaluation, pooled over test examples, and (the best one)"
     return Table(caption, head, rows)
 
 
-def _accuracy(one: Seen, rule: str) -> str:
+def _accuracy(one: RunFolder, rule: str) -> str:
     found = [r["rules"].get(rule, {}).get("pooled") for r in one.records]
     known = [a for a in found if a is not None]
     if not known:
@@ -56,14 +55,14 @@ def comparison(lines: Sequence[Line]) -> tuple[Table | None, tuple[str, ...]]:
 
 def alerts(lines: Sequence[Line], left_out: Sequence[LeftOut]) -> list[str]:
     """What a reader must see first: diverged, collapsed, not ended, left out."""
-    seen = [one for line in lines for one in line.seen]
+    seen = [one for line in lines for one in line.runs]
     told = [
-        f"{one.name} diverged: {escaped(str(summary(one).get('reason', 'no reason')))}"
+        f"{one.name} diverged: {escaped(str(one.summary.get('reason', 'no reason')))}"
         for one in seen
-        if one.state is Status.DIVERGED
+        if one.summary and one.status() is Status.DIVERGED
     ]
     told += [line for one in seen for line in _collapsed(one)]
-    if going := [one.name for one in seen if not one.state.ended]:
+    if going := [one.name for one in seen if not one.status().ended]:
         told.append(
             f"Not ended: {some(going)}. The page shows what was there when it was "
             "made; the same command makes it again."
@@ -71,7 +70,7 @@ def alerts(lines: Sequence[Line], left_out: Sequence[LeftOut]) -> list[str]:
     return told + [f"Left out: {path}: {why}" for path, why in left_out]
 
 
-def _collapsed(one: Seen) -> list[str]:
+def _collapsed(one: RunFolder) -> list[str]:
     told = []
     for rule, since in collapsed(one).items():
         last = one.last["rules"].get(rule, {}).get("pooled") if one.last else None
@@ -83,20 +82,9 @@ def _collapsed(one: Seen) -> list[str]:
     return told
 
 
-def collapsed(one: Seen) -> dict[str, int]:
+def collapsed(one: RunFolder) -> dict[str, int]:
     """Rules that are at the share of one class, finished or not, and since when."""
     try:
-        if one.state.ok:
-            alone = baselines.commonest(one.run)
-            return dict(baselines.collapsed(one.run, alone))
-        alone = _commonest(one)
-        return reference.collapsed(one.records, alone) if alone else {}
+        return dict(baselines.collapsed(one, baselines.commonest(one)))
     except (UserError, TypeError, AttributeError, ValueError):  # of other versions
         return {}
-
-
-def _commonest(one: Seen) -> Commonest | None:
-    file = one.run.path / "partition.csv"
-    if not file.is_file():
-        return None
-    return describe.share_of_commonest(describe.read_csv(file))

@@ -1,4 +1,4 @@
-"""A run as the page sees it, how far it is, and runs that differ in the seed alone."""
+"""Runs that differ in the seed alone, how far a run is, and numbers of its records."""
 
 import datetime
 import math
@@ -7,32 +7,10 @@ from typing import NamedTuple
 
 from jaxproto import compare
 from jaxproto.compare import tables
-from jaxproto.compare.runs import Group, Run
+from jaxproto.compare.runs import Group
 from jaxproto.errors import escaped
-from jaxproto.storage.status import Status, status_of
-
-
-class Seen(NamedTuple):
-    """A run, finished or not."""
-
-    name: str  # of its folder, or its path
-    run: Run
-    records: list[dict]
-
-    @property
-    def last(self) -> dict | None:
-        """The newest evaluation."""
-        return self.records[-1] if self.records else None
-
-    @property
-    def round(self) -> int:
-        """Of the newest evaluation."""
-        return self.last["round"] if self.last else 0
-
-    @property
-    def state(self) -> Status:
-        """How far the run is, by its summary and the rounds that it is to have."""
-        return status_of(self.run.summary, self.run.config["rounds"])
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
 
 
 class Line(NamedTuple):
@@ -41,20 +19,22 @@ class Line(NamedTuple):
     label: str
     dataset: str
     group: Group
-    seen: tuple[Seen, ...]
+
+    @property
+    def runs(self) -> tuple[RunFolder, ...]:
+        """Returns its runs, with their names."""
+        return self.group.runs
 
 
-def lines(seen: Sequence[Seen]) -> list[Line]:
+def lines(runs: Sequence[RunFolder]) -> list[Line]:
     """Runs of equal settings together, with names that tell them apart."""
-    by_path = {one.run.path: one for one in seen}
-    groups = compare.groups(one.run for one in seen)
+    groups = compare.groups(runs)
     several = len({g.dataset for g in groups}) > 1
     return [
         Line(
             escaped(f"{label}, {g.dataset}" if several else label),
             escaped(g.dataset),
             g,
-            tuple(by_path[run.path] for run in g.runs),
         )
         for label, g in zip(tables.labels(groups), groups, strict=True)
     ]
@@ -74,7 +54,7 @@ def sent(record: Mapping) -> float | None:
     return sum(known) if known and len(known) == len(parts) else None
 
 
-def training(one: Seen) -> dict[int, float]:
+def training(one: RunFolder) -> dict[int, float]:
     """Seconds of all rounds until each evaluation; a record has those of one round."""
     found, so_far, before = dict[int, float](), 0.0, 0
     for record in one.records:
@@ -87,26 +67,18 @@ def training(one: Seen) -> dict[int, float]:
     return found
 
 
-def summary(one: Seen) -> dict:
-    """The summary of a run; nothing of one that has none."""
-    return one.run.summary or {}
-
-
-def progress(one: Seen) -> str:
+def progress(one: RunFolder) -> str:
     """Such as `finished, 60 rounds`."""
-    planned = one.run.config["rounds"]
-    if one.state.ok:
-        return f"{one.state}, {one.round} rounds"
-    if one.state is Status.DIVERGED:
+    planned, status = one.config["rounds"], one.status()
+    if status.ok:
+        return f"{status}, {one.round} rounds"
+    if status is Status.DIVERGED:
         return f"diverged, last evaluation after round {one.round} of {planned}"
     return f"not ended, round {one.round} of {planned}{_since(one)}"
 
 
-def _since(one: Seen) -> str:
+def _since(one: RunFolder) -> str:
     """When the last evaluation was written."""
-    try:
-        at = (one.run.path / "metrics.jsonl").stat().st_mtime
-    except OSError:
-        return ""
-    when = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    return f" ({when:%Y-%m-%d %H:%M} UTC)"
+    at, _ = one.stamp()
+    when = datetime.datetime.fromtimestamp(at / 1e9, datetime.UTC)
+    return f" ({when:%Y-%m-%d %H:%M} UTC)" if at else ""

@@ -6,25 +6,25 @@ from jaxproto.compare.runs import differing
 from jaxproto.config.fields import Field
 from jaxproto.config.hyperparameters import table
 from jaxproto.errors import escaped
-from jaxproto.page.seen import Seen
 from jaxproto.page.table import MISSING, Table
+from jaxproto.storage.run_folder import RunFolder
 
 SILENT = {"name"}  # of the configuration; the runs have names of their own
 FIRST = ("method.name", "data.name", "seed")  # of the columns
 
 
-def differ(seen: Sequence[Seen]) -> Table:
+def differ(runs: Sequence[RunFolder]) -> Table:
     """A row per run, a column per field in which they differ."""
-    configs = [one.run.config for one in seen]
+    configs = [one.config for one in runs]
     fields = [k for k in differing(configs) if k not in SILENT]
     order = [k for k in FIRST if k in fields] + [k for k in fields if k not in FIRST]
-    rows = [(one.name, *(_text(one.run.config, k) for k in order)) for one in seen]
+    rows = [(one.name, *(_text(one.config, k) for k in order)) for one in runs]
     return Table("Fields that differ between runs", ("run", *order), rows)
 
 
-def same(seen: Sequence[Seen]) -> Table:
+def same(runs: Sequence[RunFolder]) -> Table:
     """The fields that all runs have in common: value, default if another, meaning."""
-    configs = [one.run.config for one in seen]
+    configs = [one.config for one in runs]
     apart, first = {*differing(configs), *SILENT}, configs[0]
     fields = table(str(first["method.name"]))
     rows = [
@@ -32,7 +32,7 @@ def same(seen: Sequence[Seen]) -> Table:
         for k in sorted(first)
         if k not in apart
     ]
-    caption = "Fields that all runs share" if len(seen) > 1 else "Fields"
+    caption = "Fields that all runs share" if len(runs) > 1 else "Fields"
     return Table(caption, ("field", "value", "default", "meaning"), rows)
 
 

@@ -24,7 +24,7 @@ from jaxproto.report.learnt import (
     note_of,
     rows_of,
 )
-from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
 SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
@@ -67,7 +67,7 @@ def draw(
     folder = path / "plots"
     with files.writing(folder, 0):
         folder.mkdir(exist_ok=True)
-    records, name = metrics.read(path / "metrics.jsonl"), name or path.name
+    records, name = RunFolder.at(path).records, name or path.name
     drawn = _of_records(trained.exp, records, name)
     drawn |= _of_learnt(trained, name)
     with stages.counted(console, "drawing", "pictures", len(drawn)) as done:

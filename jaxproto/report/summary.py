@@ -14,6 +14,7 @@ from jaxproto.data.partitions import file as partition_file
 from jaxproto.errors import UserError, some
 from jaxproto.report import measured, nominal, reference
 from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import has_begun
 
 SHOWN = 20  # clients of a list
 
@@ -58,7 +59,7 @@ def _whereabouts(exp: Experiment) -> str:
 def check_same(exp: Experiment, path: Path):
     """Raises UserError if the run in the folder was started with another partition."""
     old = path / "indices.csv"
-    if not (path / "config.json").exists() or not old.exists():
+    if not has_begun(path) or not old.exists():
         return
     now = partition_file.lines(exp.dataset, exp.partition).encode()
     if not old.is_file() or old.read_bytes() != now:

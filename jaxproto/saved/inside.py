@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 
 import jax
 import ml_collections
@@ -24,21 +23,22 @@ from jaxproto.saved.client import (
 )
 from jaxproto.saved.opened import Opened
 from jaxproto.saved.scoring import Found
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.types import Client, Examples, Net, Tree
 
 
 class World:
     """What stays the same while a run goes on: its data and networks."""
 
-    def __init__(self, path: Path, config: ml_collections.ConfigDict):
-        """Of a run's folder; nothing is read yet."""
-        self.path, self.config = path, config
+    def __init__(self, run: RunFolder, config: ml_collections.ConfigDict):
+        """Of a run's folder; data and checkpoints are not read yet."""
+        self.run, self.config = run, config
         self._tools: dict[str, Tools] = {}
 
     @cached_property
     def exp(self) -> Experiment:
         """The experiment, built again."""
-        return opened_.experiment(self.path, self.config)
+        return opened_.experiment(self.run, self.config)
 
     @cached_property
     def examples(self) -> Examples:
@@ -70,7 +70,7 @@ class Inside:
     @cached_property
     def opened(self) -> Opened:
         """The state of the run."""
-        return opened_.read(self.world.path, self.world.config, self.world.exp)
+        return opened_.read(self.world.run.path, self.world.config, self.world.exp)
 
     @property
     def is_open(self) -> bool:

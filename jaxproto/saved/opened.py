@@ -13,7 +13,6 @@ import ml_collections
 import numpy as np
 
 from jaxproto import config as config_
-from jaxproto.compare import runs
 from jaxproto.config import build, dividing
 from jaxproto.config.build import Experiment
 from jaxproto.config.cohorts import NODES
@@ -24,6 +23,7 @@ from jaxproto.methods import METHODS
 from jaxproto.report import summary
 from jaxproto.storage import changes, checkpoint, manifest
 from jaxproto.storage import workdir as folder
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.training import compilation, programs
 from jaxproto.training.batched_programs import in_one_lane
 from jaxproto.training.client_store import ClientStore, DeviceStore
@@ -54,35 +54,37 @@ class Opened(NamedTuple):
 def load(workdir: str | Path, data_dir: str = "") -> Opened:
     """Builds the experiment again and reads the newest checkpoint that can be used.
 
+    Every client is in its state: as much memory as all of them need.
+
     Args:
       workdir: of a run, finished or not.
       data_dir: where the data set is now; "" is where the run found it.
 
     Raises:
-      UserError: no run or no checkpoint is there, or the data are not those of the run.
+      UserError: no run or no checkpoint is there, its clients are on their nodes, or
+        the data are not those of the run.
     """
-    path = Path(workdir)
-    config = configuration(path, data_dir)
-    return read(path, config, experiment(path, config))
+    run = RunFolder.read(workdir)
+    config = configuration(run, data_dir)
+    return with_all_clients(read(run.path, config, experiment(run, config)))
 
 
-def configuration(path: Path, data_dir: str = "") -> ml_collections.ConfigDict:
+def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDict:
     """The configuration of a run; fields that did not exist then at their default.
 
     Raises:
-      UserError: the folder is not that of a run.
+      UserError: its method is not registered, or a value is none of today.
     """
-    flat = runs.load(path).config
     made = config_.default()
-    name = pick("method", flat["method.name"], METHODS)
+    name = pick("method", run.config["method.name"], METHODS)
     made.method = ml_collections.ConfigDict(config_.method_fields(name))
-    made.update_from_flattened_dict(flat)
+    made.update_from_flattened_dict(run.config)
     made.data.data_dir = data_dir or made.data.data_dir
     config_.check(made)
     return made
 
 
-def experiment(path: Path, config: ml_collections.ConfigDict) -> Experiment:
+def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
     """The experiment of a run, its clients where its checkpoints have them.
 
     Clients of a run that had them in files are in the memory of the host here, as far
@@ -92,14 +94,13 @@ def experiment(path: Path, config: ml_collections.ConfigDict) -> Experiment:
       UserError: the data set is not there, or is not that of the run.
     """
     config = config.copy_and_resolve_references()
-    on_nodes = (path / folder.NODES).exists()
-    there = None if on_nodes else kept_where(path)
+    there = None if run.on_nodes else kept_where(run.path)
     config.clients.store = there or config.clients.store
-    given = _given(path, config)
-    tokens = folder.tokens(path)
+    given = _given(run.path, config)
+    tokens = folder.tokens(run.path)
     exp = build.experiment(config, jax.default_backend(), tokens, given=given)
-    exp = exp._replace(store=NODES) if on_nodes else exp
-    summary.check_same(exp, path)
+    exp = exp._replace(store=NODES) if run.on_nodes else exp
+    summary.check_same(exp, run.path)
     return in_one_lane(exp)
 
 

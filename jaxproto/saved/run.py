@@ -6,7 +6,6 @@ from pathlib import Path
 import jax
 import ml_collections
 
-from jaxproto.compare import runs
 from jaxproto.config import flat
 from jaxproto.data import describe
 from jaxproto.data.describe import Counts
@@ -17,9 +16,9 @@ from jaxproto.saved import exporting, joining, measured, opened
 from jaxproto.saved.client import SavedClient, check_id
 from jaxproto.saved.inside import Clients, Inside, World
 from jaxproto.saved.table import Table
-from jaxproto.storage import records
 from jaxproto.storage import workdir as folder
-from jaxproto.storage.status import status_of
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
 from jaxproto.types import Tree
 
 
@@ -49,15 +48,16 @@ class SavedRun:
       metrics: `metrics.jsonl` as a `Table`, one row for each evaluated round and rule;
         its columns are in `saved.measured.metrics`.
       summary: `summary.json`, or None of a run that has not ended.
-      status: "finished", "stopped early", "diverged" or, going on or interrupted,
-        "unfinished".
+      status: "finished", "stopped early" or "diverged" of a run that has ended;
+        "running" of one that goes on or was interrupted, "extended" of a finished one
+        that is being made longer.
       rounds: the last round that has a record.
     """
 
     config: ml_collections.ConfigDict
     metrics: Table
     summary: dict | None
-    status: str
+    status: Status
     rounds: int
 
     def __init__(self, path: Path, data_dir: str = ""):
@@ -74,21 +74,18 @@ class SavedRun:
         Raises:
           UserError: as `load`.
         """
-        config = opened.configuration(self.path, self._data_dir)
-        summary = runs.load(self.path).summary
-        status = _status(summary, config)
-        if summary is not None and status == "finished":
-            folder.check_whole(self.path, config, summary["rounds"])
-        found = records.read(self.path / "metrics.jsonl")
+        run = RunFolder.read(self.path)
+        config, status = opened.configuration(run, self._data_dir), run.status()
+        if status is Status.FINISHED:
+            folder.check_whole(self.path, config, run.results["rounds"])
         before = self._inside
         if before is None or not before.is_open or flat(config) != flat(self.config):
-            world = World(self.path, config)
+            world = World(run, config)
         else:
             world = before.world
         self._inside = Inside(world)
-        self.config, self.summary, self.status = config, summary, status
-        self.metrics = measured.metrics(found)
-        self.rounds = found[-1]["round"] if found else 0
+        self.config, self.summary, self.status = config, run.summary, status
+        self.metrics, self.rounds = measured.metrics(run.records), run.round
         return self
 
     @property
@@ -238,9 +235,3 @@ class SavedRun:
             f"{c.data.clients} clients, seed {c.seed}, "
             f"{self.rounds} of {c.rounds} rounds, {self.status}>"
         )
-
-
-def _status(summary: dict | None, config: ml_collections.ConfigDict) -> str:
-    """How a run ended; one that is being made longer has not."""
-    status = status_of(summary, config.rounds)
-    return status.value if status.ended else "unfinished"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import flat, read, saved
+from jaxproto.config import flat, read
 from jaxproto.config.fields import extended, where
 from jaxproto.config.readings import READINGS
 from jaxproto.errors import UserError, escaped, hidden
-from jaxproto.storage import jsonfile
+from jaxproto.storage.run_folder import read_config
 
 UNREADABLE = "\\[]*?"  # what orbax makes something else of in a path
 LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
@@ -78,10 +78,9 @@ def chosen(config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict) 
     if path == old or path.exists():
         return path
     try:
-        begun = jsonfile.read_json(old / "config.json")
-    except jsonfile.Damaged:
+        return old if read_config(old) == flat(config) else path
+    except UserError:
         return path
-    return old if begun is not None and saved(begun) == flat(config) else path
 
 
 def check_path(path: Path):

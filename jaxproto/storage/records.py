@@ -241,9 +241,9 @@ def _lines(path):
         except _Torn as e:
             if i + 1 == len(lines):
                 break
-            raise _broken(path, i, e) from e
+            raise broken(path, i, e) from e
         except Damaged as e:
-            raise _broken(path, i, e) from e
+            raise broken(path, i, e) from e
     return found
 
 
@@ -251,7 +251,8 @@ class _Torn(Damaged):
     """A line is not JSON: whoever wrote it may not have come to its end."""
 
 
-def _broken(path, i, why) -> UserError:
+def broken(path: Path, i: int, why: object) -> UserError:
+    """Returns the error of line `i`, from 0, that is no record."""
     return UserError(
         f"line {i + 1} of {path} is no record of a run: {why}. Mend or remove that "
         "line, or put the file back from a copy."

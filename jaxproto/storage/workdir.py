@@ -4,21 +4,20 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import default as fields
-from jaxproto.config import differences, flat, saved
+from jaxproto.config import differences, flat
 from jaxproto.config.fields import MORE, MOVED, STOPPED, extended, resumable
 from jaxproto.data import files, text
 from jaxproto.errors import UserError
-from jaxproto.storage import jsonfile, naming, records
-from jaxproto.storage.status import Status, status_of
+from jaxproto.storage import naming, records
+from jaxproto.storage.run_folder import CONFIG, RunFolder, has_begun
+from jaxproto.storage.status import Status
 
 VOCABULARY = "vocabulary.txt"
-NODES = "nodes.json"  # of a run whose clients are on nodes of their own
 WRITTEN = (
     "*.json",
     "*.jsonl",
@@ -132,16 +131,13 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     ones that are there. That holds unless a round depends on how many there will be.
     Nor is another rule of early stopping, where one has ended the run.
     """
-    try:
-        there, here = read_config(path / "config.json"), flat(config)
-    except jsonfile.Damaged as e:
-        raise _damaged(path / "config.json", e) from e
-    if there is None:
+    run, here = RunFolder.at(path), flat(config)
+    if not run.config:
         return
-    free = extended(config, there)
-    if status_of(summary(path)) is Status.STOPPED_EARLY:
+    free = extended(config, run.config)
+    if run.status() is Status.STOPPED_EARLY:
         free |= resumable(config, STOPPED)
-    lines = differences({**there, **{k: here[k] for k in free}}, here)
+    lines = differences({**run.config, **{k: here[k] for k in free}}, here)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -149,41 +145,6 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
             + "\nNothing was changed. Choose another folder with --workdir, or give "
             "the values it was started with."
         )
-
-
-def read_config(file: Path) -> dict | None:
-    """A saved configuration, flat; None if there is no such file.
-
-    Raises:
-      Damaged: it is something else.
-    """
-    found = jsonfile.read_json(file)
-    if found is None:
-        return None
-    wrong = _misshapen(found, {**fields().to_dict(), "method": {"name": ""}})
-    if not wrong and "name" not in found.get("method", {}):
-        wrong = "method.name is absent"
-    if wrong:
-        raise jsonfile.Damaged(f"it is no configuration: {wrong}")
-    return saved(found)
-
-
-def _misshapen(given: Mapping, example: Mapping) -> str:
-    """The first field that is not what the example has there: a group, text, number."""
-    for key, value in given.items():
-        like = example.get(key)
-        if isinstance(like, Mapping) and isinstance(value, Mapping):
-            if inside := _misshapen(value, like):
-                return f"{key}.{inside}"
-        elif isinstance(value, Mapping) or _kind(value) != _kind(
-            example.get(key, value)
-        ):
-            return f"{key} is {str(value)[:40]!r}"
-    return ""
-
-
-def _kind(value) -> type:
-    return float if isinstance(value, int | float) else type(value)
 
 
 def settings(config: ml_collections.ConfigDict) -> dict:
@@ -198,7 +159,7 @@ def settings(config: ml_collections.ConfigDict) -> dict:
 
 def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:
     """Rounds whose evaluation a run must have, as far as it has come."""
-    ended = summary(path) or {"rounds": 0}
+    ended = RunFolder.at(path).summary or {"rounds": 0}
     every = config.eval_every
     last = {config.rounds, ended["rounds"]} - {0}
     return sorted({*range(every, config.rounds + 1, every), *last})
@@ -207,7 +168,7 @@ def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:
 def check_whole(path: Path, config: ml_collections.ConfigDict, rounds: int):
     """Raises UserError if an ended run lacks records of its evaluations."""
     asked = [r for r in due(path, config) if r <= rounds]
-    found = records.covered(path / "metrics.jsonl", asked)
+    found = RunFolder.at(path).covered(asked)
     if found.until < rounds:
         raise UserError(
             f"{path} has ended after {rounds} rounds, but not all of it is there: it "
@@ -218,36 +179,15 @@ def check_whole(path: Path, config: ml_collections.ConfigDict, rounds: int):
 
 def save_config(path: Path, config: ml_collections.ConfigDict):
     """Writes `config.json`."""
-    records.write_json(path / "config.json", json.loads(config.to_json()))
+    records.write_json(path / CONFIG, json.loads(config.to_json()))
 
 
 def tokens(path: Path) -> tuple[str, ...] | None:
     """The vocabulary of the run that began in the folder; None where there is none."""
-    begun = (path / "config.json").exists()
-    return text.read(path / VOCABULARY) if begun else None
+    return text.read(path / VOCABULARY) if has_begun(path) else None
 
 
 def save_tokens(path: Path, tokens: Sequence[str]):
     """Writes `vocabulary.txt`, one token per line, of a run on texts."""
     if tokens:
         text.write(path / VOCABULARY, tokens)
-
-
-def summary(path: Path) -> dict | None:
-    """The summary of an ended run, or None.
-
-    Raises:
-      UserError: the file is damaged.
-    """
-    try:
-        needed = ("status", "rounds", "rules")
-        return jsonfile.read_summary(path / "summary.json", needed)
-    except jsonfile.Damaged as e:
-        raise _damaged(path / "summary.json", e) from e
-
-
-def _damaged(file, why) -> UserError:
-    return UserError(
-        f"{file} is damaged ({why}); move {file.parent} away or choose another folder "
-        "with --workdir."
-    )

@@ -13,7 +13,8 @@ from jaxproto.config import build, floats, sampling
 from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint, naming, workdir
-from jaxproto.storage.status import Status, status_of
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
 from jaxproto.sweeps.axes import Axis, product
 
 ENDED = tuple(s for s in Status if s.ended)  # of `standing`: no rounds are left
@@ -227,7 +228,7 @@ def part(whole: Plan, k: int, n: int) -> Plan:
 
 def standing(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
-    status = status_of(workdir.summary(cell.path), cell.config.rounds)
+    status = RunFolder.at(cell.path).status(cell.config.rounds)
     if status.ended:
         return status
     begun = checkpoint.rounds(cell.path / "checkpoints")

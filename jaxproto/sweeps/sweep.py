@@ -10,11 +10,12 @@ from rich.console import Console
 
 from jaxproto import devices
 from jaxproto.storage import workdir
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps import board, execute, report
 from jaxproto.sweeps.axes import Given as Axes
 from jaxproto.sweeps.axes import axes as parsed
 from jaxproto.sweeps.execute import How
-from jaxproto.sweeps.plan import ENDED, Plan, part, plan, standing
+from jaxproto.sweeps.plan import Plan, part, plan
 from jaxproto.training import programs
 from jaxproto.writers import makers
 from jaxproto.writers.registry import Given
@@ -95,11 +96,12 @@ def result(whole: Plan, console: Console) -> Result:
 
 def ended(whole: Plan) -> dict[str, dict]:
     """The summaries of the cells that have ended."""
-    found: dict[str, dict] = {}
-    for cell in whole.cells:
-        if standing(cell) in ENDED:
-            found[cell.name] = workdir.summary(cell.path) or {}
-    return found
+    runs = ((cell, RunFolder.at(cell.path)) for cell in whole.cells)
+    return {
+        cell.name: run.summary or {}
+        for cell, run in runs
+        if run.status(cell.config.rounds).ended
+    }
 
 
 def bytes_of(whole: Plan) -> int:

@@ -1,13 +1,11 @@
 """Tells a board what work directories say, where other processes train."""
 
-import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from jaxproto.storage import records, workdir
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps.board import Board
-from jaxproto.sweeps.plan import ENDED, Cell, standing
+from jaxproto.sweeps.plan import Cell
 from jaxproto.training.progress import accuracy_text
 
 RECENT = 10  # evaluations behind the time left
@@ -19,7 +17,7 @@ class Watch:
     def __init__(self, cells: Sequence[Cell], board: Board):
         """Cells that have ended are told of as in a sweep of this process."""
         self._board = board
-        self._seen = {cell.name: stamp(metrics(cell)) for cell in cells}
+        self._seen = {cell.name: RunFolder.at(cell.path).stamp() for cell in cells}
         self._began: dict[str, float] = {}
         self._left = list(cells)
         self.look()
@@ -27,20 +25,21 @@ class Watch:
     def look(self):
         """Tells the board what is new since the last look."""
         for cell in list(self._left):
-            if standing(cell) in ENDED:
+            run = RunFolder.at(cell.path)
+            if run.status(cell.config.rounds).ended:
                 self._left.remove(cell)
                 began = self._began.get(cell.name)
                 took = 0.0 if began is None else time.perf_counter() - began
-                self._board.ended(cell, workdir.summary(cell.path) or {}, took)
+                self._board.ended(cell, run.summary or {}, took)
                 continue
-            now = stamp(metrics(cell))
+            now = run.stamp()
             if now != self._seen[cell.name]:
                 self._seen[cell.name] = now
-                self._tell(cell)
+                self._tell(cell, run)
 
-    def _tell(self, cell: Cell):
+    def _tell(self, cell: Cell, run: RunFolder):
         """Of the newest record of a cell."""
-        record = records.newest(metrics(cell))
+        record = run.newest()
         if record is None:
             return
         self._began.setdefault(cell.name, time.perf_counter())
@@ -54,17 +53,3 @@ class Watch:
             accuracy=accuracy_text(record),
             seconds=recent,
         )
-
-
-def metrics(cell: Cell) -> Path:
-    """Where a cell has its records."""
-    return cell.path / "metrics.jsonl"
-
-
-def stamp(file: Path) -> tuple[int, int]:
-    """What changes when a file does."""
-    try:
-        found = os.stat(file)
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size

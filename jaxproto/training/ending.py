@@ -9,6 +9,7 @@ from jaxproto.config.cohorts import NODES
 from jaxproto.report import pictures
 from jaxproto.report import summary as summaries
 from jaxproto.storage import checkpoint, records
+from jaxproto.storage.run_folder import SUMMARY, RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.training import hosts
 from jaxproto.training.keeping import say
@@ -42,12 +43,12 @@ def ended(run: Run, state: State, status: Mapping) -> dict:
 
 
 def _ended(run: Run, state: State, status: Mapping) -> dict:
-    metrics = records.read(run.path / "metrics.jsonl")
-    made = summaries.summary(run.config, run.work.exp, metrics, run.compiled, status)
+    found = RunFolder.at(run.path).records
+    made = summaries.summary(run.config, run.work.exp, found, run.compiled, status)
     summary = {k: v for k, v in made.items() if k not in run.unknown}
     if Status(status["status"]).ok and run.work.exp.store != NODES:
         _draw(run, state)
-    records.write_json(run.path / "summary.json", summary)
+    records.write_json(run.path / SUMMARY, summary)
     run.told.end(records.plain(summary))
     return summary
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from jaxproto.storage import checkpoint, divided, records
 from jaxproto.storage import workdir as folder
+from jaxproto.storage.run_folder import METRICS, RunFolder
 from jaxproto.training import hosts, stopping
 from jaxproto.training.programs import State
 from jaxproto.training.start import Run
@@ -30,14 +31,14 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
     if start:
         there = hosts.shared(like if found is None else found.state)
         state = run.work.store.restore(there)
-    records.keep_until(run.path / "metrics.jsonl", start)
+    records.keep_until(run.path / METRICS, start)
     return start, state
 
 
 def _found(run: Run, like: State, due: Sequence[int]) -> checkpoint.Restored | None:
     """The newest checkpoint that can be used; rows of clients go into their store."""
-    directory, metrics = run.path / "checkpoints", run.path / "metrics.jsonl"
-    covered, settings = records.covered(metrics, due), folder.settings(run.config)
+    directory, settings = run.path / "checkpoints", folder.settings(run.config)
+    covered = RunFolder.at(run.path).covered(due)
     found = checkpoint.latest(directory, like, settings, covered)
     if found is not None:
         run.work.store.load(directory / str(found.round))

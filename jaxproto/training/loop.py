@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from jaxproto.federation import Model
 from jaxproto.storage import records
+from jaxproto.storage.run_folder import METRICS
 from jaxproto.training import ending, hosts, stopping
 from jaxproto.training.engine import Engine, Evaluated
 from jaxproto.training.evaluation import columns, record
@@ -51,7 +52,7 @@ class Member:
         if run.config.eval.per_client:
             table = columns(exp, self.last, outcome)
             records.write_columns(run.path / "per_client" / f"{r:06}.npz", table)
-        records.append(run.path / "metrics.jsonl", made)
+        records.append(run.path / METRICS, made)
         run.told.tell("on_evaluation", records.plain(made))
         self._bar.evaluated(made)
 

@@ -11,9 +11,10 @@ from jaxproto.config import flat
 from jaxproto.devices import Layout
 from jaxproto.errors import UserError
 from jaxproto.report import summary as summaries
-from jaxproto.storage import checkpoint, records
+from jaxproto.storage import checkpoint
 from jaxproto.storage import workdir as folder
-from jaxproto.storage.status import Status, status_of
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
 from jaxproto.training import hosts
 from jaxproto.training.listeners import Listeners
 from jaxproto.training.progress import progress
@@ -61,7 +62,7 @@ class Start(NamedTuple):
 
 def info(path: Path, config: ml_collections.ConfigDict, first: int) -> RunInfo:
     """What callbacks learn of a run with `first` rounds behind it."""
-    return RunInfo(path, flat(config), first, records.read(path / "metrics.jsonl"))
+    return RunInfo(path, flat(config), first, RunFolder.at(path).records)
 
 
 def existing(start: Start) -> dict | None:
@@ -72,30 +73,20 @@ def existing(start: Start) -> dict | None:
     """
     config, path = start.config, start.path
     folder.check_config(path, config)
-    summary = folder.summary(path)
-    if summary is None or _goes_on(config, summary) or _longer(config, summary, path):
+    run = RunFolder.at(path)
+    summary, status = run.summary, run.status(config.rounds)
+    if summary is None:
         return None
+    if status is Status.EXTENDED:
+        if not checkpoint.rounds(path / "checkpoints"):
+            raise UserError(
+                f"{path} is finished after {summary['rounds']} rounds and has no "
+                f"checkpoint from which to go on to rounds={config.rounds}. Nothing "
+                "was changed. Choose another folder with --workdir."
+            )
+        return None
+    rule = config.early_stopping.to_dict()
+    if status is Status.STOPPED_EARLY and summary.get("early_stopping") != rule:
+        return None  # it goes on by the other rule that is asked for now
     folder.check_whole(path, config, summary["rounds"])
     return summary
-
-
-def _goes_on(config, summary: dict) -> bool:
-    """Whether a run was stopped early by another rule than it is asked for now."""
-    stopped = status_of(summary) is Status.STOPPED_EARLY
-    return stopped and summary.get("early_stopping") != config.early_stopping.to_dict()
-
-
-def _longer(config, summary: dict, path: Path) -> bool:
-    """Whether a finished run is to have more rounds.
-
-    Raises:
-      UserError: it is, but its last state is not there any more.
-    """
-    longer = status_of(summary, config.rounds) is Status.EXTENDED
-    if longer and not checkpoint.rounds(path / "checkpoints"):
-        raise UserError(
-            f"{path} is finished after {summary['rounds']} rounds and has no "
-            f"checkpoint from which to go on to rounds={config.rounds}. Nothing was "
-            "changed. Choose another folder with --workdir."
-        )
-    return longer

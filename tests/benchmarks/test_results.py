@@ -16,6 +16,7 @@ from results.fashion_mnist import run as fashion_mnist
 from results.refprotofl_protocol import run as refprotofl_protocol
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+SUMMARY = {"status": "finished", "rounds": 200, "rules": {}}
 FILES = ("config.json", "metrics.jsonl", "summary.json")
 
 
@@ -25,7 +26,7 @@ def finished(path, data_dir="somewhere"):
     made.data.data_dir = data_dir
     path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())
-    (path / "summary.json").write_text('{"status": "finished", "rules": {}}\n')
+    (path / "summary.json").write_text(json.dumps(SUMMARY))
     (path / "metrics.jsonl").write_text('{"round": 1}\n')
     (path / "indices.csv").write_text("0\n")
     return path
@@ -62,7 +63,7 @@ def test_a_finished_run_is_recorded_without_the_folder_of_its_data(tmp_path, cal
     assert sorted(p.name for p in (records / "a-0").iterdir()) == list(FILES)
     run = compare.load(records / "a-0")
     source = {"reading": "default", "commit": series.commit()}
-    assert run.summary == {"status": "finished", "rules": {}, **source}
+    assert run.summary == SUMMARY | source
     assert run.config["data.data_dir"] == ""
     assert run.config == compare.load(tmp_path / "out" / "a-0").config | {
         "data.data_dir": ""
@@ -74,7 +75,7 @@ def test_a_record_names_the_file_of_its_data_without_the_folder(tmp_path):
     made = json.loads((work / "config.json").read_text())
     made["data"]["name"] = "npz:/some/where/cifar100.npz"
     (work / "config.json").write_text(json.dumps(made))
-    told = {"status": "finished", "rules": {}, "dataset": made["data"]["name"]}
+    told = SUMMARY | {"dataset": made["data"]["name"]}
     (work / "summary.json").write_text(json.dumps(told))
     series.keep(work, tmp_path / "record", {})
     run = compare.load(tmp_path / "record")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.every import check_every
 from support.refusal import refused
-from support.workdirs import AS_PRINTED, cells_of, folder, made
+from support.workdirs import AS_PRINTED, cells_of, folder, made, record
 
 from jaxproto import compare, config, models
 from jaxproto.cli import compare as command
@@ -128,10 +128,18 @@ def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
     few = dict.fromkeys(("best", "final", "mean_last"), 0.5) | {"last_n": 3}
     old = {"best": 0.5, "final": 0.5, "mean_last_10": 0.5}
     runs = [
-        folder(tmp_path / method, method, more={"rules": {"head": {"pooled": digest}}})
-        for method, digest in (("fedproto", few), ("fedtgp", old), ("local", old))
+        folder(
+            tmp_path / method,
+            method,
+            more={"rules": {"head": {"pooled": digest}}},
+            history=history,
+        )
+        for method, digest, history in (
+            ("fedproto", few, ()),
+            ("fedtgp", old, [record(1, 0.5), record(2, 0.5)]),
+            ("local", old, ()),
+        )
     ]
-    (runs[1] / "metrics.jsonl").write_text('{"round": 1}\n{"round": 2}\n')
     table = made(*runs, statistics=["last10"])
     assert {row[1] for row in table.rows} == {"50.00"}
     last = "10 at most in Local (reference); 3 in FedProto; 2 in FedTGP"

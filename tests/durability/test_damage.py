@@ -12,6 +12,7 @@ import pytest
 from support import attacked
 from support.every import check_every
 
+import jaxproto
 from jaxproto import cli, compare
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
@@ -187,7 +188,7 @@ BROKEN = [  # content of a file that every command reads -> what is said
     ("summary.json", ENDED % b"", "it lacks rules"),
     ("summary.json", b'{"status": 1, "rounds": 4, "rules": {}}', "status is '1'"),
     ("summary.json", ENDED % b', "rules": []', "rules is '[]'"),
-    ("summary.json", ENDED % b', "rules": {"head": 1}', "all of rule head is '0'"),
+    ("summary.json", ENDED % b', "rules": {"head": 1}', "all of rule head is '1'"),
     ("summary.json", ENDED % ACCURACY, "pooled of rule head is"),
     ("summary.json", DEEP, "it is nested too deep"),
     ("summary.json", b"[]", "it holds a list, no object"),
@@ -200,6 +201,18 @@ def one_line(call, *args) -> str:
         call(*args)
     text = str(e.value)
     assert "\n" not in text and len(text) < 1000
+    return text
+
+
+def one_message(config, run, picture) -> str:
+    """The message that commands have in common."""
+    arguments = ["accuracy_over_rounds", str(picture), str(run)]
+    (text,) = {
+        one_line(attacked.run, config, run),
+        one_line(compare.load, run),
+        one_line(jaxproto.load, run),
+        one_line(plot.main, "plot", arguments),
+    }
     return text
 
 
@@ -225,13 +238,9 @@ def test_what_cannot_go_on_is_refused_in_one_line_and_left_alone(
 
 @pytest.mark.parametrize("name", ["config.json", "summary.json"])
 def test_a_file_that_is_none_is_named_by_every_command(made, run, tmp_path, name):
-    plotted = ["accuracy_over_rounds", str(tmp_path / "a.png"), str(run)]
-
     def check(content, said):
         (run / name).write_bytes(content)
-        assert said in one_line(attacked.run, made[1], run)
-        assert said in one_line(compare.load, run)
-        assert said in one_line(plot.main, "plot", plotted)
+        assert said in one_message(made[1], run, tmp_path / "a.png")
 
     check_every([row[1:] for row in BROKEN if row[0] == name], check)
 

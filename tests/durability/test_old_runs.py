@@ -8,25 +8,31 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxproto import compare, config
+import jaxproto
+from jaxproto import compare, config, page
 from jaxproto.saved import opened
 from jaxproto.storage import checkpoint
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
 from jaxproto.training import runner
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-# configs/protonorm.py:spiral, 4 clients, 2 rounds, as commit 03d3868 wrote it
-OLD = Path(__file__).parents[1] / "fixtures" / "run_of_03d3868"
+# configs/protonorm.py:spiral, 4 clients, 2 rounds with eval_every=1, as these commits
+# wrote it
+COMMITS = ("03d3868", "cbdea53")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
-@pytest.fixture
-def old(tmp_path):
-    return Path(shutil.copytree(OLD, tmp_path / "run"))
+@pytest.fixture(params=COMMITS)
+def old(request, tmp_path):
+    there = FIXTURES / f"run_of_{request.param}"
+    return Path(shutil.copytree(there, tmp_path / "run"))
 
 
 def test_a_run_of_an_earlier_version_goes_on_to_where_one_of_this_comes(old, tmp_path):
     before = (old / "metrics.jsonl").read_text()
-    again = opened.configuration(old)
+    again = opened.configuration(RunFolder.read(old))
     assert again.model.init == "independent"  # a field that did not exist then
     again.rounds = 4
     new, went_on = (
@@ -42,13 +48,23 @@ def test_a_run_of_an_earlier_version_goes_on_to_where_one_of_this_comes(old, tmp
         assert np.abs(np.subtract(*pair)) < 0.02
 
 
-def test_its_state_is_read_and_its_records_are_compared(old):
-    """And its configuration has every field of today."""
-    run = opened.load(old)
-    assert run.round == 2 and sorted(run.state.clients[0].id.tolist()) == [0, 1, 2, 3]
-    assert np.isfinite(np.asarray(run.state.server.protos.mean)).all()
+def test_every_reader_opens_it(old):
+    state = opened.load(old).state
+    assert sorted(state.clients[0].id.tolist()) == [0, 1, 2, 3]
+    assert np.isfinite(np.asarray(state.server.protos.mean)).all()
+    run = jaxproto.load(old)
+    assert run.status is Status.FINISHED and run.rounds == run.round == 2
+    told = json.loads((old / "metrics.jsonl").read_text().splitlines()[-1])["rules"]
+    for rule, found in run.evaluate().items():
+        assert found["pooled"] == pytest.approx(told[rule]["pooled"], abs=0.002)
     table = compare.table(compare.groups([compare.load(old)]))
     assert "ProtoNorm" in compare.render(table, "csv")
-    found = config.saved(json.loads((old / "config.json").read_text()))
+    html = page.page([old], "2030-01-02 03:04 UTC").html
+    assert "finished, 2 rounds" in html and "No checkpoint" not in html
+
+
+def test_a_saved_configuration_has_every_field_of_today(old):
+    written = json.loads((old / "config.json").read_text())
+    found = config.saved(written)
     today = {**config.flat(config.default()), "method.name": "protonorm"}
-    assert {*today} <= {*found} and found["method.reg"] == "l2_of_means"
+    assert {*today} <= {*found} and found["method.reg"] == written["method"]["reg"]

@@ -16,6 +16,7 @@ from jaxproto.errors import UserError
 from jaxproto.figures import between_classes, confusion, finished, tsne
 from jaxproto.report import pictures
 from jaxproto.report.pictures import HostProtos
+from jaxproto.saved import opened
 from jaxproto.storage import records
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -41,7 +42,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(path):
-    return finished.load(path)
+    return opened.load(path)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_run_without_alignment_or_without_checkpoints_is_named(path, run, tmp_
     copy = shutil.copytree(path, tmp_path / "copy")
     shutil.rmtree(copy / "checkpoints")
     with pytest.raises(UserError, match="holds no checkpoint"):
-        finished.load(copy)
+        opened.load(copy)
 
 
 def test_a_trace_shows_distances_angles_energy_and_force(drawn, path):

@@ -7,7 +7,7 @@ from support.federated import QUIET, Calls, both, faults, simulated, small
 
 from jaxproto.flower.folder import serve
 from jaxproto.flower.server import REFUSED
-from jaxproto.storage import jsonfile
+from jaxproto.storage.run_folder import RunFolder
 
 pytestmark = [
     pytest.mark.long,
@@ -34,7 +34,7 @@ def private(method, unit, **changes):
 )
 def test_records_and_epsilon_are_those_of_the_simulator(method, unit, law, tmp_path):
     told, said = both(private(method, unit, **law), tmp_path)
-    kept = jsonfile.read_summary(tmp_path / "served" / "summary.json")
+    kept = RunFolder.read(tmp_path / "served").summary
     assert said["privacy"] == kept["privacy"] == told["privacy"]
     assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0
 

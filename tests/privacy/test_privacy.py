@@ -14,7 +14,6 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import compare, config
-from jaxproto.compare.runs import load
 from jaxproto.config import build, floats, private
 from jaxproto.losses import cross_entropy
 from jaxproto.methods import METHODS
@@ -316,7 +315,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypa
     assert ends[0] == ends[1]
     taken = account.takes_part(whole, build.experiment(whole, "cpu"))
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
-    loaded = load(tmp_path / "whole")
+    loaded = compare.load(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]
     assert ends[0][0]["privacy"]["epsilon"] < ends[0][1]["privacy"]["epsilon"]
     text = compare.render(compare.table(compare.groups([loaded])), "csv")

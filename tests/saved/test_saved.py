@@ -13,10 +13,10 @@ from support import runs
 import jaxproto
 from jaxproto import config, models
 from jaxproto.errors import UserError
-from jaxproto.figures import finished
 from jaxproto.methods import METHODS
 from jaxproto.saved import opened
 from jaxproto.storage import checkpoint, records, workdir
+from jaxproto.storage.run_folder import RunFolder
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_of_03d3868"
 LAST = {"checkpoint_every": 1, "eval_every": 1}
@@ -282,7 +282,7 @@ def test_clients_in_files_of_which_a_sample_is_evaluated(tmp_path):
     every = run.evaluate("head", range(6))["head"]
     each = [c.accuracies()["head"] for c in run.clients]
     assert every["client_mean"] == pytest.approx(np.mean(each))
-    whole = finished.load(tmp_path)
+    whole = opened.load(tmp_path)
     (clients,) = whole.state.clients
     for k, i in enumerate(whole.exp.cohorts[0].ids):
         assert_same(jax.tree.map(lambda a, k=k: a[k], clients), run.clients[i].state)
@@ -295,7 +295,7 @@ def test_a_run_that_goes_on_is_read_and_left_alone(path, tmp_path):
     with workdir.claim(copy):
         before = runs.snapshot(copy)
         run = jaxproto.load(copy)
-        assert run.status == "unfinished" and run.rounds == run.round == 2
+        assert run.status == "running" and run.rounds == run.round == 2
         assert run.evaluate() == last_record(copy)["rules"]
         assert runs.snapshot(copy) == before
 
@@ -319,8 +319,9 @@ def test_refreshing_finds_what_was_written_since(path, tmp_path):
 
 
 def test_a_checkpoint_that_goes_while_it_is_read_is_read_anew(path, monkeypatch):
-    config_ = opened.configuration(path)
-    exp, real, seen = opened.experiment(path, config_), checkpoint.latest, []
+    run = RunFolder.read(path)
+    config_ = opened.configuration(run)
+    exp, real, seen = opened.experiment(run, config_), checkpoint.latest, []
 
     def gone(*args):
         seen.append(1)

@@ -70,8 +70,8 @@ MUTANTS = (
     Mutant(
         "the last record outlives its checkpoint",
         "training/keeping.py",
-        'metrics.jsonl", start)',
-        'metrics.jsonl", start + 1)',
+        "/ METRICS, start)",
+        "/ METRICS, start + 1)",
     ),
     Mutant(
         "rate before the optimiser",

@@ -36,6 +36,7 @@ def folder(
     one["last_n"] = 10
     summary = {
         "status": status,
+        "rounds": made.rounds,
         "rules": {r: {"pooled": one, "client_mean": one} for r in rules},
         "bytes_per_round": {"up": 1_500_000.0, "down": 500.0},
         "scalars_per_round": {"nominal": 151_000},

@@ -262,7 +262,7 @@ def test_an_unwritable_folder_is_named(tmp_path):
 def test_a_damaged_json_file_is_named(finished, tmp_path, name):
     shutil.copy(finished.path / "config.json", tmp_path)
     (tmp_path / name).write_text('{"seed": ')
-    with pytest.raises(UserError, match=rf"{tmp_path / name} is damaged .* move"):
+    with pytest.raises(UserError, match=rf"{tmp_path / name} cannot be read .* move"):
         run(tiny(), tmp_path)
 
 

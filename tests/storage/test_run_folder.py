@@ -1,0 +1,85 @@
+"""The folder of a run as all that read it see it."""
+
+import json
+
+import pytest
+from support import reported
+
+import jaxproto
+from jaxproto import compare, page
+from jaxproto.errors import UserError
+from jaxproto.page.seen import progress
+from jaxproto.saved import opened
+from jaxproto.storage import run_folder
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.storage.status import Status
+from jaxproto.sweeps.plan import Cell, standing
+
+ENDED = {  # status -> what the page says
+    Status.FINISHED: "finished, 4 rounds",
+    Status.STOPPED_EARLY: "stopped early, 3 rounds",
+    Status.DIVERGED: "diverged, last evaluation after round 3 of 4",
+}
+
+
+@pytest.fixture(params=["simulated", "nodes"])
+def make(request, tmp_path):
+    """Writes the folder of a run of 4 rounds."""
+
+    def run(status):
+        path = reported.run(tmp_path / "run", status=status)
+        if request.param == "nodes":
+            (path / run_folder.NODES).write_text("{}")
+        assert RunFolder.read(path).on_nodes == (request.param == "nodes")
+        return path
+
+    return run
+
+
+def said(path):
+    """What load, a sweep and the page say of a run, and whether it is compared."""
+    run = RunFolder.read(path)
+    cell = Cell({}, opened.configuration(run), path)
+    (group,) = compare.groups([run])
+    told = progress(run).partition(" (")[0]
+    assert told in page.page([path], "now").html
+    return jaxproto.load(path).status, standing(cell), told, len(group.finished)
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_every_reader_says_how_a_run_has_ended(make, status):
+    path = make(str(status))
+    assert RunFolder.read(path).status() is status
+    assert said(path) == (status, status, ENDED[status], status.ok)
+
+
+def test_every_reader_says_that_a_run_has_not_ended(make):
+    path = make("")
+    assert said(path) == (Status.RUNNING, "new", "not ended, round 3 of 4", False)
+
+
+def test_a_run_that_is_being_made_longer_has_not_ended_anywhere(make):
+    path = make("finished")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"rounds": 9}))
+    assert said(path) == (Status.EXTENDED, "new", "not ended, round 4 of 9", False)
+    assert RunFolder.read(path).status(rounds=4) is Status.FINISHED
+
+
+def test_a_folder_without_a_run_is_new(tmp_path):
+    assert RunFolder.at(tmp_path).status() is Status.NEW
+    assert not run_folder.is_run(tmp_path)
+    with pytest.raises(UserError, match=r"holds no config\.json"):
+        RunFolder.read(tmp_path)
+
+
+def test_a_folder_is_a_snapshot(make):
+    path = make("")
+    run = RunFolder.read(path)
+    assert run.round == 3 and run.evaluations() == run.records
+    (path / "metrics.jsonl").unlink()
+    assert run.round == 3 and run.newest() is None
+    again = RunFolder.read(path)
+    assert again.round == 0 and again.last is None and again.records == []
+    with pytest.raises(UserError, match=r"holds no metrics\.jsonl"):
+        again.evaluations()
