@@ -24,7 +24,7 @@ from absl import flags
 from benchmarks import measure, synthetic
 from jaxproto import config as config_
 from jaxproto.config import build
-from jaxproto.training import evaluation, memory, rounds, store
+from jaxproto.training import evaluation, memory, rounds
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
@@ -78,14 +78,12 @@ def experiment(registered: int, participants: int, s: dict) -> build.Experiment:
 def one(registered: int, participants: int, s: dict) -> dict:
     """Medians over the rounds of one federation, in this process."""
     exp = experiment(registered, participants, s)
-    work, state, seconds = synthetic.start(exp)
-    need = memory.needed(f.func for f in jax.tree.leaves(work.compiled))
-    need -= exp.dataset.x.nbytes  # the same for every number of participants
     laps = []
     with tempfile.TemporaryDirectory() as folder:
-        held = store.open_store(exp, work.compiled, 0, Path(folder))
-        work = work._replace(store=held)
-        with held or contextlib.nullcontext():
+        work, state, seconds = synthetic.start(exp, folder=Path(folder))
+        need = memory.needed(f.func for f in jax.tree.leaves(work.compiled))
+        need -= exp.dataset.x.nbytes  # the same for every number of participants
+        with contextlib.closing(work.store):
             for r in range(s["rounds"] + 1):
                 clock = measure.Clock()
                 state, seen = rounds.one_round(work, r, state)

@@ -86,14 +86,18 @@ class Start(NamedTuple):
     compile_seconds: float
 
 
-def start(exp: Experiment, seed: int = 0) -> Start:
-    """Everything compiled, as the runner does it."""
+def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
+    """Compiles everything, as the runner does it.
+
+    Args:
+      folder: of clients in files.
+    """
     placed = exp.layout and placing.placed(exp, exp.layout)
     examples = placed.examples if placed else build.examples(exp.dataset)
     compiled, seconds = compiler.compile_all(exp, examples)
     place = partial(programs.everywhere, exp)
     compiled = programs.with_floats(compiled, exp.floats, place)
     state = programs.init(exp, seed, compiled)
-    store = open_store(exp, compiled, seed, Path(), placed or None)
+    store = open_store(exp, compiled, seed, folder, placed or None)
     work = Work(exp, examples, compiled, seed, store)
     return Start(work, state, seconds)

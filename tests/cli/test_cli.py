@@ -223,7 +223,7 @@ def test_a_sweep_takes_the_axes_of_its_file_or_of_the_flags(capsys, monkeypatch)
     assert re.fullmatch(rf"{lacks}the sweep, such as --sweep=seed=0,1,2\.", said)
     seen = []
 
-    def stop(c, axes, *_):
+    def stop(c, axes, *_, **__):
         seen.append((c.name, axes))
         raise UserError("stopped")
 

@@ -14,6 +14,7 @@ from jaxproto.config import fields, floats, hyperparameters, listing, registries
 from jaxproto.data import room
 from jaxproto.methods import METHODS
 from jaxproto.storage import naming, records, workdir
+from jaxproto.storage.run_folder import RunFolder
 from jaxproto.types import Count, NonNegative, Range
 
 
@@ -45,7 +46,7 @@ def test_a_new_field_is_one_row(monkeypatch, tmp_path):
     workdir.save_config(tmp_path, plain)
     with refused("optimizer.warmth: 0.5 there, 0.75 here"):
         workdir.check_config(tmp_path, hot)
-    found = [runs.Run(Path("a"), config.flat(c), None) for c in (plain, hot)]
+    found = [RunFolder(Path("a"), config.flat(c), None) for c in (plain, hot)]
     assert len(runs.groups(found)) == 2
 
 
@@ -90,7 +91,7 @@ def test_rules_of_a_field_that_are_not_as_usual(
         assert floats.program_settings(other) == floats.program_settings(plain)
         same = workdir.settings(other) == workdir.settings(plain)
         assert same == (rule != fields.NEVER)
-        found = [runs.Run(Path("a"), config.flat(c), None) for c in (plain, other)]
+        found = [RunFolder(Path("a"), config.flat(c), None) for c in (plain, other)]
         assert runs.groups(found[:1])[0].config == runs.groups(found[1:])[0].config
         if value in goes_on:
             return workdir.check_config(tmp_path, other)
