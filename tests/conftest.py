@@ -22,9 +22,9 @@ from support import selection, trained  # noqa: E402
 
 from jaxproto.methods import METHODS  # noqa: E402
 
-QUICK = ("fedproto", "fedavg", "refprotofl")  # prototypes, sums, two exchanges
+QUICK = ("fedproto",)  # prototypes
 # None, sparse prototypes, two networks, the server's own training:
-LANDING = ("local", "tinyproto", "fml", "fedtgp")
+LANDING = ("local", "fedavg", "tinyproto", "fml", "refprotofl", "fedtgp")
 OVER_METHODS = {  # files whose tests run for every method: for the others they are long
     "test_contract.py",
     "test_nominal.py",

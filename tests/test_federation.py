@@ -47,7 +47,10 @@ def by_programs(c, path):
     return state, [record["loss"] for record in runs.records(path)]
 
 
-@pytest.mark.parametrize("method", ["protonorm", "refprotofl", "fedavg"])
+LONG = [pytest.param(m, marks=pytest.mark.long) for m in ("refprotofl", "fedavg")]
+
+
+@pytest.mark.parametrize("method", ["protonorm", *LONG])
 def test_a_round_as_one_function_has_the_numbers_of_a_run(tmp_path, method):
     c = runs.small(
         method, "digits", data__clients=4, rounds=ROUNDS, eval_every=1, **PART

@@ -170,6 +170,7 @@ def test_none_is_refused_where_clients_have_networks_of_their_own(tmp_path):
         jaxproto.run(c, tmp_path, QUIET)
 
 
+@pytest.mark.long
 def test_a_sample_of_the_clients_is_evaluated(tmp_path):
     """Always the same ones; and said in the record."""
     c = config.experiment("fedproto", "digits")
@@ -255,7 +256,7 @@ def test_statistics_and_optimisers_that_go_on_are_kept():
     assert asks("fedavg", keep=True, net=plain())[0]
 
 
-@pytest.mark.parametrize("clients", [1, 7, 8, 40, 1000])
+@pytest.mark.parametrize("clients", [7, *map(long, [1, 8, 40, 1000])])
 def test_there_is_room_for_whom_a_sampler_draws(clients):
     for make in (
         participation.everyone(),
@@ -315,8 +316,9 @@ def test_evaluations_of_lanes_are_joined_in_order():
         assert np.array_equal(evaluation.joined(lanes), a)
 
 
-@pytest.mark.parametrize("name", ["fedavg", *map(long, ["protonorm", "refprotofl"])])
-@pytest.mark.parametrize("share", [long(1.0), 0.4])
+@pytest.mark.parametrize("name", ["fedavg", "protonorm", "refprotofl"])
+@pytest.mark.parametrize("share", [1.0, 0.4])
+@pytest.mark.long
 def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
     """Nor one of the server, but where it adds uploads up: to rounding."""
     told = {}

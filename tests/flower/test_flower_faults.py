@@ -98,7 +98,7 @@ def absent(plan, last):
 
 @pytest.mark.parametrize(
     ("number", "kills", "last", "every"),
-    [(12, 1, 5, 1), pytest.param(50, 2, 20, 5, marks=pytest.mark.long)],
+    [(6, 1, 3, 1), pytest.param(50, 2, 20, 5, marks=pytest.mark.long)],
 )
 def test_faults_lose_the_messages_that_were_named_and_no_round(
     number, kills, last, every, tmp_path, monkeypatch

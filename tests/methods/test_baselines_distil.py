@@ -29,6 +29,8 @@ from jaxproto.participation import Participation
 from jaxproto.report import cost, nominal
 from jaxproto.types import Protos, Spec
 
+pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
+
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 RNG = np.random.default_rng(3)
 DISTANCES = [fd.softmax_ce, fd.mse, fd.raw_ce]

@@ -6,11 +6,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from support import toys
 from support.averaging import BASE, COUNTS, begun, drawn, make, run
 
 from jaxproto.methods import fednh, feduv
 from jaxproto.types import Protos, Spec
+
+pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
 
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "kernels.npz")
 

@@ -99,6 +99,7 @@ def test_a_golden_network_is_matched(name, case, form):
     check(params, norm, "features_after", "logits_after", 1e-3)
 
 
+@pytest.mark.long
 @every(sorted(set(models.NETS) - {"cnn4_d"}))
 def test_there_and_back_again_changes_nothing(name):
     params, norm, options = tiny(name)

@@ -372,9 +372,8 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("name", DRAWN)
-@pytest.mark.parametrize(
-    "size", ["column", pytest.param("text", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("size", ["column", "text"])
+@pytest.mark.long
 def test_nothing_is_cut_off_or_lies_upon_anything(drawn, name, size):
     draw, *given = DRAWN[name]
     with plots.sized(size):

@@ -51,7 +51,7 @@ def called_in_a_run(path):
     sys.setprofile(note)
     try:
         part = {"participation__law": "uniform", "participation__fraction": 0.5}
-        c = runs.small("fedproto", "digits", data__clients=4, eval_every=1, **part)
+        c = runs.small("fedproto", "digits", data__clients=4, rounds=1, **part)
         c.model.group = "mlp"
         runs.run(c, path)
     finally:
