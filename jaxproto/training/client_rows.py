@@ -61,3 +61,21 @@ class ClientRows:
             if a.size:
                 a[at] = arrays[name]
         self.written[at] = True
+
+
+def fill(a: np.ndarray, room: int, value: int = 0) -> np.ndarray:
+    """Returns rows [n, ...] with rows of a value after them, [room, ...]."""
+    rest = np.full((room - len(a), *a.shape[1:]), value, a.dtype)
+    return np.concatenate([a, rest])
+
+
+def gathered(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """Returns the rows [count, ...] that were dealt to lanes one by one."""
+    return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
+
+
+def patch(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
+    """Gives rows that were read too early the values that they have after a round."""
+    _, here, there = np.intersect1d(at, at_next, return_indices=True)
+    for a, b in zip(old, new, strict=True):
+        a[there] = b[here]

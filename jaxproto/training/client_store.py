@@ -7,7 +7,7 @@ on several, in `hosted_store.py` in host memory or in files.
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -33,8 +33,8 @@ class Chunk(NamedTuple):
     tests: Tree
 
 
-class ClientStore(Protocol):
-    """Clients of a run between rounds."""
+class ClientStore:
+    """Clients of a run between rounds; by default the state has all of them."""
 
     def gather(
         self,
@@ -50,6 +50,7 @@ class ClientStore(Protocol):
           upcoming: computes who takes part in the next round; None where that follows
             from this one.
         """
+        raise NotImplementedError
 
     def scatter(
         self,
@@ -58,27 +59,36 @@ class ClientStore(Protocol):
         trained: Sequence[Sequence[Client]],
     ) -> Clients:
         """Returns all clients, with what `gather` returned as it is now."""
+        raise NotImplementedError
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
         """Yields the clients to evaluate; the calls of a list run side by side."""
-
-    def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
-        """Returns some clients of a cohort, [n, ...], on the host."""
+        raise NotImplementedError
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":
         """Returns the store of the same clients for another test part."""
+        raise NotImplementedError
+
+    def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
+        """Returns some clients of a cohort, [n, ...], on the host."""
+        del cohort
+        return jax.tree.map(lambda a: np.asarray(a)[place], clients)
 
     def gather_state(self, state: State) -> State:
-        """Returns the state as one device has it, on the host."""
+        """Returns the state as one device has it."""
+        return state
 
     def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
         """Returns a state without the rows of clients, and those of this process."""
+        return self.gather_state(state), {}
 
     def restore(self, state: State) -> State:
         """Returns a state that was saved, where rounds are computed."""
+        return state
 
     def changes(self) -> Changes | None:
         """Returns what a checkpoint writes beside the state, if anything."""
+        return None
 
     def saved(self, round: int):
         """Is told that the checkpoint of a round is written."""
@@ -89,6 +99,7 @@ class ClientStore(Protocol):
         Raises:
           UserError: the run that wrote it had its clients elsewhere.
         """
+        check_written(checkpoint, beside=False)
 
     def close(self):
         """Ends threads and removes scratch files."""
@@ -109,7 +120,7 @@ def check_written(checkpoint: Path, beside: bool):
         )
 
 
-class DeviceStore:
+class DeviceStore(ClientStore):
     """Clients in the arrays of the state."""
 
     def __init__(self, exp: Experiment, programs: Programs):
@@ -160,39 +171,9 @@ class DeviceStore:
                 chunks.append(Chunk(i, place, mine, table))
         yield chunks
 
-    def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
-        """Returns rows of the state."""
-        del cohort
-        return jax.tree.map(lambda a: np.asarray(a)[place], clients)
-
     def of_tests(self, exp: Experiment, programs: Programs) -> "DeviceStore":
         """Returns the store of the same clients for another test part."""
         return DeviceStore(exp, programs)
-
-    def gather_state(self, state: State) -> State:
-        """Returns the state as it is."""
-        return state
-
-    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
-        """Returns the state as it is: one process has all clients."""
-        return state, {}
-
-    def restore(self, state: State) -> State:
-        """Returns the state as it is."""
-        return state
-
-    def changes(self) -> None:
-        """Returns None, as the state has all clients."""
-
-    def saved(self, round: int):
-        """Does nothing."""
-
-    def load(self, checkpoint: Path):
-        """Checks that the state of the checkpoint has all clients."""
-        check_written(checkpoint, beside=False)
-
-    def close(self):
-        """Does nothing."""
 
 
 def _in_lanes(tests: Tree, lanes: int) -> list[tuple[np.ndarray, Tree]]:

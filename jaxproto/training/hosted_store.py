@@ -21,10 +21,18 @@ from jaxproto.gather import Rows
 from jaxproto.participation import Participation
 from jaxproto.storage import changes
 from jaxproto.storage.changes import Changes
-from jaxproto.training.client_rows import ClientRows, Leaves, Places
+from jaxproto.training.client_rows import (
+    ClientRows,
+    Leaves,
+    Places,
+    fill,
+    gathered,
+    patch,
+)
 from jaxproto.training.client_store import (
     Chunk,
     Clients,
+    ClientStore,
     check_written,
 )
 from jaxproto.training.programs import (
@@ -38,7 +46,7 @@ from jaxproto.types import Client, Shard, Tree
 FOLDER = "clients.scratch"  # of the files, in the work directory
 
 
-class HostedStore:
+class HostedStore(ClientStore):
     """Clients of a run in host memory or in files."""
 
     def __init__(self, exp: Experiment, start, key, shapes, folder: Path | None):
@@ -118,7 +126,7 @@ class HostedStore:
             for now, own, then, old in zip(
                 self._now, new, after, reading.result(), strict=True
             ):
-                _patch(now, own, then, old)
+                patch(now, own, then, old)
         self._settle()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
@@ -138,7 +146,7 @@ class HostedStore:
                 yield [
                     Chunk(
                         cohort=i,
-                        place=self._dealt_places(_fill(at, self._room(i), -1)),
+                        place=self._dealt_places(fill(at, self._room(i), -1)),
                         clients=self._on_devices(i, asked[at], own),
                         tests=self._tables(i, test, at),
                     )
@@ -199,21 +207,21 @@ class HostedStore:
     def _made(self, i: int, at: np.ndarray) -> Leaves:
         """Returns clients before their first round."""
         held, room = self.cohorts[i], self._room(i)
-        ids, counts = _fill(held.ids[at], room), _fill(held.counts[at], room)
+        ids, counts = fill(held.ids[at], room), fill(held.counts[at], room)
         made = self._start[i](self._key, ids, counts.astype(np.float32))
         return jax.tree.leaves(jax.device_get(made))
 
     def _on_devices(self, i: int, at: np.ndarray, rows: Leaves) -> Client:
         """Returns rows as a call gets them; unused ones have an id of nobody."""
         held, room = self.cohorts[i], self._room(i)
-        client = held.client([_fill(a, room) for a in rows])
-        ids = _fill(held.ids[at], room, len(self.exp.counts.train))
+        client = held.client([fill(a, room) for a in rows])
+        ids = fill(held.ids[at], room, len(self.exp.counts.train))
         return self._dealt(client.replace(id=ids))
 
     def _tables(self, i: int, shard: Shard, at: np.ndarray) -> Shard:
         """Returns index tables as a call gets them."""
         room = self._room(i)
-        tables = jax.tree.map(lambda a: _fill(np.asarray(a)[at], room), shard)
+        tables = jax.tree.map(lambda a: fill(np.asarray(a)[at], room), shard)
         return self._dealt(tables)
 
     def _dealt(self, tree: Tree) -> Tree:
@@ -246,10 +254,6 @@ class HostedStore:
         """Returns the state on the host."""
         server, clients = devices.to_host((state.server, state.clients))
         return state._replace(server=server, clients=clients)
-
-    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
-        """Returns the state on the host: one process has all clients."""
-        return self.gather_state(state), {}
 
     def restore(self, state: State) -> State:
         """Returns a state that was saved, its server on the devices."""
@@ -296,21 +300,3 @@ class HostedStore:
             for held in self.cohorts:
                 held.rows = []
             files.remove(self.folder)
-
-
-def _fill(a: np.ndarray, room: int, value: int = 0) -> np.ndarray:
-    """Returns rows [n, ...] with rows of a value after them, [room, ...]."""
-    rest = np.full((room - len(a), *a.shape[1:]), value, a.dtype)
-    return np.concatenate([a, rest])
-
-
-def gathered(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Returns the rows [count, ...] that were dealt to lanes one by one."""
-    return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
-
-
-def _patch(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
-    """Gives rows that were read too early the values that they have after a round."""
-    _, here, there = np.intersect1d(at, at_next, return_indices=True)
-    for a, b in zip(old, new, strict=True):
-        a[there] = b[here]
