@@ -1,5 +1,6 @@
 """Attacks find what is certainly there, and nothing where nothing is."""
 
+import dataclasses
 import importlib.util
 import json
 
@@ -345,7 +346,7 @@ def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     far = [np.median(-members) for members, _ in scored]
     assert far[0] < far[1] / 2  # prototypes are near in the space they were made in
     run = made.next.run
-    cohorts = (run.exp.cohorts[0]._replace(ids=(0,)),)
+    cohorts = (dataclasses.replace(run.exp.cohorts[0], ids=(0,)),)
     run = run._replace(exp=run.exp._replace(cohorts=cohorts))
     alone = made._replace(next=made.next._replace(run=run))
     with pytest.raises(UserError, match="the only one with the architecture"):
