@@ -210,6 +210,21 @@ def test_a_finished_run_goes_on_with_more_rounds_to_the_same_bits(tmp_path):
         run(small(rounds=2), longer)
 
 
+def test_a_record_without_its_checkpoint_is_made_again(tmp_path):
+    """As after a kill between the record of a round and its checkpoint."""
+    c = runs.small(rounds=2, eval_every=1, checkpoint_every=1)
+    runs.run(c, tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_text()
+    (tmp_path / "summary.json").unlink()
+    shutil.rmtree(tmp_path / "checkpoints" / "2")
+    runs.run(c, tmp_path)
+    both = [
+        [json.loads(line) | {"seconds": 0} for line in text.splitlines()]
+        for text in (before, (tmp_path / "metrics.jsonl").read_text())
+    ]
+    assert both[0] == both[1] and len(both[0]) == 2
+
+
 @pytest.mark.long
 def test_a_run_is_not_made_longer_without_its_last_state(tmp_path):
     run(small(), tmp_path)
