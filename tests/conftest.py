@@ -22,6 +22,7 @@ from support import selection, trained  # noqa: E402
 
 from jaxproto.methods import METHODS  # noqa: E402
 
+FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 QUICK = ("fedproto",)  # prototypes
 # None, sparse prototypes, two networks, the server's own training:
 LANDING = ("local", "fedavg", "tinyproto", "fml", "refprotofl", "fedtgp")
@@ -39,6 +40,17 @@ trained_runs = trained.trained_runs  # a fixture
 def pytest_addoption(parser):
     parser.addoption("--slice", help="K/N: of the long tests those of this landing")
     parser.addoption("--changed-seconds", type=float, default=240.0)
+
+
+def pytest_configure(config):
+    """Compiles in less time, unless long tests run, which have XLA's defaults.
+
+    XLA reads the variable when it is first used, and ends the process at a flag that it
+    does not know: the flags are those of the versions of JAX that were tried.
+    """
+    quick = config.option.markexpr == "not long" and jax.__version_info__ < (0, 11)
+    if quick and "XLA_FLAGS" not in os.environ:
+        os.environ["XLA_FLAGS"] = FAST
 
 
 def pytest_unconfigure():

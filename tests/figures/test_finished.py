@@ -121,7 +121,7 @@ def test_matrices_have_the_chosen_rows(drawn, path, run):
     figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
     local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
     here = [f"L{i}" for i in (1, 2) if local.count[i, 3] > 0]
-    assert ticks(figure.axes[0], "y") == [*here, "10 G"]
+    assert ticks(figure.axes[0], "y") == [*here, "client's G"]
     assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
     with pytest.raises(UserError, match="are drawn of one class"):
         drawn("local_prototypes", path, "--classes", "3,4")

@@ -23,6 +23,7 @@ OPTIONS = {k: v for k, v in WANTED.items() if known({k: v})}
 jit = partial(jax.jit, compiler_options=OPTIONS)
 
 # Where two programs must agree to the last bit: with the fusion emitters of real runs
+AS_RUNS = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": True}
 jit_to_the_bit = partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0}
+    jax.jit, compiler_options={k: v for k, v in AS_RUNS.items() if known({k: v})}
 )
