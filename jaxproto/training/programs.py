@@ -26,9 +26,8 @@ from jaxproto.config.cohorts import HOSTED, CohortPlan
 from jaxproto.config.floats import Floats
 from jaxproto.evaluation import Evaluation
 from jaxproto.method import Method, no_pre_upload
-from jaxproto.metrics import further
 from jaxproto.participation import Participation
-from jaxproto.types import Array, Client, Protos, Spec, Tree
+from jaxproto.types import Array, Client, Protos, Shard, Spec, Tree
 
 
 class State(NamedTuple):
@@ -248,8 +247,8 @@ def functions(exp: Experiment) -> Programs:
         given = Evaluation(now.method, cohort, exp.metrics, down, examples)
         if not cohort.stateless:
             return evaluation.evaluate_cohort(given, clients, tests)
-        every = further(exp.metrics)
-        f = evaluation.evaluate_shared if every else evaluation.evaluate_examples
+        by_client = isinstance(tests, Shard)  # on a node, or for more than accuracy
+        f = evaluation.evaluate_shared if by_client else evaluation.evaluate_examples
         return f(given, cohort.rules, clients, tests)
 
     def diagnostics(now, server):
