@@ -7,12 +7,12 @@ import importlib
 
 _HOMES = {  # public name -> module, name there
     "METHODS": ("methods", "METHODS"),
-    "Callback": ("writers", "Callback"),
+    "Callback": ("callbacks", "Callback"),
     "Method": ("method", "Method"),
-    "Stop": ("writers", "Stop"),
+    "Stop": ("callbacks", "Stop"),
     "UserError": ("errors", "UserError"),
     "default_config": ("config", "default"),
-    "load": ("saved", "load"),
+    "load": ("saved_runs", "load"),
     "run": ("training.runner", "run"),
     "sweep": ("sweeps", "sweep"),
 }

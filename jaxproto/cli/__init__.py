@@ -28,7 +28,7 @@ COMMANDS = {  # name -> what it does
     "list": "the names that a configuration can choose from",
 }
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # of a disk
-MODULES = {"list": "names"}  # where it is not named as the command
+MODULES = {"list": "list_names"}  # where it is not named as the command
 
 
 def usage() -> str:

@@ -29,6 +29,7 @@ def main(prog: str, arguments: Sequence[str]):
 
     def show(config) -> bool:
         from jaxproto import flower
+        from jaxproto.contrib.flower_deployment.deployment import deploy
         from jaxproto.storage import default_workdir
         from jaxproto.storage.status import status_of
 
@@ -43,7 +44,7 @@ def main(prog: str, arguments: Sequence[str]):
                     f"{package} is not installed: python -m pip install "
                     "'jaxproto[flower]'."
                 )
-        run = flower.simulate if form.value == FORMS[0] else flower.deploy
+        run = flower.simulate if form.value == FORMS[0] else deploy
         times = {"wait": wait.value, "patience": patience.value}
         summary = run(config, where, data.value, **times)
         return not status_of(summary).ok

@@ -1,7 +1,8 @@
 """What an experiment needs at the least, by shapes alone, before anything is made.
 
 A lower bound: the clients' and the server's state, the examples and one batch. What
-compiled programs need besides is known when they are compiled (`training/device_memory.py`).
+compiled programs need besides is known when they are compiled
+(`training/device_memory.py`).
 """
 
 import math

@@ -9,11 +9,9 @@ needs nothing more.
 import importlib
 
 _HOMES = {"client_app": "apps", "configuration": "apps", "server_app": "apps"}
-_HOMES |= {"deploy": "deployment", "simulate": "simulation"}
-_HOMES |= {"rehearse": "process"}
+_HOMES |= {"rehearse": "in_process", "simulate": "simulation"}
 
-__all__ = ["client_app", "configuration", "deploy", "rehearse", "server_app"]
-__all__ += ["simulate"]
+__all__ = ["client_app", "configuration", "rehearse", "server_app", "simulate"]
 
 
 def __getattr__(name):

@@ -1,10 +1,10 @@
 """Checkpoints of a run's whole state.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
-(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It
-gets its name in one rename when all of it is on disk and loses it in one rename before
-anything is deleted, so a process killed at any moment leaves no half checkpoint under a
-round's name. Other damage shows in the checksums, before orbax reads.
+(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`).
+It gets its name in one rename when all of it is on disk and loses it in one rename
+before anything is deleted, so a process killed at any moment leaves no half checkpoint
+under a round's name. Other damage shows in the checksums, before orbax reads.
 
 Of clients that need not be kept any more (`clients.store`), what there is of their
 networks is passed over. Leaves below an attribute `watched` say what was seen of

@@ -131,7 +131,8 @@ def test_programs_that_cannot_be_kept_are_said_once():
         warnings.simplefilter("always")
         with progress_lines.unkept_programs(console):
             for name in ("a", "b"):
-                text = f"{progress_lines.UNKEPT} for '{name}': OSError: No space left on device"
+                error = "OSError: No space left on device"
+                text = f"{progress_lines.UNKEPT} for '{name}': {error}"
                 warnings.warn(text, stacklevel=1)
     assert console.file.getvalue() == (
         "compiled programs cannot be kept for other runs (No space left on device)\n"

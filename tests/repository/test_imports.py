@@ -55,21 +55,26 @@ def test_no_import_runs_upwards():
     assert not upwards, sorted(upwards)
 
 
+def dotted(file: Path, package: Path) -> str:
+    parts = file.relative_to(package).with_suffix("").parts
+    return ".".join(p for p in parts if p != "__init__") or "__init__"
+
+
 def edges_inside(package: Path) -> dict[str, set[str]]:
     """Module -> modules of the same package that it imports while it is loaded."""
     prefix, found = f"jaxproto.{package.name}", {}
-    for file in package.rglob("*.py"):
-        relative = file.relative_to(package).with_suffix("")
-        name = ".".join(p for p in relative.parts if p != "__init__") or "__init__"
+    modules = {dotted(file, package): file for file in package.rglob("*.py")}
+    for name, file in modules.items():
         uses = set()
         for node in parsed(file).body:
             module = getattr(node, "module", None) or ""
             if isinstance(node, ast.ImportFrom) and module.startswith(prefix):
                 base = module[len(prefix) + 1 :]
-                names = (a.name for a in node.names)
-                uses |= {base, *(f"{base}.{n}" if base else n for n in names)}
+                for alias in node.names:
+                    inside = f"{base}.{alias.name}".lstrip(".")
+                    uses |= {inside if inside in modules else base}
         found[name] = uses - {name, ""}
-    return {k: v & set(found) for k, v in found.items()}
+    return found
 
 
 def test_no_circle_within_a_package():

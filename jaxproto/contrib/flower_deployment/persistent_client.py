@@ -2,8 +2,8 @@
 
 Flower starts a process for every message. This module imports neither JAX nor data, so
 that such a process is short: what a client does, its data and its programs are in
-`worker.py`, a process that lives as long as the node. It is started with the first
-message and anew where it is not there any more.
+`client_process.py`, a process that lives as long as the node. It is started with the
+first message and anew where it is not there any more.
 """
 
 import hashlib

@@ -95,4 +95,5 @@ def _collapses(rows: Sequence[Row], found: Known) -> Iterable[str]:
             for rule, since in collapsed(run, found.get(_data(g))).items()
         ]
         if told:
-            yield f"{g.dataset}: {name} collapsed: {', '.join(told)} {reference_accuracy.MEANS}."
+            means = reference_accuracy.MEANS
+            yield f"{g.dataset}: {name} collapsed: {', '.join(told)} {means}."
