@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, said, monkeypat
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(program_cache.files, "write", full)
+    monkeypatch.setattr(program_cache.atomic, "write", full)
     f, traces = cache(tmp_path)
     assert traces == 1 and "No space left" in said[0]
     jax.tree.map(np.testing.assert_array_equal, f(*ARGS), double(*ARGS))
