@@ -1,4 +1,4 @@
-"""Imports go one way: a package uses those of the lines above its own."""
+"""Imports go one way: a module uses the layers above its own in docs/mechanism.md."""
 
 import ast
 import functools
@@ -7,14 +7,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "jaxproto"
 PAGE = (PACKAGE.parent / "docs/mechanism.md").read_text()
-ROWS = PAGE.partition("## Who may import whom")[2].splitlines()
-LINES = [  # of the page's table; "then" begins a line of its own
-    re.findall(r"`(\w+)`", part)
-    for row in ROWS
-    if row.startswith("| ")
-    for part in row.split(", then ")
-]
-HEIGHT = {name: i for i, line in enumerate(filter(None, LINES)) for name in line}
+ROWS = re.findall(r"^\| (`.*?) \|", PAGE.partition("## Import rules")[2], re.MULTILINE)
+LAYERS = [re.findall(r"`(\w+)`", row) for row in ROWS]  # of the page's table
+HEIGHT = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 
 
 @functools.cache
@@ -42,7 +37,7 @@ def room(file: Path) -> str:
 
 
 def test_no_import_runs_upwards():
-    """Every module has its line in docs/mechanism.md, and uses those above."""
+    """Every module has its layer in docs/mechanism.md, and uses those above."""
     outside = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
     files = sorted({*PACKAGE.rglob("*.py")} - outside)
     assert {room(file) for file in files} == {*HEIGHT}

@@ -20,11 +20,11 @@ def test_page_and_readme_show_the_round():
 
 
 def named(path):
-    """The function of a dotted path below the package."""
+    """The function of a dotted path."""
     words = path.split(".")
     for n in range(len(words) - 1, 0, -1):
         try:
-            found = importlib.import_module(".".join(["jaxproto", *words[:n]]))
+            found = importlib.import_module(".".join(words[:n]))
         except ModuleNotFoundError:
             continue
         for word in words[n:]:

@@ -313,7 +313,7 @@ def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
     monkeypatch.setattr(pictures, "draw", lambda *_: None)
-    monkeypatch.setattr(runner.compilation, "keep_compiled", lambda: tmp_path / "jax")
+    monkeypatch.setattr(runner.xla_cache, "keep_compiled", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()
     assert result("first", cache=program_cache.disk_cache) == plain
