@@ -3,15 +3,16 @@
     python main.py --config=configs/comparison.py:tinyproto_ft --config.seed=2
     python main.py --config=configs/comparison.py:tinyproto_ft,paper
 
-All of them: python -m results.fashion_mnist.run (it resumes what was interrupted).
+`python -m results.fashion_mnist.run` runs all cells and resumes interrupted runs.
 
-70,000 images pooled, 20 clients, Dirichlet 0.1 (`pfllib`, seed 1), every client the
-4-layer CNN of width d = 500, batch 32, SGD 0.01, one epoch a round, 50 rounds. One
-reading for all methods, the default: squared error per element with lam 10 for all
-that pull. `,paper` is what each paper writes, `,code` what its release does. Other
-hyper-parameters are those for CIFAR-10, which has as many classes and nearly as many
-examples. RefProtoFL's public examples, 1 % of all, are taken from those who have them;
-else its clients are those of the rest.
+Setting: 70,000 pooled images, 20 clients, Dirichlet 0.1 (`pfllib`, seed 1), the 4-layer
+CNN of width d = 500 on every client, batch 32, SGD 0.01, one epoch per round, 50
+rounds. By default, all methods have one common reading: every pull is a squared error
+per element with lam 10. `,paper` implements each method as its paper describes it,
+`,code` as its released code does. Other hyper-parameters are those for CIFAR-10, which
+has as many classes and nearly as many examples. RefProtoFL's public examples, 1 % of
+all, are taken from the clients of the other methods; apart from that, the clients are
+equal.
 """
 
 from jaxproto import config
@@ -29,7 +30,7 @@ SERVER = {"method.server_batch": 32}
 CPS = {"method.s": 50, **SERVER}
 BLOCKS = {**CPS, "method.masks": "block"}  # S 4.1
 ON_FEDTGP = {"method.base": "fedtgp"}
-CELLS = {  # any method, and what some need besides
+CELLS = {  # every method, and the fields that some methods need
     **{name: {} for name in METHODS},
     "fedtgp": SERVER,
     "protonorm": {"method.upscale": 100.0},
@@ -45,7 +46,7 @@ CELLS = {  # any method, and what some need besides
 
 
 def get_config(arg: str = "protonorm"):
-    """The configuration of a cell: a method, `_ft` for it on FedTGP, and a reading."""
+    """Returns the configuration of METHOD[_ft][,READING]; `_ft` is on FedTGP."""
     cell, _, reading = arg.partition(",")
     fields = CELLS[pick("cell of the comparison", cell, CELLS)]
     made = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")

@@ -5,9 +5,9 @@
     python main.py --config=configs/cps_ppa_cpkd.py:cifar10,fedtgp
     python main.py --config=configs/cps_ppa_cpkd.py:cifar100,fedtgp
 
-Rows of Table 1; `:cifar10` for FedProto, `:cifar10,fedtgp` for FedTGP, and for s = 250
---config.method.s=250. Accuracies on CIFAR-10 (not reached by us yet: no run of that
-length):
+Ablation (Table 1): use `:cifar10` for FedProto, `:cifar10,fedtgp` for FedTGP, and
+--config.method.s=250 for s = 250. Published accuracies on CIFAR-10 (no run of ours has
+this length yet):
 
     CPS  PPA  CPKD  FedProto  FedTGP
                     82.90 %   86.32 %  --config.method.masks=none
@@ -15,7 +15,7 @@ length):
                                        --config.method.distill=none
     50              84.18     85.72    --config.method.scaling=none
                                        --config.method.distill=none
-    250             84.30     85.84    the same with s = 250
+    250             84.30     85.84    as the row above, with s = 250
          x          84.89     87.65    --config.method.masks=none
                                        --config.method.distill=none
               x     85.18     87.18    --config.method.masks=none
@@ -23,9 +23,9 @@ length):
     50   x    x     85.54     87.11
     250  x    x     85.23     87.20    with s = 250
 
-The paper predicts with global prototypes (rule `global`). n of Eq. 11 is filled in from
-the partition (method.num_examples = 0). s is a tenth of d: 50 of 500. To the letter,
-lam 0.1 and a pull within the masks: `:cifar10,paper`.
+The paper predicts with global prototypes (rule `global`). n of Eq. 11 is computed from
+the partition (method.num_examples = 0). s is a tenth of d: 50 of 500. `:cifar10,paper`
+follows the text of the paper: lam 0.1 and a pull within the masks.
 """
 
 from jaxproto import config
@@ -66,5 +66,5 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("cps_ppa_cpkd", arg, VARIANTS)

@@ -1,18 +1,20 @@
 """FAST: FedAvg under any participation, with snapshots.
 
     python main.py --config=configs/fast.py                        # digits
-    python main.py --config=configs/fast.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/fast.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/fast.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/fast.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/fast.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/fast.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 
-Between snapshots a tenth of the clients comes by Beta(1, 10) over the client ids;
-others: --config.participation.law=gamma, weibull, cyclic, circular or random_count (the
-last two with --config.participation.fraction=1). RefProtoFL states neither q nor a law;
-with its 10 clients a tenth is one. q is 0.5, as in the commands of the released README.
-`code` has the released numbers for CIFAR-10, but for its 10 local steps: here an epoch.
+Between snapshots, a tenth of the clients participates, sampled by Beta(1, 10) over the
+client ids. Other values of --config.participation.law are gamma, weibull, cyclic,
+circular and random_count (the last two with --config.participation.fraction=1).
+RefProtoFL states neither q nor the law; a tenth of its 10 clients is one. q is 0.5, as
+in the commands of the released README. `code` has the released settings for CIFAR-10,
+with one local epoch instead of 10 local steps.
 """
 
 from jaxproto import config
@@ -47,5 +49,5 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fast", arg, VARIANTS)

@@ -1,12 +1,13 @@
 """FedAvg: the average of whole networks.
 
     python main.py --config=configs/fedavg.py                        # digits
-    python main.py --config=configs/fedavg.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/fedavg.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/fedavg.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/fedavg.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/fedavg.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/fedavg.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 """
 
 from jaxproto import config
@@ -31,5 +32,5 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedavg", arg, VARIANTS)

@@ -2,16 +2,18 @@
 
     python main.py --config=configs/feddistill.py                 # digits
     python main.py --config=configs/feddistill.py:spiral
-    python main.py --config=configs/feddistill.py:fashion_mnist   # data_dir of TFDS
+    python main.py --config=configs/feddistill.py:fashion_mnist   # with data_dir
     python main.py --config=configs/feddistill.py:cifar10         # TinyProto's setting
-    python main.py --config=configs/feddistill.py:cifar100,code   # batches as HtFLlib
+    python main.py --config=configs/feddistill.py:cifar100,code   # HtFLlib's batches
 
-The released code had three losses: --config.method.distance=mse until April 2024,
-softmax_ce, the default, until November 2025, then raw_ce.
+The released code has had three losses, selected by --config.method.distance: mse until
+April 2024, softmax_ce (the default here) until November 2025, and raw_ce since.
 
-Printed for alpha 0.1, 20 clients, d = 500, 300 rounds, best round (T Table 1; S Table 1
-where it differs), rule `head`: CIFAR-10 87.91 % (86.93), CIFAR-100 44.38 % (39.52). Not
-reached by us yet: no run of that length.
+Published accuracies for alpha 0.1, 20 clients, d = 500, best of 300 rounds, rule `head`
+(no run of ours has this length yet):
+
+    CIFAR-10    TinyProto, Table 1: 87.91 %     CPS + PPA + CPKD, Table 1: 86.93 %
+    CIFAR-100   TinyProto, Table 1: 44.38 %     CPS + PPA + CPKD, Table 1: 39.52 %
 """
 
 from jaxproto import config
@@ -36,5 +38,5 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("feddistill", arg, VARIANTS)

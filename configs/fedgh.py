@@ -2,14 +2,14 @@
 
     python main.py --config=configs/fedgh.py                      # digits
     python main.py --config=configs/fedgh.py:spiral
-    python main.py --config=configs/fedgh.py:fashion_mnist        # data_dir of TFDS
+    python main.py --config=configs/fedgh.py:fashion_mnist        # with data_dir
     python main.py --config=configs/fedgh.py:cifar10,refprotofl   # RefProtoFL's setting
-    python main.py --config=configs/fedgh.py:cifar100,code        # batches as HtFLlib
+    python main.py --config=configs/fedgh.py:cifar100,code        # HtFLlib's batches
 
-Server: --config.method.server_rate, server_epochs, server_batch.
+Server training: --config.method.server_rate, server_epochs, server_batch.
 
-RefProtoFL prints for CIFAR-10, alpha 0.5 (Table 2; which model and test set they are of
-is not stated): 43.38 %. Not reached by us yet: no run of that length.
+RefProtoFL's published accuracy for CIFAR-10, alpha 0.5 (Table 2; the model and the test
+set are not stated) is 43.38 %. No run of ours has this length yet.
 """
 
 from jaxproto import config
@@ -36,5 +36,5 @@ VARIANTS = {**presets.IN_REFPROTOFL, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedgh", arg, VARIANTS)

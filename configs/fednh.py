@@ -1,20 +1,23 @@
 """FedNH: a fixed head of class prototypes on averaged networks.
 
     python main.py --config=configs/fednh.py                        # digits
-    python main.py --config=configs/fednh.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/fednh.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/fednh.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/fednh.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/fednh.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/fednh.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 
-The released code: gradients clipped at norm 10, rho 0.9, and as `code` the training of
-its CIFAR scripts: Dirichlet 0.3 or 1.0 (--config.data.alpha), a CNN of its own, scale
-1. `resnet` is its ResNet-18: GroupNorm of two groups (in the scripts for Tiny ImageNet
-none within blocks, and weight decay 1e-3), scale 20.
+As in the released code, gradients are clipped at norm 10 and rho is 0.9. `code` has the
+training of its CIFAR scripts, which use Dirichlet 0.3 or 1.0 (--config.data.alpha), a
+special CNN and scale 1. `resnet` is its ResNet-18: GroupNorm with two groups and scale
+20. (The scripts for Tiny ImageNet have no normalisation within blocks and weight decay
+1e-3.)
 
-N Table 3 has the 4-layer CNN and ResNet-18, d = 512, evaluation not stated. Its fork of
-that code starts every network at scale 1: --config.model.group=resnet18, not `resnet`.
+ProtoNorm's Table 3 uses the 4-layer CNN and ResNet-18 with d = 512; its evaluation is
+not stated. Its fork of the released code starts every network at scale 1, so use
+--config.model.group=resnet18 instead of `resnet`.
 """
 
 from jaxproto import config
@@ -35,7 +38,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "optimizer.momentum": 0.0,
     "optimizer.clip_norm": 10.0,
     "method.rho": 0.9,
-    "method.scale": 10.0,  # ours: 60 rounds are few for one that starts at 1
+    "method.scale": 10.0,  # our choice: 60 rounds are too few for scale 1
     "method.server_rate": 1.0,
     "method.statistics": "local",
 }
@@ -47,5 +50,5 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fednh", arg, VARIANTS)

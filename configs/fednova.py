@@ -1,17 +1,18 @@
-"""FedNova: FedAvg of updates normalised by the local work behind them.
+"""FedNova: FedAvg of updates normalised by the number of local steps.
 
     python main.py --config=configs/fednova.py                        # digits
-    python main.py --config=configs/fednova.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/fednova.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/fednova.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/fednova.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/fednova.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/fednova.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 
-The normalisation follows optimizer.momentum and optimizer.learning_rate; only SGD.
-`code` has the numbers of the released README's command. The code then divides the
-learning rate by 10 after half of the rounds and again after three quarters; here it is
-constant. Its network is VGG-11.
+Only SGD is supported; the normalisation depends on optimizer.momentum and
+optimizer.learning_rate. `code` has the settings of the command in the released README.
+The released code uses VGG-11 and divides the learning rate by 10 after half and after
+three quarters of the rounds; here it is constant.
 """
 
 from jaxproto import config
@@ -38,5 +39,5 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fednova", arg, VARIANTS)

@@ -1,12 +1,13 @@
 """FedPer: a shared body under private heads.
 
     python main.py --config=configs/fedper.py                        # digits
-    python main.py --config=configs/fedper.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/fedper.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/fedper.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/fedper.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/fedper.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/fedper.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rule: `head`, a client's own network after its local training.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `head` evaluates the client's own network after
+local training.
 """
 
 from jaxproto import config
@@ -30,5 +31,5 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedper", arg, VARIANTS)

@@ -1,16 +1,17 @@
-"""FedProx: FedAvg with clients held near the global network.
+"""FedProx: FedAvg with a proximal term towards the global network.
 
     python main.py --config=configs/fedprox.py                        # digits
-    python main.py --config=configs/fedprox.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/fedprox.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/fedprox.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/fedprox.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/fedprox.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/fedprox.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 
-RefProtoFL does not state mu; --config.method.mu=1.0 is that of VHL's and FedUV's code.
-`code` has the numbers of the released README's commands, which train logistic
-regression with 10 clients a round (--config.participation.law=uniform); no stragglers.
+RefProtoFL does not state mu; VHL's and FedUV's code use --config.method.mu=1.0. `code`
+has the settings of the commands in the released README, without stragglers. They train
+logistic regression with 10 clients per round (--config.participation.law=uniform).
 """
 
 from jaxproto import config
@@ -36,5 +37,5 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fedprox", arg, VARIANTS)

@@ -1,15 +1,17 @@
 """FedUV: FedAvg whose clients imitate outputs and features of IID data.
 
     python main.py --config=configs/feduv.py                        # digits
-    python main.py --config=configs/feduv.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/feduv.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/feduv.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/feduv.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/feduv.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/feduv.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 
-Weights 2.5 and 0.5: N Table 6 and the released code, whose other settings are `code`.
-It averages BatchNorm statistics as well: --config.method.statistics=averaged.
+The weights 2.5 and 0.5 are those of ProtoNorm's Table 6 and of the released code.
+`code` has the other settings of the released code. It also averages BatchNorm
+statistics: --config.method.statistics=averaged.
 """
 
 from jaxproto import config
@@ -36,5 +38,5 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("feduv", arg, VARIANTS)

@@ -2,15 +2,18 @@
 
     python main.py --config=configs/fml.py                        # digits
     python main.py --config=configs/fml.py:spiral
-    python main.py --config=configs/fml.py:fashion_mnist          # data_dir of TFDS
+    python main.py --config=configs/fml.py:fashion_mnist          # with data_dir
     python main.py --config=configs/fml.py:cifar10                # TinyProto's setting
-    python main.py --config=configs/fml.py:cifar100,code          # as HtFLlib's code
+    python main.py --config=configs/fml.py:cifar100,code          # HtFLlib's code
 
-Another auxiliary network: --config.method.aux=resnet8 (HtFLlib's code with Ht0).
+To use another auxiliary network, set --config.method.aux=resnet8 (HtFLlib's code with
+Ht0).
 
-Printed for alpha 0.1, 20 clients, d = 500, 300 rounds, best round (T Table 1; S Table 1
-where it differs), rule `head`: CIFAR-10 87.60 % (86.59), CIFAR-100 43.73 % (37.83). Not
-reached by us yet: no run of that length.
+Published accuracies for alpha 0.1, 20 clients, d = 500, best of 300 rounds, rule `head`
+(no run of ours has this length yet):
+
+    CIFAR-10    TinyProto, Table 1: 87.60 %     CPS + PPA + CPKD, Table 1: 86.59 %
+    CIFAR-100   TinyProto, Table 1: 43.73 %     CPS + PPA + CPKD, Table 1: 37.83 %
 """
 
 from jaxproto import config
@@ -36,12 +39,12 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "method.target": "detached",
 }
 VARIANTS = {
-    "spiral": {"method.aux": "spiral_mlp"},  # ours: two numbers are no image
+    "spiral": {"method.aux": "spiral_mlp"},  # our choice: examples are not images
     "ag_news": presets.AUX_OF_TEXTS,
     "digits": DIGITS,
 }
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("fml", arg, VARIANTS)

@@ -2,13 +2,15 @@
 
     python main.py --config=configs/lg_fedavg.py                  # digits
     python main.py --config=configs/lg_fedavg.py:spiral
-    python main.py --config=configs/lg_fedavg.py:fashion_mnist    # data_dir of TFDS
+    python main.py --config=configs/lg_fedavg.py:fashion_mnist    # with data_dir
     python main.py --config=configs/lg_fedavg.py:cifar10          # TinyProto's setting
-    python main.py --config=configs/lg_fedavg.py:cifar100,code    # batches as HtFLlib
+    python main.py --config=configs/lg_fedavg.py:cifar100,code    # HtFLlib's batches
 
-Printed for alpha 0.1, 20 clients, d = 500, 300 rounds, best round (T Table 1; S Table 1
-where it differs), rule `received`: CIFAR-10 87.81 % (86.91), CIFAR-100 45.00 % (38.54).
-Not reached by us yet: no run of that length.
+Published accuracies for alpha 0.1, 20 clients, d = 500, best of 300 rounds, rule
+`received` (no run of ours has this length yet):
+
+    CIFAR-10    TinyProto, Table 1: 87.81 %     CPS + PPA + CPKD, Table 1: 86.91 %
+    CIFAR-100   TinyProto, Table 1: 45.00 %     CPS + PPA + CPKD, Table 1: 38.54 %
 """
 
 from jaxproto import config
@@ -31,5 +33,5 @@ VARIANTS = {"digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("lg_fedavg", arg, VARIANTS)

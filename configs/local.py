@@ -1,11 +1,11 @@
-"""Local training, nothing shared: the lower bound of every comparison.
+"""Local training without communication, the baseline of every comparison.
 
     python main.py --config=configs/local.py                     # digits
     python main.py --config=configs/local.py:spiral
-    python main.py --config=configs/local.py:fashion_mnist       # data_dir of TFDS
-    python main.py --config=configs/local.py:cifar10,refprotofl  # R 5.1
+    python main.py --config=configs/local.py:fashion_mnist       # with data_dir
+    python main.py --config=configs/local.py:cifar10,refprotofl  # RefProtoFL 5.1
 
-Measured times and accuracies: README.
+For measured times and accuracies, see the README.
 """
 
 from jaxproto import config
@@ -29,5 +29,5 @@ VARIANTS = {**presets.IN_REFPROTOFL, "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("local", arg, VARIANTS)

@@ -2,12 +2,12 @@
 
     python main.py --config=configs/protonorm.py                 # digits
     python main.py --config=configs/protonorm.py:spiral
-    python main.py --config=configs/protonorm.py:fashion_mnist   # data_dir of TFDS
+    python main.py --config=configs/protonorm.py:fashion_mnist   # with data_dir
     python main.py --config=configs/protonorm.py:flowers102      # 64 x 64 pixels
-    python main.py --config=configs/protonorm.py:spiral,code     # as the released code
+    python main.py --config=configs/protonorm.py:spiral,code     # the released code
 
 Ablation (Section 5.3): --config.method.alignment=none and --config.method.upscale=1.
-Measured times and accuracies: README.
+For measured times and accuracies, see the README.
 """
 
 from jaxproto import config
@@ -32,7 +32,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "method.lam": 1.28,
     "method.on_server": "none",
     "method.reg": "mse_mean",
-    "method.upscale": 50.0,  # ours: best of 1, 5, 10, 20, 50
+    "method.upscale": 50.0,  # our choice: best of 1, 5, 10, 20, 50
 }
 VARIANTS = {
     "spiral": {"method.upscale": 10.0},  # Figure 2 (d)
@@ -45,5 +45,5 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("protonorm", arg, VARIANTS)

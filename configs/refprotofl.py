@@ -1,8 +1,8 @@
 """RefProtoFL: a shared adapter, private backbones, public reference examples.
 
     python main.py --config=configs/refprotofl.py                     # digits
-    python main.py --config=configs/refprotofl.py:fashion_mnist       # data_dir of TFDS
-    python main.py --config=configs/refprotofl.py:cifar10,refprotofl  # its Section 5.1
+    python main.py --config=configs/refprotofl.py:fashion_mnist       # with data_dir
+    python main.py --config=configs/refprotofl.py:cifar10,refprotofl  # Section 5.1
     python main.py --config=configs/refprotofl.py:cifar10,refprotofl100  # alpha 100
 
 Ablation (Table 1 of the paper):
@@ -11,16 +11,17 @@ Ablation (Table 1 of the paper):
     --config.method.budget=1.0                              # w/o APUD
     --config.method.anchors=none --config.method.budget=1.0   # w/o both
 
-Public are 1 % of the examples, of half the classes, taken from who has them,
-unless --config.data.public_share=0 --config.data.public_source=npz:PATH gives others.
-The paper's own numbers for CIFAR-10, alpha 0.5 (Table 1; which model and test set they
-are of is not stated): 45.51 %, w/o ERPA 44.62, w/o APUD 45.37, w/o both 44.54.
+The public examples are 1 % of all examples, from half of the classes, taken from the
+clients. To use other public examples, set --config.data.public_share=0 and
+--config.data.public_source=npz:PATH. The published accuracies for CIFAR-10, alpha 0.5
+(Table 1; the model and the test set are not stated) are 45.51 %, w/o ERPA 44.62, w/o
+APUD 45.37, w/o both 44.54.
 """
 
 from jaxproto import config
 from jaxproto.config import presets
 
-PUBLIC = {"data.public_share": 0.01}  # not stated, nor is the adapter
+PUBLIC = {"data.public_share": 0.01}  # the paper states neither this nor the adapter
 DIGITS = {  # 1,797 images of 8 x 8 pixels
     "data.clients": 20,
     "data.partition": "dirichlet",
@@ -35,7 +36,7 @@ DIGITS = {  # 1,797 images of 8 x 8 pixels
     "optimizer.learning_rate": 0.05,
     "optimizer.momentum": 0.0,
     "data.public_share": 0.01,
-    "method.adapter_dim": 32,  # ours: features have 64 dimensions
+    "method.adapter_dim": 32,  # our choice: features have 64 dimensions
     "method.anchors": "external",
     "method.budget": 0.1,
     "method.lam": 1.28,
@@ -49,5 +50,5 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("refprotofl", arg, VARIANTS)

@@ -1,22 +1,23 @@
 """One cell of a published table, with the setting and hyper-parameters of its paper.
 
-    python configs/table.py                     # all tables
-    python configs/table.py protonorm1          # its cells: command, printed number
+    python configs/table.py                     # list the tables
+    python configs/table.py protonorm1          # list its cells with published numbers
     python main.py --config=configs/table.py:tinyproto1,cifar100-fedtgp
 
-All runs of a table as commands, with a folder each, and what is given besides:
+Print all runs of a table as commands, each with its own work directory. Further flags
+are passed on to every command:
 
     python configs/table.py protonorm1 --all --seeds=0,1,2 --config.rounds=20 | sh
 
-`:reading=paper` and `:reading=code` take the methods as their papers state them or as
-their released code has them, instead of the defaults, which are the same for all:
+By default, all methods have one common reading. `:reading=paper` implements each method
+as its paper describes it, `:reading=code` as its released code does:
 
     python configs/table.py protonorm1:reading=paper --all
     python main.py --config=configs/table.py:tinyproto1,cifar100-fedtgp:reading=code
 
-Then `python -m jaxproto compare WORKDIR...` shows the printed number beside ours.
-The full settings take hours to days on a CPU. The averages over data sets (RefProtoFL,
-Table 2) are those of its cells; `compare` makes them.
+`python -m jaxproto compare WORKDIR...` shows the published numbers next to the results,
+and computes the averages over data sets (RefProtoFL, Table 2) from the cells. The full
+settings take hours to days on a CPU.
 """
 
 import shlex
@@ -32,17 +33,17 @@ READING = "reading="
 
 
 def get_config(arg: str = "protonorm1,cifar10-protonorm-dirichlet-alpha0.1"):
-    """The configuration of a cell; `arg` is TABLE,CELL or TABLE,CELL:reading=NAME."""
+    """Returns the configuration of TABLE,CELL or TABLE,CELL:reading=NAME."""
     cell, reading = split(arg)
     table, _, name = cell.partition(",")
     return paper_tables.configuration(table, name, reading)
 
 
 def split(arg: str) -> tuple[str, str]:
-    """What is named, and its reading, "" where none is given.
+    """Splits NAME:reading=READING into its name and its reading, "" by default.
 
     Raises:
-      UserError: something else stands behind the colon.
+      UserError: the text after the colon is not a reading.
     """
     named, _, rest = arg.partition(":")
     if rest and not rest.startswith(READING):
@@ -52,17 +53,17 @@ def split(arg: str) -> tuple[str, str]:
 
 
 def listing(arg: str) -> str:
-    """One line per cell: its command, and what the paper prints."""
+    """Returns one line per cell: its command and its published number."""
     return "\n".join(f"{_command(arg, n)}{_printed(row)}" for n, row in _rows(arg))
 
 
 def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
-    """One line per seed and cell, the first seed of all first.
+    """Returns one command per seed and cell, with all cells of the first seed first.
 
     Args:
-      arg: as of `listing`: TABLE or TABLE:reading=NAME.
-      seeds: of every cell.
-      more: flags that every command gets.
+      arg: TABLE or TABLE:reading=NAME.
+      seeds: Seeds of every cell.
+      more: Flags to add to every command.
     """
     table, reading = split(arg)
     folder = f"runs/{'-'.join(filter(None, (table, reading)))}"
@@ -95,10 +96,10 @@ def _printed(row):
 
 
 def main(argv: Sequence[str]) -> str:
-    """The text that the arguments ask for.
+    """Returns the output for command line arguments.
 
     Raises:
-      UserError: an argument cannot be used.
+      UserError: an argument is invalid.
     """
     about = __doc__.split("\n")[0]
     parser = Parser(prog="python configs/table.py", description=about)

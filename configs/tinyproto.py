@@ -1,13 +1,13 @@
 """TinyProto: sparse, scaled prototypes on FedProto (-FP) or FedTGP (-FT).
 
     python main.py --config=configs/tinyproto.py                 # -FP on digits
-    python main.py --config=configs/tinyproto.py:fashion_mnist   # data_dir of TFDS
+    python main.py --config=configs/tinyproto.py:fashion_mnist   # with data_dir
     python main.py --config=configs/tinyproto.py:cifar10,ft      # -FT
     python main.py --config=configs/tinyproto.py:cifar100,ft
-    python main.py --config=configs/tinyproto.py:cifar10,code    # as the released code
+    python main.py --config=configs/tinyproto.py:cifar10,code    # the released code
     python main.py --config=configs/tinyproto.py:cifar10,paper   # lam 1, distance
 
-Ablation (Table 4, -FT on CIFAR-10; add them to `configs/tinyproto.py:cifar10,ft`):
+Ablation (Table 4, -FT on CIFAR-10; add the flags to `configs/tinyproto.py:cifar10,ft`):
 
     CPS  APS   accuracy
     no   no    87.62 %    --config.method.masks=none --config.method.scaling=none
@@ -15,12 +15,15 @@ Ablation (Table 4, -FT on CIFAR-10; add them to `configs/tinyproto.py:cifar10,ft
     no   yes   88.69 %    --config.method.masks=none
     yes  yes   89.06 %
 
-Table 1: -FP 86.20 % on CIFAR-10 and 40.39 % on CIFAR-100, -FT 89.06 % and 47.85 %; not
-reached by us yet: no run of that length. Figure 4: --config.method.s=N. Eq. 10 as it is
-printed: --config.method.scaling=mean, with a larger mu. Blocks of coordinates as in the
-released code: --config.method.masks=block. Data sets of the paper have its mu; others
-have 0, which is 0.9 over the training examples of a class in all clients, what the
-published ones come to. s is a tenth of d: 50 of 500.
+Published accuracies (Table 1; no run of ours has this length yet): -FP 86.20 % on
+CIFAR-10 and 40.39 % on CIFAR-100, -FT 89.06 % and 47.85 %.
+
+- Figure 4: --config.method.s=N. By default, s is a tenth of d: 50 of 500.
+- Eq. 10 as printed: --config.method.scaling=mean, with a larger mu.
+- Blocks of coordinates, as in the released code: --config.method.masks=block.
+- mu: data sets of the paper use its values. Others have 0, which computes 0.9 divided
+  by the training examples of a class in all clients, about the ratio of the paper's
+  values.
 """
 
 from jaxproto import config
@@ -63,5 +66,5 @@ VARIANTS = {
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("tinyproto", arg, VARIANTS)

@@ -1,17 +1,19 @@
 """VHL: FedAvg with virtual images that all clients share.
 
     python main.py --config=configs/vhl.py                        # digits
-    python main.py --config=configs/vhl.py:fashion_mnist          # data_dir of TFDS
-    python main.py --config=configs/vhl.py:cifar10,refprotofl     # R 5.1, alpha 0.5
-    python main.py --config=configs/vhl.py:cifar10,refprotofl100  # and alpha 100
+    python main.py --config=configs/vhl.py:fashion_mnist          # with data_dir
+    python main.py --config=configs/vhl.py:cifar10,refprotofl     # alpha 0.5
+    python main.py --config=configs/vhl.py:cifar10,refprotofl100  # alpha 100
 
-All clients have one network: --config.model.group=resnet18 for another than the 4-layer
-CNN. Rules: `received` is the global network, `head` a client's own.
+All clients have the same network, by default the 4-layer CNN. To use another one, set
+--config.model.group=resnet18. Rule `received` evaluates the global network, `head` the
+client's own network after local training.
 
-Images only. RefProtoFL states no hyper-parameters; those of the released scripts are
-the method's defaults, and `code` has their training with the values of images that come
-from files (not their augmentation, not StyleGAN2's images but Gaussian noise, and the
-test set is as for every method: --config.data.pool=False for the official one).
+Only for images. RefProtoFL states no hyper-parameters; the defaults are those of the
+released scripts. `code` has their training, with the values for images from files, but
+without their augmentation and with Gaussian noise instead of StyleGAN2's images. The
+test set is the same as for every method; for the official one, set
+--config.data.pool=False.
 """
 
 from jaxproto import config
@@ -43,5 +45,5 @@ VARIANTS = {**presets.averaging(), "digits": DIGITS}
 
 
 def get_config(arg: str = "digits"):
-    """The configuration; `arg` names a data set and variants, joined by commas."""
+    """Returns the configuration of a data set and variants, joined by commas."""
     return config.experiment("vhl", arg, VARIANTS)

@@ -3,12 +3,12 @@
     jaxproto sweep --config=sweeps/clients                       # ProtoNorm, CIFAR-100
     jaxproto sweep --config=sweeps/clients:fedtgp
     jaxproto sweep --config=sweeps/clients:cifar100,tinyproto,ft
-    jaxproto sweep --config=sweeps/clients:digits                # a first try
+    jaxproto sweep --config=sweeps/clients:digits                # a quick try
 
-Any method, three seeds of each number, with d = 512 as in ProtoNorm's tables, for
-TinyProto 500 as in its own. The number of clients is a shape: every value has programs
-of its own. The picture is `accuracy_against_data.clients.png`, the numbers
-`compare.md`, both in the folder of the sweep. Small data sets have fewer clients.
+Works for any method, with three seeds per value and d = 512 as in ProtoNorm's tables
+(TinyProto: 500, as in its tables). The number of clients is a shape, so each value
+needs its own programs. The sweep writes the figure `accuracy_against_data.clients.png`
+and the numbers in `compare.md` to its directory. Small data sets have fewer clients.
 """
 
 from jaxproto import config
@@ -17,7 +17,7 @@ FEW = {"digits": [5, 10, 20], "spiral": [2, 5, 10]}
 
 
 def get_config(arg: str = ""):
-    """The configuration; `arg` has a method and presets of its configuration."""
+    """Returns the configuration of a method and its presets, joined by commas."""
     return config.of_tables("clients", arg, "protonorm")
 
 

@@ -3,13 +3,13 @@
     jaxproto sweep --config=sweeps/dirichlet_alpha               # ProtoNorm, CIFAR-100
     jaxproto sweep --config=sweeps/dirichlet_alpha:fedtgp
     jaxproto sweep --config=sweeps/dirichlet_alpha:cifar100,tinyproto,ft
-    jaxproto sweep --config=sweeps/dirichlet_alpha:digits        # a first try
+    jaxproto sweep --config=sweeps/dirichlet_alpha:digits        # a quick try
 
-Any method, three seeds of each alpha, with d = 512 as in ProtoNorm's tables, for
-TinyProto 500 as in its own. alpha decides who has which examples, and therefore the
-shapes: every value has programs of its own. The picture is
-`accuracy_against_data.alpha.png`, the numbers `compare.md`, both in the folder of the
-sweep. alpha 0.01 is left out for data sets that are too small for it.
+Works for any method, with three seeds per alpha and d = 512 as in ProtoNorm's tables
+(TinyProto: 500, as in its tables). alpha determines the partition and therefore the
+shapes, so each value needs its own programs. The sweep writes the figure
+`accuracy_against_data.alpha.png` and the numbers in `compare.md` to its directory. Data
+sets that are too small for alpha 0.01 leave it out.
 """
 
 from jaxproto import config
@@ -18,7 +18,7 @@ SMALL = ("digits", "spiral")
 
 
 def get_config(arg: str = ""):
-    """The configuration; `arg` has a method and presets of its configuration."""
+    """Returns the configuration of a method and its presets, joined by commas."""
     return config.of_tables("dirichlet_alpha", arg, "protonorm")
 
 

@@ -3,12 +3,12 @@
     jaxproto sweep --config=sweeps/protonorm_table4                # CIFAR-100
     jaxproto sweep --config=sweeps/protonorm_table4:flowers102
     jaxproto sweep --config=sweeps/protonorm_table4:tiny_imagenet
-    jaxproto sweep --config=sweeps/protonorm_table4:digits         # a first try
+    jaxproto sweep --config=sweeps/protonorm_table4:digits         # a quick try
 
-The cells of `configs/table.py protonorm4`, three seeds of each, with d = 512. gamma is
-an argument of the compiled programs, so all cells share one set. The picture is
-`accuracy_against_method.upscale.png`, the numbers with the printed ones beside them
-`compare.md`, both in the folder of the sweep.
+These are the cells of `configs/table.py protonorm4` with three seeds each and d = 512.
+gamma is an argument of the compiled programs, so all cells share one set. The sweep
+writes the figure `accuracy_against_method.upscale.png` and the measured and published
+numbers in `compare.md` to its directory.
 """
 
 from jaxproto import config
@@ -18,7 +18,7 @@ NAME = "protonorm_table4"
 
 
 def get_config(arg: str = ""):
-    """The configuration; `arg` has presets of configs/protonorm.py."""
+    """Returns the configuration with presets of configs/protonorm.py."""
     method, given = config.of_sweep(arg, ["protonorm"], "cifar100")
     made = config.experiment(method, given)
     made.name = NAME

@@ -4,12 +4,12 @@
     jaxproto sweep --config=sweeps/protonorm_table5:fedtgp
     jaxproto sweep --config=sweeps/protonorm_table5:cifar100
     jaxproto sweep --config=sweeps/protonorm_table5:cifar100,fedtgp
-    jaxproto sweep --config=sweeps/protonorm_table5:digits         # a first try
+    jaxproto sweep --config=sweeps/protonorm_table5:digits         # a quick try
 
-The cells of `configs/table.py protonorm5`, three seeds of each, with d = 512. In the
-paper some of them fail to converge. The picture is
-`accuracy_against_method.upscale.png`, the numbers with the printed ones beside them
-`compare.md`, both in the folder of the sweep.
+These are the cells of `configs/table.py protonorm5` with three seeds each and d = 512.
+In the paper, some of them do not converge. The sweep writes the figure
+`accuracy_against_method.upscale.png` and the measured and published numbers in
+`compare.md` to its directory.
 """
 
 from jaxproto import config
@@ -19,7 +19,7 @@ NAME = "protonorm_table5"
 
 
 def get_config(arg: str = ""):
-    """The configuration; `arg` has a method and presets of its configuration."""
+    """Returns the configuration of a method and its presets, joined by commas."""
     method, given = config.of_sweep(arg, ["fedproto", "fedtgp"], "cifar10")
     made = config.experiment(method, given)
     made.name = f"{NAME}-{method}"

@@ -3,12 +3,12 @@
     jaxproto sweep --config=sweeps/tinyproto_figure4               # CIFAR-100
     jaxproto sweep --config=sweeps/tinyproto_figure4:cifar10
     jaxproto sweep --config=sweeps/tinyproto_figure4:cifar10,fp    # TinyProto-FP
-    jaxproto sweep --config=sweeps/tinyproto_figure4:digits        # a first try
+    jaxproto sweep --config=sweeps/tinyproto_figure4:digits        # a quick try
 
-s is 50, 150, ..., 450 of d = 500, and the same shares of another d, three seeds of
-each: the paper's text does not print the values of its figure, these are those of Table
-2 of CPS + PPA + CPKD. s is a shape, so every s has programs of its own. The picture is
-`accuracy_against_method.s.png` in the folder of the sweep.
+s is 50, 150, ..., 450 for d = 500, and the same fractions of another d, with three
+seeds each. The paper does not state the values of its figure; these are the values of
+Table 2 of CPS + PPA + CPKD. s is a shape, so each value needs its own programs. The
+sweep writes the figure `accuracy_against_method.s.png` to its directory.
 """
 
 from jaxproto import config
@@ -18,7 +18,7 @@ NAME = "tinyproto_figure4"
 
 
 def get_config(arg: str = ""):
-    """The configuration; `arg` has presets of configs/tinyproto.py."""
+    """Returns the configuration with presets of configs/tinyproto.py."""
     method, given = config.of_sweep(arg, ["tinyproto"], "cifar100")
     base = "" if "fp" in given.split(",") else ",ft"
     made = config.experiment(method, given + base)

@@ -3,13 +3,14 @@
     jaxproto sweep --config=sweeps/tinyproto_figure5               # -FP, CIFAR-100
     jaxproto sweep --config=sweeps/tinyproto_figure5:fedproto
     jaxproto sweep --config=sweeps/tinyproto_figure5:cifar10,fedproto
-    jaxproto sweep --config=sweeps/tinyproto_figure5:digits        # a first try
+    jaxproto sweep --config=sweeps/tinyproto_figure5:digits        # a quick try
 
-s, or d in its place, is 50, 150, ..., 450 where d = 500, and the same shares of another
-d, three seeds of each; where the values are from: `tinyproto_figure4.py`. Both are
-shapes, so every value has programs of its own. The pictures are
-`accuracy_against_method.s.png` and `accuracy_against_model.feat_dim.png` in the folders
-of the sweeps; of the runs of both (below `runs/`) in one, as in the paper:
+s (TinyProto) or d (FedProto) is 50, 150, ..., 450 for d = 500, and the same fractions
+of another d, with three seeds each. `tinyproto_figure4.py` explains the values. Both
+are shapes, so each value needs its own programs. The sweeps write the figures
+`accuracy_against_method.s.png` and `accuracy_against_model.feat_dim.png` to their
+directories. To draw the runs of both sweeps (below `runs/`) in one figure, as in the
+paper:
 
     jaxproto plot accuracy_against_field OUT.png RUN... --field method.s,model.feat_dim
 """
@@ -21,7 +22,7 @@ NAME = "tinyproto_figure5"
 
 
 def get_config(arg: str = ""):
-    """The configuration; `arg` has a method and presets of its configuration."""
+    """Returns the configuration of a method and its presets, joined by commas."""
     method, given = config.of_sweep(arg, ["tinyproto", "fedproto"], "cifar100")
     made = config.experiment(method, given)
     made.name = f"{NAME}-{method}"
