@@ -17,7 +17,7 @@ equal.
 
 from jaxproto import config
 from jaxproto.config import presets
-from jaxproto.errors import pick
+from jaxproto.errors import choose_from
 from jaxproto.methods import METHODS
 
 SETTING = {
@@ -48,9 +48,9 @@ CELLS = {  # every method, and the fields that some methods need
 def get_config(arg: str = "protonorm"):
     """Returns the configuration of METHOD[_ft][,READING]; `_ft` is on FedTGP."""
     cell, _, reading = arg.partition(",")
-    fields = CELLS[pick("cell of the comparison", cell, CELLS)]
+    fields = CELLS[choose_from("cell of the comparison", cell, CELLS)]
     made = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
     made.name = f"comparison-{arg.replace(',', '-')}"
-    config.apply(made, {**SETTING, **fields})
-    config.read(made, reading)
+    config.apply_fields(made, {**SETTING, **fields})
+    config.apply_variant(made, reading)
     return made

@@ -19,7 +19,7 @@ SMALL = ("digits", "spiral")
 
 def get_config(arg: str = ""):
     """Returns the configuration of a method and its presets, joined by commas."""
-    return config.of_tables("dirichlet_alpha", arg, "protonorm")
+    return config.paper_width_config("dirichlet_alpha", arg, "protonorm")
 
 
 def get_sweep(arg: str = ""):

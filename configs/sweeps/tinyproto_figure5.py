@@ -23,7 +23,7 @@ NAME = "tinyproto_figure5"
 
 def get_config(arg: str = ""):
     """Returns the configuration of a method and its presets, joined by commas."""
-    method, given = config.of_sweep(arg, ["tinyproto", "fedproto"], "cifar100")
+    method, given = config.parse_sweep_arg(arg, ["tinyproto", "fedproto"], "cifar100")
     made = config.experiment(method, given)
     made.name = f"{NAME}-{method}"
     return made

@@ -8,10 +8,10 @@ needs nothing more.
 
 import importlib
 
-_HOMES = {"client_app": "apps", "configuration": "apps", "server_app": "apps"}
-_HOMES |= {"rehearse": "in_process", "simulate": "simulation"}
+_HOMES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
+_HOMES |= {"run_in_process": "in_process", "simulate": "simulation"}
 
-__all__ = ["client_app", "configuration", "rehearse", "server_app", "simulate"]
+__all__ = ["client_app", "parse_config", "run_in_process", "server_app", "simulate"]
 
 
 def __getattr__(name):
