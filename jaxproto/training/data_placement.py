@@ -6,6 +6,7 @@ of the clients takes part in a round, or clients are hosted, every device has al
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,8 +101,8 @@ def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:
 def describe_layout(exp: Experiment, layout: DeviceLayout) -> str:
     """One line for who reads along: how many clients each device has."""
     kind = layout.mesh.devices.ravel()[0].device_kind
+    rows = partial(mesh.rows_per_device, devices=layout.num_devices)
     each = ", ".join(
-        f"{c.name} {mesh.rows_per_device(c.num_rows, layout.num_devices)} of {c.num_rows}"
-        for c in exp.cohorts
+        f"{c.name} {rows(c.num_rows)} of {c.num_rows}" for c in exp.cohorts
     )
     return f"{layout.num_devices} devices ({kind}); participants on each: {each}"

@@ -130,8 +130,8 @@ def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, 
         "sum of K_i": f"{pairs_.sum():,} in training and test data, "
         f"{(train_KC > 0).sum():,} in training data, {in_batches(exp):,} in whole "
         f"batches of {exp.local.batch_size} in the saved order",
-        "unseen": f"{partition_stats.num_unseen(exp.counts):,} of {test_KC.sum():,} test "
-        "examples are of classes that their client does not train on",
+        "unseen": f"{partition_stats.num_unseen(exp.counts):,} of {test_KC.sum():,} "
+        "test examples are of classes that their client does not train on",
         "round": f"{steps.sum():,} steps, {steps.min():,} to {steps.max():,} a client; "
         f"{work.dropped.sum():,} examples outside whole batches",
         "padding": f"{work.total_waste:.0%} of all steps if every client ran as long "
