@@ -6,8 +6,8 @@
 import sys
 
 from jaxproto import cli
-from jaxproto.training import stopping
+from jaxproto.training import signals
 
 if __name__ == "__main__":
-    stopping.watch()
+    signals.watch()
     cli.call("run", "main.py", sys.argv[1:])

@@ -19,13 +19,13 @@ from jax.sharding import PartitionSpec as P
 
 from jaxproto import config as config_
 from jaxproto import models
-from jaxproto.config import build
-from jaxproto.config import cohorts as cohorts_
-from jaxproto.config.build import Experiment
-from jaxproto.data import datasets
+from jaxproto.data import registry
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import pick
-from jaxproto.nn import Ops, ops
+from jaxproto.experiment import build
+from jaxproto.experiment import cohorts as cohorts_
+from jaxproto.experiment.build import Experiment
+from jaxproto.models.ops import Ops, ops
 from jaxproto.training import batched_programs, compiler, programs
 from jaxproto.types import Examples, Net, Tree
 
@@ -116,7 +116,7 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     made.update_from_flattened_dict(fields)
     config_.check(made)
     dataset = GROUPS[group]()
-    with mock.patch.dict(datasets.DATASETS, {"shapes": lambda seed: dataset}):
+    with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
         exp = batched_programs.in_one_lane(build.experiment(made, "cpu"))
     steps = cohorts_.steps(exp.partition, range(each // chips), exp.local)
     mode = cohorts_.build_mode(how.mode, "cpu", steps)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from benchmarks import measure
 from jaxproto import models
-from jaxproto.nn import ops
+from jaxproto.models.ops import ops
 
 
 def training_flops(name: str, shape, classes: int, dim: int) -> float | None:

@@ -17,13 +17,13 @@ import jax
 from absl import flags
 
 from benchmarks import measure, synthetic
-from jaxproto.config import build
+from jaxproto.experiment import build
 from jaxproto.training import (
     batched_programs,
-    compilation,
     compiler,
     program_cache,
     programs,
+    xla_cache,
 )
 
 FLAGS = measure.flag_values()
@@ -60,7 +60,7 @@ def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
 
 def together(settings: dict, folder: str) -> dict:
     """As the runner does it; a fresh process calls this."""
-    compilation.keep_compiled()
+    xla_cache.keep_compiled()
     jax.config.update("jax_compilation_cache_dir", folder)
     kept = settings["keep"]
     cache = program_cache.disk_cache if kept else program_cache.no_cache

@@ -6,7 +6,7 @@
 Every program is compiled ahead of time and nothing is executed. Without a GPU, XLA
 tries no algorithms: it takes a kernel of its own for a matrix product where a GPU might
 prefer cuBLAS, and the workspaces of cuDNN are not counted. Times are not known.
-MODE:OPS is a form: how clients run and which operations (jaxproto/nn/ops.py). Flops are
+MODE:OPS is a form: how clients run and which operations (jaxproto/models/ops/ops.py). Flops are
 those of the program before XLA optimises it, loops' bodies once.
 """
 

@@ -18,10 +18,16 @@ import jax
 from absl import flags
 
 from benchmarks import hlo, measure, synthetic
-from jaxproto import devices
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
-from jaxproto.training import compiler, placing, programs, rounds, sharded
+from jaxproto import mesh
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.training import (
+    compiler,
+    data_placement,
+    programs,
+    rounds,
+    sharded_programs,
+)
 from jaxproto.types import Examples
 
 FLAGS = measure.flag_values()
@@ -49,7 +55,7 @@ def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Exp
         test=32,
         shape=(s["pixels"], s["pixels"], 3),
         classes=s["classes"],
-        layout=devices.chosen(str(number)),
+        layout=mesh.chosen(str(number)),
         model__group=group,
         model__feat_dim=s["dim"],
         local__batch_size=s["batch"],
@@ -63,7 +69,7 @@ def counted(settings: dict, group: str, number: int) -> dict:
     s = settings
     clients = s["each"] * NETWORKS.get(group, 1) * number
     exp = experiment(s, group, clients, number, "all")
-    placed = exp.layout and placing.placed(exp, exp.layout)
+    placed = exp.layout and data_placement.placed(exp, exp.layout)
     examples = placed.examples if placed else build.examples(exp.dataset)
     made = compiled(exp, examples)
     found = {name: account(made[name]) for name in STAGES}
@@ -79,11 +85,11 @@ def counted(settings: dict, group: str, number: int) -> dict:
 def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
     """The programs of a round by stage; those of other stages are traced alone."""
     layout = exp.layout
-    f = sharded.functions(exp, layout) if layout else programs.functions(exp)
+    f = sharded_programs.functions(exp, layout) if layout else programs.functions(exp)
     made: dict[str, list] = {stage: [] for stage in STAGES}
 
     def submit(name, f, *rest, **options):
-        options |= f.shardings() if isinstance(f, sharded.Spread) else {}
+        options |= f.shardings() if isinstance(f, sharded_programs.Spread) else {}
         lowered = jax.jit(f, **options).lower(exp.floats, *rest)
         if (stage := name.split()[0]) in made:
             made[stage].append(lowered.compile())

@@ -25,8 +25,8 @@ from absl import flags
 
 from benchmarks import measure
 from jaxproto import config as config_
-from jaxproto.flower.deployment import Deployment, end, tell
-from jaxproto.flower.folder import FAULTS
+from jaxproto.contrib.flower_deployment.deployment import Deployment, end, tell
+from jaxproto.flower.server_run import FAULTS
 from jaxproto.storage import checkpoint, records
 
 FLAGS = measure.flag_values()

@@ -5,7 +5,7 @@
 One client of the digits trains with FedProto and uploads the mean feature of each class
 of m examples. The attacker has the upload and a body: the client's own, as the server
 does where bodies are shared, or one that other examples trained from another start. Its
-attacks are those of `jaxproto.leakage`, without total variation:
+attacks are those of `jaxproto.contrib.leakage`, without total variation:
 
 - Inversion, from grey or from the mean of public images of the class; the correlation
   over pixels with the mean of the client's images of that class. Beside it, that of the
@@ -25,12 +25,12 @@ from absl import flags
 
 from benchmarks import measure
 from jaxproto import batches, config, federation, participation, wire
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
+from jaxproto.contrib.leakage import membership, prototype_inversion, scores
+from jaxproto.contrib.leakage.next_upload import Embedding
+from jaxproto.contrib.leakage.prototype_inversion import Target
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort, Exchange
-from jaxproto.leakage import inversion, membership, scores
-from jaxproto.leakage.inversion import Target
-from jaxproto.leakage.uploads import Embedding
 from jaxproto.method import by_network
 from jaxproto.types import Client, Net, Shard
 
@@ -98,7 +98,7 @@ def invert(
 ) -> np.ndarray:
     """Images [C, ...] whose features are near the prototypes."""
     embedding = Embedding(by_network, net)
-    found, _ = inversion.descend(
+    found, _ = prototype_inversion.descend(
         embedding, body, goal.mean, goal.mask, start, steps=steps, tv=0.0
     )
     return np.asarray(found)

@@ -15,7 +15,7 @@ from absl import flags
 
 from benchmarks import measure
 from jaxproto import config
-from jaxproto.config import dividing
+from jaxproto.experiment import data
 
 FLAGS = measure.flag_values()
 flags.DEFINE_list("names", "tfds:fashion_mnist", "data.name of each", flag_values=FLAGS)
@@ -35,7 +35,7 @@ def once(name: str, settings: dict) -> dict:
         partition="pfllib",
     )
     before, clock = measure.peak_bytes(), measure.Clock()
-    dataset = dividing.build_data(fields.data).dataset
+    dataset = data.build_data(fields.data).dataset
     clock.lap("seconds")
     return {
         **clock.parts,

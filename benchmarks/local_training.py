@@ -29,11 +29,11 @@ from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
 from jaxproto import batches, federation, gather, losses, models, participation
 from jaxproto.client import Local
-from jaxproto.config import cohorts
-from jaxproto.config.cohorts import CohortPlan
+from jaxproto.experiment import cohorts
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
-from jaxproto.nn import ops
+from jaxproto.models.ops import ops
 from jaxproto.training.threads import at_once
 from jaxproto.types import Batch, Examples, Net, Shard, Spec
 from jaxproto.wire import EXACT

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from absl import flags
 
 from benchmarks import measure, synthetic
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import evaluation, rounds
 from jaxproto.training.rounds import Work

@@ -17,9 +17,9 @@ from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto import config
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
-from jaxproto.training import evaluation, memory, rounds
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.training import device_memory, evaluation, rounds
 
 FLAGS = measure.flag_values()
 CELLS = (
@@ -76,7 +76,9 @@ def contender(cell: str, s: dict, path: Path):
         held = (state.server, state.clients)
         return {
             "state": sum(a.nbytes for a in jax.tree.leaves(held)),
-            "program": memory.needed(f.func for f in jax.tree.leaves(work.compiled)),
+            "program": device_memory.needed(
+                f.func for f in jax.tree.leaves(work.compiled)
+            ),
             "network": seen.bytes_up + seen.bytes_down,
         }
 

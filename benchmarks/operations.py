@@ -18,7 +18,7 @@ from jax import lax
 
 from benchmarks import measure
 from jaxproto import execution
-from jaxproto.nn import conv, pool, reduce
+from jaxproto.models.ops import channel_sums, conv, pool
 
 
 class Case(NamedTuple):
@@ -40,7 +40,10 @@ FORMS = {  # kind -> name -> function
     "depthwise": {"lax": conv.depthwise_lax, "shift": conv.depthwise_shift},
     "grouped": {"lax": conv.conv_lax, "matmul": conv.grouped_matmul},
     "max_pool": {"lax": pool.max_pool_lax, "chain": pool.max_pool_chain},
-    "sums": {"lax": reduce.channel_sums, "short": reduce.channel_sums_short},
+    "sums": {
+        "lax": channel_sums.channel_sums,
+        "short": channel_sums.channel_sums_short,
+    },
 }
 CASES = {
     "conv5x5_1": Case("conv", (28, 28, 1), (5, 5, 1, 32)),  # 4-layer CNN

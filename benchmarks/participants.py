@@ -23,8 +23,8 @@ from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto import config as config_
-from jaxproto.config import build
-from jaxproto.training import evaluation, memory, rounds
+from jaxproto.experiment import build
+from jaxproto.training import device_memory, evaluation, rounds
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("method", "fedavg", "method of every run", flag_values=FLAGS)
@@ -81,7 +81,7 @@ def one(registered: int, participants: int, s: dict) -> dict:
     laps = []
     with tempfile.TemporaryDirectory() as folder:
         work, state, seconds = synthetic.start(exp, folder=Path(folder))
-        need = memory.needed(f.func for f in jax.tree.leaves(work.compiled))
+        need = device_memory.needed(f.func for f in jax.tree.leaves(work.compiled))
         need -= exp.dataset.x.nbytes  # the same for every number of participants
         with contextlib.closing(work.store):
             for r in range(s["rounds"] + 1):

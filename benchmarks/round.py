@@ -20,8 +20,8 @@ from absl import flags
 
 from benchmarks import measure, synthetic
 from jaxproto import batches, models
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
 from jaxproto.training import evaluation, programs, rounds
 from jaxproto.training.rounds import Work
 

@@ -29,9 +29,15 @@ from absl import flags
 
 from benchmarks import measure
 from jaxproto import config as config_
-from jaxproto.config import build, floats
+from jaxproto.experiment import build, traced
 from jaxproto.federation import Model
-from jaxproto.training import batched_programs, compiler, memory, programs, rounds
+from jaxproto.training import (
+    batched_programs,
+    compiler,
+    device_memory,
+    programs,
+    rounds,
+)
 from jaxproto.training.client_store import DeviceStore
 
 FLAGS = measure.flag_values()
@@ -162,7 +168,7 @@ def scaling(s: dict):
     c = config_.load(s["config"])
     c.clients_at_once = s["clients_at_once"]
     exp = build.experiment(c, jax.default_backend())
-    assert "method.upscale" in floats.traced(c)
+    assert "method.upscale" in traced.traced(c)
     examples, results, rows = build.examples(exp.dataset), {}, []
     one, seconds = compiler.compile_all(exp, examples)
     for size in measure.whole(s["sizes"]):
@@ -174,7 +180,7 @@ def scaling(s: dict):
             times = measure.alternate(
                 {form: partial(_next, run, itertools.count())}, s["repeats"]
             )[form]
-            need = memory.needed(jax.tree.leaves(compiled))
+            need = device_memory.needed(jax.tree.leaves(compiled))
             need *= 1 if form == "all" else size if form == "threads" else 1
             each = times.median / size
             results[f"{form} {size}"] = {

@@ -11,10 +11,10 @@ import ml_collections
 import numpy as np
 
 from jaxproto import config as config_
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
-from jaxproto.devices import Layout
-from jaxproto.training import compiler, placing, programs
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.mesh import Layout
+from jaxproto.training import compiler, data_placement, programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Work
 from jaxproto.training.stores import open_store
@@ -92,7 +92,7 @@ def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
     Args:
       folder: of clients in files.
     """
-    placed = exp.layout and placing.placed(exp, exp.layout)
+    placed = exp.layout and data_placement.placed(exp, exp.layout)
     examples = placed.examples if placed else build.examples(exp.dataset)
     compiled, seconds = compiler.compile_all(exp, examples)
     place = partial(programs.everywhere, exp)

@@ -6,7 +6,7 @@
 
 Every program of a run is compiled ahead of time (libtpu is the compiler), nothing is
 executed: there are no times here but a lower bound, the roofline. MODE:OPS is a form:
-how clients run and which operations (jaxproto/nn/ops.py). Steps are one local step of
+how clients run and which operations (jaxproto/models/ops/ops.py). Steps are one local step of
 all clients of a network; if clients run one by one, numbers are those of one client
 times their number. In programs the body of every loop counts once.
 """

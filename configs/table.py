@@ -24,9 +24,9 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
-from jaxproto.cli.arguments import Parser
-from jaxproto.compare import names
+from jaxproto.cli.argparse_types import Parser
 from jaxproto.errors import UserError, pick
+from jaxproto.reporting.compare import paper_tables
 
 READING = "reading="
 
@@ -35,7 +35,7 @@ def get_config(arg: str = "protonorm1,cifar10-protonorm-dirichlet-alpha0.1"):
     """The configuration of a cell; `arg` is TABLE,CELL or TABLE,CELL:reading=NAME."""
     cell, reading = split(arg)
     table, _, name = cell.partition(",")
-    return names.configuration(table, name, reading)
+    return paper_tables.configuration(table, name, reading)
 
 
 def split(arg: str) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
 
 
 def _rows(arg):
-    return names.rows(pick("table", split(arg)[0], names.TABLES)).items()
+    return paper_tables.rows(pick("table", split(arg)[0], paper_tables.TABLES)).items()
 
 
 def _command(arg, name):
@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> str:
     if wrong := [flag for flag in more if not (args.all and _sets(flag))]:
         parser.error(f"{wrong[0]!r} is no argument; --all takes --config.FIELD=VALUE")
     if not args.tables:
-        return "\n".join(sorted(names.TABLES))
+        return "\n".join(sorted(paper_tables.TABLES))
     if args.all:
         return "\n".join(series(t, args.seeds, more) for t in args.tables)
     return "\n".join(map(listing, args.tables))

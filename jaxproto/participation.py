@@ -22,7 +22,8 @@ import numpy as np
 from jax.scipy import stats
 
 from jaxproto.errors import UserError
-from jaxproto.types import Array, is_known
+from jaxproto.hyperparameters import is_known
+from jaxproto.types import Array
 
 
 class Participation(NamedTuple):

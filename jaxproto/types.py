@@ -4,10 +4,8 @@ Axis key, used as a suffix of array names everywhere: K clients, M examples of o
 client, N examples of all clients, S local steps, B batch, C classes, D features.
 """
 
-import dataclasses
-import math
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
@@ -17,63 +15,8 @@ Array = jax.Array
 ArrayLike = jax.Array | np.ndarray  # on the device or on the host
 Tree = Any
 
-STATIC = "static"  # Annotated[float, STATIC]: a float that programs do not take as
-# an argument, because it decides a shape or a branch
-
-
-def is_known(value: float | ArrayLike) -> TypeGuard[float]:
-    """Whether a number is one of Python, and not an argument of a traced program."""
-    return isinstance(value, int | float)
-
-
-def is_off(value: float | ArrayLike) -> bool:
-    """Whether a number is known to be 0."""
-    return is_known(value) and value == 0
-
 
 PADDING, UNKNOWN = 0, 1  # tokens that are no word; the words of a vocabulary follow
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """The numbers that a field of a configuration may hold.
-
-    `Annotated[float, Range("above 0", low=0, ends="(]")]` declares it where the field
-    is declared; `config.check` looks at it and `--print_config` shows it.
-    """
-
-    words: str  # what comes after "it must be"
-    low: float = -math.inf
-    high: float = math.inf
-    ends: str = "[]"  # as of an interval: "(" is without `low`, ")" without `high`
-
-    def fits(self, value: float) -> bool:
-        """Whether a number is in the range; NaN is in none."""
-        low = self.low < value if self.ends[0] == "(" else self.low <= value
-        high = value < self.high if self.ends[1] == ")" else value <= self.high
-        return bool(low and high)
-
-
-MOST = 2**31 - 1  # of a whole number in a compiled program
-POSITIVE = Range("above 0", 0, ends="(]")
-PART = Range("above 0 and at most 1", 0, 1, "(]")
-BELOW_ONE = Range("at least 0 and below 1", 0, 1, "[)")
-COUNT = Range("at least 1 and below 2**31", 1, MOST)
-SEED = Range("from 0 to 2**32 - 1", 0, 2**32 - 1)
-Real = float | Array  # an array where a compiled program takes it as an argument
-NonNegative = Annotated[Real, Range("at least 0", 0)]
-Positive = Annotated[Real, POSITIVE]
-Share = Annotated[Real, Range("from 0 to 1", 0, 1)]
-Part = Annotated[Real, PART]
-Momentum = Annotated[Real, BELOW_ONE]
-Count = Annotated[int, COUNT]
-Million = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
-Seed = Annotated[int, SEED]
-
-
-def or_zero(meaning: str) -> Range:
-    """Of a `Count` that can be 0, which means something else."""
-    return Range(f"0 ({meaning}) or more, below 2**31", 0, MOST)
 
 
 class Protos(flax.struct.PyTreeNode):

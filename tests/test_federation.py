@@ -7,7 +7,7 @@ import pytest
 from support import runs
 
 from jaxproto import federation
-from jaxproto.config import build
+from jaxproto.experiment import build
 from jaxproto.training import programs
 from jaxproto.types import Tree
 

@@ -13,10 +13,10 @@ from support import toys
 
 import jaxproto
 from jaxproto import client as clients_
-from jaxproto import config, execution, gather, participation, reads
+from jaxproto import config, execution, gather, participation
 from jaxproto.client import Local
-from jaxproto.config import build, cohorts
 from jaxproto.errors import UserError
+from jaxproto.experiment import build, cohorts, statelessness
 from jaxproto.methods import METHODS
 from jaxproto.metrics import ACCURACY, named
 from jaxproto.participation import Participation
@@ -217,12 +217,12 @@ def asks(name, keep=False, net=None):
     local = toys.LOCAL if not keep else with_kept_optimiser()
     examples, _ = toys.pool_and_rows()
     args = method, net, local
-    given = reads.shapes(
+    given = statelessness.shapes(
         *args, toys.SPEC.num_classes, jax.eval_shape(lambda: examples), 2
     )
-    return reads.uploads_ask(*args, given), reads.rules_that_ask_nothing(
-        method, net, given
-    )
+    return statelessness.uploads_ask(
+        *args, given
+    ), statelessness.rules_that_ask_nothing(method, net, given)
 
 
 def plain() -> Net:

@@ -11,8 +11,8 @@ from support import toys
 from support.every import check_every, every
 
 from jaxproto import config, participation
-from jaxproto.config import build
 from jaxproto.errors import UserError
+from jaxproto.experiment import build
 from jaxproto.methods import METHODS
 
 KEYS = [jax.random.key(i) for i in range(30)]

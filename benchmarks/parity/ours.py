@@ -21,8 +21,9 @@ from benchmarks.parity import record
 from benchmarks.parity.record import Record, Start
 from jaxproto import batches, client, kernels
 from jaxproto import config as config_
-from jaxproto.config import build, registries
-from jaxproto.config.build import Experiment
+from jaxproto.config import registries
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort, Model
 from jaxproto.metrics import ACCURACY
 from jaxproto.models import to_torch

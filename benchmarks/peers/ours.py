@@ -14,10 +14,10 @@ from benchmarks import synthetic
 from benchmarks.peers import shared
 from jaxproto import config as config_
 from jaxproto import models
-from jaxproto.config import build
-from jaxproto.models.bundle import bundle
+from jaxproto.experiment import build
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.mlp import Perceptron
-from jaxproto.nn import Ops
+from jaxproto.models.ops import Ops
 from jaxproto.training import evaluation, rounds
 from jaxproto.types import Net
 

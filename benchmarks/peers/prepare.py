@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from benchmarks.peers import ours, shared
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
 from jaxproto.training import programs
 from jaxproto.types import Tree
 

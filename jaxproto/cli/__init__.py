@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from jaxproto.errors import UserError, pick
-from jaxproto.training import stopping
+from jaxproto.training import signals
 
 COMMANDS = {  # name -> what it does
     "run": "run or resume one experiment: what main.py does",
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None):
         signals are watched from then on.
     """
     if arguments is None:
-        stopping.watch()
+        signals.watch()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
@@ -77,6 +77,6 @@ def call(name: str, prog: str, arguments: Sequence[str]):
         what = f"cannot write {e.filename or 'the output'}: {e.strerror}"
         sys.exit(f"error: {what}. Make room there; the same command then goes on.")
     except KeyboardInterrupt as e:  # in a process whose signals are not watched
-        after = str(e) or stopping.after()
+        after = str(e) or signals.after()
         sys.stderr.write(": ".join(filter(None, ["interrupted", after])) + "\n")
         sys.exit(130)

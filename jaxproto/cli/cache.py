@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from jaxproto.cli import arguments as arguments_
-from jaxproto.data import cache
+from jaxproto.cli import argparse_types as arguments_
+from jaxproto.data import decoded_cache
 
 
 def main(prog: str, arguments: Sequence[str], console: Console | None = None):
@@ -20,11 +20,11 @@ def main(prog: str, arguments: Sequence[str], console: Console | None = None):
     parser.add_argument("--clear", action="store_true", help="remove all of it")
     clear = parser.parse_args(arguments).clear
     console = console or Console()
-    root = cache.folder()
+    root = decoded_cache.folder()
     if root is None:
         console.print("The cache is off (JAXPROTO_CACHE=off).")
         return
-    there = cache.entries(root)
+    there = decoded_cache.entries(root)
     for entry in there:
         day = time.strftime("%Y-%m-%d", time.localtime(entry.used))
         size = f"{entry.size / 2**20:,.0f} MiB"

@@ -5,13 +5,20 @@ import math
 import sys
 from collections.abc import Sequence
 
-from jaxproto import compare
-from jaxproto.cli import formats
-from jaxproto.cli.arguments import Parser, new_file
-from jaxproto.compare import columns, measures, paired, ranks, rendering, tidy
-from jaxproto.compare.runs import Group
-from jaxproto.data import files
+from jaxproto.cli import table_output
+from jaxproto.cli.argparse_types import Parser, new_file
 from jaxproto.errors import UserError
+from jaxproto.io import atomic
+from jaxproto.reporting import compare
+from jaxproto.reporting.compare import (
+    columns,
+    measures,
+    ranks,
+    rendering,
+    significance,
+    tidy,
+)
+from jaxproto.reporting.compare.run_groups import Group
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -64,13 +71,13 @@ def show(groups: Sequence[Group], args: argparse.Namespace):
     if args.tidy is not None:
         found = compare.rows(groups, **kept)
         seeds = tidy.to_csv(found.pairs, found.rules, found.measure)
-        files.write(args.tidy, seeds.encode())
+        atomic.write(args.tidy, seeds.encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
     notes = made.notes if args.format == "csv" else ()
     if args.out is not None:
-        files.write(args.out, text.encode())
+        atomic.write(args.out, text.encode())
         text = f"written to {args.out}\n"
-    formats.put(text, notes)
+    table_output.put(text, notes)
 
 
 def _parser(prog: str) -> Parser:
@@ -96,7 +103,9 @@ def _parser(prog: str) -> Parser:
     )
     add("--target", type=_number, help="rounds and MB until there, such as 90 (%%)")
     add("--against", default="", help="p of a paired test against this row, or best")
-    add("--test", choices=paired.TESTS, help="which, by --against; t unless given")
+    add(
+        "--test", choices=significance.TESTS, help="which, by --against; t unless given"
+    )
     add("--ranks", choices=ranks.SHOWN, help="the average rank, or all ranks too")
     return parser
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxproto.cli import configured, formats
-from jaxproto.report import cost
+from jaxproto.cli import config_command, table_output
+from jaxproto.reporting.analysis import cost
 
 
 def main(prog: str, arguments: Sequence[str]):
     """Prints the cost of one method, or of every method side by side."""
     every = flags.DEFINE_bool("all", False, "every method side by side")
-    form = formats.flag()
+    form = table_output.flag()
 
     def show(config):
-        formats.show(cost.view(config, every.value), form.value)
+        table_output.show(cost.view(config, every.value), form.value)
 
-    configured.start(show, prog, arguments, __doc__.strip())
+    config_command.start(show, prog, arguments, __doc__.strip())

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from absl import flags
 
-from jaxproto.cli import configured, formats
-from jaxproto.data import agreement
-from jaxproto.report import disclosure
-from jaxproto.training import account
+from jaxproto.cli import config_command, table_output
+from jaxproto.data import node_schema
+from jaxproto.reporting.analysis import disclosure
+from jaxproto.training import privacy_ledger
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -17,15 +17,17 @@ def main(prog: str, arguments: Sequence[str]):
     path = flags.DEFINE_string(
         "agreement", "", "with data.name=nodes: agreement.json of the server's folder"
     )
-    form = formats.flag()
+    form = table_output.flag()
 
     def show(config):
-        made = agreement.read(Path(path.value)) if path.value else None
-        formats.show(disclosure.view(config, every.value, _spent, made), form.value)
+        made = node_schema.read(Path(path.value)) if path.value else None
+        table_output.show(
+            disclosure.view(config, every.value, _spent, made), form.value
+        )
 
-    configured.start(show, prog, arguments, __doc__)
+    config_command.start(show, prog, arguments, __doc__)
 
 
 def _spent(config, exp) -> dict:
     """What a whole run spends of privacy."""
-    return account.ledger(config, exp)(config.rounds)["privacy"]
+    return privacy_ledger.ledger(config, exp)(config.rounds)["privacy"]

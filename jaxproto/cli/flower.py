@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxproto.cli import configured
+from jaxproto.cli import config_command
 from jaxproto.errors import UserError
 
 FORMS = ("simulation", "deployment", "process")
@@ -29,10 +29,10 @@ def main(prog: str, arguments: Sequence[str]):
 
     def show(config) -> bool:
         from jaxproto import flower
-        from jaxproto.storage import naming
+        from jaxproto.storage import default_workdir
         from jaxproto.storage.status import status_of
 
-        named = naming.chosen(config, configured.plain())
+        named = default_workdir.chosen(config, config_command.plain())
         where = path.value or f"{named}-flower"
         if form.value == FORMS[2]:
             made = flower.rehearse(config, where, data.value)
@@ -48,4 +48,4 @@ def main(prog: str, arguments: Sequence[str]):
         summary = run(config, where, data.value, **times)
         return not status_of(summary).ok
 
-    configured.start(show, prog, arguments, __doc__)
+    config_command.start(show, prog, arguments, __doc__)

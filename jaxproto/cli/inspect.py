@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxproto.cli import configured
-from jaxproto.report import inspection
-from jaxproto.storage import naming
+from jaxproto.cli import config_command
+from jaxproto.reporting.analysis import data_report
+from jaxproto.storage import default_workdir
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -15,8 +15,8 @@ def main(prog: str, arguments: Sequence[str]):
     every = flags.DEFINE_bool("all", False, "nominal costs of every method")
 
     def show(config):
-        run = naming.default(config, configured.plain())
+        run = default_workdir.default(config, config_command.plain())
         beside = run.with_name(f"{run.name}-inspect")
-        inspection.show(config, out.value or beside, every.value)
+        data_report.show(config, out.value or beside, every.value)
 
-    configured.start(show, prog, arguments, __doc__)
+    config_command.start(show, prog, arguments, __doc__)

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxproto import leakage, plots
-from jaxproto.cli import formats
-from jaxproto.cli.arguments import Parser
-from jaxproto.data import files
+from jaxproto import plots
+from jaxproto.cli import table_output
+from jaxproto.cli.argparse_types import Parser
+from jaxproto.contrib import leakage
+from jaxproto.contrib.leakage import attacks, figures
 from jaxproto.errors import UserError
-from jaxproto.leakage import drawing, measured
-from jaxproto.report import rendering
+from jaxproto.io import atomic
+from jaxproto.summary import table_formats
 
 TABLES = {"markdown": "md", "json": "json"}  # that are written
 
@@ -35,7 +36,7 @@ def main(prog: str, arguments: Sequence[str]):
     made = leakage.measure(
         args.attack, asked, lambda what: sys.stderr.write(f"{what}\n")
     )
-    formats.show(made.view, "text")
+    table_output.show(made.view, "text")
     if args.out is not None:
         for path in _write(args.attack, made, args.out):
             sys.stderr.write(f"written: {path}\n")
@@ -49,7 +50,7 @@ def _parser(prog: str) -> Parser:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="for table and pictures"
     )
-    first = f"ids, 0,3,...; the first {measured.CLIENTS} by default"
+    first = f"ids, 0,3,...; the first {attacks.CLIENTS} by default"
     parser.add_argument("--clients", default="", help=first)
     parser.add_argument(
         "--formats", default="", help="on the wire, float32,int8,...; default the run's"
@@ -61,9 +62,9 @@ def _parser(prog: str) -> Parser:
         "root mean square, 0,0.1,...",
     )
     parser.add_argument(
-        "--body", choices=measured.BODIES, default="own", help="the attacker's network"
+        "--body", choices=attacks.BODIES, default="own", help="the attacker's network"
     )
-    sizes = ",".join(f"{b}x{s}" for b, s in measured.SIZES)
+    sizes = ",".join(f"{b}x{s}" for b, s in attacks.SIZES)
     told = f"of `updates`: examples of a step x steps, {sizes} by default"
     parser.add_argument("--sizes", default=sizes, help=told)
     parser.add_argument("--seed", type=int, default=0)
@@ -87,13 +88,13 @@ def _sizes(text: str) -> list[tuple[int, int]]:
 
 def _write(name: str, made: leakage.Measured, out: Path) -> list[Path]:
     """Tables and pictures into a folder."""
-    with files.writing(out, 0):
+    with atomic.writing(out, 0):
         out.mkdir(parents=True, exist_ok=True)
     written = []
     for form, suffix in TABLES.items():
         written.append(out / f"{name}.{suffix}")
-        files.write(written[-1], rendering.render(made.view, form).encode())
+        atomic.write(written[-1], table_formats.render(made.view, form).encode())
     if not plots.available():
         sys.stderr.write(f"no pictures: {plots.HINT}\n")
         return written
-    return written + drawing.draw(name, made, out)
+    return written + figures.draw(name, made, out)

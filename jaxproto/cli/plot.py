@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from jaxproto import plots
-from jaxproto.cli.arguments import Parser, new_file
+from jaxproto.cli.argparse_types import Parser, new_file
 from jaxproto.errors import UserError
-from jaxproto.figures import registry
+from jaxproto.reporting.figures import registry
 
 
 def main(prog: str, arguments: Sequence[str]):

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from jaxproto.cli.arguments import Parser
+from jaxproto.cli.argparse_types import Parser
 from jaxproto.data import prepare
-from jaxproto.data.readers.builders import running
+from jaxproto.data.tfds_builders import download
 from jaxproto.errors import UserError
-from jaxproto.training import stopping
+from jaxproto.training import signals
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -33,8 +33,8 @@ def main(prog: str, arguments: Sequence[str]):
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow chats otherwise
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # threads outlive an error
-    running.bars(sys.stderr.isatty())
-    stopping.unwatch()  # TFDS takes away what it has half prepared
+    download.bars(sys.stderr.isatty())
+    signals.unwatch()  # TFDS takes away what it has half prepared
     try:
         done = prepare.prepare(
             args.name[0],

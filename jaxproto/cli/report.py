@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxproto import page
-from jaxproto.cli.arguments import Parser
-from jaxproto.data import files
-from jaxproto.page.prototypes import WHICH
+from jaxproto.cli.argparse_types import Parser
+from jaxproto.io import atomic
+from jaxproto.reporting import html
+from jaxproto.reporting.html.prototypes import WHICH
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -32,14 +32,14 @@ def main(prog: str, arguments: Sequence[str]):
     )
     parser.add_argument("--data_dir", default="", help="where the data set is now")
     args = parser.parse_args(arguments)
-    page.check(args.out, args.overwrite)
+    html.check(args.out, args.overwrite)
     now = datetime.datetime.now(datetime.UTC)
-    made = page.page(
+    made = html.page(
         args.workdirs, f"{now:%Y-%m-%d %H:%M} UTC", args.prototypes, args.data_dir
     )
-    page.write(args.out, made.html)
+    html.write(args.out, made.html)
     sys.stderr.writelines(f"left out: {path}: {why}\n" for path, why in made.left_out)
-    size = files.amount(args.out.stat().st_size)
+    size = atomic.amount(args.out.stat().st_size)
     sys.stdout.write(
         f"{made.runs} run{'s' * (made.runs != 1)}: written to {args.out} ({size})\n"
     )

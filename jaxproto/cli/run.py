@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
 
-from jaxproto.cli import configured
+from jaxproto.cli import config_command
 from jaxproto.errors import UserError
-from jaxproto.training import stopping
+from jaxproto.training import signals
 
 GRACE = (
     "seconds that the running round may still take after SIGTERM, so that it is saved; "
-    f"default {stopping.GRACE:g}, 0 ends at once"
+    f"default {signals.GRACE:g}, 0 ends at once"
 )
 DEVICES = (
     "that share the clients: all, a number, or places such as 0,2; default all, on CPU "
@@ -30,7 +30,7 @@ AGAIN = "the same command resumes from the last checkpoint"
 def main(prog: str, arguments: Sequence[str]):
     """Runs or resumes an experiment or a sweep; exit code 1 unless it finishes."""
     show = define()
-    configured.start(show, prog, arguments, __doc__)
+    config_command.start(show, prog, arguments, __doc__)
 
 
 def define(always: bool = False) -> Callable:
@@ -39,7 +39,7 @@ def define(always: bool = False) -> Callable:
     Args:
       always: a sweep even without --sweep.
     """
-    from jaxproto.cli import sweeping
+    from jaxproto.cli import sweep_flags
 
     path = flags.DEFINE_string(
         "workdir",
@@ -47,24 +47,24 @@ def define(always: bool = False) -> Callable:
         "default runs/<config>-<dataset>-seed<n>[-<changes>]; of a sweep, the folder "
         "of all its cells",
     )
-    grace = flags.DEFINE_float("grace", stopping.GRACE, GRACE, lower_bound=0.0)
+    grace = flags.DEFINE_float("grace", signals.GRACE, GRACE, lower_bound=0.0)
     on = flags.DEFINE_string("devices", "", DEVICES)
     join = _define_hosts()
     writers = flags.DEFINE_list("writers", [], WRITERS)
-    sweep = sweeping.define(always)
+    sweep = sweep_flags.define(always)
 
     def given() -> dict:
         return {"devices": on.value, "callbacks": writers.value}
 
     def show(config) -> bool:
-        stopping.then(AGAIN)
+        signals.then(AGAIN)
         join(sweep.asked())
         try:
             if sweep.asked():
                 return not sweep.run(config, path.value, grace.value, given())
             return not _run(config, path.value, grace.value, given())
-        except stopping.Stopped as e:
-            stopping.end(e)
+        except signals.Stopped as e:
+            signals.end(e)
 
     return show
 
@@ -76,11 +76,11 @@ def _define_hosts() -> Callable[[bool], None]:
     process = flags.DEFINE_integer("process", -1, "with --coordinator: which, from 0")
 
     def join(sweep: bool):
-        from jaxproto.training import hosts
+        from jaxproto.training import multihost
 
         address = coordinator.value
         for flag in (processes, process):
-            if flag.present and address in ("", hosts.AUTO):
+            if flag.present and address in ("", multihost.AUTO):
                 raise UserError(
                     f"--{flag.name}={flag.value} needs --coordinator=HOST:PORT, where "
                     "the first process listens."
@@ -91,21 +91,21 @@ def _define_hosts() -> Callable[[bool], None]:
                 "of a sweep go to several machines with --part or --launcher."
             )
         if address:
-            hosts.join(address, processes.value, process.value)
+            multihost.join(address, processes.value, process.value)
 
     return join
 
 
 def _run(config, path: str, grace: float, given: Mapping) -> bool:
     """Whether the run has ended well."""
-    from jaxproto.storage import naming
+    from jaxproto.storage import default_workdir
     from jaxproto.storage.status import status_of
-    from jaxproto.training import hosts, program_cache, runner
+    from jaxproto.training import multihost, program_cache, runner
 
-    where = path or naming.chosen(config, configured.plain())
+    where = path or default_workdir.chosen(config, config_command.plain())
     cache = program_cache.disk_cache
-    with hosts.together():
+    with multihost.together():
         summary = runner.run(config, where, cache=cache, grace=grace, **given)
         well = status_of(summary).ok
-        hosts.part(0 if well else 1)
+        multihost.part(0 if well else 1)
     return well

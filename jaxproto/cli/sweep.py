@@ -8,9 +8,9 @@ of these configurations alone have left in `runs/` is taken up.
 
 from collections.abc import Sequence
 
-from jaxproto.cli import configured, run
+from jaxproto.cli import config_command, run
 
 
 def main(prog: str, arguments: Sequence[str]):
     """Runs or resumes a sweep; exit code 1 unless every cell finishes."""
-    configured.start(run.define(always=True), prog, arguments, __doc__)
+    config_command.start(run.define(always=True), prog, arguments, __doc__)

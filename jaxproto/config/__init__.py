@@ -1,6 +1,7 @@
 """Configurations: fields, presets, readings, registries, and what is built of them."""
 
 from jaxproto.config.checks import check, check_keys, saved
+from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.fields import data_fields, default, differences, flat
 from jaxproto.config.files import load, of_sweep, of_tables, plain
 from jaxproto.config.flags import (
@@ -10,7 +11,6 @@ from jaxproto.config.flags import (
     with_numbers,
     with_paths,
 )
-from jaxproto.config.hyperparameters import method_fields
 from jaxproto.config.presets import apply, experiment, read, resolved
 
 __all__ = [

@@ -7,15 +7,15 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models
-from jaxproto.config import private
+from jaxproto.config import privacy
+from jaxproto.config.factory_fields import table
 from jaxproto.config.fields import FIELDS, TYPES, Field, Names, defaults, flat, nested
-from jaxproto.config.hyperparameters import table
-from jaxproto.data import datasets
+from jaxproto.data import registry
 from jaxproto.errors import UserError, cut, hidden, pick
+from jaxproto.hyperparameters import MOST, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.history import BEFORE
 from jaxproto.metrics import named
-from jaxproto.types import MOST, Range
 
 
 def saved(given: Mapping) -> dict:
@@ -128,12 +128,12 @@ def evaluated(config) -> int:
 def check_together(config):
     """Raises UserError for fields that do not go together."""
     network_names(config.model.group)
-    private.check(config)
+    privacy.check(config)
     evaluated(config)
     named(config.eval.metrics)
     shared = config.data.public_share or config.data.public_source
     needs_public = config.method.get("anchors", "none") != "none"
-    if config.data.name == datasets.NODES and (needs_public or shared):
+    if config.data.name == registry.NODES and (needs_public or shared):
         raise UserError(
             f"data.name=nodes: all examples are some node's own, but "
             f"data.public_share={config.data.public_share}, data.public_source="

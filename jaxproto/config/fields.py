@@ -15,14 +15,11 @@ import ml_collections
 
 from jaxproto import models, participation, wire
 from jaxproto.config import optimizers, registries
-from jaxproto.data import datasets
-from jaxproto.data.partitions.schemes import PARTITIONS
-from jaxproto.data.pixels import LARGEST
+from jaxproto.data import registry
+from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.resize import LARGEST
 from jaxproto.errors import UserError
-from jaxproto.methods import METHODS
-from jaxproto.metrics import METRICS
-from jaxproto.privacy import UNITS
-from jaxproto.types import (
+from jaxproto.hyperparameters import (
     BELOW_ONE,
     COUNT,
     PART,
@@ -32,6 +29,9 @@ from jaxproto.types import (
     Range,
     or_zero,
 )
+from jaxproto.methods import METHODS
+from jaxproto.metrics import METRICS
+from jaxproto.privacy import UNITS
 
 DEEPEST = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
@@ -81,8 +81,8 @@ PIXELS = Range(f"0 (as they are) or more, {LARGEST} at most", 0, LARGEST)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
 EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # a trace has all their keys
-READERS = [datasets.NODES, *(f"{prefix}:..." for prefix in datasets.PREFIXES)]
-DATA = Names(datasets.DATASETS, READERS, only=False)
+READERS = [registry.NODES, *(f"{prefix}:..." for prefix in registry.PREFIXES)]
+DATA = Names(registry.DATASETS, READERS, only=False)
 SCHEMES = Names(PARTITIONS, ["file:PATH"], only=False)
 NETWORKS = Names(models.GROUPS, models.NETS, only=False)
 AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import presets, shipped
+from jaxproto.config import builtin, presets
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 
@@ -22,7 +22,7 @@ def load(file: str) -> ml_collections.ConfigDict:
       UserError: there is no such file, it is no configuration file, or what its
         `get_config` raises, with file and line.
     """
-    path, _, arg = shipped.find(file).partition(":")
+    path, _, arg = builtin.find(file).partition(":")
     if not Path(path).is_file():
         raise UserError(_missing(path))
     try:
@@ -55,7 +55,7 @@ def axes(file: str):
     Raises:
       UserError: the file has none, or it fails.
     """
-    path, _, arg = shipped.find(file).partition(":")
+    path, _, arg = builtin.find(file).partition(":")
     load(file)
     get_sweep = runpy.run_path(path).get("get_sweep")
     if not callable(get_sweep):
@@ -110,10 +110,10 @@ def of_tables(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
 
 def _missing(path: str) -> str:
     """What to say of a file that is not there."""
-    there = [f"{name}.py" for name in shipped.names()]
+    there = [f"{name}.py" for name in builtin.names()]
     beside = [p.name for p in Path(path).parent.glob("*.py") if _is_config(p)]
     stems = {name.removesuffix(".py"): name for name in (*there, *beside)}
-    stem = shipped.short(path).removesuffix(".py")
+    stem = builtin.short(path).removesuffix(".py")
     near = difflib.get_close_matches(stem, stems, n=1)
     hint = f" Did you mean {stems[near[0]]!r}?" if near else ""
     kind = "it is no regular file" if os.path.exists(path) else "no such file"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jaxproto.config import files, shipped
+from jaxproto.config import builtin, files
 from jaxproto.config.checks import check_keys
 from jaxproto.config.fields import FOLLOW, flat
 from jaxproto.config.presets import FIRST
@@ -55,7 +55,7 @@ def check_flags(arguments: Sequence[str]):
             "leave one."
         )
     if not given or not given[0] or given[0].startswith("-"):
-        there = ", ".join(shipped.names())
+        there = ", ".join(builtin.names())
         raise UserError(
             f"--config is missing: give one of {there}, such as --config=protonorm or "
             "--config=protonorm:spiral, or a file of your own."
@@ -88,7 +88,7 @@ def check_words(words: Sequence[str]):
 
 def with_paths(arguments: Sequence[str]) -> list[str]:
     """Flags with the path of a shipped configuration file in place of its name."""
-    return _renamed(arguments, shipped.find)
+    return _renamed(arguments, builtin.find)
 
 
 def with_neutral(arguments: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import optax
 from jaxproto.client import Local, constant
 from jaxproto.config import registries
 from jaxproto.errors import UserError, pick
-from jaxproto.types import is_known, is_off
+from jaxproto.hyperparameters import is_known, is_off
 
 SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
     "constant": lambda decay, rounds: constant,

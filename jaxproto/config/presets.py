@@ -6,10 +6,10 @@ from typing import Any
 
 import ml_collections
 
-from jaxproto.config import shipped
+from jaxproto.config import builtin
+from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.fields import default
-from jaxproto.config.hyperparameters import method_fields
-from jaxproto.config.readings import READINGS
+from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError, pick
 
 FIRST = "digits"  # the data set where none is named
@@ -188,7 +188,7 @@ def experiment(
       UserError: for a name that is neither.
     """
     readings = READINGS.get(method, {})
-    variants = shipped.variants(method) if variants is None else variants
+    variants = builtin.variants(method) if variants is None else variants
     variants = {**variants, **readings}
     names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
     for name in names:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import room
-from jaxproto.types import MOST
+from jaxproto.data import host_memory
+from jaxproto.hyperparameters import MOST
 
 
 class Numbered(NamedTuple):
@@ -153,7 +153,9 @@ def _check_number(name, num_classes, found):
             f"and numbers of classes go to {MOST}. Save the right num_classes."
         )
     counts = 8 * num_classes  # of examples by class, in int64
-    room.check(f"{name}: counts of num_classes={num_classes}", counts, "save fewer")
+    host_memory.check(
+        f"{name}: counts of num_classes={num_classes}", counts, "save fewer"
+    )
 
 
 def _check_range(name, array, y_N, num_classes):

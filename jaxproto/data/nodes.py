@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.data import agreement, datasets, text
-from jaxproto.data.agreement import Agreement, Description, Sizes
+from jaxproto.data import node_schema, text
+from jaxproto.data import registry as datasets
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions import schemes
-from jaxproto.data.partitions.schemes import Partition
+from jaxproto.data.node_schema import Agreement, Description, Sizes
+from jaxproto.data.partitions import registry as schemes
+from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError
 
 ABSENT = Sizes(1, 1, ())  # who was never there; nothing depends on it
@@ -60,12 +61,12 @@ def describe(own: Own, min_texts: int) -> Description:
     """
     dataset = own.dataset
     sizes = len(own.train), len(own.test)
-    labels = agreement.names(dataset)
+    labels = node_schema.names(dataset)
     if dataset.x.dtype.kind not in "UT":
         shape = tuple(dataset.x.shape[1:])
         return Description(dataset.x.dtype.name, shape, labels, *sizes, {})
     words = text.common(text.find(dataset.x.tolist()), own.train, min_texts)
-    return Description(agreement.TEXTS, (), labels, *sizes, words)
+    return Description(node_schema.TEXTS, (), labels, *sizes, words)
 
 
 def of_node(
@@ -76,7 +77,7 @@ def of_node(
     if made.tokens:
         alone = schemes.made([own.train], [own.test])
         dataset = text.encode(dataset, alone, max_len=max_len, known=made.tokens)
-    place = [made.labels.index(label) for label in agreement.names(dataset)]
+    place = [made.labels.index(label) for label in node_schema.names(dataset)]
     dataset = dataset._replace(
         y=np.asarray(place, np.int32)[dataset.y],
         num_classes=len(made.labels),

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxproto.data.readers.builders import running
+from jaxproto.data.tfds_builders import download as running
 from jaxproto.errors import UserError
 
 SPACE = {  # name -> MiB to download, MiB to keep (TFDS's catalogue)
@@ -90,7 +90,7 @@ def _builder(name, root):
     """Returns TFDS's builder; nothing is read or written yet."""
     import tensorflow_datasets as tfds  # takes a second: only who needs it pays
 
-    from jaxproto.data.readers.builders import gtsrb, tiny_imagenet  # noqa: F401
+    from jaxproto.data.tfds_builders import gtsrb, tiny_imagenet  # noqa: F401
 
     try:
         with running.quiet():

@@ -18,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import files, room
+from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions.schemes import Partition
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.io import atomic
 from jaxproto.types import PADDING, UNKNOWN
 
 SPECIAL = ("<pad>", "<unk>")  # names of PADDING and UNKNOWN, in this order
@@ -149,7 +150,9 @@ def encode(
     _check(vocab_size, max_len)
     size = len(dataset.x) * max_len * 5  # tokens, and which there are
     way = "choose a smaller data.max_len"
-    room.check(f"{len(dataset.x)} texts of data.max_len={max_len} words", size, way)
+    host_memory.check(
+        f"{len(dataset.x)} texts of data.max_len={max_len} words", size, way
+    )
     found = find(dataset.x.tolist())
     rows = [*partition.train, *([] if dataset.public is None else [dataset.public])]
     tokens = known
@@ -190,7 +193,7 @@ def _told(dataset, partition, found, tokens, token_NL):
 
 def write(path: str | os.PathLike, tokens: Sequence[str]) -> None:
     """Saves a vocabulary, one token per line: line i + 1 is token i."""
-    files.write(path, ("\n".join(tokens) + "\n").encode())
+    atomic.write(path, ("\n".join(tokens) + "\n").encode())
 
 
 def read(path: str | os.PathLike) -> tuple[str, ...] | None:

@@ -19,14 +19,14 @@ from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto.errors import UserError, pick
-from jaxproto.flower.folder import serve
-from jaxproto.flower.lasting import MEMORY, RECORD, client_of, folder_of
-from jaxproto.flower.messages import fingerprint
 from jaxproto.flower.node import Node, Said
-from jaxproto.flower.own import OwnNode, made
+from jaxproto.flower.node_context import MEMORY, RECORD, client_of, folder_of
+from jaxproto.flower.private_data_node import OwnNode, made
+from jaxproto.flower.protocol import fingerprint
 from jaxproto.flower.server import REFUSED
+from jaxproto.flower.server_run import serve
 from jaxproto.methods import METHODS
-from jaxproto.storage import naming
+from jaxproto.storage import default_workdir
 
 TYPES = {  # of Flower's messages, by stage
     "who": MessageType.QUERY,
@@ -73,7 +73,7 @@ def client_app(
         says so.
     """
     app = ClientApp(mods=list(mods))
-    home = Path(workdir or naming.default(config)) / "nodes"
+    home = Path(workdir or default_workdir.default(config)) / "nodes"
     handle = partial(answered, config.to_json(), home, data=tuple(data))
     for add in (app.query, app.train, app.evaluate):
         add()(handle)

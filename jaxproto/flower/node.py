@@ -17,16 +17,16 @@ import ml_collections
 import numpy as np
 
 from jaxproto import wire
-from jaxproto.config import build, cohorts
-from jaxproto.config.build import Experiment
-from jaxproto.config.dividing import Given
 from jaxproto.errors import UserError
 from jaxproto.execution import one_by_one
-from jaxproto.flower.messages import Messages, experiment
+from jaxproto.experiment import build, cohorts
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.data import Given
+from jaxproto.flower.protocol import Messages, experiment
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage import workdir as folder
-from jaxproto.training import compilation, programs
+from jaxproto.training import programs, xla_cache
 from jaxproto.types import Client, Shard, Tree
 
 Said = dict[str, Any]  # of a message, by field: bytes, numbers, texts
@@ -84,7 +84,7 @@ class Node:
         Raises:
           UserError: there is no such client.
         """
-        compilation.keep_compiled()
+        xla_cache.keep_compiled()
         self.config, self.id, self.path = config, id, path
         whole = experiment(config, given=given)
         if not 0 <= id < len(whole.counts.train):

@@ -12,13 +12,13 @@ from typing import NamedTuple, Protocol
 import jax
 import numpy as np
 
-from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import NODES, tested_ids
 from jaxproto.errors import UserError
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import NODES, tested_ids
 from jaxproto.federation import Model, PreUpload, Report, Uploads
-from jaxproto.flower import uploads
-from jaxproto.flower.messages import Messages
+from jaxproto.flower import stack_uploads
 from jaxproto.flower.node import Said
+from jaxproto.flower.protocol import Messages
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
@@ -66,10 +66,10 @@ class Server:
         made = jax.tree.map(jax.jit, programs.functions(exp))
         self.run = programs.with_floats(made, exp.floats)
         self.packed = jax.jit(self.messages.packed)
-        self.shapes = uploads.shapes(exp, self.messages.down)
+        self.shapes = stack_uploads.shapes(exp, self.messages.down)
         method = exp.method.collecting() if exp.check_wire else exp.method
         self.as_lanes = {
-            stage: jax.jit(partial(uploads.as_lanes, exp, aggregation))
+            stage: jax.jit(partial(stack_uploads.as_lanes, exp, aggregation))
             for stage, aggregation in (
                 ("first", EVERY_UPLOAD),
                 ("train", method.aggregation),
@@ -136,8 +136,8 @@ class Server:
                 f"no client was evaluated after round {r}: none answered. The rounds "
                 "before it are saved; the same command goes on when nodes are there."
             )
-        among = uploads.evaluated(self.exp, list(said))
-        sums = uploads.sums(self.exp, said, self.shapes, among)
+        among = stack_uploads.evaluated(self.exp, list(said))
+        sums = stack_uploads.sums(self.exp, said, self.shapes, among)
         found = Outcome(sums, jax.device_get(self.run.diagnostics(model.server)))
         return [Evaluated(among, found)]
 
@@ -184,7 +184,7 @@ class Server:
                 ups[i] = self.messages.decode(answer["up"], like, "up")
             except WireError as e:
                 self.fault(Fault(r + 1, i, stage, f"its message is refused: {e}"))
-        return ups, uploads.report(len(asked.trains), said, ups)
+        return ups, stack_uploads.report(len(asked.trains), said, ups)
 
     def _answers(self, stage: str, r: int, told: Mapping[int, Said]) -> dict[int, Said]:
         """What clients say, in the order of ids, without those that do not."""
@@ -201,5 +201,5 @@ class Server:
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
         who = drawn._replace(reports=drawn.trains & arrived)
-        stacked = uploads.stacked(self.exp, ups, like)
+        stacked = stack_uploads.stacked(self.exp, ups, like)
         return self.as_lanes[stage](who, stacked)

@@ -8,7 +8,7 @@ import ml_collections
 
 from jaxproto.errors import UserError
 from jaxproto.flower.apps import client_app, server_app
-from jaxproto.flower.own import sources
+from jaxproto.flower.private_data_node import sources
 from jaxproto.storage.run_folder import RunFolder
 
 BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there

@@ -34,6 +34,7 @@ from typing import Annotated
 import jax.numpy as jnp
 
 from jaxproto import masks
+from jaxproto.hyperparameters import NonNegative, or_zero
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, uniform
 from jaxproto.methods.fedtgp import ServerTraining
@@ -47,7 +48,7 @@ from jaxproto.methods.tinyproto import (
     on_fedproto,
     tinyproto,
 )
-from jaxproto.types import Array, Client, NonNegative, Spec, or_zero
+from jaxproto.types import Array, Client, Spec
 
 
 def cpkd(client: Client) -> Array:

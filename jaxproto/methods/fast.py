@@ -36,6 +36,7 @@ import jax.numpy as jnp
 
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
+from jaxproto.hyperparameters import NonNegative, Part, Share, is_known
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
@@ -44,16 +45,7 @@ from jaxproto.methods.fedavg import (
     own_statistics,
     weighted,
 )
-from jaxproto.types import (
-    Array,
-    Aux,
-    NonNegative,
-    Part,
-    Share,
-    Spec,
-    Tree,
-    is_known,
-)
+from jaxproto.types import Array, Aux, Spec, Tree
 
 
 class FastState(NamedTuple):

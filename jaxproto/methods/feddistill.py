@@ -24,10 +24,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels, losses
+from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Array, Aux, NonNegative, Protos, Spec
+from jaxproto.types import Array, Aux, Protos, Spec
 
 
 class FedDistillState(NamedTuple):

@@ -40,6 +40,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels, losses
+from jaxproto.hyperparameters import Part, Positive
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
@@ -50,7 +51,7 @@ from jaxproto.methods.fml import (
     clip_each,
     detached,
 )
-from jaxproto.types import Array, Aux, Net, Part, Positive, Spec, Top, Tree
+from jaxproto.types import Array, Aux, Net, Spec, Top, Tree
 
 SMALLEST = 1e-12  # of what is divided by
 

@@ -36,9 +36,10 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
+from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
-from jaxproto.types import Array, Aux, Positive, Protos, Share, Spec, Tree
+from jaxproto.types import Array, Aux, Protos, Spec, Tree
 
 
 class FedNHState(NamedTuple):

@@ -37,6 +37,7 @@ import optax
 from jax import lax
 
 from jaxproto.errors import UserError
+from jaxproto.hyperparameters import Momentum, NonNegative, is_off
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
@@ -46,7 +47,7 @@ from jaxproto.methods.fedavg import (
     weighted,
 )
 from jaxproto.methods.fedprox import fedprox
-from jaxproto.types import Array, Momentum, NonNegative, Spec, Tree, is_off
+from jaxproto.types import Array, Spec, Tree
 
 
 class Descent(NamedTuple):

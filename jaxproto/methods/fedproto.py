@@ -34,6 +34,7 @@ import jax
 
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
+from jaxproto.hyperparameters import NonNegative, Positive
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.privacy import NONE, Privacy
@@ -47,7 +48,7 @@ from jaxproto.transforms import (
     scale,
     show_count,
 )
-from jaxproto.types import Aux, NonNegative, Positive, Protos, Spec, Tree
+from jaxproto.types import Aux, Protos, Spec, Tree
 
 
 class Collect(NamedTuple):

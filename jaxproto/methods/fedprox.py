@@ -19,9 +19,10 @@ import dataclasses
 
 import optax
 
+from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
-from jaxproto.types import NonNegative, Spec
+from jaxproto.types import Spec
 
 
 def fedprox(

@@ -33,19 +33,11 @@ import optax
 from jax import lax
 
 from jaxproto import kernels, losses
+from jaxproto.hyperparameters import Count, Million, NonNegative, Positive
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto, identity
 from jaxproto.transforms import IDENTITY, Transform, apply
-from jaxproto.types import (
-    Array,
-    Count,
-    Million,
-    NonNegative,
-    Positive,
-    Protos,
-    Spec,
-    Tree,
-)
+from jaxproto.types import Array, Protos, Spec, Tree
 
 
 class FedTGPState(NamedTuple):

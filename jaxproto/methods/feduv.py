@@ -26,9 +26,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels, losses
+from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
-from jaxproto.types import Array, Aux, NonNegative, Spec
+from jaxproto.types import Array, Aux, Spec
 
 
 @kernels.exact

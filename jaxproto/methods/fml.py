@@ -30,21 +30,11 @@ import jax
 import optax
 
 from jaxproto import kernels, losses
+from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import averages
-from jaxproto.types import (
-    Array,
-    Aux,
-    Batch,
-    Client,
-    Net,
-    Out,
-    Positive,
-    Share,
-    Spec,
-    Tree,
-)
+from jaxproto.types import Array, Aux, Batch, Client, Net, Out, Spec, Tree
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
 

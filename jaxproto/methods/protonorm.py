@@ -19,11 +19,12 @@ import dataclasses
 from collections.abc import Callable
 
 from jaxproto import kernels
+from jaxproto.hyperparameters import Positive
 from jaxproto.method import Method
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.privacy import NONE, Privacy
 from jaxproto.transforms import IDENTITY, THOMSON, Transform, chain
-from jaxproto.types import Positive, Spec
+from jaxproto.types import Spec
 
 
 def protonorm(

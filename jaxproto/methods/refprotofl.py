@@ -44,22 +44,10 @@ from jax.flatten_util import ravel_pytree
 from jaxproto import kernels, losses
 from jaxproto.batches import sum_over
 from jaxproto.errors import UserError
+from jaxproto.hyperparameters import Million, NonNegative, Part, is_known
 from jaxproto.method import Method, by_network, no_pre_upload, own_network
 from jaxproto.methods import nominal
-from jaxproto.types import (
-    Array,
-    Aux,
-    Data,
-    Million,
-    NonNegative,
-    Part,
-    Protos,
-    Shard,
-    Spec,
-    Top,
-    Tree,
-    is_known,
-)
+from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree
 
 
 class RefProtoFLState(NamedTuple):

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 from jaxproto import kernels
 from jaxproto import masks as masks_
 from jaxproto.errors import UserError
+from jaxproto.hyperparameters import NonNegative, Seed, is_off, or_zero
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Pull
@@ -52,7 +53,7 @@ from jaxproto.transforms import (
     compress,
     expand,
 )
-from jaxproto.types import Array, NonNegative, Protos, Seed, Spec, is_off, or_zero
+from jaxproto.types import Array, Protos, Spec
 
 
 class Scaling(NamedTuple):

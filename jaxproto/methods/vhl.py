@@ -46,22 +46,13 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.errors import UserError
+from jaxproto.hyperparameters import MOST, Million, NonNegative, Seed, or_zero
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
 from jaxproto.methods.fednh import direction
 from jaxproto.methods.refprotofl import linear
-from jaxproto.types import (
-    MOST,
-    Array,
-    ArrayLike,
-    Aux,
-    Million,
-    NonNegative,
-    Seed,
-    Spec,
-    or_zero,
-)
+from jaxproto.types import Array, ArrayLike, Aux, Spec
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 COLDNESS = 0.07  # temperature of SupCon (released code)

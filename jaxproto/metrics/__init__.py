@@ -3,8 +3,8 @@
 `METRICS` has them all; `metric` is the decorator that puts one of one's own there.
 """
 
+from jaxproto.metrics.classification import correct
 from jaxproto.metrics.metric import Metric, by_client, pooled, values
-from jaxproto.metrics.predictions import correct
 from jaxproto.metrics.registry import ACCURACY, METRICS, further, metric, named
 
 __all__ = [

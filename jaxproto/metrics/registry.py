@@ -4,18 +4,20 @@ import dataclasses
 from collections.abc import Callable
 
 from jaxproto.errors import UserError, cut, pick
-from jaxproto.metrics import predictions, probabilities, ranks
+from jaxproto.metrics import auc, calibration, classification
 from jaxproto.metrics.metric import Metric, ratio
 
 ACCURACY = "accuracy"  # of every run, under `rules` of its records
 METRICS: dict[str, Metric] = {
-    ACCURACY: Metric(predictions.accuracy),
-    "loss": Metric(probabilities.loss, least=True),
-    "balanced_accuracy": Metric(predictions.balanced_accuracy, predictions.mean_recall),
-    "macro_f1": Metric(predictions.macro_f1, predictions.mean_f1),
-    "auc": Metric(ranks.auc, ranks.area),
-    "ece": Metric(probabilities.ece, probabilities.calibration_error, least=True),
-    "per_class": Metric(predictions.per_class, predictions.of_classes),
+    ACCURACY: Metric(classification.accuracy),
+    "loss": Metric(calibration.loss, least=True),
+    "balanced_accuracy": Metric(
+        classification.balanced_accuracy, classification.mean_recall
+    ),
+    "macro_f1": Metric(classification.macro_f1, classification.mean_f1),
+    "auc": Metric(auc.auc, auc.area),
+    "ece": Metric(calibration.ece, calibration.calibration_error, least=True),
+    "per_class": Metric(classification.per_class, classification.of_classes),
 }
 
 

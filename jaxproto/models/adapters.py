@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx, traverse_util
 
-from jaxproto import nn
 from jaxproto.errors import UserError
-from jaxproto.models.bundle import head
+from jaxproto.models import ops as nn
+from jaxproto.models.from_modules import head
 from jaxproto.models.layers import Linear, draw
 from jaxproto.types import Array, Net, Out, Tree
 

@@ -4,7 +4,7 @@ import jax
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.bundle import bundle
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
     Call,
@@ -15,7 +15,7 @@ from jaxproto.models.layers import (
     flatten,
     kaiming_uniform,
 )
-from jaxproto.nn import Ops
+from jaxproto.models.ops import Ops
 from jaxproto.types import Array, Net
 
 SMALLEST = 16  # pixels that two valid 5x5 convolutions, each halved, leave a map of 1

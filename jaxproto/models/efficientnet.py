@@ -13,9 +13,9 @@ import functools
 import jax
 from flax import nnx
 
-from jaxproto import nn
-from jaxproto.models.bundle import bundle
+from jaxproto.models import ops as nn
 from jaxproto.models.dropout import Place, drop_rows, in_place, logits_only
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
     Call,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxproto import nn
+from jaxproto.models import ops as nn
 from jaxproto.types import Array
 
 

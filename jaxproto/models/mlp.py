@@ -6,9 +6,9 @@ import jax
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.bundle import bundle
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.layers import Call, Draws, Linear, flatten
-from jaxproto.nn import Ops
+from jaxproto.models.ops import Ops
 from jaxproto.types import Array, Net
 
 

@@ -13,9 +13,9 @@ import functools
 
 from flax import nnx
 
-from jaxproto import nn
-from jaxproto.models.bundle import bundle
+from jaxproto.models import ops as nn
 from jaxproto.models.dropout import Place, before_pool, logits_only
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import BatchNorm, Call, Chain, Conv, Draws, conv_norm, relu6
 from jaxproto.types import Array, Net

@@ -4,11 +4,12 @@ import inspect
 from collections.abc import Callable, Iterable
 
 from jaxproto.errors import UserError, pick
-from jaxproto.models.bundle import computing_in
 from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
+from jaxproto.models.from_modules import computing_in
 from jaxproto.models.mlp import mlp, spiral_mlp
 from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
+from jaxproto.models.ops import Ops
 from jaxproto.models.resnet import (
     resnet4,
     resnet6,
@@ -19,7 +20,6 @@ from jaxproto.models.resnet import (
 )
 from jaxproto.models.shufflenet import shufflenet_v2_x1_0
 from jaxproto.models.text import fasttext, fasttext_code, textcnn, textcnn_code
-from jaxproto.nn import Ops
 from jaxproto.types import Net
 
 NETS: dict[str, Callable[..., Net]] = {

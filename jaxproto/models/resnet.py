@@ -15,8 +15,8 @@ from collections.abc import Callable
 import jax
 from flax import nnx
 
-from jaxproto import nn
-from jaxproto.models.bundle import bundle
+from jaxproto.models import ops as nn
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import BatchNorm, Call, Chain, Conv, Draws, GroupNorm
 from jaxproto.types import Array, Net

@@ -8,8 +8,8 @@ https://arxiv.org/abs/1807.11164.
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxproto import nn
-from jaxproto.models.bundle import bundle
+from jaxproto.models import ops as nn
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
     BatchNorm,

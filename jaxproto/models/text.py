@@ -21,10 +21,10 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.bundle import bundle
 from jaxproto.models.dropout import dropout
+from jaxproto.models.from_modules import bundle
 from jaxproto.models.layers import Call, Chain, Draws, Linear, kaiming_uniform
-from jaxproto.nn import Ops
+from jaxproto.models.ops import Ops
 from jaxproto.types import PADDING, Array, Net
 
 FILTERS = 100  # of each size

@@ -2,24 +2,24 @@
 
 Functions of arrays. The suffix of the file names its format, and within
 `sized("column")` or `sized("text")` it is as wide as that of a paper.
-`report/pictures.py` draws those of a run at its end, `figures` those of finished runs.
+`summary/pictures.py` draws those of a run at its end, `figures` those of finished runs.
 """
 
+from jaxproto.plots.alignment_curve import alignment_trace
 from jaxproto.plots.bars import Bar, until_bars
-from jaxproto.plots.between import angles, cosines, prototype_angles
-from jaxproto.plots.canvas import FORMATS, HINT, SIZES, available, check, sized
-from jaxproto.plots.classes import cosine_by_class, margins
-from jaxproto.plots.confused import confusion_matrices
+from jaxproto.plots.class_angles import angles, cosines, prototype_angles
+from jaxproto.plots.class_margins import cosine_by_class, margins
+from jaxproto.plots.confusion import confusion_matrices
+from jaxproto.plots.curve_bands import Band, band, bands, communication_cost
 from jaxproto.plots.curves import accuracy_against_bytes, accuracy_over_rounds
 from jaxproto.plots.embedding import Embedded, embedding
-from jaxproto.plots.grid import grid_heatmap
-from jaxproto.plots.heads import frobenius, head_norm_difference, head_norms
+from jaxproto.plots.head_bars import frobenius, head_norm_difference, head_norms
 from jaxproto.plots.heatmaps import partition_heatmap
-from jaxproto.plots.planes import Arrows, Plane, features_grid, prototypes_2d
+from jaxproto.plots.prototype_values import prototype_heatmap
 from jaxproto.plots.samples import image_grid, scatter_grid
-from jaxproto.plots.several import Band, band, bands, communication_cost
-from jaxproto.plots.trace import alignment_trace
-from jaxproto.plots.values import prototype_heatmap
+from jaxproto.plots.style import FORMATS, HINT, SIZES, available, check, sized
+from jaxproto.plots.sweep_heatmap import grid_heatmap
+from jaxproto.plots.two_dimensional import Arrows, Plane, features_grid, prototypes_2d
 
 __all__ = [
     "FORMATS",

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.plots.canvas import COLOURS, blank, in_column
 from jaxproto.plots.curves import FAR_APART, UNITS
+from jaxproto.plots.style import COLOURS, blank, in_column
 
 _BAR = 0.24  # inches of a bar with its gap
 

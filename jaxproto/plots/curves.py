@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxproto.errors import UserError, pick
 from jaxproto.plots import layout
-from jaxproto.plots.canvas import COLOURS, blank, look, marks
+from jaxproto.plots.style import COLOURS, blank, look, marks
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
 FAR_APART = 20  # times more bytes than another run: from there on a log scale

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.canvas import blank
-from jaxproto.plots.planes import class_colours, class_legend
+from jaxproto.plots.style import blank
+from jaxproto.plots.two_dimensional import class_colours, class_legend
 
 
 class Embedded(NamedTuple):

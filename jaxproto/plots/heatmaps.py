@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxproto.plots import matrix
-from jaxproto.plots.canvas import blank
+from jaxproto.plots import matrix_axes
+from jaxproto.plots.style import blank
 
 
 def partition_heatmap(
@@ -27,7 +27,7 @@ def partition_heatmap(
     """
     counts_KC = np.asarray(counts_KC)
     num_K, num_C = counts_KC.shape
-    size = matrix.size(num_C, num_K, counts_KC.size <= matrix.READABLE)
+    size = matrix_axes.size(num_C, num_K, counts_KC.size <= matrix_axes.READABLE)
     with blank(path, size) as figure:
         import matplotlib
         from matplotlib.colors import ListedColormap, LogNorm
@@ -43,5 +43,5 @@ def partition_heatmap(
         told = f"{num_K} clients, {num_C} classes, {counts_KC.sum():,} examples"
         axes.set_title(": ".join(filter(None, [name, told])))
         dark = np.asarray(scale(np.maximum(counts_KC, 1))) > 0.6
-        matrix.ticks(axes, counts_KC, (classes, clients))
-        matrix.cells(axes, counts_KC, counts_KC > 0, dark, "{:d}")
+        matrix_axes.ticks(axes, counts_KC, (classes, clients))
+        matrix_axes.cells(axes, counts_KC, counts_KC > 0, dark, "{:d}")

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from jaxproto.plots import canvas
+from jaxproto.plots import style
 
 _LETTER, _HANDLE = 0.052, 0.5  # inches in a legend: of a letter, of a sign and gaps
 _LINE = 0.16  # inches of a line of the legend
@@ -12,7 +12,7 @@ _NARROW = 0.24  # share of the width that a legend beside the panels may take
 
 def abreast(count: int) -> int:
     """How many of `count` panels are side by side."""
-    most = 2 if canvas.in_column() else 4
+    most = 2 if style.in_column() else 4
     rows = -(-count // most)
     return -(-count // rows)
 
@@ -29,7 +29,7 @@ def size(
     """
     columns = abreast(count)
     rows = -(-count // columns)
-    wide, _ = canvas.inches((0.9 + each[0] * columns, 1.0))
+    wide, _ = style.inches((0.9 + each[0] * columns, 1.0))
     high = min(each[1], max(1.25, 0.8 * wide / columns))
     return wide, 0.45 + more + high * rows
 
@@ -68,7 +68,7 @@ def legend(figure, handles: Sequence, labels: Sequence[str]):
         return
     wide = figure.get_figwidth()
     need = _HANDLE + _LETTER * max(map(len, labels))
-    if not canvas.in_column() and need < _NARROW * wide:
+    if not style.in_column() and need < _NARROW * wide:
         figure.legend(handles, labels, loc="outside right center")
         return
     most = max(8, int((wide - _HANDLE) / _LETTER))

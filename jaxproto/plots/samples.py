@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxproto.plots.canvas import blank
-from jaxproto.plots.planes import class_colours, class_legend
+from jaxproto.plots.style import blank
+from jaxproto.plots.two_dimensional import class_colours, class_legend
 
 _PIXELS = 64  # of an image's longer side; larger ones lose rows and columns
 _HEAD = 0.3  # of an image's height, above it, for its class

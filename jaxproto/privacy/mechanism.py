@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxproto.types import Array, Aux, Batch, Real, Tree
+from jaxproto.hyperparameters import Real
+from jaxproto.types import Array, Aux, Batch, Tree
 
 TINY = 1e-12  # what a length is at least
 UNITS = OFF, CLIENT, EXAMPLE = "off", "client", "example"

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxproto import kernels
 from jaxproto.batches import sum_over
+from jaxproto.hyperparameters import Real
 from jaxproto.method import Aggregation, Method, by_network
 from jaxproto.privacy.mechanism import (
     CLIENT,
@@ -19,7 +20,7 @@ from jaxproto.privacy.mechanism import (
     noised,
     rows_clipped,
 )
-from jaxproto.types import Array, Client, Data, Net, Protos, Real, Tree
+from jaxproto.types import Array, Client, Data, Net, Protos, Tree
 
 LOST = 1  # stream of the server's key
 SURE = 2.0  # standard deviations of its noise that the weight of a class must exceed

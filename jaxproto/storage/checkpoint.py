@@ -1,7 +1,7 @@
 """Checkpoints of a run's whole state.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
-(`jaxproto/storage/arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It
+(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It
 gets its name in one rename when all of it is on disk and loses it in one rename before
 anything is deleted, so a process killed at any moment leaves no half checkpoint under a
 round's name. Other damage shows in the checksums, before orbax reads.
@@ -23,10 +23,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto.data import files
 from jaxproto.errors import UserError
-from jaxproto.storage import arrays as arrays_
-from jaxproto.storage import changes, divided, manifest, records
+from jaxproto.io import atomic
+from jaxproto.storage import manifest, process_shards, records, row_deltas
+from jaxproto.storage import orbax_arrays as arrays_
 from jaxproto.types import Tree
 
 KEEP = 3  # checkpoints that stay, the newest ones
@@ -62,7 +62,7 @@ def save(
     round: int,
     state: Tree,
     run: Mapping | None = None,
-    rows: changes.Changes | None = None,
+    rows: row_deltas.Changes | None = None,
     others: Callable[[Path], object] | None = None,
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
@@ -75,9 +75,9 @@ def save(
       round: rounds behind the state.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
       run: settings of the run, which `latest` compares; JSON knows their values.
-      rows: of clients that are not in the state; see `storage/changes.py`.
+      rows: of clients that are not in the state; see `storage/row_deltas.py`.
       others: writes, into the unfinished folder, leaves for which the state has a
-        `jax.ShapeDtypeStruct`; see `storage/divided.py`.
+        `jax.ShapeDtypeStruct`; see `storage/process_shards.py`.
 
     Raises:
       Unwritable: the system refuses, such as on a full disk; the older ones stay.
@@ -86,16 +86,16 @@ def save(
     entries, arrays = _to_host(state)
     size = sum(a.nbytes for a in arrays.values())
     later = [r for r in rounds(directory) if r >= round]
-    with files.writing(directory / str(round), size):
+    with atomic.writing(directory / str(round), size):
         directory.mkdir(parents=True, exist_ok=True)
         _sweep_partial(directory)
         for r in reversed(later):
             _discard(directory / str(r))
         folder = unfinished(directory, round)
-        with files.unfinished(folder):
+        with atomic.unfinished(folder):
             about = manifest.About(round, run, entries)
             _write(folder, about, arrays, size, rows, others)
-        files.sync(directory)
+        atomic.sync(directory)
     sweep(directory, round)
 
 
@@ -111,19 +111,19 @@ def _write(folder: Path, about: manifest.About, arrays, size: int, rows, others)
     before = before if before is not None and before.is_dir() else None
     folder.mkdir()
     if shutil.disk_usage(folder).free < size:
-        raise files.Unwritable(final, size, os.strerror(errno.ENOSPC))
+        raise atomic.Unwritable(final, size, os.strerror(errno.ENOSPC))
     try:
         if arrays:  # orbax refuses a tree without leaves
             arrays_.write(folder / "state", arrays)
         if rows is not None:
-            size += changes.write(folder, before, about.round, rows)
+            size += row_deltas.write(folder, before, about.round, rows)
         if others is not None:
-            (folder / divided.FOLDER).mkdir()
+            (folder / process_shards.FOLDER).mkdir()
             others(folder)
     except arrays_.Failed as e:
-        raise files.Unwritable(final, size, str(e)) from e
+        raise atomic.Unwritable(final, size, str(e)) from e
     manifest.write(folder, about, before)
-    files.sync_all(folder)
+    atomic.sync_all(folder)
     folder.rename(final)
 
 
@@ -195,7 +195,7 @@ def _none(directory, passed) -> UserError:
 
 def _sweep_partial(directory):
     for left_by_a_kill in directory.glob(f"*{_PARTIAL}"):
-        files.remove(left_by_a_kill)
+        atomic.remove(left_by_a_kill)
 
 
 def _discard(folder):
@@ -226,7 +226,9 @@ def _has_elements(entry):
 
 def _read_arrays(folder, entries):
     entries = [e for e in entries if _has_elements(e)]
-    clients = divided.read(folder, entries) if divided.is_here(folder) else {}
+    clients = (
+        process_shards.read(folder, entries) if process_shards.is_here(folder) else {}
+    )
     paths = [e["path"] for e in entries if e["path"] not in clients]
     return clients | (arrays_.read(folder / "state", paths) if paths else {})
 

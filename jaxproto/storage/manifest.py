@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxproto.data import files
+from jaxproto.io import atomic
 
 NAME = "manifest.json"
 _CHUNK = 1 << 24  # bytes of a file in memory at a time
@@ -55,7 +55,7 @@ def write(folder: Path, about: About, before: Path | None = None):
     body = {"round": about.round, "run": run, "leaves": about.leaves}
     body["files"] = _checksums(folder, known)
     body["crc32"] = zlib.crc32(_canonical(body))
-    files.write(folder / NAME, json.dumps(body, indent=1).encode())
+    atomic.write(folder / NAME, json.dumps(body, indent=1).encode())
 
 
 def read(folder: Path, run: Mapping | None) -> list[dict]:

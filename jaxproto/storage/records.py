@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxproto.data import files
 from jaxproto.errors import UserError
-from jaxproto.storage.jsonfile import Damaged, kind
+from jaxproto.io import atomic
+from jaxproto.io.json_files import Damaged, kind
 
 LAST = 10  # evaluations behind "mean of the last"
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -32,9 +32,9 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     """
     content, arrays = io.BytesIO(), dict[str, Any](columns)
     np.savez_compressed(content, **arrays)
-    with files.writing(path.parent, 0):
+    with atomic.writing(path.parent, 0):
         path.parent.mkdir(exist_ok=True)
-    files.write(path, content.getvalue())
+    atomic.write(path, content.getvalue())
 
 
 def append(path: str | Path, record: Mapping):
@@ -44,14 +44,14 @@ def append(path: str | Path, record: Mapping):
       Unwritable: the system refuses, such as on a full disk.
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
-    with files.writing(path, len(line)):
+    with atomic.writing(path, len(line)):
         first = not path.exists()
         with path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         if first:
-            files.sync(path.parent)
+            atomic.sync(path.parent)
 
 
 def read(path: str | Path) -> list[dict]:
@@ -93,7 +93,7 @@ def keep_until(path: str | Path, round: int):
     path = Path(path)
     if path.exists():
         kept = [line for line, record in _lines(path) if record["round"] <= round]
-        files.write(path, b"".join(s + b"\n" for s in kept))
+        atomic.write(path, b"".join(s + b"\n" for s in kept))
 
 
 class Covered(NamedTuple):
@@ -123,7 +123,7 @@ def covered(path: str | Path, due: Iterable[int]) -> Covered:
 
 def write_json(path: str | Path, obj: Any):
     """Writes a JSON file; whoever reads it meanwhile sees the old or the new one."""
-    files.write(path, (_dumps(obj, indent=2) + "\n").encode())
+    atomic.write(path, (_dumps(obj, indent=2) + "\n").encode())
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:

@@ -13,8 +13,8 @@ from typing import Self
 from jaxproto.config import default as fields
 from jaxproto.config import saved
 from jaxproto.errors import UserError
+from jaxproto.io.json_files import Damaged, read_json
 from jaxproto.storage import records as json_lines
-from jaxproto.storage.jsonfile import Damaged, read_json
 from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"

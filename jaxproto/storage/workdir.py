@@ -11,9 +11,10 @@ import ml_collections
 
 from jaxproto.config import differences, flat
 from jaxproto.config.fields import MORE, MOVED, STOPPED, extended, resumable
-from jaxproto.data import files, text
+from jaxproto.data import text
 from jaxproto.errors import UserError
-from jaxproto.storage import naming, records
+from jaxproto.io import atomic
+from jaxproto.storage import default_workdir, records
 from jaxproto.storage.run_folder import CONFIG, RunFolder, has_begun
 from jaxproto.storage.status import Status
 
@@ -53,7 +54,7 @@ class Claim:
         if self._path.is_dir():
             for made in self._path.iterdir():
                 if made.name not in self._there:
-                    files.remove(made)
+                    atomic.remove(made)
         with contextlib.suppress(OSError):  # another start uses it
             for folder in self._missing:
                 folder.rmdir()
@@ -67,7 +68,7 @@ def claim(path: Path) -> Iterator[Claim]:
       UserError: the folder cannot be written or be named so; `Busy` if another process
         is running in it.
     """
-    naming.check_path(path)
+    default_workdir.check_path(path)
     made = None
     try:
         made = Claim(path)
@@ -80,7 +81,7 @@ def claim(path: Path) -> Iterator[Claim]:
             "with --workdir."
         ) from e
     with lock:
-        files.sweep(path, WRITTEN)
+        atomic.sweep(path, WRITTEN)
         try:
             yield made
         except Exception:

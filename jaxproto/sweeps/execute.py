@@ -18,18 +18,18 @@ from typing import NamedTuple
 import jax
 from rich.console import Console
 
-from jaxproto import devices
-from jaxproto.config.cohorts import HOSTED
-from jaxproto.devices import Layout
+from jaxproto import mesh as devices
+from jaxproto.callbacks import Callback, makers
+from jaxproto.callbacks.registry import Given
 from jaxproto.errors import UserError
+from jaxproto.experiment.cohorts import HOSTED
+from jaxproto.mesh import Layout
 from jaxproto.storage import workdir
-from jaxproto.sweeps import together
-from jaxproto.sweeps.board import Board
+from jaxproto.sweeps import batched
+from jaxproto.sweeps.live_table import Board
 from jaxproto.sweeps.plan import Cell, Plan, errors_named
-from jaxproto.sweeps.shared import Shared
+from jaxproto.sweeps.shared_programs import Shared
 from jaxproto.training import program_cache, runner
-from jaxproto.writers import Callback, makers
-from jaxproto.writers.registry import Given
 
 TOGETHER = "together"
 MODES = ("auto", "one", "threads", "all")
@@ -43,7 +43,7 @@ class How(NamedTuple):
     cache: program_cache.ProgramCache = program_cache.no_cache
     grace: float = 0.0  # seconds that running rounds may take after SIGTERM
     cores: int = 0  # threads with a cell each at most; 0: as many as there are cores
-    devices: str = ""  # that share cells of one program; see `jaxproto.devices.chosen`
+    devices: str = ""  # that share cells of one program; see `jaxproto.mesh.chosen`
     callbacks: Sequence[Given] = ()  # `jaxproto.run` has them; classes, not objects
 
     def made(self) -> list[Callback]:
@@ -104,13 +104,13 @@ def as_one(
     if exp.check_wire or exp.store in HOSTED:
         return set()
     with contextlib.ExitStack() as stack:
-        begun = partial(together.begun, shared, how.grace, how.made, board, stack)
+        begun = partial(batched.begun, shared, how.grace, how.made, board, stack)
         members, ended = begun(shared.group.cells)
         most = min(most or len(members), len(members))
         if members:
             most, programs = shared.of_many(most, layout)
-        for batch in together.batches(members, most):
-            together.train(batch, programs, most, board)
+        for batch in batched.batches(members, most):
+            batched.train(batch, programs, most, board)
             ended |= {m.cell.name for m in batch}
     return ended
 

@@ -9,10 +9,10 @@ import jax
 import ml_collections
 
 from jaxproto import config as config_
-from jaxproto.config import build, floats, sampling
-from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
-from jaxproto.storage import checkpoint, naming, workdir
+from jaxproto.experiment import build, sampler, traced
+from jaxproto.experiment.build import Experiment
+from jaxproto.storage import checkpoint, default_workdir, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.sweeps.axes import Axis, product
@@ -89,7 +89,7 @@ def plan(
     _check_folders(cells)
     groups = tuple(_group(part) for part in _together(cells).values())
     names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
-    data = naming.default(config).name.removesuffix(f"-seed{config.seed}")
+    data = default_workdir.default(config).name.removesuffix(f"-seed{config.seed}")
     folder = Path(outdir) if outdir else Path("sweeps") / f"{data}-{names}"
     return Plan(tuple(axes), groups, cells, folder)
 
@@ -105,7 +105,7 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
     made = Cell(dict(changes), own, Path())
     with _named(made):
         config_.check(own)
-        path = naming.chosen(own, plain)
+        path = default_workdir.chosen(own, plain)
     return made._replace(path=Path(outdir) / path.name if outdir else path)
 
 
@@ -151,7 +151,7 @@ def _check_folders(cells: Sequence[Cell]):
                     f"it has the folder {one.path} of {other.name}; leave one of the "
                     "two out."
                 )
-            naming.check_path(one.path)
+            default_workdir.check_path(one.path)
             workdir.check_config(one.path, one.config)
 
 
@@ -159,8 +159,8 @@ def _together(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     """Cells by what their programs and data follow from."""
     found: dict[str, list[Cell]] = {}
     for one in cells:
-        settings = floats.program_settings(one.config)
-        data = (settings, one.config.data.data_dir, sorted(floats.traced(one.config)))
+        settings = traced.program_settings(one.config)
+        data = (settings, one.config.data.data_dir, sorted(traced.traced(one.config)))
         found.setdefault(repr(data), []).append(one)
     return found
 
@@ -180,7 +180,7 @@ def _group(cells: Sequence[Cell]) -> Group:
 
 def experiment(exp: Experiment, cell: Cell) -> Experiment:
     """The experiment of a cell from that of another cell of its group."""
-    values = floats.traced(cell.config)
+    values = traced.traced(cell.config)
     known = {path: config_.flat(cell.config)[path] for path in values}
     made = exp._replace(floats=values, **exp.parts(known)._asdict())
     _check_room(made)
@@ -190,7 +190,7 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
 def _check_room(exp: Experiment):
     """Raises UserError if a round's arrays have no room for all who can take part."""
     clients, net = len(exp.counts.train), exp.cohorts[0].net
-    room = sampling.room_of(exp.method, exp.sampler, net, clients)
+    room = sampler.room_of(exp.method, exp.sampler, net, clients)
     for cohort in exp.cohorts:
         if cohort.num_rows < min(room, len(cohort.ids)):
             raise UserError(

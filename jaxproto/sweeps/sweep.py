@@ -8,17 +8,17 @@ import jax
 import ml_collections
 from rich.console import Console
 
-from jaxproto import devices
+from jaxproto import mesh
+from jaxproto.callbacks import makers
+from jaxproto.callbacks.registry import Given
 from jaxproto.storage import workdir
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.sweeps import board, execute, report
+from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import Given as Axes
 from jaxproto.sweeps.axes import axes as parsed
 from jaxproto.sweeps.execute import How
 from jaxproto.sweeps.plan import Plan, part, plan
 from jaxproto.training import programs
-from jaxproto.writers import makers
-from jaxproto.writers.registry import Given
 
 
 class Result(NamedTuple):
@@ -72,12 +72,12 @@ def sweep(
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
     makers(how.callbacks)  # before anything trains
     execute.mode(how.cells_at_once, jax.default_backend(), how.cores)
-    devices.chosen(how.devices)
+    mesh.chosen(how.devices)
     whole = plan(config, parsed(config, axes), outdir, plain)
     mine = part(whole, *share)
-    for line in board.plan_lines(mine, bytes_of(whole)):
+    for line in live_table.plan_lines(mine, bytes_of(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    with board.Board(mine, console).shown() as shown:
+    with live_table.Board(mine, console).shown() as shown:
         execute.train(mine, how, shown, console)
     return result(whole, console)
 
@@ -91,7 +91,7 @@ def result(whole: Plan, console: Console) -> Result:
         return Result(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
     with workdir.alone(whole.folder / ".lock"):  # parts may end at the same time
-        return Result(whole, summaries, report.write(whole, summaries))
+        return Result(whole, summaries, outputs.write(whole, summaries))
 
 
 def ended(whole: Plan) -> dict[str, dict]:

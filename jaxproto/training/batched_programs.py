@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxproto.config.build import Experiment
+from jaxproto.experiment.build import Experiment
 from jaxproto.training.programs import Programs
 from jaxproto.types import Tree
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto.config.build import Experiment
 from jaxproto.errors import UserError
+from jaxproto.experiment.build import Experiment
 from jaxproto.gather import Rows
 from jaxproto.participation import Participation
-from jaxproto.storage import changes
-from jaxproto.storage.changes import Changes
+from jaxproto.storage import row_deltas as changes
+from jaxproto.storage.row_deltas import Changes
 from jaxproto.training.programs import Programs, State, dealt_places
 from jaxproto.types import Client, Tree
 

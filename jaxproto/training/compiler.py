@@ -10,24 +10,24 @@ from typing import NamedTuple
 import jax
 
 from jaxproto import execution
-from jaxproto.config.build import Experiment
-from jaxproto.devices import Layout
+from jaxproto.experiment.build import Experiment
 from jaxproto.gather import Rows
+from jaxproto.mesh import Layout
 from jaxproto.training import (
     batched_programs,
-    compilation,
-    memory,
+    device_memory,
     program_cache,
     programs,
-    sharded,
+    sharded_programs,
     threads,
+    xla_cache,
 )
 from jaxproto.training.program_cache import Wrap
 from jaxproto.training.programs import Programs
 from jaxproto.types import Examples, Tree
 
 
-@compilation.garbage_later()
+@xla_cache.garbage_later()
 def compile_all(
     exp: Experiment,
     examples: Examples,
@@ -51,9 +51,13 @@ def compile_all(
     clock, suffix = time.perf_counter(), ""
     if many:
         exp, suffix = batched_programs.in_one_lane(exp), f" of {many}"
-    f = sharded.functions(exp, exp.layout) if exp.layout else programs.functions(exp)
+    f = (
+        sharded_programs.functions(exp, exp.layout)
+        if exp.layout
+        else programs.functions(exp)
+    )
     f = batched_programs.of_many(f) if many else f
-    f = sharded.of_federations(f, over) if many and over else f
+    f = sharded_programs.of_federations(f, over) if many and over else f
 
     def lead(tree):
         return batched_programs.stacked([tree] * many) if many else tree
@@ -63,7 +67,7 @@ def compile_all(
         def submit(name, f, *rest, **options):
             args = (lead(exp.floats), *rest)
             whole = wrap(name + suffix, f, args)
-            options |= f.shardings() if isinstance(f, sharded.Spread) else {}
+            options |= f.shardings() if isinstance(f, sharded_programs.Spread) else {}
             lowered = jax.jit(whole, **options).lower(*args)
             program = workers.submit(lowered.compile)
             program.add_done_callback(lambda _: done(name))
@@ -209,7 +213,7 @@ def compile_to_fit(
       bytes that they need by XLA's account.
     """
     compiled, seconds = compile_all(exp, examples, wrap, done)
-    need = memory.needed(jax.tree.leaves(compiled))
+    need = device_memory.needed(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
@@ -218,7 +222,7 @@ def compile_to_fit(
         exp = exp._replace(cohorts=tuple(cohorts))
         again = partial(_renamed, wrap, f" by {chunk}")
         compiled, more = compile_all(exp, examples, again, done)
-        seconds, need = seconds + more, memory.needed(jax.tree.leaves(compiled))
+        seconds, need = seconds + more, device_memory.needed(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
 
 

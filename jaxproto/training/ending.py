@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxproto import config as config_
-from jaxproto.config import build, printed
-from jaxproto.config.cohorts import NODES
-from jaxproto.report import pictures
-from jaxproto.report import summary as summaries
+from jaxproto.experiment import build, display_names
+from jaxproto.experiment.cohorts import NODES
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.training import hosts
-from jaxproto.training.keeping import say
+from jaxproto.summary import pictures
+from jaxproto.summary import run_summary as summaries
+from jaxproto.training import multihost
+from jaxproto.training.checkpointing import say
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Diverged
-from jaxproto.training.start import Run
+from jaxproto.training.run_context import Run
 
 
 def diverged(run: Run, error: Diverged) -> dict:
@@ -39,7 +39,7 @@ def _way_out(path: Path) -> str:
 def ended(run: Run, state: State, status: Mapping) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
     state = run.work.store.gather_state(state)
-    return hosts.agreed(lambda: _ended(run, state, status))
+    return multihost.agreed(lambda: _ended(run, state, status))
 
 
 def _ended(run: Run, state: State, status: Mapping) -> dict:
@@ -58,5 +58,5 @@ def _draw(run: Run, state: State):
     alone = exp.layout is None
     examples = run.work.examples if alone else build.examples(exp.dataset)
     trained = pictures.Trained(exp, examples, state.server, state.clients)
-    name = printed.method(config_.flat(run.config))
+    name = display_names.method(config_.flat(run.config))
     pictures.draw(trained, run.path, run.console, name)

@@ -7,7 +7,7 @@ or signals, which are the loop's (`loop.py`).
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from jaxproto.config.build import Experiment
+from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Model
 from jaxproto.training.evaluation import Outcome, outcome
 from jaxproto.training.programs import State

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import devices
-from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import distinct, same_rows, tested_ids
+from jaxproto import mesh
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import distinct, same_rows, tested_ids
 from jaxproto.federation import Model
 from jaxproto.metrics import ACCURACY, further
-from jaxproto.report import measured, summary
+from jaxproto.summary import metric_record, run_summary
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Round, Work
 from jaxproto.training.threads import at_once
@@ -48,7 +48,7 @@ def outcome(work: Work, model: Model) -> Outcome:
             partial(run.evaluate[c.cohort], down, c.clients, work.examples, c.tests)
             for c in chunks
         ]
-        for c, sums in zip(chunks, devices.to_host(at_once(calls)), strict=True):
+        for c, sums in zip(chunks, mesh.to_host(at_once(calls)), strict=True):
             parts[c.cohort].append((c.place, sums))
     diagnostics = jax.device_get(run.diagnostics(model.server))
     return Outcome([joined(part) for part in parts], diagnostics)
@@ -73,14 +73,14 @@ def record(
 ) -> dict:
     """One record of `metrics.jsonl`."""
     sums, size_K = by_client(exp, told.sums)
-    right = measured.accuracies(sums)
-    rules = {rule: summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
+    right = metric_record.accuracies(sums)
+    rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
     more = further(exp.metrics)
     total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
     return {
         "round": r,
         "rules": rules,
-        **({"metrics": measured.record(more, sums)} if more else {}),
+        **({"metrics": metric_record.record(more, sums)} if more else {}),
         **_sample(exp, len(size_K)),
         **last._asdict(),
         "bytes_by_client": _listed(last),
@@ -104,9 +104,9 @@ def columns(exp: Experiment, last: Round, told: Outcome) -> dict[str, np.ndarray
     """What an evaluation says of every client that it asked, in the order of ids."""
     sums, size_K = by_client(exp, told.sums)
     id_K = np.array([i for cohort in exp.cohorts for i in tested_ids(cohort)])
-    right = measured.accuracies(sums).items()
+    right = metric_record.accuracies(sums).items()
     rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
-    rules |= measured.columns(further(exp.metrics), sums)
+    rules |= metric_record.columns(further(exp.metrics), sums)
     moved = {f"bytes_{way}": each[id_K] for way, each in last.bytes_by_client.items()}
     every = {"id": id_K, "test_examples": size_K, **rules, **moved}
     return {name: column[np.argsort(id_K)] for name, column in every.items()}

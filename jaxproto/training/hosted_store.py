@@ -14,26 +14,26 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxproto import devices
-from jaxproto.config.build import Experiment
-from jaxproto.data import files
+from jaxproto import mesh
+from jaxproto.experiment.build import Experiment
 from jaxproto.gather import Rows
+from jaxproto.io import atomic
 from jaxproto.participation import Participation
-from jaxproto.storage import changes
-from jaxproto.storage.changes import Changes
-from jaxproto.training.client_rows import (
+from jaxproto.storage import row_deltas as changes
+from jaxproto.storage.row_deltas import Changes
+from jaxproto.training.client_store import (
+    Chunk,
+    Clients,
+    ClientStore,
+    check_written,
+)
+from jaxproto.training.host_rows import (
     ClientRows,
     Leaves,
     Places,
     fill,
     gathered,
     patch,
-)
-from jaxproto.training.client_store import (
-    Chunk,
-    Clients,
-    ClientStore,
-    check_written,
 )
 from jaxproto.training.programs import (
     Programs,
@@ -64,8 +64,8 @@ class HostedStore(ClientStore):
         self.exp, self._start, self._key = exp, start, key
         self.folder, self._files = folder, 0
         if folder is not None:
-            files.remove(folder)
-            with files.writing(folder, 0):
+            atomic.remove(folder)
+            with atomic.writing(folder, 0):
                 folder.mkdir(parents=True)
         self.cohorts = [
             ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
@@ -82,7 +82,7 @@ class HostedStore(ClientStore):
             return np.zeros(shape, dtype)
         self._files += 1
         path = self.folder / f"{self._files}.bin"
-        files.reserve(path, int(np.prod(shape)) * dtype.itemsize)
+        atomic.reserve(path, int(np.prod(shape)) * dtype.itemsize)
         return np.memmap(path, dtype, "r+", shape=tuple(shape))
 
     # Rounds
@@ -185,9 +185,9 @@ class HostedStore(ClientStore):
     def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
         """Returns the rows of all calls in the order of their places."""
         count, layout = len(self._now[i]), self.exp.layout
-        parts = devices.to_host(list(lanes))
+        parts = mesh.to_host(list(lanes))
         if layout is not None:
-            parts = [devices.undeal(p, self._room(i), layout.number) for p in parts]
+            parts = [mesh.undeal(p, self._room(i), layout.number) for p in parts]
         leaves = zip(*map(jax.tree.leaves, parts), strict=True)
         return [gathered(lanes, count) for lanes in leaves]
 
@@ -233,7 +233,7 @@ class HostedStore(ClientStore):
         layout = self.exp.layout
         if layout is None:
             return place
-        return place[devices.order(len(place), layout.number)]
+        return place[mesh.order(len(place), layout.number)]
 
     def _write(self, places, rows):
         for held, at, new in zip(self.cohorts, places, rows, strict=True):
@@ -252,7 +252,7 @@ class HostedStore(ClientStore):
 
     def gather_state(self, state: State) -> State:
         """Returns the state on the host."""
-        server, clients = devices.to_host((state.server, state.clients))
+        server, clients = mesh.to_host((state.server, state.clients))
         return state._replace(server=server, clients=clients)
 
     def restore(self, state: State) -> State:
@@ -299,4 +299,4 @@ class HostedStore(ClientStore):
         if self.folder is not None:
             for held in self.cohorts:
                 held.rows = []
-            files.remove(self.folder)
+            atomic.remove(self.folder)

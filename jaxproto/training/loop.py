@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from jaxproto.federation import Model
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import METRICS
-from jaxproto.training import ending, hosts, stopping
+from jaxproto.training import ending, multihost, signals
+from jaxproto.training.checkpointing import keep
 from jaxproto.training.engine import Engine, Evaluated
 from jaxproto.training.evaluation import columns, record
-from jaxproto.training.keeping import keep
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Diverged, Round, Told, counted
-from jaxproto.training.start import Run, info
-from jaxproto.training.stopping import Stopped
+from jaxproto.training.run_context import Run, info
+from jaxproto.training.signals import Stopped
 
 
 class Member:
@@ -58,7 +58,7 @@ class Member:
 
     def leave_early(self):
         """Ends the run if a callback of the first process wants no more rounds."""
-        if hosts.any_of(self.run.told.stop is not None):
+        if multihost.any_of(self.run.told.stop is not None):
             self.status = self.run.told.status(self.run.config)
 
     def keep(self, r: int, model: Model):
@@ -114,7 +114,7 @@ def train_rounds(
                 summaries[i] = members.pop(i).end(engine.member(model, i))
                 ended(i, summaries[i])
 
-        with stopping.rounds(runs[0].grace) as asked:
+        with signals.rounds(runs[0].grace) as asked:
             model = _rounds(members, engine, first, engine.joined(states), asked, leave)
         leave([*members], model)
     return [summaries[i] for i in range(len(runs))]
@@ -152,7 +152,7 @@ def _rounds(members, engine: Engine, first: int, model: Model, asked, leave) -> 
             seconds = []
         for member in left.values():
             member.leave_early()
-        stop = hosts.any_of(asked())
+        stop = multihost.any_of(asked())
         for i, member in left.items():
             if last or member.status or stop or r % every == 0:
                 member.keep(r, engine.member(model, i))

@@ -9,11 +9,11 @@ from functools import partial
 import jax
 import numpy as np
 
-from jaxproto import devices
-from jaxproto.config.build import Experiment
-from jaxproto.storage import divided
+from jaxproto import mesh
+from jaxproto.experiment.build import Experiment
+from jaxproto.storage import process_shards
 from jaxproto.training.client_store import DeviceStore
-from jaxproto.training.placing import Placed
+from jaxproto.training.data_placement import Placed
 from jaxproto.training.programs import Programs, State, everywhere
 
 
@@ -32,14 +32,14 @@ class MeshStore(DeviceStore):
         self._shards, self._tests = placed.train, []
         for tests, own in zip(exp.test, placed.test, strict=True):
             count = len(jax.tree.leaves(tests)[0])
-            place = devices.order(count, self._layout.number)
+            place = mesh.order(count, self._layout.number)
             self._tests.append([(np.where(place < count, place, -1), own)])
 
     def gather_state(self, state: State) -> State:
         """Returns the state as one device has it, on the host."""
-        server, there = devices.to_host((state.server, state.clients))
+        server, there = mesh.to_host((state.server, state.clients))
         clients = tuple(
-            devices.undeal(own, len(cohort.ids), self._layout.number)
+            mesh.undeal(own, len(cohort.ids), self._layout.number)
             for cohort, own in zip(self._exp.cohorts, there, strict=True)
         )
         return state._replace(server=server, clients=clients)
@@ -54,7 +54,7 @@ class MeshStore(DeviceStore):
             jax.tree.map(partial(shape, count=len(cohort.ids)), own)
             for cohort, own in zip(self._exp.cohorts, state.clients, strict=True)
         )
-        server = devices.to_host(state.server)
+        server = mesh.to_host(state.server)
         return state._replace(server=server, clients=clients), self._own_rows(state)
 
     def _own_rows(self, state: State) -> dict[str, np.ndarray]:
@@ -62,7 +62,7 @@ class MeshStore(DeviceStore):
         found: dict[str, np.ndarray] = {}
         each = zip(self._exp.cohorts, state.clients, strict=True)
         for i, (cohort, own) in enumerate(each):
-            place = devices.order(len(cohort.ids), self._layout.number)
+            place = mesh.order(len(cohort.ids), self._layout.number)
             for path, a in jax.tree_util.tree_leaves_with_path(own):
                 parts = sorted(a.addressable_shards, key=_start)
                 at = np.concatenate([place[part.index[0]] for part in parts])
@@ -70,7 +70,7 @@ class MeshStore(DeviceStore):
                 rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
                 if rows.size:
                     found[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
-                    found[divided.PLACES.format(i)] = at[used]
+                    found[process_shards.PLACES.format(i)] = at[used]
         return found
 
     def restore(self, state: State) -> State:

@@ -8,7 +8,7 @@ Code outside the package cannot be in the digest. So only `main.py` keeps progra
 `jaxproto.run` in a process that may have changed functions, and not with a method, a
 network or a sampler of one's own.
 
-Files hold plain data (`stored`) in a folder of the user alone (`data/private.py`). One
+Files hold plain data (`stored`) in a folder of the user alone (`io/owner_only.py`). One
 that does not verify is traced anew, and said once; a folder or file that somebody else
 could have written is not read. A checksum is no signature: who may write as this user
 may change what runs, here as in JAX's cache.
@@ -31,15 +31,15 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models, participation
-from jaxproto.config import floats
 from jaxproto.config import registries as options
-from jaxproto.config.build import Experiment
-from jaxproto.data import files, private
+from jaxproto.experiment import traced as floats
+from jaxproto.experiment.build import Experiment
+from jaxproto.io import atomic, owner_only
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.storage import workdir
-from jaxproto.training import compilation
-from jaxproto.training.stored import Damaged, Stored, digest, pack, unpack
+from jaxproto.training import xla_cache
+from jaxproto.training.exported_program import Damaged, Stored, digest, pack, unpack
 
 Wrap = Callable[[str, Callable, tuple], Callable]
 ProgramCache = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Wrap]
@@ -105,8 +105,8 @@ def first_alone(
         return contextlib.nullcontext()
     folder = compiled / "traced"
     try:
-        private.folder(folder)
-    except (private.Refused, OSError):  # `wrap` says it
+        owner_only.folder(folder)
+    except (owner_only.Refused, OSError):  # `wrap` says it
         return contextlib.nullcontext()
     return workdir.alone(folder / f"{cache_key(config, exp)}.lock")
 
@@ -158,18 +158,18 @@ def wrap(folder: Path, cache_key: str, name: str, f: Callable, args: tuple) -> C
     shapes = jax.tree.map(lambda a: f"{a.dtype}{a.shape}", args)
     file = folder / digest(cache_key.encode(), name.encode(), repr(shapes).encode())
     try:
-        private.folder(folder)
-    except (private.Refused, OSError) as e:
-        compilation.say(f"{KEPT} {folder} are not used: {e}.")
+        owner_only.folder(folder)
+    except (owner_only.Refused, OSError) as e:
+        xla_cache.say(f"{KEPT} {folder} are not used: {e}.")
         return f
     try:
-        stored = unpack(file.name, private.read(file), args)
+        stored = unpack(file.name, owner_only.read(file), args)
         os.utime(file)
         return stored.whole()
     except FileNotFoundError:
         return kept(file, f, args)
-    except (private.Refused, Damaged, OSError) as e:
-        compilation.say(f"{KEPT} {folder}: one is made anew: {e}.")
+    except (owner_only.Refused, Damaged, OSError) as e:
+        xla_cache.say(f"{KEPT} {folder}: one is made anew: {e}.")
     with contextlib.suppress(OSError):
         file.unlink()
     return kept(file, f, args)
@@ -184,8 +184,8 @@ def kept(file: Path, f: Callable, args: tuple) -> Callable:
         return f
     try:
         save(file, content)
-    except (files.Unwritable, OSError) as e:
-        compilation.say(f"{KEPT} {file.parent}: none is kept: {e}.")
+    except (atomic.Unwritable, OSError) as e:
+        xla_cache.say(f"{KEPT} {file.parent}: none is kept: {e}.")
     return stored.whole()
 
 
@@ -209,4 +209,4 @@ def save(file: Path, content: bytes):
         with contextlib.suppress(FileNotFoundError):  # another process was first
             if other.stat().st_mtime < time.time() - UNUSED:
                 other.unlink()
-    files.write(file, content, private=True)
+    atomic.write(file, content, private=True)

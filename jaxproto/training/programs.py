@@ -13,18 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import (
-    devices,
     evaluation,
     federation,
     gather,
     kernels,
+    mesh,
     persistence,
     transforms,
 )
-from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import HOSTED, CohortPlan
-from jaxproto.config.floats import Floats
 from jaxproto.evaluation import Evaluation
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import HOSTED, CohortPlan
+from jaxproto.experiment.traced import Floats
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Protos, Shard, Spec, Tree
@@ -83,7 +83,7 @@ class Programs(NamedTuple):
 
 def everywhere(exp: Experiment, tree: Tree) -> Tree:
     """Arrays as programs get what all devices have."""
-    return tree if exp.layout is None else exp.layout.put(tree, devices.REPLICATED)
+    return tree if exp.layout is None else exp.layout.put(tree, mesh.REPLICATED)
 
 
 def with_floats(
@@ -169,7 +169,7 @@ def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
     """
     number = exp.layout.number if exp.layout else 1
     width = -(-cohort.num_rows // cohort.lanes)
-    return devices.width(width, number) * number
+    return mesh.width(width, number) * number
 
 
 def shapes_of_rows(exp: Experiment, cohort: CohortPlan, tree: Tree) -> Tree:
@@ -179,7 +179,7 @@ def shapes_of_rows(exp: Experiment, cohort: CohortPlan, tree: Tree) -> Tree:
     def one(a):
         hosted = exp.store in HOSTED
         rows = num_rows(exp, cohort) if hosted else len(a)
-        rows = devices.width(rows, number) * number
+        rows = mesh.width(rows, number) * number
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)

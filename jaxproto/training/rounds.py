@@ -8,8 +8,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxproto import devices
-from jaxproto.config.build import Experiment
+from jaxproto import mesh
+from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Broadcast, Model, PreUpload, Report
 from jaxproto.gather import Rows
 from jaxproto.method import Method
@@ -109,7 +109,7 @@ def computed(
         pre_uploads=[p._replace(uploads=()) for p in pre_uploads],
         diagnostics=run.diagnostics(server),
     )
-    told = devices.to_host(told)  # sizes, losses; never uploads
+    told = mesh.to_host(told)  # sizes, losses; never uploads
     return Model(jax.block_until_ready(server), clients), told
 
 

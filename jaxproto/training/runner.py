@@ -11,33 +11,33 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto import config as config_
-from jaxproto import devices as devices_
-from jaxproto.config import build
-from jaxproto.config.build import Experiment
-from jaxproto.report import reference, stages
-from jaxproto.report import summary as summaries
-from jaxproto.storage import naming
+from jaxproto import mesh as devices_
+from jaxproto.callbacks import Callback, made
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.storage import default_workdir
 from jaxproto.storage import workdir as folder
+from jaxproto.summary import progress_lines, reference_accuracy
+from jaxproto.summary import run_summary as summaries
 from jaxproto.training import (
-    account,
-    compilation,
     compiler,
-    hosts,
-    memory,
-    placing,
+    data_placement,
+    device_memory,
+    multihost,
+    privacy_ledger,
     program_cache,
     programs,
+    xla_cache,
 )
+from jaxproto.training.checkpointing import resume, say
 from jaxproto.training.engine import LocalEngine
-from jaxproto.training.keeping import resume, say
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
 from jaxproto.training.rounds import Work, unwatched
-from jaxproto.training.start import Run, Start, existing
+from jaxproto.training.run_context import Run, Start, existing
 from jaxproto.training.stores import open_store
 from jaxproto.types import Examples
-from jaxproto.writers import Callback, made
 
 
 class Ready(NamedTuple):
@@ -47,7 +47,7 @@ class Ready(NamedTuple):
     examples: Examples
     programs: Programs  # without floats
     took: summaries.Compiled
-    placed: placing.Placed | None = None  # on several devices
+    placed: data_placement.Placed | None = None  # on several devices
 
 
 def run(
@@ -72,7 +72,7 @@ def run(
         `program_cache.no_cache`, or `disk_cache` where no function can have changed.
       grace: seconds that a round may still take after SIGTERM, to be saved; in a
         process that `stopping.watch`es.
-      devices: see `jaxproto.devices.chosen`; no number of the run depends on it, but
+      devices: see `jaxproto.mesh.chosen`; no number of the run depends on it, but
         for the rounding of sums over clients.
       callbacks: told of the run (`writers.Callback`), and names of `writers.WRITERS`;
         not of one that has ended.
@@ -86,14 +86,14 @@ def run(
         not come to use stays as it was. Later, if a file cannot be written.
       stopping.Stopped: SIGTERM came, and the round that was running is saved.
     """
-    console = Console(quiet=True) if not hosts.first() else console or Console()
+    console = Console(quiet=True) if not multihost.first() else console or Console()
     config_.check(config)
-    listening = made(callbacks) if hosts.first() else []
+    listening = made(callbacks) if multihost.first() else []
     layout = devices_.chosen(devices)
     with contextlib.ExitStack() as stack:
-        home = Path(workdir or naming.default(config))
-        path = stack.enter_context(hosts.folder(home))
-        claimed = hosts.checked(lambda: stack.enter_context(folder.claim(path)))
+        home = Path(workdir or default_workdir.default(config))
+        path = stack.enter_context(multihost.folder(home))
+        claimed = multihost.checked(lambda: stack.enter_context(folder.claim(path)))
         start = Start(
             config=config,
             path=path,
@@ -102,19 +102,19 @@ def run(
             claimed=claimed,
             callbacks=listening,
             layout=layout,
-            home=hosts.seen_by_all(home),
+            home=multihost.seen_by_all(home),
         )
-        hosts.same("configuration", config.to_json())
-        summary = hosts.agreed(lambda: existing(start))
+        multihost.same("configuration", config.to_json())
+        summary = multihost.agreed(lambda: existing(start))
         if summary is None:
-            ready = hosts.checked(lambda: prepare(start, cache))
+            ready = multihost.checked(lambda: prepare(start, cache))
             summary = trained(start, ready)
         else:
             say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     if (further := metrics_table(summary)) is not None:
         console.print(further)
-    for line in reference.lines(summary):
+    for line in reference_accuracy.lines(summary):
         say(console, line)
     return summary
 
@@ -125,29 +125,29 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> Ready:
     Raises:
       UserError: for anything that cannot work.
     """
-    compiled_in = compilation.keep_compiled()
+    compiled_in = xla_cache.keep_compiled()
     tokens = folder.tokens(start.path)
     config, layout = start.config, start.layout
     exp = build.experiment(config, jax.default_backend(), tokens, layout)
     build.check(exp)
     build.check_rule(exp, config.early_stopping.rule)
-    hosts.check(exp)
+    multihost.check(exp)
     summaries.partition(exp, start.path, start.console)
     if layout is None:
         wrap, examples = cache(compiled_in, config, exp), build.examples(exp.dataset)
         return compiled(start.console, exp, examples, wrap)
-    say(start.console, placing.described(exp, layout))
-    there = placing.placed(exp, layout)  # exported programs are of one device
+    say(start.console, data_placement.described(exp, layout))
+    there = data_placement.placed(exp, layout)  # exported programs are of one device
     made = compiled(start.console, exp, there.examples, program_cache.uncached)
     return made._replace(placed=there)
 
 
 def compiled(console: Console, exp: Experiment, examples: Examples, wrap) -> Ready:
     """Programs in the form that fits into memory."""
-    limit = memory.available(jax.local_devices()[0]) if exp.fit else None
+    limit = device_memory.available(jax.local_devices()[0]) if exp.fit else None
     total = len(jax.tree.leaves(programs.functions(exp)))
-    shown = stages.counted(console, "compiling", "programs", total)
-    with stages.unkept_programs(console), shown as done:
+    shown = progress_lines.counted(console, "compiling", "programs", total)
+    with progress_lines.unkept_programs(console), shown as done:
         fits = compiler.compile_to_fit(exp, examples, limit, wrap, done)
     exp, made, seconds, need = fits
     say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
@@ -190,7 +190,7 @@ def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
         shown=start.shown,
         told=start.listeners(),
         home=start.home,
-        spent=account.ledger(config, exp),
+        spent=privacy_ledger.ledger(config, exp),
     )
     state = programs.init(exp, config.seed, own)
     room = unwatched(own, state.server, config.eval_every)

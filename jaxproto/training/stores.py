@@ -6,12 +6,12 @@ from pathlib import Path
 import jax
 
 from jaxproto import federation
-from jaxproto.config.build import Experiment
-from jaxproto.config.cohorts import HOSTED, NODES
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import HOSTED, NODES
 from jaxproto.training.client_store import ClientStore, DeviceStore
+from jaxproto.training.data_placement import Placed
 from jaxproto.training.hosted_store import FOLDER, HostedStore
 from jaxproto.training.mesh_store import MeshStore
-from jaxproto.training.placing import Placed
 from jaxproto.training.programs import Programs, identities, keys
 
 

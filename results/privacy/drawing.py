@@ -5,9 +5,9 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from jaxproto.config import printed
+from jaxproto.experiment import display_names
 from jaxproto.plots import layout
-from jaxproto.plots.canvas import blank, look
+from jaxproto.plots.style import blank, look
 from results.privacy.run import DIVERGED, HERE, METHODS, SETS, UNITS, WHY, read
 
 PICTURE = HERE.parents[1] / "docs" / "how_to" / "differential_privacy.png"
@@ -115,7 +115,7 @@ def line(panel, rows, method, unit, colour, sign):
         return
     x, values = [epsilon for epsilon, _, _ in there], [v for _, _, v in there]
     middle = [statistics.fmean(v) for v in values]
-    label = printed.METHODS[method]
+    label = display_names.METHODS[method]
     panel.plot(x, middle, color=colour, marker=sign, label=label)
     panel.fill_between(
         x, [*map(min, values)], [*map(max, values)], color=colour, alpha=0.15, lw=0

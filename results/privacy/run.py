@@ -23,7 +23,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from jaxproto import config
-from jaxproto.config import floats
+from jaxproto.experiment import traced
 from jaxproto.storage import records, workdir
 from jaxproto.training import program_cache, runner
 
@@ -131,7 +131,7 @@ def trained(own, path: Path, ready):
     with workdir.claim(path) as claimed:
         start = runner.Start(own, path, quiet, grace=0.0, claimed=claimed)
         ready = ready or runner.prepare(start, program_cache.no_cache)
-        ready = ready._replace(exp=ready.exp._replace(floats=floats.traced(own)))
+        ready = ready._replace(exp=ready.exp._replace(floats=traced.traced(own)))
         if runner.trained(start, ready)["status"] == "diverged":
             return None, ready
     return records.read(path / "metrics.jsonl")[-1], ready

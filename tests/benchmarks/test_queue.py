@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from support.every import check_every
 
-from jaxproto import compare, config
+from jaxproto import config
+from jaxproto.reporting import compare
 from jaxproto.storage import records
 from results import queue, series
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from support.every import check_every
 
-from jaxproto import compare, config
+from jaxproto import config
 from jaxproto.config.fields import FOLLOW, where
+from jaxproto.reporting import compare
 from jaxproto.storage.status import status_of
 from results import queue, series
 from results.cifar10 import run as cifar10

@@ -13,10 +13,10 @@ from support.commands import called, ending
 from support.every import check_every
 
 from jaxproto import cli, config, sweeps
-from jaxproto.cli import names
-from jaxproto.data import datasets
+from jaxproto.cli import list_names
+from jaxproto.data import registry
 from jaxproto.errors import UserError
-from jaxproto.training import program_cache, runner, stopping
+from jaxproto.training import program_cache, runner, signals
 
 ROOT = Path(__file__).parents[2]
 PROTONORM = "--config=configs/protonorm.py"
@@ -35,7 +35,7 @@ def command(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["main.py", *map(str, arguments)])
         with ending() as end:
             runpy.run_path("main.py", run_name="__main__")
-        stopping.unwatch()
+        signals.unwatch()
         out, err = capsys.readouterr()
         code = end.value.code
         if isinstance(code, str):  # the interpreter would print it and return 1
@@ -290,7 +290,9 @@ def test_list_prints_names_and_every_prefix_with_a_line_about_each(capsys):
         assert all(re.match(r"\S+ +\S", text) for text in out.splitlines()), out
 
     check_every(KINDS.items(), check)
-    assert {name.partition(":")[0] for name in names.READERS} == {*datasets.PREFIXES}
+    assert {name.partition(":")[0] for name in list_names.READERS} == {
+        *registry.PREFIXES
+    }
 
 
 def test_print_config_says_value_origin_choices_and_meaning(command):

@@ -12,9 +12,10 @@ from support import fast_jit
 from support.every import check_every
 
 from jaxproto import config
-from jaxproto.config import build, cohorts, optimizers
+from jaxproto.config import optimizers
 from jaxproto.errors import UserError
 from jaxproto.execution import ClientStages
+from jaxproto.experiment import build, cohorts
 
 
 def small(**fields):

@@ -9,8 +9,9 @@ from support import toys
 from support.every import check_every
 
 import jaxproto
-from jaxproto import config, federation, fit
+from jaxproto import config, federation
 from jaxproto.errors import UserError
+from jaxproto.experiment import shape_checks
 from jaxproto.methods import METHODS
 from jaxproto.types import Spec
 
@@ -144,7 +145,7 @@ def test_features_that_differ_between_cohorts_are_named_with_both_sizes():
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     method = METHODS["fedproto"](toys.SPEC)
     with pytest.raises(UserError, match=r"'wide' has feature dimension 12, .* has 8"):
-        fit.check_cohorts(method, cohorts, toys.SPEC, x)
+        shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)
     cohorts[1] = federation.Cohort("wide", toys.net(8, Spec(7, 8)), (2,))
     with pytest.raises(UserError, match=r"'wide' has number of classes 7, .* has 5"):
-        fit.check_cohorts(method, cohorts, toys.SPEC, x)
+        shape_checks.check_cohorts(method, cohorts, toys.SPEC, x)

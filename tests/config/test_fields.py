@@ -9,13 +9,14 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.compare import runs
-from jaxproto.config import fields, floats, hyperparameters, listing, registries
-from jaxproto.data import room
+from jaxproto.config import factory_fields, fields, registries, show
+from jaxproto.data import host_memory
+from jaxproto.experiment import traced
+from jaxproto.hyperparameters import Count, NonNegative, Range
 from jaxproto.methods import METHODS
-from jaxproto.storage import naming, records, workdir
+from jaxproto.reporting.compare import run_groups
+from jaxproto.storage import default_workdir, records, workdir
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.types import Count, NonNegative, Range
 
 
 def with_method(name, **fields):
@@ -37,17 +38,17 @@ def test_a_new_field_is_one_row(monkeypatch, tmp_path):
     for value, words in {2.0: "from 0 to 1", "x": "a number"}.items():
         with refused(f"optimizer.warmth is {value!r}; it must be {words}."):
             config.check(changed(plain, value))
-    text = listing.text(hot, ["--config=fedproto", "--config.optimizer.warmth=0.75"])
+    text = show.text(hot, ["--config=fedproto", "--config.optimizer.warmth=0.75"])
     assert "optimizer.warmth = 0.75  (command line)\n    of the first rounds; " in text
     assert "a number, from 0 to 1\n" in text
-    assert naming.default(hot, plain).name.endswith("-optimizer.warmth=0.75")
-    assert floats.traced(hot)["optimizer.warmth"] == 0.75
-    assert floats.program_settings(hot) == floats.program_settings(plain)
+    assert default_workdir.default(hot, plain).name.endswith("-optimizer.warmth=0.75")
+    assert traced.traced(hot)["optimizer.warmth"] == 0.75
+    assert traced.program_settings(hot) == traced.program_settings(plain)
     workdir.save_config(tmp_path, plain)
     with refused("optimizer.warmth: 0.5 there, 0.75 here"):
         workdir.check_config(tmp_path, hot)
     found = [RunFolder(Path("a"), config.flat(c), None) for c in (plain, hot)]
-    assert len(runs.groups(found)) == 2
+    assert len(run_groups.groups(found)) == 2
 
 
 def changed(plain, value):
@@ -86,13 +87,16 @@ def test_rules_of_a_field_that_are_not_as_usual(
 
     def check(value):
         other = changed(plain, value)
-        assert naming.default(other, plain) == naming.default(plain)
-        assert "optimizer.warmth" not in floats.traced(other)
-        assert floats.program_settings(other) == floats.program_settings(plain)
+        assert default_workdir.default(other, plain) == default_workdir.default(plain)
+        assert "optimizer.warmth" not in traced.traced(other)
+        assert traced.program_settings(other) == traced.program_settings(plain)
         same = workdir.settings(other) == workdir.settings(plain)
         assert same == (rule != fields.NEVER)
         found = [RunFolder(Path("a"), config.flat(c), None) for c in (plain, other)]
-        assert runs.groups(found[:1])[0].config == runs.groups(found[1:])[0].config
+        assert (
+            run_groups.groups(found[:1])[0].config
+            == run_groups.groups(found[1:])[0].config
+        )
         if value in goes_on:
             return workdir.check_config(tmp_path, other)
         with refused(f"optimizer.warmth: 0.5 there, {value} here"):
@@ -110,7 +114,7 @@ def test_every_field_says_what_it_means_and_every_number_what_it_may_be():
         assert field.program != fields.TRACED or type(field.default) is float
 
     check_every(
-        [(m, *row) for m in METHODS for row in hyperparameters.table(m).items()], check
+        [(m, *row) for m in METHODS for row in factory_fields.table(m).items()], check
     )
 
 
@@ -183,10 +187,10 @@ def test_the_seed_of_the_data_may_follow_that_of_the_run():
 
 def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):
     (tmp_path / "max").write_text("1024\n")
-    monkeypatch.setattr(room, "LIMIT", tmp_path / "max")
-    assert room.memory() == 1024
-    room.check("things", 1024, "take fewer")
+    monkeypatch.setattr(host_memory, "LIMIT", tmp_path / "max")
+    assert host_memory.memory() == 1024
+    host_memory.check("things", 1024, "take fewer")
     with refused("things need about 0.0 GiB of memory, but the machine has 0.0 GiB; "):
-        room.check("things", 1025, "take fewer")
+        host_memory.check("things", 1025, "take fewer")
     (tmp_path / "max").write_text("max\n")
-    assert room.memory() > 1024
+    assert host_memory.memory() > 1024

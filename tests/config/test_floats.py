@@ -11,11 +11,13 @@ from support import fast_jit
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import build, floats, optimizers
+from jaxproto.config import optimizers
+from jaxproto.experiment import build
+from jaxproto.experiment import traced as floats
+from jaxproto.hyperparameters import STATIC
 from jaxproto.methods import METHODS
 from jaxproto.methods.local import local
 from jaxproto.training import compiler, programs
-from jaxproto.types import STATIC
 
 EVERYTHING = {  # what has floats
     "participation.law": "uniform",

@@ -9,13 +9,14 @@ import pytest
 from support.every import check_every
 
 from jaxproto import config, models
-from jaxproto.config import build, registries, shipped
+from jaxproto.config import builtin, registries
+from jaxproto.config.paper_variants import READINGS
 from jaxproto.config.presets import DATASETS
-from jaxproto.config.readings import READINGS
 from jaxproto.config.registries import OPTIONS
 from jaxproto.errors import UserError
+from jaxproto.experiment import build
 from jaxproto.methods import METHODS
-from jaxproto.storage import naming
+from jaxproto.storage import default_workdir
 from jaxproto.types import Spec
 
 
@@ -48,7 +49,7 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
     }.items():
         c = config.default()
         c.data.name = arg
-        assert str(naming.default(c)) == f"runs/run-{want}-seed0"
+        assert str(default_workdir.default(c)) == f"runs/run-{want}-seed0"
 
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
@@ -243,7 +244,7 @@ def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeyp
     )
     assert config.load("fedproto.py").mine == 3  # one's own comes first
     given = ["--config", "fedproto:spiral", "--config.rounds=3"]
-    path = f"{shipped.folder() / 'fedproto.py'}:spiral"
+    path = f"{builtin.folder() / 'fedproto.py'}:spiral"
     assert config.with_paths(given) == ["--config", path, "--config.rounds=3"]
     given = ["--config=fedproto:spiral", "--workdir=runs/fedproto:spiral"]
     assert config.with_paths(given) == [f"--config={path}", given[1]]

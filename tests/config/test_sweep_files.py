@@ -10,17 +10,17 @@ from support.every import check_every
 from support.refusal import refused
 
 from jaxproto import cli, config
-from jaxproto.compare import names
-from jaxproto.compare.cells import PRESETS
-from jaxproto.config import files, presets, shipped
+from jaxproto.config import builtin, files, presets
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
+from jaxproto.reporting.compare import paper_tables
+from jaxproto.reporting.compare.paper_cells import PRESETS
 from jaxproto.sweeps import axes
 from jaxproto.sweeps.axes import product
 from jaxproto.sweeps.plan import plan
 
 ROOT = Path(__file__).parents[2]
-FILES = [name for name in shipped.names() if "/" in name]
+FILES = [name for name in builtin.names() if "/" in name]
 
 
 def cells(file):
@@ -60,7 +60,7 @@ def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture()
         text = (ROOT / "configs" / f"{name}.py").read_text()
         drawn = {*re.findall(r"`accuracy_against_(\S+)\.png`", text)}
         assert drawn == {k for file in said for k in axes_of(file)} - {"seed"}
-        assert shipped.about(name).endswith(".")
+        assert builtin.about(name).endswith(".")
         for file in said:
             base = config.load(file)
             for changes in product(axes(base, files.axes(file))):
@@ -112,8 +112,8 @@ TABLES = (  # a table, the sweep of a row, how many cells of that kind, width, c
 
 def printed(table, width, clients):
     """Cells of a table: name, data set and fields."""
-    for name, row in names.rows(table).items():
-        fields = config.flat(names.configuration(table, name))
+    for name, row in paper_tables.rows(table).items():
+        fields = config.flat(paper_tables.configuration(table, name))
         fields = {k: v for k, v in fields.items() if k not in ("name", "seed")}
         if fields["model.feat_dim"] == width and fields["data.clients"] in clients:
             yield name, PRESETS[row.dataset], fields
@@ -138,7 +138,7 @@ def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
     assert presets.widths(500) == [50, 150, 250, 350, 450]
     assert presets.widths(64) == [6, 19, 32, 45, 58]
     assert presets.widths(2) == [1, 2]
-    variants = {row.variant for row in names.rows("cps2").values()}
+    variants = {row.variant for row in paper_tables.rows("cps2").values()}
     assert {f"CPS s={s}" for s in presets.widths(500)} <= variants
     tiny, proto = (
         axes_of(f"sweeps/tinyproto_figure5:{m}") for m in ("tinyproto", "fedproto")
@@ -164,11 +164,11 @@ def test_method_and_presets_of_a_sweep():
 
 def test_sweeps_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = shipped.folder() / "sweeps" / "clients.py"
+    path = builtin.folder() / "sweeps" / "clients.py"
     for file in ("sweeps/clients", "sweeps/clients.py", "configs/sweeps/clients.py"):
-        assert shipped.find(f"{file}:digits") == f"{path}:digits"
+        assert builtin.find(f"{file}:digits") == f"{path}:digits"
     for file in ("clients", "mine/sweeps/clients", "sweeps/mine/clients", "/", ""):
-        assert shipped.find(file) == file
+        assert builtin.find(file) == file
     with refused("Did you mean 'sweeps/clients.py'? With the package come: comparison"):
         config.load("sweeps/client")
     with pytest.raises(UserError, match=r"tinyproto\.py, .*sweeps/tinyproto_figure5"):
@@ -176,4 +176,4 @@ def test_sweeps_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
     made = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = made["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {"configs": "jaxproto/configs"}
-    assert shipped.folder() == ROOT / "configs"
+    assert builtin.folder() == ROOT / "configs"

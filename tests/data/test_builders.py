@@ -9,7 +9,7 @@ from PIL import Image
 from support import archives_toy as toy
 from support.refusal import refused
 
-from jaxproto.data.readers.builders import gtsrb, tiny_imagenet
+from jaxproto.data.tfds_builders import gtsrb, tiny_imagenet
 
 ROOT = "tiny-imagenet-200"
 WNIDS = f"{ROOT}/wnids.txt"

@@ -19,10 +19,10 @@ from support.refusal import refused
 from support.tfds_toy import prepare
 
 from jaxproto.cli import cache as command
-from jaxproto.config import build
-from jaxproto.data import cache, dataset, datasets, images
-from jaxproto.data.readers import npz, prepared
+from jaxproto.data import dataset, decoded_cache, image_files, registry
+from jaxproto.data.readers import npz, tfds
 from jaxproto.errors import UserError
+from jaxproto.experiment import build
 
 X = np.arange(7 * 2 * 2, dtype=np.uint8).reshape(7, 2, 2, 1)
 Y = np.array([0, 1, 2, 0, 1, 2, 1])
@@ -33,7 +33,9 @@ WHAT = {"kind": "made", "pixels": 0}
 def root(tmp_path, monkeypatch):
     monkeypatch.delenv("JAXPROTO_CACHE", raising=False)
     where = tmp_path / "cache"
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda name: where)
+    monkeypatch.setattr(
+        decoded_cache.platformdirs, "user_cache_dir", lambda name: where
+    )
     return where / "data"
 
 
@@ -61,9 +63,9 @@ def same(a, b):
 
 
 def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
-    first = cache.through("made", WHAT, read)
-    again = cache.through("made", WHAT, refuse)
-    assert same(first, again) and same(first, read(cache.in_memory))
+    first = decoded_cache.through("made", WHAT, read)
+    again = decoded_cache.through("made", WHAT, refuse)
+    assert same(first, again) and same(first, read(decoded_cache.in_memory))
     assert isinstance(first.x, np.memmap) and isinstance(again.x, np.memmap)
     assert not again.x.flags.writeable and again.x.dtype == np.uint8
     assert len([*root.iterdir()]) == 1
@@ -72,12 +74,12 @@ def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
 def test_another_request_is_another_entry_and_off_means_no_file(root, monkeypatch):
     with monkeypatch.context() as off:
         off.setenv("JAXPROTO_CACHE", "off")
-        cache.through("made", WHAT, read)
+        decoded_cache.through("made", WHAT, read)
     assert not root.exists()
-    cache.through("made", WHAT, read)
-    cache.through("made", {**WHAT, "pixels": 3}, read)
-    assert len(cache.entries(root)) == 2
-    assert cache.through("other name", WHAT, refuse).name == "other name"
+    decoded_cache.through("made", WHAT, read)
+    decoded_cache.through("made", {**WHAT, "pixels": 3}, read)
+    assert len(decoded_cache.entries(root)) == 2
+    assert decoded_cache.through("other name", WHAT, refuse).name == "other name"
 
 
 def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
@@ -89,22 +91,24 @@ def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
         return fail
 
     with refused("unfit"):
-        cache.through("made", WHAT, fails(UserError("unfit")))
+        decoded_cache.through("made", WHAT, fails(UserError("unfit")))
     assert not [*root.iterdir()]
     texts = np.array(["a", "b"], np.dtypes.StringDType())
     made = dataset.assemble("made", (texts, [0, 1]))
-    assert cache.through("made", WHAT, lambda begin: made) is made
+    assert decoded_cache.through("made", WHAT, lambda begin: made) is made
     assert not [*root.iterdir()]
     with pytest.raises(KeyboardInterrupt):
-        cache.through("made", WHAT, fails(KeyboardInterrupt()))
-    assert same(cache.through("made", WHAT, read), read(cache.in_memory))
+        decoded_cache.through("made", WHAT, fails(KeyboardInterrupt()))
+    assert same(
+        decoded_cache.through("made", WHAT, read), read(decoded_cache.in_memory)
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_only_a_note(root):
     """A full disk, too: `durability/test_writing.py`."""
     root.parent.mkdir()
     root.write_text("a file")
-    made = cache.through("made", WHAT, read)
+    made = decoded_cache.through("made", WHAT, read)
     assert np.array_equal(made.x, X)
     assert f"made could not be kept decoded in {root}: " in made.notes[-1]
 
@@ -112,7 +116,7 @@ def test_a_folder_that_cannot_be_written_is_only_a_note(root):
 KILLED = """
 import os, pathlib, signal, sys
 import numpy as np
-from jaxproto.data import cache
+from jaxproto.data import decoded_cache as cache
 
 cache.folder = lambda: pathlib.Path(sys.argv[1])
 
@@ -129,25 +133,31 @@ def test_a_killed_writer_leaves_nothing_that_is_read_and_is_swept_later(root):
     done = subprocess.run([sys.executable, "-c", KILLED, root], check=False)
     assert done.returncode == -9
     (left,) = root.iterdir()
-    assert left.name.startswith(cache.UNFINISHED)
-    assert same(cache.through("made", WHAT, read), read(cache.in_memory))
+    assert left.name.startswith(decoded_cache.UNFINISHED)
+    assert same(
+        decoded_cache.through("made", WHAT, read), read(decoded_cache.in_memory)
+    )
     assert left.exists()  # a young one may have a writer
     os.utime(left, (0, 0))
-    cache.through("made", {"kind": "more"}, read)
+    decoded_cache.through("made", {"kind": "more"}, read)
     assert not left.exists() and len([*root.iterdir()]) == 2
 
 
-@pytest.mark.parametrize("name", ["x.npy", cache.ABOUT, "y.npy"])
+@pytest.mark.parametrize("name", ["x.npy", decoded_cache.ABOUT, "y.npy"])
 def test_a_damaged_entry_is_made_again(root, name):
-    cache.through("made", WHAT, read)
+    decoded_cache.through("made", WHAT, read)
     file = next(root.iterdir()) / name
     whole = file.read_bytes()
     for damaged in (whole[:-5], b"", b"[]", None):
         file.unlink()
         if damaged is not None:
             file.write_bytes(damaged)
-        assert same(cache.through("made", WHAT, read), read(cache.in_memory))
-        assert same(cache.through("made", WHAT, refuse), read(cache.in_memory))
+        assert same(
+            decoded_cache.through("made", WHAT, read), read(decoded_cache.in_memory)
+        )
+        assert same(
+            decoded_cache.through("made", WHAT, refuse), read(decoded_cache.in_memory)
+        )
         assert len([*root.iterdir()]) == 1
 
 
@@ -160,30 +170,34 @@ def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
         return done
 
     with ThreadPoolExecutor(2) as pool:
-        made = [*pool.map(lambda _: cache.through("made", WHAT, slow), range(2))]
-    assert same(made[0], made[1]) and same(made[0], read(cache.in_memory))
-    assert same(cache.through("made", WHAT, refuse), made[0])
+        made = [
+            *pool.map(lambda _: decoded_cache.through("made", WHAT, slow), range(2))
+        ]
+    assert same(made[0], made[1]) and same(made[0], read(decoded_cache.in_memory))
+    assert same(decoded_cache.through("made", WHAT, refuse), made[0])
     assert len([*root.iterdir()]) == 1
 
 
 def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
     """A mapped set outlives its entry."""
     for i in range(3):
-        cache.through(f"made{i}", {"kind": i}, read)
-    for used, entry in enumerate(cache.entries(root)):
-        os.utime(entry.path / cache.ABOUT, (used, used))
-    there = cache.entries(root)
+        decoded_cache.through(f"made{i}", {"kind": i}, read)
+    for used, entry in enumerate(decoded_cache.entries(root)):
+        os.utime(entry.path / decoded_cache.ABOUT, (used, used))
+    there = decoded_cache.entries(root)
     assert [entry.used for entry in there] == [2, 1, 0]
-    assert cache.prune(root, sum(entry.size for entry in there) - 1) == there[-1:]
-    assert cache.entries(root) == there[:-1]
-    sets = [cache.through("made", {"kind": i}, read) for i in range(3)]
-    assert all(time.time() - entry.used < 60 for entry in cache.entries(root))
-    assert len(cache.prune(root, 0)) == 3 and not [*root.iterdir()]
+    assert (
+        decoded_cache.prune(root, sum(entry.size for entry in there) - 1) == there[-1:]
+    )
+    assert decoded_cache.entries(root) == there[:-1]
+    sets = [decoded_cache.through("made", {"kind": i}, read) for i in range(3)]
+    assert all(time.time() - entry.used < 60 for entry in decoded_cache.entries(root))
+    assert len(decoded_cache.prune(root, 0)) == 3 and not [*root.iterdir()]
     assert all(np.array_equal(made.x, X) for made in sets)
 
 
 def test_the_command_lists_and_clears(root, capsys):
-    cache.through("made", WHAT, read)
+    decoded_cache.through("made", WHAT, read)
     console = Console(width=200)
     command.main("cache", [], console)
     assert re.search(r"made: 0 MiB, last used \d{4}-\d\d-\d\d", capsys.readouterr().out)
@@ -210,14 +224,14 @@ def through_twice(monkeypatch, module, name, load):
 
 def test_a_prepared_set_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
     folder = prepare(tmp_path, names=("a", "b", "c"))
-    load = partial(datasets.load, "tfds:toy", data_dir=tmp_path)
+    load = partial(registry.load, "tfds:toy", data_dir=tmp_path)
     for size in (0, 2):
         again = partial(load, pixels=size)
-        made = through_twice(monkeypatch, prepared, "_read", again)
+        made = through_twice(monkeypatch, tfds, "_read", again)
         assert made.x.shape[1] == (size or 4) and made.classes == ("a", "b", "c")
     os.utime(next(folder.glob("*train*")), (5, 5))
     load()
-    assert len(cache.entries(root)) == 3
+    assert len(decoded_cache.entries(root)) == 3
 
 
 def test_a_folder_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
@@ -225,8 +239,11 @@ def test_a_folder_is_decoded_once_until_it_changes(root, tmp_path, monkeypatch):
         file = tmp_path / "pets" / f"{name}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (4, 4), (10 + i, 0, 0)).save(file)
-    load = partial(datasets.load, f"folder:{tmp_path}/pets")
-    assert through_twice(monkeypatch, images, "decode", load).classes == ("cat", "dog")
+    load = partial(registry.load, f"folder:{tmp_path}/pets")
+    assert through_twice(monkeypatch, image_files, "decode", load).classes == (
+        "cat",
+        "dog",
+    )
     Image.new("RGB", (4, 4)).save(file)
     assert (load().x[3] == 0).all()
 
@@ -236,15 +253,15 @@ def test_a_large_npz_file_is_kept_and_a_small_one_is_not(root, tmp_path, monkeyp
     domains = {"domain_train": [0, 1, 1, 1], "domain_test": [2, 0, 1]}
     np.savez(tmp_path / "a.npz", y_test=["a", "b", "c"], **arrays, **domains)
     name = f"npz:{tmp_path}/a.npz"
-    assert np.array_equal(datasets.load(name).x, X) and not root.exists()
+    assert np.array_equal(registry.load(name).x, X) and not root.exists()
     monkeypatch.setattr(npz, "LARGE", 10)
-    made = through_twice(monkeypatch, npz, "_load", lambda: datasets.load(name))
+    made = through_twice(monkeypatch, npz, "_load", lambda: registry.load(name))
     assert made.y.tolist() == [0, 2, 1, 1, 0, 1, 2] and made.classes == ("a", "b", "c")
     assert made.domain.tolist() == [0, 1, 1, 1, 2, 0, 1]
 
 
 def test_the_pool_of_a_cpu_is_the_map_itself(root):
-    made = cache.through("made", WHAT, read)
+    made = decoded_cache.through("made", WHAT, read)
     examples = build.examples(made)
     assert examples.x.dtype == jnp.uint8 and examples.shape == X.shape[1:]
     assert np.array_equal(examples.x, X.reshape(len(X), -1))

@@ -3,7 +3,7 @@
 import pytest
 from support.refusal import refused
 
-from jaxproto.data import datasets
+from jaxproto.data import registry
 
 PLAIN = [
     'a dog,3\n"a cat, ""it""",1\n\nno,3\n',
@@ -18,7 +18,7 @@ def load(tmp_path):
 
     def load(content, **options):
         (tmp_path / "a.csv").write_bytes(content.encode())
-        return datasets.load(f"csv:{tmp_path / 'a.csv'}", **options)
+        return registry.load(f"csv:{tmp_path / 'a.csv'}", **options)
 
     return load
 
@@ -36,7 +36,7 @@ def test_a_folder_and_a_pair_have_an_official_test_part(tmp_path):
     train.write_text('"ü\n2",no\nb,yes\n', encoding="utf-8")
     test.write_text("text,label\nc,yes\nd,so\ne,so\n")
     for path in (tmp_path, f"{train},{test}"):
-        data = datasets.load(f"csv:{path}")
+        data = registry.load(f"csv:{path}")
         assert data.x.tolist() == ["ü\n2", *"bcde"] and data.train_size == 2
         assert data.y.tolist() == [0, 2, 2, 1, 1] and data.classes == (
             "no",
@@ -46,7 +46,7 @@ def test_a_folder_and_a_pair_have_an_official_test_part(tmp_path):
         unseen = "2 examples of 1 classes that the training part has none of"
         assert unseen in " ".join(data.notes)
     test.unlink()
-    assert datasets.load(f"csv:{tmp_path}").train_size == 2
+    assert registry.load(f"csv:{tmp_path}").train_size == 2
 
 
 def test_labels_that_are_all_numbers_are_sorted_as_numbers(load):

@@ -6,7 +6,7 @@ import numpy as np
 import rich.console
 from support.refusal import refused
 
-from jaxproto.data import describe
+from jaxproto.data import partition_stats
 
 
 def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
@@ -16,39 +16,41 @@ def wrap(size_K, batch_size):  # batches.wrap in numpy: one step at least
 def test_work_counts_steps_dropped_examples_and_padding_by_hand():
     """Also of a client below one batch, which never trains and drops all examples."""
     options = {"batch_size": 32, "epochs": 2, "per_epoch": wrap}
-    work = describe.work([100, 64, 33, 5], [[0, 2], [1, 3]], **options)
+    work = partition_stats.work([100, 64, 33, 5], [[0, 2], [1, 3]], **options)
     assert work.steps.tolist() == [6, 4, 2, 2] and work.dropped.tolist() == [4, 0, 1, 0]
     assert work.waste == (4 / 12, 2 / 8) and work.total_waste == 6 / 20
     options |= {"epochs": 1, "per_epoch": np.floor_divide}
-    work = describe.work([40, 5], [[0], [1]], **options)
+    work = partition_stats.work([40, 5], [[0], [1]], **options)
     assert work.steps.tolist() == [1, 0] and work.dropped.tolist() == [8, 5]
     assert work.waste == (0.0, 0.0) and work.total_waste == 0.0
 
 
 def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
     path = tmp_path / "partition.csv"
-    counts = describe.Counts(np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]]))
-    describe.write_csv(path, counts)
+    counts = partition_stats.Counts(
+        np.array([[3, 0], [1, 2]]), np.array([[1, 0], [0, 1]])
+    )
+    partition_stats.write_csv(path, counts)
     assert path.read_text().split() == [
         *("client,split,0,1", "0,train,3,0", "0,test,1,0", "1,train,1,2", "1,test,0,1")
     ]
-    pairs = zip(describe.read_csv(path), counts, strict=True)
+    pairs = zip(partition_stats.read_csv(path), counts, strict=True)
     assert all(np.array_equal(got, want) for got, want in pairs)
     short = "client\n0\n"
     for text in ("", short, "c,s,0\n0,train,3\n", "c,s,0\n0,train,x\n0,test,1\n"):
         path.write_text(text)
         with refused("partition.csv is no partition of a run"):
-            describe.read_csv(path)
+            partition_stats.read_csv(path)
 
 
 def test_the_share_of_the_commonest_class_by_hand():
     """Class 1 for the first, 0 for the second, whose tests it is one of four of."""
     train, test = np.array([[1, 5, 0], [4, 0, 4]]), np.array([[1, 3, 0], [1, 3, 0]])
-    share = describe.share_of_commonest(describe.Counts(train, test))
-    assert share == describe.Commonest(pooled=0.5, client_mean=0.5, examples=8)
+    share = partition_stats.share_of_commonest(partition_stats.Counts(train, test))
+    assert share == partition_stats.Commonest(pooled=0.5, client_mean=0.5, examples=8)
     test[0] = [0, 30, 0]
-    share = describe.share_of_commonest(describe.Counts(train, test))
-    assert share == describe.Commonest(31 / 34, (1 + 0.25) / 2, 34)
+    share = partition_stats.share_of_commonest(partition_stats.Counts(train, test))
+    assert share == partition_stats.Commonest(31 / 34, (1 + 0.25) / 2, 34)
 
 
 def shown(table):
@@ -58,17 +60,19 @@ def shown(table):
 
 
 def test_the_table_shows_sizes_classes_counts_and_waste_and_stays_short():
-    counts = describe.Counts(
+    counts = partition_stats.Counts(
         np.array([[3, 0, 9], [0, 2, 0]]), np.array([[1, 1, 0]] * 2)
     )
-    work = describe.work([12, 2], [[0, 1]], batch_size=4, epochs=1, per_epoch=wrap)
-    text = shown(describe.table(counts, work))
+    work = partition_stats.work(
+        [12, 2], [[0, 1]], batch_size=4, epochs=1, per_epoch=wrap
+    )
+    text = shown(partition_stats.table(counts, work))
     assert "0 │ 12 │ 2 │ 2 │ 3 │ 0:3 2:9" in text
     assert "1 │ 2 │ 2 │ 1 │ 1 │ 1:2" in text
     assert "2 test examples of classes unseen in training" in text
     assert "padding would waste 33%" in text
-    counts = describe.Counts(*(np.tile(np.arange(200), (1000, 1)),) * 2)
-    text = shown(describe.table(counts))
+    counts = partition_stats.Counts(*(np.tile(np.arange(200), (1000, 1)),) * 2)
+    text = shown(partition_stats.table(counts))
     assert "195:195 196:196 197:197 198:198 199:199 +194 more" in text
     assert "clients from 50 on not shown" in text
     assert "1 classes without examples" in text and len(text) < 8_000

@@ -14,10 +14,10 @@ from PIL import Image
 from rich.console import Console
 
 from jaxproto import config
-from jaxproto.config import build
-from jaxproto.data import datasets
+from jaxproto.data import registry
 from jaxproto.errors import UserError
-from jaxproto.report import summary
+from jaxproto.experiment import build
+from jaxproto.summary import run_summary
 
 RNG = np.random.default_rng(0)
 
@@ -39,7 +39,7 @@ def classes(root, names=("cat", "dog"), each=3, shape=(6, 6, 3)):
 
 
 def load(root, **options):
-    return datasets.load(f"folder:{root}", **options)
+    return registry.load(f"folder:{root}", **options)
 
 
 def refused(*words):
@@ -182,7 +182,7 @@ def test_a_run_says_what_was_found_and_saves_the_numbers_of_classes(tmp_path):
     c.model.group = "mlp"
     exp, said = build.experiment(c, "cpu"), io.StringIO()
     assert exp.dataset.x.shape == (24, 4, 4, 3)
-    summary.partition(exp, tmp_path, Console(file=said, width=200))
+    run_summary.partition(exp, tmp_path, Console(file=said, width=200))
     assert "1 files that are no images are left out" in said.getvalue()
     assert re.search(r"cat:\d+, dog:\d+", said.getvalue())
     written = json.loads((tmp_path / "classes.json").read_text())

@@ -5,7 +5,7 @@ import pytest
 from support.refusal import refused
 from support.tfds_toy import GREY, LABELS
 
-from jaxproto.data import dataset, datasets, domains
+from jaxproto.data import dataset, domains, registry
 
 
 def save(path, **arrays):
@@ -21,7 +21,7 @@ def parts(tmp_path):
 
 
 def test_npz_keeps_uint8_gives_grey_a_channel_and_puts_the_test_part_last(parts):
-    data = datasets.load(parts(y_train=LABELS[:, None]))
+    data = registry.load(parts(y_train=LABELS[:, None]))
     assert data.x.dtype == np.uint8 and data.x.shape == (8, 4, 4, 1)
     assert (data.x[6:, ..., 0] == GREY[:2]).all() and data.train_size == 6
     assert data.y.tolist() == [*LABELS, 0, 1] and data.y.dtype == np.int32
@@ -30,21 +30,21 @@ def test_npz_keeps_uint8_gives_grey_a_channel_and_puts_the_test_part_last(parts)
 
 def test_npz_floats_become_float32_and_texts_may_be_of_any_length(parts):
     x = np.linspace(0, 1, 12).reshape(6, 2)
-    data = datasets.load(parts(x_train=x, x_test=x[:2]))
+    data = registry.load(parts(x_train=x, x_test=x[:2]))
     assert data.x.dtype == np.float32 and data.x.shape == (8, 2)
     texts = np.array(["a", "longer", "", "b", "c", "d"])
-    data = datasets.load(parts(x_train=texts, x_test=texts[:2]))
+    data = registry.load(parts(x_train=texts, x_test=texts[:2]))
     assert data.x.tolist() == [*texts, *texts[:2]]
 
 
 def test_npz_without_a_test_part_is_all_training(tmp_path):
-    data = datasets.load(save(tmp_path / "a.npz", x_train=GREY, y_train=LABELS))
+    data = registry.load(save(tmp_path / "a.npz", x_train=GREY, y_train=LABELS))
     assert data.train_size == len(data.y) == 6
 
 
 def test_labels_without_gaps_and_declared_ones_keep_their_numbers(parts):
     for extra, empty in (({}, []), ({"num_classes": 5}, [3, 4])):
-        data = datasets.load(parts(**extra))
+        data = registry.load(parts(**extra))
         assert data.y.tolist() == [*LABELS, 0, 1]
         assert (data.classes, data.notes) == ((), ())
         assert data.num_classes == 3 + len(empty)
@@ -62,7 +62,7 @@ OTHER_LABELS = [
 
 @pytest.mark.parametrize(("train", "test", "classes"), OTHER_LABELS)
 def test_other_labels_are_numbered_in_sorted_order(parts, train, test, classes):
-    data = datasets.load(parts(y_train=train, y_test=test))
+    data = registry.load(parts(y_train=train, y_test=test))
     assert (data.classes, data.num_classes) == ((*classes,), len(classes))
     labels = [c.decode() if isinstance(c, bytes) else str(c) for c in [*train, *test]]
     assert [classes[c] for c in data.y] == labels and data.y.dtype == np.int32
@@ -70,7 +70,7 @@ def test_other_labels_are_numbered_in_sorted_order(parts, train, test, classes):
 
 
 def test_test_examples_of_classes_unseen_in_training_are_counted(parts):
-    (note,) = datasets.load(parts(y_test=[3, 0])).notes
+    (note,) = registry.load(parts(y_test=[3, 0])).notes
     assert note.endswith(
         "the test part has 1 examples of 1 classes that the training part has none of "
         "('3')"
@@ -78,13 +78,13 @@ def test_test_examples_of_classes_unseen_in_training_are_counted(parts):
 
 
 def test_sources_are_named_by_texts_or_numbers(parts, tmp_path):
-    assert datasets.load(parts()).domain is None
+    assert registry.load(parts()).domain is None
     train = {"x_train": GREY[:4], "y_train": [0, 1, 0, 1]}
     texts = ["web", "dslr", "web", "amazon"]
     alone = save(tmp_path / "b.npz", **train, domain_train=texts)
-    assert datasets.load(alone).domain.tolist() == [2, 1, 2, 0]
+    assert registry.load(alone).domain.tolist() == [2, 1, 2, 0]
     numbers = {"domain_train": [7, 7, 900, -1], "domain_test": [900, 7]}
-    both = datasets.load(parts(**train, **numbers))
+    both = registry.load(parts(**train, **numbers))
     assert both.domain.tolist() == [1, 1, 2, 0, 2, 1]
     two = dataset.assemble("toy", (GREY[:2], [0, 1]), (GREY[:2], [0, 1]))
     with refused("domain_train has type int64, but domain_test <U1. Name sources by i"):
@@ -108,7 +108,7 @@ UNFIT = [  # more: `support/bad_files.py`
 def test_unfit_arrays_are_named_with_both_values(parts, changed, message):
     path = parts(**changed)
     with refused(message) as caught:
-        datasets.load(path)
+        registry.load(path)
     assert str(caught.value).startswith(path)
 
 
@@ -120,9 +120,9 @@ def test_foreign_files_and_those_with_a_wrong_bit_are_refused(parts, tmp_path):
     for found in (content, b""):
         (tmp_path / "a.npz").write_bytes(found)
         with refused(f"npz:{tmp_path}/a.npz: cannot be read as npz ("):
-            datasets.load(f"npz:{tmp_path}/a.npz")
+            registry.load(f"npz:{tmp_path}/a.npz")
     np.save(tmp_path / "one.npy", GREY)
     with refused("Save " + str(tmp_path / "one.npy") + " again with np.savez."):
-        datasets.load(f"npz:{tmp_path}/one.npy")
+        registry.load(f"npz:{tmp_path}/one.npy")
     with refused("x_train, y_train, x_test, y_test missing; the file has images."):
-        datasets.load(save(tmp_path / "b.npz", images=GREY))
+        registry.load(save(tmp_path / "b.npz", images=GREY))

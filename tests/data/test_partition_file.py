@@ -6,12 +6,12 @@ from support.labels import SCHEMES
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.config import build
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions import file as partition_file
-from jaxproto.data.partitions import public, schemes
+from jaxproto.data.partitions import from_file as partition_file
+from jaxproto.data.partitions import public_examples, registry
 from jaxproto.errors import UserError
-from jaxproto.report import summary
+from jaxproto.experiment import build
+from jaxproto.summary import run_summary
 
 HEAD = "client,index,part"
 PAIR = ("0,1,train", "0,2,test")
@@ -58,8 +58,8 @@ def test_a_saved_partition_loads_as_it_was(load, path, name):
         dataset, options = toy(), {"clients": 5, "pooled": bool(pooled)}
         if shared:
             some = {"share": 0.1, "classes": 0.5, "seed": 1}
-            dataset = public.choose(dataset, pooled=bool(pooled), **some)
-        made = public.divide(dataset, SCHEMES[name], **options)
+            dataset = public_examples.choose(dataset, pooled=bool(pooled), **some)
+        made = public_examples.divide(dataset, SCHEMES[name], **options)
         text = partition_file.lines(dataset, made)
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
@@ -67,8 +67,8 @@ def test_a_saved_partition_loads_as_it_was(load, path, name):
 
 
 def test_an_official_test_part_and_public_rows_of_another_set_are_not_written(load):
-    dataset = public.append(toy(), toy(8, 0))
-    made = public.divide(dataset, schemes.iid(), clients=3, pooled=False)
+    dataset = public_examples.append(toy(), toy(8, 0))
+    made = public_examples.divide(dataset, registry.iid(), clients=3, pooled=False)
     text = partition_file.lines(dataset, made)
     assert text.count("train") == 48 and "test" not in text
     same(made, load(text.splitlines(), dataset, clients=3, pooled=False))
@@ -83,7 +83,7 @@ def test_public_examples_are_taken_from_those_who_have_them_in_the_file(load):
 
 def test_examples_of_another_set_are_no_rows_of_the_file(load):
     with refused("index is 60, but data set 'toy' has 60 exam"):
-        load([HEAD, *PAIR, "0,60,train"], public.append(toy(), toy(8, 0)))
+        load([HEAD, *PAIR, "0,60,train"], public_examples.append(toy(), toy(8, 0)))
 
 
 def test_columns_come_in_any_order_among_others_and_blank_lines_are_nothing(load):
@@ -142,7 +142,7 @@ def built(**fields):
 
 def test_a_run_saves_what_another_one_can_start_from(tmp_path):
     first = built()
-    summary.save_partition(first, tmp_path)
+    run_summary.save_partition(first, tmp_path)
     name = f"file:{tmp_path / 'indices.csv'}"
     same(first.partition, built(partition=name).partition)
     with refused("Set data.clients to the number of clients in"):
@@ -153,9 +153,9 @@ def test_a_run_saves_what_another_one_can_start_from(tmp_path):
 
 def test_a_run_does_not_go_on_with_another_partition(tmp_path):
     one, other = built(), built(seed=2)
-    summary.save_partition(one, tmp_path)
-    summary.check_same(other, tmp_path)  # the run had not begun
+    run_summary.save_partition(one, tmp_path)
+    run_summary.check_same(other, tmp_path)  # the run had not begun
     (tmp_path / "config.json").write_text("{}")
-    summary.check_same(one, tmp_path)
+    run_summary.check_same(one, tmp_path)
     with refused("indices.csv has another partition than the"):
-        summary.check_same(other, tmp_path)
+        run_summary.check_same(other, tmp_path)

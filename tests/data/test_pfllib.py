@@ -8,9 +8,9 @@ from support.every import every
 from support.labels import count, labels_only
 from support.refusal import refused
 
-from jaxproto.data import describe
-from jaxproto.data.partitions import schemes
-from jaxproto.data.partitions.scheme import Scheme
+from jaxproto.data import partition_stats
+from jaxproto.data.partitions import registry
+from jaxproto.data.partitions.label_skew import Scheme
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.types import Spec
 
@@ -48,8 +48,8 @@ C10, C100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """The matrix that ships with the code, and its K_i and n_i through it."""
     dataset = labels_only(C10)
-    divided = schemes.divide(dataset, schemes.pfllib_dirichlet(0.1), clients=20)
-    train, test = describe.counts(dataset, divided)
+    divided = registry.divide(dataset, registry.pfllib_dirichlet(0.1), clients=20)
+    train, test = partition_stats.counts(dataset, divided)
     np.testing.assert_array_equal(train + test, CIFAR10_KC)
 
 
@@ -74,21 +74,21 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
 ):
     """The released recipe with seed 1 and batches of 32."""
     dataset = labels_only(sizes)
-    scheme = schemes.pfllib_dirichlet(alpha)
-    divided = schemes.divide(dataset, scheme, clients=clients)
-    train, test = counted = describe.counts(dataset, divided)
+    scheme = registry.pfllib_dirichlet(alpha)
+    divided = registry.divide(dataset, scheme, clients=clients)
+    train, test = counted = partition_stats.counts(dataset, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
-    used, _ = describe.counts(dataset, schemes.Partition(whole, whole))
+    used, _ = partition_stats.counts(dataset, registry.Partition(whole, whole))
     batch_K = train.sum(axis=1) // 32
     assert tuple((c > 0).sum() for c in (train + test, train, used)) == held
     assert (train.sum(axis=1).min(), train.sum(axis=1).max()) == n_train
     assert (batch_K.sum(), batch_K.min()) == batches
-    assert (test.sum(), describe.unseen(counted)) == tested
+    assert (test.sum(), partition_stats.unseen(counted)) == tested
 
 
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
     """T Table 1: 690 to 710 pairs are implied, 1.37 million is printed."""
-    scheme, y = schemes.pfllib_dirichlet(0.1), labels_only(FLOWERS).y
+    scheme, y = registry.pfllib_dirichlet(0.1), labels_only(FLOWERS).y
     held_KC = count(y, scheme.assign(y, len(FLOWERS), 20, scheme.make_rng(1)))
     held_K = (held_KC > 0).sum(axis=1)
     assert len(y) == 8_189 and held_K.sum() == 691
@@ -99,11 +99,11 @@ def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
 def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
     """The released recipe: 34 client-class pairs, and one client with one example."""
     y = labels_only(C10).y
-    enough = schemes.pfllib_dirichlet(0.01, max_tries=37)
+    enough = registry.pfllib_dirichlet(0.01, max_tries=37)
     client_rows = enough.assign(y, 10, 20, enough.make_rng(1))
     assert sum(len(np.unique(y[rows])) for rows in client_rows) == 34
     assert min(map(len, client_rows)) == 1
-    too_few = schemes.pfllib_dirichlet(0.01, max_tries=36)
+    too_few = registry.pfllib_dirichlet(0.01, max_tries=36)
     with refused("alpha=0.01: 36 draws gave none in which each of 20 clients has 1 of"):
         too_few.assign(y, 10, 20, too_few.make_rng(1))
 
@@ -111,8 +111,8 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
 def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     """The sizes of the released recipe."""
     dataset = labels_only(C10)
-    divided = schemes.divide(dataset, schemes.pfllib_pathological(2), clients=20)
-    counted = sum(describe.counts(dataset, divided))
+    divided = registry.divide(dataset, registry.pfllib_pathological(2), clients=20)
+    counted = sum(partition_stats.counts(dataset, divided))
     assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
 
 
@@ -120,7 +120,7 @@ def test_pfllib_pathological_reproduces_the_cifar10_sizes():
 def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
     """Sum K_i for C10, C100 and Tiny ImageNet."""
     dataset = labels_only(sizes)
-    scheme = schemes.pfllib_pathological(classes)
+    scheme = registry.pfllib_pathological(classes)
     client_rows = scheme.assign(dataset.y, len(sizes), 20, scheme.make_rng(1))
     assert sum(len(np.unique(dataset.y[rows])) for rows in client_rows) == pairs
     assert np.array_equal(
@@ -131,17 +131,17 @@ def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
 def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
     dataset = labels_only([100] * 43)
-    divided = schemes.divide(dataset, schemes.pfllib_pathological(4), clients=20)
-    held_C = sum(describe.counts(dataset, divided)).sum(axis=0)
+    divided = registry.divide(dataset, registry.pfllib_pathological(4), clients=20)
+    held_C = sum(partition_stats.counts(dataset, divided)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
 
-@every([*product([schemes.pfllib_dirichlet(0.1), schemes.iid()], [0.75, 0.6])])
+@every([*product([registry.pfllib_dirichlet(0.1), registry.iid()], [0.75, 0.6])])
 def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
     """docs/decisions.md#pool; sklearn continues numpy's global stream."""
     dataset = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
-    divided = schemes.divide(dataset, scheme, clients=7, train_share=share, seed=1)
+    divided = registry.divide(dataset, scheme, clients=7, train_share=share, seed=1)
     before = np.random.get_state()
     try:
         np.random.seed(1)

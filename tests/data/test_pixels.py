@@ -8,7 +8,7 @@ from support.every import every
 from support.refusal import refused
 
 from jaxproto import batches
-from jaxproto.data import cache, datasets, pixels
+from jaxproto.data import decoded_cache, registry, resize
 from jaxproto.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def test_resizing_is_the_antialiased_bilinear_filter(height, width):
     x = image(height, width)
     rows, columns = weights(height, 16), weights(width, 16)
     wanted = np.einsum("ih,hwc,jw->ijc", rows, x.astype(float), columns)
-    made = pixels.resize(x, 16)
+    made = resize.resize(x, 16)
     assert made.shape == (16, 16, 3) and made.dtype == np.uint8
     assert np.abs(made - wanted).max() < 1.5  # rounded once in each direction
 
@@ -40,7 +40,7 @@ def test_resizing_is_the_antialiased_bilinear_filter(height, width):
 @every([1, 2, 3, 4])
 def test_channels_do_not_mix(channels):
     x = image(20, 12, channels)
-    made = pixels.resize(x, 8)
+    made = resize.resize(x, 8)
     for c in range(channels):
         plane = Image.fromarray(np.ascontiguousarray(x[..., c]))
         alone = plane.resize((8, 8), Image.Resampling.BILINEAR)
@@ -49,24 +49,24 @@ def test_channels_do_not_mix(channels):
 
 def test_parts_are_resized_into_one_array_and_the_right_size_is_left_alone():
     x = image(8, 8)
-    assert pixels.resize(x, 8) is x
+    assert resize.resize(x, 8) is x
     parts = [np.stack([image(6, 6) for _ in range(n)]) for n in (3, 2)]
-    made = pixels.join("made", parts, 4, cache.in_memory)
-    each = [pixels.resize(x, 4) for part in parts for x in part]
+    made = resize.join("made", parts, 4, decoded_cache.in_memory)
+    each = [resize.resize(x, 4) for part in parts for x in part]
     assert np.array_equal(made, np.stack(each))
-    same = pixels.join("made", parts, 0, cache.in_memory)
+    same = resize.join("made", parts, 0, decoded_cache.in_memory)
     assert np.array_equal(same, np.concatenate(parts))
 
 
 def test_a_set_can_be_loaded_at_another_size_if_that_is_one():
-    digits, small = datasets.load("digits"), datasets.load("digits", pixels=4)
+    digits, small = registry.load("digits"), registry.load("digits", pixels=4)
     assert small.x.shape == (1797, 4, 4, 1)
-    assert np.array_equal(small.x[5], pixels.resize(digits.x[5], 4))
+    assert np.array_equal(small.x[5], resize.resize(digits.x[5], 4))
     for size in (-1, 5_000):
         with refused(f"data.pixels is {size}. Give the height"):
-            datasets.load("digits", pixels=size)
+            registry.load("digits", pixels=size)
     with pytest.raises(UserError, match=r"spiral: data.pixels resizes uint8.*\(2,\)"):
-        datasets.load("spiral", pixels=8)
+        registry.load("spiral", pixels=8)
 
 
 @every([lambda f: f, jax.jit])

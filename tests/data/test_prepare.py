@@ -21,10 +21,10 @@ from tensorflow_datasets.core.download import download_manager
 
 from jaxproto.cli import prepare as cli
 from jaxproto.data import prepare
-from jaxproto.data.readers import prepared
-from jaxproto.data.readers.builders import gtsrb, running, tiny_imagenet
+from jaxproto.data.readers import tfds as prepared
+from jaxproto.data.tfds_builders import download, gtsrb, tiny_imagenet
 
-running.bars(False)
+download.bars(False)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_damaged_archive_leaves_nothing_behind(tmp_path, tiny, manual, offline
 KILLED = """
 import os, signal, sys
 from jaxproto.data import prepare
-from jaxproto.data.readers.builders import archives
+from jaxproto.data.tfds_builders import archives
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 archives.rgb = die

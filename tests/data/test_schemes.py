@@ -10,9 +10,9 @@ from support.every import every
 from support.labels import BY_LABEL, BY_SIZE, SCHEMES, count, labels_only, shuffled
 from support.refusal import refused
 
-from jaxproto.data import describe
-from jaxproto.data.partitions import public, schemes
-from jaxproto.data.partitions.scheme import top_up
+from jaxproto.data import partition_stats
+from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions.label_skew import top_up
 from jaxproto.errors import UserError
 
 fast = settings(max_examples=60, deadline=None, derandomize=True)
@@ -45,7 +45,7 @@ def test_every_example_is_used_once(name, sizes, clients, min_size, log_alpha, s
         min_size, options = 1, {"max_tries": 20} if name == "pfllib" else {}
     assume(clients * min_size <= sum(sizes))
     alpha = () if name == "iid" else (10**log_alpha,)
-    scheme = schemes.PARTITIONS[name](*alpha, **options)
+    scheme = registry.PARTITIONS[name](*alpha, **options)
     try:
         size_K = [*map(len, hands_of(scheme, shuffled(sizes), clients, seed))]
     except UserError as error:
@@ -61,7 +61,7 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
     classes = data.draw(st.integers(1, len(sizes)))
     clients = data.draw(st.integers(-(-len(sizes) // classes), 12))
     dataset = shuffled(sizes)
-    client_rows = hands_of(schemes.pathological(classes), dataset, clients, seed)
+    client_rows = hands_of(registry.pathological(classes), dataset, clients, seed)
     held_KC = count(dataset.y, client_rows)
     assert ((held_KC > 0).sum(axis=1) == classes).all()
     assert np.ptp((held_KC > 0).sum(axis=0)) <= 1  # clients per class
@@ -73,7 +73,7 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
 @given(st.integers(1, 30), st.integers(1, 30), seeds)
 def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
     dataset = shuffled([200], sources=sources)
-    client_rows = hands_of(schemes.feature(), dataset, clients, seed)
+    client_rows = hands_of(registry.feature(), dataset, clients, seed)
     count_KS = count(dataset.domain, client_rows)
     if sources >= clients:
         assert ((count_KS > 0).sum(axis=0) == 1).all()
@@ -86,19 +86,19 @@ def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
 
 def test_feature_without_sources_or_with_too_small_ones_is_refused():
     with refused("data set 'toy' does not say where its examples come from, which par"):
-        schemes.divide(shuffled([9]), schemes.feature(), clients=3)
+        registry.divide(shuffled([9]), registry.feature(), clients=3)
     small = shuffled([9])._replace(domain=np.array([0] * 8 + [1]))
     with refused("source 1 has 1 examples for 2 clients. Use fewer clients, or leave"):
-        schemes.divide(small, schemes.feature(), clients=4)
+        registry.divide(small, registry.feature(), clients=4)
 
 
 def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
     dataset = shuffled([2_000] * 10)
     spread = []
     for alpha in (0.2, 1.0, 100.0):
-        scheme = schemes.quantity(alpha, min_size=400)
+        scheme = registry.quantity(alpha, min_size=400)
         client_rows = hands_of(scheme, dataset, 10)
-        assert describe.skew(count(dataset.y, client_rows)).variation.max() < 0.1
+        assert partition_stats.skew(count(dataset.y, client_rows)).variation.max() < 0.1
         spread.append(max(map(len, client_rows)) / min(map(len, client_rows)))
     assert spread[0] > 10 > spread[1] > 2 > spread[2]
 
@@ -106,7 +106,7 @@ def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
 def test_quantity_shares_are_those_of_the_dirichlet_distribution():
     """Li et al. 4.3. A share of 10 has mean 1/10 and variance 0.09 / (10 alpha + 1)."""
     y = np.zeros(10_000, int)
-    scheme = schemes.quantity(0.5, min_size=1, max_tries=1)
+    scheme = registry.quantity(0.5, min_size=1, max_tries=1)
     rng = np.random.default_rng(0)
     shares = [len(r) for _ in range(400) for r in scheme.assign(y, 1, 10, rng)]
     assert np.mean(shares) == 1_000
@@ -116,9 +116,9 @@ def test_quantity_shares_are_those_of_the_dirichlet_distribution():
 def test_small_alpha_is_more_uneven_than_large_alpha():
     dataset = labels_only([500] * 10)
     pairs = [
-        (describe.counts(dataset, divided).train > 0).sum()
+        (partition_stats.counts(dataset, divided).train > 0).sum()
         for alpha in (0.01, 0.1, 1.0, 100.0)
-        for divided in [schemes.divide(dataset, schemes.dirichlet(alpha), clients=10)]
+        for divided in [registry.divide(dataset, registry.dirichlet(alpha), clients=10)]
     ]
     assert pairs == sorted(pairs) and pairs[0] < 40 and pairs[-1] == 100
 
@@ -142,7 +142,7 @@ def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more()
 def test_any_alpha_and_a_thousand_clients_end_soon(name, log_alpha, clients, seed):
     least = 1 if name == "pfllib" else 15
     options = {} if name == "pfllib" else {"min_size": least}
-    scheme = schemes.PARTITIONS[name](10**log_alpha, **options)
+    scheme = registry.PARTITIONS[name](10**log_alpha, **options)
     start = time.perf_counter()
     try:
         client_rows = hands_of(scheme, shuffled([2_000] * 10), clients, seed)
@@ -158,8 +158,8 @@ def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name)
     whole = shuffled([100] * 4, test=80, sources=12)
     for pooled in (True, False):
         options = {"share": 0.1, "classes": 0.5, "seed": 1}
-        dataset = public.choose(whole, pooled=pooled, **options)
-        parts = public.divide(dataset, SCHEMES[name], clients=6, pooled=pooled)
+        dataset = public_examples.choose(whole, pooled=pooled, **options)
+        parts = public_examples.divide(dataset, SCHEMES[name], clients=6, pooled=pooled)
         mine = np.concatenate([*parts.train, *(parts.test if pooled else ())])
         rest = np.setdiff1d(np.arange(400 if pooled else 320), dataset.public)
         np.testing.assert_array_equal(np.sort(mine), rest)
@@ -170,11 +170,11 @@ def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_examples_of_another_set_are_nobodys_under_every_scheme(name):
     dataset = shuffled([100] * 4, test=80, sources=12)
-    both = public.append(dataset, shuffled([5] * 4))
+    both = public_examples.append(dataset, shuffled([5] * 4))
     for pooled in (True, False):
         options = {"clients": 6, "pooled": pooled}
-        one = public.divide(dataset, SCHEMES[name], **options)
-        other = public.divide(both, SCHEMES[name], **options)
+        one = public_examples.divide(dataset, SCHEMES[name], **options)
+        other = public_examples.divide(both, SCHEMES[name], **options)
         pairs = zip([*one.train, *one.test], [*other.train, *other.test], strict=True)
         for a, b in pairs:
             np.testing.assert_array_equal(a, b)
@@ -207,9 +207,9 @@ def test_names_of_classes_do_not_matter_where_they_are_not_seen(name, names, see
 @given(class_sizes, st.integers(1, 6), st.sampled_from([0.5, 0.75, 0.9]), seeds)
 def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share, seed):
     assume(10 * clients <= sum(sizes))
-    dataset, scheme = labels_only(sizes), schemes.dirichlet(0.5, min_size=10)
+    dataset, scheme = labels_only(sizes), registry.dirichlet(0.5, min_size=10)
     options = {"clients": clients, "train_share": share, "seed": seed}
-    train, test = schemes.divide(dataset, scheme, **options)
+    train, test = registry.divide(dataset, scheme, **options)
     everyone = np.sort(np.concatenate([*train, *test]))
     np.testing.assert_array_equal(everyone, np.arange(len(dataset.y)))
     for a, b in zip(train, test, strict=True):
@@ -217,48 +217,48 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
         assert len(a) == int(share * (len(a) + len(b)))
 
 
-@every([(schemes.iid(),), (schemes.dirichlet(0.5),), (schemes.pathological(2),)])
+@every([(registry.iid(),), (registry.dirichlet(0.5),), (registry.pathological(2),)])
 def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(scheme):
     both = labels_only([60] * 4), scheme
-    parts = (schemes.divide(*both, clients=4, seed=seed) for seed in (1, 1, 2))
+    parts = (registry.divide(*both, clients=4, seed=seed) for seed in (1, 1, 2))
     one, again, other = (np.concatenate(part.train).tolist() for part in parts)
     assert one == again != other
 
 
 def test_training_rows_are_shuffled_where_the_test_part_is_the_official_one():
     dataset = labels_only([20, 20, 20], test=15)
-    blocks = schemes.divide(dataset, schemes.pathological(3), clients=1, pooled=False)
+    blocks = registry.divide(dataset, registry.pathological(3), clients=1, pooled=False)
     assert blocks.train[0].tolist() != sorted(blocks.train[0])  # batches mix classes
 
 
-IID = schemes.iid()
+IID = registry.iid()
 IMPOSSIBLE = [  # of two classes of five examples
     (IID, 11, "need 11 examples, but there are 10. Use at most 10 cli"),
     (IID, 0, "clients is 0. Give an integer of at least 1."),
     (IID, 10, "client 0 gets 0 training and 1 test examples at train_"),
     (IID, 10, "0.75 (and so do 9 more clients). Raise min_size (pfllib"),
-    (schemes.dirichlet(1.0, min_size=4), 3, "12 examples, but there are 10. Use at"),
-    (schemes.dirichlet(1.0, min_size=4), 3, "most 2 clients or at most 3 ea"),
-    (schemes.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
-    (schemes.pathological(3), 2, "is 3, but only 2 classes have examples. Use at"),
-    (schemes.pathological(1), 1, "but 2 have examples. Use at least 2 clients or"),
-    (schemes.pathological(1), 1, "or classes_per_client of at l"),
-    (schemes.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
-    (schemes.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
-    (schemes.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),
-    (schemes.pfllib_pathological(2), 6, "class 0 has 5 examples for 6 clients, t"),
+    (registry.dirichlet(1.0, min_size=4), 3, "12 examples, but there are 10. Use at"),
+    (registry.dirichlet(1.0, min_size=4), 3, "most 2 clients or at most 3 ea"),
+    (registry.dirichlet(1.0, min_size=0), 3, "min_size is 0. Give an integer of"),
+    (registry.pathological(3), 2, "is 3, but only 2 classes have examples. Use at"),
+    (registry.pathological(1), 1, "but 2 have examples. Use at least 2 clients or"),
+    (registry.pathological(1), 1, "or classes_per_client of at l"),
+    (registry.pathological(2), 6, "class 0 has 5 examples for 6 clients. Use few"),
+    (registry.pfllib_dirichlet(1.0), 11, "need 11 examples, but there are 10. Us"),
+    (registry.pfllib_pathological(3), 2, "is 3, but only 2 classes have examples"),
+    (registry.pfllib_pathological(2), 6, "class 0 has 5 examples for 6 clients, t"),
 ]
 
 
 @every(IMPOSSIBLE)
 def test_an_impossible_partition_is_refused_with_both_numbers(scheme, clients, message):
     with refused(message):
-        schemes.divide(labels_only([5, 5]), scheme, clients=clients)
+        registry.divide(labels_only([5, 5]), scheme, clients=clients)
 
 
 @every([0, -1.0, float("nan"), float("inf"), 1e9])
 def test_alpha_must_be_positive_and_finite(alpha):
-    for make in (schemes.dirichlet, schemes.pfllib_dirichlet):
+    for make in (registry.dirichlet, registry.pfllib_dirichlet):
         with refused(f"alpha is {alpha}, but must be above 0 and at most 1e6."):
             make(alpha)
 
@@ -272,4 +272,4 @@ def test_alpha_must_be_positive_and_finite(alpha):
 )
 def test_arguments_of_divide_that_cannot_work_are_named(arguments, message):
     with refused(message):
-        schemes.divide(labels_only([5, 5]), IID, clients=2, **arguments)
+        registry.divide(labels_only([5, 5]), IID, clients=2, **arguments)

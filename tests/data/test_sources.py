@@ -3,11 +3,11 @@
 import numpy as np
 from support.every import every
 
-from jaxproto.data import dataset, datasets, spiral
+from jaxproto.data import dataset, registry, spiral
 
 
 def test_digits_are_1797_uint8_images_up_to_255_without_a_test_part():
-    digits = datasets.load("digits")
+    digits = registry.load("digits")
     assert digits.x.shape == (1797, 8, 8, 1) and digits.x.dtype == np.uint8
     assert (digits.x.min(), digits.x.max()) == (0, 255)
     assert digits.y.dtype == np.int32 and digits.num_classes == 10
@@ -16,18 +16,18 @@ def test_digits_are_1797_uint8_images_up_to_255_without_a_test_part():
 
 @every(["spiral", "spiral_literal"])
 def test_a_spiral_has_six_classes_of_5000_points_on_radii_1_to_10_by_its_seed(name):
-    data = datasets.load(name, seed=3)
+    data = registry.load(name, seed=3)
     assert data.x.shape == (30_000, 2) and data.x.dtype == np.float32
     assert np.bincount(data.y).tolist() == [5_000] * 6 and data.train_size == 30_000
     radius = np.linalg.norm(data.x, axis=1).reshape(6, 5_000)
     np.testing.assert_allclose(radius, np.tile(np.linspace(1, 10, 5_000), (6, 1)), 1e-5)
-    again, other = (datasets.load(name, seed=s).x for s in (3, 2))
+    again, other = (registry.load(name, seed=s).x for s in (3, 2))
     assert (data.x == again).all() and (data.x != other).any()
 
 
 def test_fednh_spiral_classes_sweep_60_degrees_plus_at_most_half_a_radian():
     """docs/decisions.md#spiral: from k pi/3 to (k + 1) pi/3 plus Uniform[0, 0.5)."""
-    x_CN2 = datasets.load("spiral").x.reshape(6, 5_000, 2).astype(np.float64)
+    x_CN2 = registry.load("spiral").x.reshape(6, 5_000, 2).astype(np.float64)
     angle_CN = np.arctan2(x_CN2[..., 0], x_CN2[..., 1])  # x = r sin, y = r cos
     start_CN = (np.arange(6)[:, None] + np.linspace(0, 1, 5_000)) * np.pi / 3
     noise_CN = (angle_CN - start_CN + 1) % (2 * np.pi) - 1

@@ -15,9 +15,10 @@ from support.refusal import refused
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import build, registries
-from jaxproto.data import datasets, text
-from jaxproto.data.partitions.schemes import Partition
+from jaxproto.config import registries
+from jaxproto.data import registry, text
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.experiment import build
 from jaxproto.methods import METHODS
 from jaxproto.storage import records, workdir
 from jaxproto.types import PADDING, UNKNOWN
@@ -81,7 +82,7 @@ def test_the_vocabulary_is_sorted_by_frequency_then_by_the_alphabet():
 
 
 def encoded(texts, train, test, **options):
-    data = datasets.assemble("t", (np.array(texts), np.arange(len(texts)) % 2))
+    data = registry.assemble("t", (np.array(texts), np.arange(len(texts)) % 2))
     part = Partition((np.array(train),), (np.array(test),))
     return text.encode(data, part, **options)
 
@@ -102,12 +103,12 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
 
 
 def test_words_of_test_texts_alone_are_unknown_and_public_ones_known():
-    data = datasets.assemble("t", (np.array(["a", "b", "c"]), np.array([0, 1, 0])))
+    data = registry.assemble("t", (np.array(["a", "b", "c"]), np.array([0, 1, 0])))
     part = Partition((np.array([0]),), (np.array([1]),))
     assert text.encode(data, part).tokens == (*text.SPECIAL, "a")
     with_public = data._replace(public=np.array([2], np.int32))
     assert text.encode(with_public, part).tokens == (*text.SPECIAL, "a", "c")
-    digits = datasets.load("digits")
+    digits = registry.load("digits")
     assert text.encode(digits, None) is digits
 
 

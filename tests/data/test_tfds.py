@@ -7,23 +7,23 @@ import pytest
 from support.refusal import refused
 from support.tfds_toy import GREY, LABELS, prepare
 
-from jaxproto.data import datasets, pixels
-from jaxproto.data.readers import prepared
+from jaxproto.data import registry, resize
+from jaxproto.data.readers import tfds
 
 
 def test_a_prepared_tfds_set_is_read_without_tensorflow(tmp_path, monkeypatch):
     prepare(tmp_path, names=("cat", "dog", "ox"))
-    data = datasets.load("tfds:toy", data_dir=tmp_path)
+    data = registry.load("tfds:toy", data_dir=tmp_path)
     assert data.x.shape == (12, 4, 4, 1) and data.x.dtype == np.uint8
     assert (data.x[:6, ..., 0] == GREY).all() and (data.x[6:, ..., 0] == GREY).all()
     assert data.y.tolist() == [*LABELS, *LABELS] and data.y.dtype == np.int32
     assert (data.name, data.num_classes, data.train_size) == ("tfds:toy", 3, 6)
     assert data.classes == ("cat", "dog", "ox") and "tensorflow" not in sys.modules
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    assert prepared.load("toy").train_size == 6
+    assert tfds.load("toy").train_size == 6
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with refused("reading it needs the package 'tensorflow_datasets'. Install it."):
-        prepared.load("toy", tmp_path)
+        tfds.load("toy", tmp_path)
 
 
 def test_images_of_several_sizes_are_brought_to_one(tmp_path):
@@ -31,61 +31,61 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path):
     images = [rng.integers(0, 256, (5 + i, 9 - i, 3), np.uint8) for i in range(6)]
     splits = ("test", "train", "validation")
     prepare(tmp_path, shape=(-1, -1, 3), images=images, splits=splits)
-    data = datasets.load("tfds:toy", data_dir=tmp_path, pixels=4)
-    small = [pixels.resize(image, 4) for image in images]
+    data = registry.load("tfds:toy", data_dir=tmp_path, pixels=4)
+    small = [resize.resize(image, 4) for image in images]
     assert np.array_equal(data.x, np.stack(small * 3)) and data.train_size == 12
     shape = "(None, None, 3) and type uint8, but a network needs one fixed shape"
     with refused(shape) as caught:
-        datasets.load("tfds:toy", data_dir=tmp_path)
+        registry.load("tfds:toy", data_dir=tmp_path)
     assert "Set data.pixels to the height and width" in str(caught.value)
 
 
 def test_texts_are_title_and_description(tmp_path):
     texts = [(f"Title {i}", f"naïve text {i}") for i in range(6)]
     prepare(tmp_path, texts=texts, names=("World", "Sports", "Business"))
-    data = datasets.load("tfds:toy", data_dir=tmp_path)
+    data = registry.load("tfds:toy", data_dir=tmp_path)
     assert data.x.tolist() == [f"Title {i} naïve text {i}" for i in range(6)] * 2
     assert data.x.shape == (12,) and data.y.tolist() == [*LABELS] * 2
     assert data.classes == ("World", "Sports", "Business") and data.train_size == 6
     with refused("data.pixels is 8, but texts have no pixels. Set it to 0."):
-        datasets.load("tfds:toy", data_dir=tmp_path, pixels=8)
+        registry.load("tfds:toy", data_dir=tmp_path, pixels=8)
 
 
 def test_a_configuration_may_be_left_out_where_one_alone_is_there(tmp_path):
     folder = prepare(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "toy").rename(tmp_path / "other" / "small")
-    assert prepared.find("other", tmp_path).parent.name == "small"
+    assert tfds.find("other", tmp_path).parent.name == "small"
     (tmp_path / "other" / "large" / folder.name).mkdir(parents=True)
     with refused("There are: other/large, other/small."):
-        prepared.find("other", tmp_path)
+        tfds.find("other", tmp_path)
 
 
 def test_the_last_split_is_the_official_test_part(tmp_path):
     """Of three splits: `test_images_of_several_sizes_are_brought_to_one`."""
     for splits in (("train",), ("train", "validation")):
         prepare(tmp_path / splits[-1], splits=splits)
-        data = prepared.load("toy", tmp_path / splits[-1])
+        data = tfds.load("toy", tmp_path / splits[-1])
         assert (len(data.y), data.train_size) == (6 * len(splits), 6)
 
 
 def test_the_newest_tfds_version_is_read_unless_one_is_named(tmp_path):
     for version in ("2.9.0", "2.10.0"):
         prepare(tmp_path, version)
-    assert prepared.find("toy", tmp_path).name == "2.10.0"
-    assert prepared.find("toy:2.9.0", tmp_path).name == "2.9.0"
+    assert tfds.find("toy", tmp_path).name == "2.10.0"
+    assert tfds.find("toy:2.9.0", tmp_path).name == "2.9.0"
     with refused("unknown version of toy in"):
-        prepared.find("toy:3.0.0", tmp_path)
+        tfds.find("toy:3.0.0", tmp_path)
 
 
 def test_a_missing_tfds_set_is_answered_by_those_that_are_there(tmp_path):
     with refused(f"no prepared data set in {tmp_path}/no, which is not a directory."):
-        prepared.load("toy", tmp_path / "no")
+        tfds.load("toy", tmp_path / "no")
     with refused(f"no prepared data set in {tmp_path}. Point data_dir (or TFDS_DATA_D"):
-        prepared.load("toy", tmp_path)
+        tfds.load("toy", tmp_path)
     prepare(tmp_path)
     with refused(f"in {tmp_path} 'toys'. Did you mean 'toy'? There are: toy."):
-        prepared.load("toys", tmp_path)
+        tfds.load("toys", tmp_path)
 
 
 SHARD = [None, 5, -1000]  # bytes that are left
@@ -102,7 +102,7 @@ def test_a_damaged_tfds_set_is_refused_with_its_path(tmp_path):
             if length is not None:
                 file.write_bytes(content[:length])
             with refused(str(folder)) as caught:
-                prepared.load("toy", tmp_path)
+                tfds.load("toy", tmp_path)
             assert "It is damaged or incomplete: prepare or copy" in str(caught.value)
             file.write_bytes(content)
 
@@ -118,5 +118,5 @@ UNFIT = [
 def test_a_tfds_set_that_does_not_fit_is_refused_by_name(tmp_path, written, message):
     prepare(tmp_path, **written)
     with refused(message) as caught:
-        prepared.load("toy", tmp_path)
+        tfds.load("toy", tmp_path)
     assert str(caught.value).startswith("tfds:toy: ")

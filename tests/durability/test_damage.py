@@ -13,9 +13,10 @@ from support import attacked
 from support.every import check_every
 
 import jaxproto
-from jaxproto import cli, compare
+from jaxproto import cli
 from jaxproto.cli import plot
 from jaxproto.errors import UserError
+from jaxproto.reporting import compare
 from jaxproto.storage import checkpoint
 
 pytestmark = pytest.mark.long  # a second each

@@ -13,7 +13,7 @@ from absl import flags
 from support import bad_files, bad_rows
 
 from jaxproto import cli
-from jaxproto.data import room
+from jaxproto.data import host_memory
 from jaxproto.training import runner
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ def test_a_bad_input_is_one_line_of_error(bad, kind, tmp_path, monkeypatch, caps
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("JAXPROTO_CACHE", "off")
     monkeypatch.setattr(runner, "compiled", trains)
-    monkeypatch.setattr(room, "memory", lambda: 16 * 2**30)
+    monkeypatch.setattr(host_memory, "memory", lambda: 16 * 2**30)
     root, rows = bad
     failed = []
     for i, row in enumerate(rows[kind]):

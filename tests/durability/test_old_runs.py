@@ -9,8 +9,10 @@ import pytest
 from rich.console import Console
 
 import jaxproto
-from jaxproto import compare, config, page
-from jaxproto.saved import opened
+from jaxproto import config
+from jaxproto.reporting import compare
+from jaxproto.reporting import html as page
+from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
@@ -32,7 +34,7 @@ def old(request, tmp_path):
 
 def test_a_run_of_an_earlier_version_goes_on_to_where_one_of_this_comes(old, tmp_path):
     before = (old / "metrics.jsonl").read_text()
-    again = opened.configuration(RunFolder.read(old))
+    again = restore.configuration(RunFolder.read(old))
     assert again.model.init == "independent"  # a field that did not exist then
     again.rounds = 4
     new, went_on = (
@@ -49,7 +51,7 @@ def test_a_run_of_an_earlier_version_goes_on_to_where_one_of_this_comes(old, tmp
 
 
 def test_every_reader_opens_it(old):
-    state = opened.load(old).state
+    state = restore.load(old).state
     assert sorted(state.clients[0].id.tolist()) == [0, 1, 2, 3]
     assert np.isfinite(np.asarray(state.server.protos.mean)).all()
     run = jaxproto.load(old)

@@ -12,9 +12,9 @@ from support import runs
 from support.runs import ROUNDS, again, assert_same_end, copy_of, last_state, records
 
 from jaxproto.errors import UserError
-from jaxproto.report import pictures
 from jaxproto.storage import checkpoint
-from jaxproto.training import engine, keeping, loop
+from jaxproto.summary import pictures
+from jaxproto.training import checkpointing, engine, loop
 
 cache, finished = runs.cache, runs.finished
 pytestmark = [pytest.mark.usefixtures("cache"), pytest.mark.long]
@@ -65,7 +65,7 @@ def stops(patch):
     yield lambda: once(engine.LocalEngine, "round", at(2), error=KeyboardInterrupt)
     yield lambda: once(checkpoint.manifest, "write", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
-    yield lambda: once(keeping.checkpoint, "save", at(5), lambda f, *a: f(*a))
+    yield lambda: once(checkpointing.checkpoint, "save", at(5), lambda f, *a: f(*a))
     yield lambda: once(pictures, "draw", lambda *_: True)
     yield lambda: once(loop.records, "write_json", lambda p, _: "summary" in p.name)
 

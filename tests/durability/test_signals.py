@@ -103,7 +103,7 @@ def test_sigterm_saves_the_round_that_is_running(tmp_path):
 SLOW = """
 import sys, time
 from jaxproto import cli
-from jaxproto.training import engine, stopping
+from jaxproto.training import engine, signals as stopping
 stopping.watch()
 
 def slow(*args):
@@ -140,8 +140,8 @@ def test_a_long_round_ends_with_the_grace_or_a_second_signal(
 TOLD = """
 import json, sys, time
 from jaxproto import cli
-from jaxproto.training import stopping
-from jaxproto.writers import WRITERS, Callback
+from jaxproto.training import signals as stopping
+from jaxproto.callbacks import WRITERS, Callback
 
 class Last(Callback):
     def on_start(self, run_info):

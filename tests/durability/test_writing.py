@@ -11,21 +11,25 @@ import pytest
 from rich.console import Console
 from support.refusal import refused
 
-from jaxproto.data import cache, dataset, files
+from jaxproto.data import dataset, decoded_cache
 from jaxproto.errors import UserError
-from jaxproto.report import stages
+from jaxproto.io import atomic
 from jaxproto.storage import checkpoint
+from jaxproto.summary import progress_lines
 
 PACKAGE = Path(__file__).parents[2] / "jaxproto"
 ALLOWED = {  # file, call -> why it needs no rename
-    ("data/files.py", "open"): "the writer itself",
-    ("data/cache.py", "open"): "an array in a folder that is renamed when complete",
-    ("data/cache.py", "save"): "into memory",
-    ("data/readers/builders/archives.py", "save"): "into memory",
-    ("plots/canvas.py", "savefig"): "into memory",
-    ("saved/exporting.py", "save"): "into memory",
-    ("storage/divided.py", "save"): "into memory",
-    ("saved/exporting.py", "savez"): "into memory",
+    ("io/atomic.py", "open"): "the writer itself",
+    (
+        "data/decoded_cache.py",
+        "open",
+    ): "an array in a folder that is renamed when complete",
+    ("data/decoded_cache.py", "save"): "into memory",
+    ("data/tfds_builders/archives.py", "save"): "into memory",
+    ("plots/style.py", "savefig"): "into memory",
+    ("saved_runs/export.py", "save"): "into memory",
+    ("storage/process_shards.py", "save"): "into memory",
+    ("saved_runs/export.py", "savez"): "into memory",
 }
 NAMES = {"write_text", "write_bytes", "savefig", "save", "savez", "savetxt", "imsave"}
 OURS = {"checkpoint", "checkpointer"}  # what saves in its own way, then renames
@@ -64,7 +68,7 @@ def full_disk(monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
 
 
 @pytest.mark.usefixtures("full_disk")
@@ -73,7 +77,7 @@ def test_a_full_disk_leaves_no_half_file_and_a_cache_is_not_needed(
 ):
     file = tmp_path / "a.json"
     with refused(f"cannot write {file}: No space left on device (3.0 MiB needed"):
-        files.write(file, bytes(3 << 20))
+        atomic.write(file, bytes(3 << 20))
     assert list(tmp_path.iterdir()) == []
     made = dataset.Dataset("a", np.zeros((4, 2)), np.arange(4), 4, 4)
 
@@ -82,8 +86,8 @@ def test_a_full_disk_leaves_no_half_file_and_a_cache_is_not_needed(
         sink.append(made.x)
         return made._replace(x=sink.finish())
 
-    monkeypatch.setattr(cache, "folder", lambda: tmp_path / "cache")
-    (note,) = cache.through("a", {"kind": "toy"}, read).notes
+    monkeypatch.setattr(decoded_cache, "folder", lambda: tmp_path / "cache")
+    (note,) = decoded_cache.through("a", {"kind": "toy"}, read).notes
     why = f"not be kept decoded in {tmp_path / 'cache'}: No space left on device"
     assert note.endswith(why)
     assert list((tmp_path / "cache").iterdir()) == []
@@ -99,10 +103,10 @@ def test_a_checkpoint_larger_than_the_disk_is_not_begun(tmp_path, monkeypatch):
 
 
 def test_what_is_unfinished_is_taken_away_when_the_process_ends(tmp_path):
-    with files.unfinished(tmp_path / "a.new"), files.unfinished(tmp_path / "b"):
+    with atomic.unfinished(tmp_path / "a.new"), atomic.unfinished(tmp_path / "b"):
         (tmp_path / "a.new").write_text("")
         (tmp_path / "b" / "c").mkdir(parents=True)
-        files.drop_unfinished()
+        atomic.drop_unfinished()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +114,7 @@ def test_what_is_unfinished_is_taken_away_when_the_process_ends(tmp_path):
 def test_what_takes_time_says_what_it_is(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
-    with stages.counted(console, "compiling", "programs", 12) as done:
+    with progress_lines.counted(console, "compiling", "programs", 12) as done:
         for name in ("train [a]", "update"):
             done(name)
         time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
@@ -125,9 +129,9 @@ def test_programs_that_cannot_be_kept_are_said_once():
     console = Console(file=io.StringIO(), width=80)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        with stages.unkept_programs(console):
+        with progress_lines.unkept_programs(console):
             for name in ("a", "b"):
-                text = f"{stages.UNKEPT} for '{name}': OSError: No space left on device"
+                text = f"{progress_lines.UNKEPT} for '{name}': OSError: No space left on device"
                 warnings.warn(text, stacklevel=1)
     assert console.file.getvalue() == (
         "compiled programs cannot be kept for other runs (No space left on device)\n"

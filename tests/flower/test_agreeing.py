@@ -3,11 +3,11 @@
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.data import agreement
-from jaxproto.data.agreement import Description
-from jaxproto.flower.agreeing import AgreeingLink, lines
+from jaxproto.data import node_schema
+from jaxproto.data.node_schema import Description
+from jaxproto.flower.handshake import AgreeingLink, lines
 from jaxproto.flower.server import REFUSED
-from jaxproto.report import disclosure
+from jaxproto.reporting.analysis import disclosure
 
 
 def described(*labels, shape=(8, 8, 1)):
@@ -32,8 +32,8 @@ class Nodes:
         if isinstance(own, str):
             return {REFUSED: own}
         if stage == "agree":
-            self.agreed[i] = agreement.agreement(told["agreement"])
-        return {"data": agreement.to_json(own)} if stage == "describe" else {}
+            self.agreed[i] = node_schema.agreement(told["agreement"])
+        return {"data": node_schema.to_json(own)} if stage == "describe" else {}
 
 
 def begun(link, path):
@@ -50,7 +50,7 @@ def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
     stages = [(s, i) for s in ("describe", "agree") for i in (0, 1)]
     assert link.asked == stages
     assert link.agreed[0].labels == ("a", "b", "c")
-    assert agreement.read(tmp_path / agreement.FILE) == made.made
+    assert node_schema.read(tmp_path / node_schema.FILE) == made.made
     assert made.given().num_examples == 12
     assert lines(made.made)[-1] == "client 2: not there yet"
     before, own = len(link.asked), link.data[1]
@@ -93,15 +93,15 @@ def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):
     link = Nodes({0: described("a", "b"), 1: described("a", shape=(9, 9, 1))})
     with refused("client 1 has inputs of shape (9, 9, 1)"):
         begun(link, tmp_path)
-    file = tmp_path / agreement.FILE
+    file = tmp_path / node_schema.FILE
     assert not file.exists()
     with refused("cannot be read"):
-        agreement.read(file)
+        node_schema.read(file)
     file.write_text("{}")
     with refused("agreement.json is damaged"):
-        agreement.read(file)
+        node_schema.read(file)
     with refused("same version of jaxproto"):
-        agreement.description("[]")
+        node_schema.description("[]")
 
 
 def test_fields_says_what_the_first_exchange_discloses(tmp_path):

@@ -6,7 +6,7 @@ from support.federated import QUIET, Calls, Killed, both, faults, metrics, small
 from support.refusal import refused
 
 import jaxproto
-from jaxproto.flower.folder import serve
+from jaxproto.flower.server_run import serve
 
 pytestmark = pytest.mark.long
 

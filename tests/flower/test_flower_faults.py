@@ -16,9 +16,9 @@ from support.federated import (
     small,
 )
 
-from jaxproto.config import build
-from jaxproto.flower.folder import serve
+from jaxproto.experiment import build
 from jaxproto.flower.server import REFUSED
+from jaxproto.flower.server_run import serve
 from jaxproto.participation import Participation
 
 CLIENTS = 3

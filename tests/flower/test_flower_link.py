@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from jaxproto import config
-from jaxproto.flower import lasting
+from jaxproto.contrib.flower_deployment import persistent_client
 from jaxproto.flower.apps import RECORD, REFUSED, GridLink, fingerprint
 
 STAYS = pytest.mark.filterwarnings("ignore:subprocess .* running:ResourceWarning")
@@ -108,8 +108,8 @@ def asked(c, path, number):
     message = Message(content, message_type="query", dst_node_id=7)
     own = {"client": number, "folder": str(path)}
     context = Context(1, 7, own, RecordDict(), {})
-    reply = lasting.answered(c.to_json(), path, message, context)
-    return dict(reply.content[RECORD]), lasting.listening(path)["pid"]
+    reply = persistent_client.answered(c.to_json(), path, message, context)
+    return dict(reply.content[RECORD]), persistent_client.listening(path)["pid"]
 
 
 @STAYS
@@ -119,7 +119,7 @@ def test_a_clients_process_stays_and_is_started_again(tmp_path):
     said, first = asked(c, path, 2)
     assert said == {"client": 2}
     assert asked(c, path, 2) == (said, first)
-    assert (path / lasting.FILE).stat().st_mode & 0o077 == 0
+    assert (path / persistent_client.FILE).stat().st_mode & 0o077 == 0
     os.kill(first, signal.SIGKILL)
     said, second = asked(c, path, 2)
     assert said == {"client": 2} and second != first
@@ -134,7 +134,7 @@ def test_a_clients_process_stays_and_is_started_again(tmp_path):
 @pytest.mark.long
 def test_a_clients_process_ends_with_its_node(tmp_path, monkeypatch):
     node = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    monkeypatch.setattr(lasting.os, "getppid", lambda: node.pid)
+    monkeypatch.setattr(persistent_client.os, "getppid", lambda: node.pid)
     _, pid = asked(small(), tmp_path / "node", 0)
     node.kill()
     node.wait()

@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 from support.federated import QUIET, Calls, both, faults, simulated, small
 
-from jaxproto.flower.folder import serve
 from jaxproto.flower.server import REFUSED
+from jaxproto.flower.server_run import serve
 from jaxproto.storage.run_folder import RunFolder
 
 pytestmark = [

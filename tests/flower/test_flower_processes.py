@@ -10,10 +10,10 @@ pytest.importorskip("flwr")
 
 from support.federated import assert_the_same, metrics, rounds, simulated, small
 
-from jaxproto.config import build
-from jaxproto.data import files
-from jaxproto.flower.deployment import Deployment, deploy, end
-from jaxproto.flower.folder import FAULTS
+from jaxproto.contrib.flower_deployment.deployment import Deployment, deploy, end
+from jaxproto.experiment import build
+from jaxproto.flower.server_run import FAULTS
+from jaxproto.io import atomic
 from jaxproto.storage import checkpoint, records
 
 pytestmark = pytest.mark.long
@@ -67,7 +67,7 @@ def finished(path):
 def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
     last = tmp_path / "last"  # round, from 0, that client 1 takes part in
     c = small(rounds=5)
-    files.write(last, b"0")
+    atomic.write(last, b"0")
     with Deployment(c, tmp_path / "run", wait=1.0, patience=90.0) as there:
         there.add_mod("damage", DAMAGE.format(file=str(last)))
         there.start_superlink()
@@ -75,11 +75,11 @@ def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
         submitted = there.run()
         until(lambda: 1 in rounds(there.path), submitted)
         start(there, 2)  # late
-        files.write(last, b"2")
+        atomic.write(last, b"2")
         until(lambda: metrics(there.path)[-1]["participants"] == 3, submitted)
         killed = rounds(there.path)[-1] + 1
         end(there.nodes[0], signal.SIGKILL)  # in a round
-        files.write(last, b"9")
+        atomic.write(last, b"9")
         until(lambda: finished(there.path), submitted)
         end(submitted)
     found = records.read(there.path / FAULTS)

@@ -14,12 +14,12 @@ from support.refusal import refused
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import build
-from jaxproto.data import agreement, nodes
-from jaxproto.data.agreement import Description
+from jaxproto.data import node_schema, nodes
+from jaxproto.data.node_schema import Description
 from jaxproto.errors import UserError
-from jaxproto.flower import own, rehearse
-from jaxproto.flower.folder import serve
+from jaxproto.experiment import build
+from jaxproto.flower import private_data_node, rehearse
+from jaxproto.flower.server_run import serve
 
 
 def small(method="fedavg", **changes):
@@ -36,15 +36,15 @@ def written(words, **more):
 
 def test_labels_are_united_in_sorted_order_and_words_by_their_count():
     told = {0: image(["10", "9"]), 2: image(["9", "2"])}
-    assert agreement.unite(told, 3, 0).labels == ("2", "9", "10")
+    assert node_schema.unite(told, 3, 0).labels == ("2", "9", "10")
     told = {0: image(["dog", "ant"]), 2: image(["cat"])}
-    made = agreement.unite(told, 3, 0)
+    made = node_schema.unite(told, 3, 0)
     assert made.labels == ("ant", "cat", "dog")
-    assert agreement.agreement(agreement.to_json(made)) == made
+    assert node_schema.agreement(node_schema.to_json(made)) == made
     told = {0: written({"a": 3, "b": 2}), 1: written({"b": 2, "c": 1})}
-    tokens = agreement.unite(told, 2, 0).tokens
+    tokens = node_schema.unite(told, 2, 0).tokens
     assert tokens == ("<pad>", "<unk>", "b", "a", "c")
-    assert agreement.unite(told, 2, 4).tokens == tokens[:4]
+    assert node_schema.unite(told, 2, 4).tokens == tokens[:4]
 
 
 DO_NOT_FIT = [
@@ -59,7 +59,7 @@ DO_NOT_FIT = [
 def test_data_or_configurations_that_do_not_go_together_are_refused():
     def check(first, second, words):
         with refused(words):
-            agreement.unite({0: first, 1: second}, 2, 0)
+            node_schema.unite({0: first, 1: second}, 2, 0)
 
     check_every(DO_NOT_FIT, check)
     with refused("jaxproto flower"):
@@ -67,31 +67,31 @@ def test_data_or_configurations_that_do_not_go_together_are_refused():
     with pytest.raises(UserError, match=r"public_share=0.1, .* set these to 0"):
         config.check(small(**{"data.public_share": 0.1}))
     with refused("client 0 names no data"):
-        own.sources(small())
+        private_data_node.sources(small())
     with pytest.raises(UserError, match=r"data of 2 nodes .* data\.clients is 3"):
-        own.sources(small(), ["npz:a", "npz:b"])
+        private_data_node.sources(small(), ["npz:a", "npz:b"])
     with refused("but data.name is digits"):
-        own.sources(small(**{"data.name": "digits"}), ["npz:a"] * 3)
+        private_data_node.sources(small(**{"data.name": "digits"}), ["npz:a"] * 3)
 
 
 def test_who_comes_late_fits_or_is_refused_and_learns_how_many_examples_others_have():
-    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    made = node_schema.unite({0: image(), 1: image(["emu"])}, 3, 0)
     with refused("client 2 has the labels 'fox', which the"):
-        agreement.joined(made, 2, image(["fox", "cat"]))
+        node_schema.joined(made, 2, image(["fox", "cat"]))
     with refused("client 2 has inputs of shape (9, 9, 3)"):
-        agreement.joined(made, 2, image(shape=(9, 9, 3)))
+        node_schema.joined(made, 2, image(shape=(9, 9, 3)))
     with pytest.raises(UserError, match=r"7 training .* but the agreement says 6"):
-        agreement.joined(made, 0, image(sizes=(7, 2)))
-    assert agreement.joined(made, 0, image()) == made
-    late = agreement.joined(made, 2, image(["dog"], sizes=(3, 1)))
+        node_schema.joined(made, 0, image(sizes=(7, 2)))
+    assert node_schema.joined(made, 0, image()) == made
+    late = node_schema.joined(made, 2, image(["dog"], sizes=(3, 1)))
     assert late.clients == made.clients and late.late[2].train == 3
-    assert agreement.total(late) == agreement.total(made)
-    made = agreement.unite({0: image(), 1: image(["emu"])}, 3, 0)
-    late = agreement.joined(made, 2, image(["dog"]))
-    told = agreement.told_to(late, 1)
+    assert node_schema.total(late) == node_schema.total(made)
+    made = node_schema.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    late = node_schema.joined(made, 2, image(["dog"]))
+    told = node_schema.told_to(late, 1)
     assert told.clients[0].labels == () and told.clients[0].train == 6
     assert told.clients[1].labels == ("emu",) and not told.late
-    assert agreement.joined(told, 1, image(["emu"])) == told
+    assert node_schema.joined(told, 1, image(["emu"])) == told
 
 
 def test_words_of_few_texts_are_not_told_and_examples_are_divided_by_seed_and_client(
@@ -221,11 +221,11 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     assert third["participants"] == 3
     (why,) = federated.why(tmp_path / "run", "agree")
     assert "'fox', which the agreement does not know" in why
-    made = agreement.read(tmp_path / "run" / agreement.FILE)
+    made = node_schema.read(tmp_path / "run" / node_schema.FILE)
     assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
     assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
-    told = json.loads((tmp_path / "nodes" / "0" / own.TOLD).read_text())
+    told = json.loads((tmp_path / "nodes" / "0" / private_data_node.TOLD).read_text())
     assert told["labels"] == ["cat", "dog"] and told["train"] + told["test"] == 16
     c.rounds = 4  # the server starts again, and so do the nodes
     serve(c, tmp_path / "run", Calls(c, tmp_path / "nodes", named), QUIET)
-    assert agreement.read(tmp_path / "run" / agreement.FILE) == made
+    assert node_schema.read(tmp_path / "run" / node_schema.FILE) == made

@@ -14,7 +14,7 @@ from support import pages
 
 pytest.importorskip("flwr")
 
-from jaxproto.flower.deployment import end, free_port
+from jaxproto.contrib.flower_deployment.deployment import end, free_port
 from jaxproto.storage import records
 
 pytestmark = pytest.mark.long

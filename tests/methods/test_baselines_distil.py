@@ -14,9 +14,9 @@ from support import toys
 from support.every import every
 from support.exchange import KEY, X, Y, client, on_batch
 
-from jaxproto import config, federation, fit, losses, models
-from jaxproto.config import build
+from jaxproto import config, federation, losses, models
 from jaxproto.errors import UserError
+from jaxproto.experiment import build, shape_checks
 from jaxproto.methods import feddistill as fd
 from jaxproto.methods.fedgh import fedgh
 from jaxproto.methods.fedkd import fedkd
@@ -26,7 +26,8 @@ from jaxproto.methods.lg_fedavg import lg_fedavg
 from jaxproto.methods.local import local
 from jaxproto.methods.nominal import FEDKD_RATIO
 from jaxproto.participation import Participation
-from jaxproto.report import cost, nominal
+from jaxproto.reporting.analysis import cost
+from jaxproto.summary import nominal_cost
 from jaxproto.types import Protos, Spec
 
 pytestmark = pytest.mark.long  # baselines; `.ci/run` has them in turn
@@ -118,7 +119,7 @@ def test_heads_of_different_shapes_are_refused_with_both_shapes():
     ]
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     with pytest.raises(UserError, match=r"'bare'.*'bias'.* from nothing into \(5,\)"):
-        fit.check_cohorts(lg_fedavg(toys.SPEC), cohorts, toys.SPEC, x)
+        shape_checks.check_cohorts(lg_fedavg(toys.SPEC), cohorts, toys.SPEC, x)
 
 
 @functools.cache
@@ -148,7 +149,7 @@ def test_heads_of_fedper_never_leave_and_stay_apart():
     mine = FEDPER.receive(r.params[0], r.server)["net"]
     assert toys.gap(mine, {"body": r.server, "head": heads[0]}) == 0
     # 6 x 8 + 8 x 8 weights of a toy's body, in both directions
-    assert nominal.nominal(FEDPER, toys.net(8), [1, 2, 3]) == 2 * 3 * 112
+    assert nominal_cost.nominal(FEDPER, toys.net(8), [1, 2, 3]) == 2 * 3 * 112
 
 
 def test_distances_are_their_formulas_and_the_default_is_pytorchs():
@@ -251,7 +252,7 @@ def test_the_default_auxiliary_network_is_that_of_the_exact_columns():
         shapes = {"num_classes": classes, "feat_dim": 500, "input_shape": (32, 32, 3)}
         network = partial(models.build, **shapes)
         method = build.build_method(c.method, Spec(classes, 500), network=network)
-        found = nominal.parameters(method, network("mlp"))
+        found = nominal_cost.parameters(method, network("mlp"))
         assert found["aux"] == 854_196 + 501 * classes
 
 
@@ -262,7 +263,7 @@ def test_a_configuration_brings_networks_targets_and_costs():
     exp = build.experiment(c, "cpu")
     build.check(exp)
     found, net = cost.cost_of(exp), exp.cohorts[0].net
-    sizes = nominal.parameters(exp.method, net)
+    sizes = nominal_cost.parameters(exp.method, net)
     assert sizes == {"net": 242, "body": 230, "head": 12, "aux": 242, "project": 4}
     assert found.nominal == round(FEDKD_RATIO * 2 * 10 * 242)
     assert 0 < found.scalars_up <= 10 * 242 and c.method.target == "attached"

@@ -10,11 +10,13 @@ import pytest
 from support import fast_jit, toys
 
 from jaxproto import config, execution, federation, participation, wire
-from jaxproto.config import build, registries
+from jaxproto.config import registries
 from jaxproto.errors import UserError
+from jaxproto.experiment import build
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
-from jaxproto.report import cost, disclosure, nominal
+from jaxproto.reporting.analysis import cost, disclosure
+from jaxproto.summary import nominal_cost
 from jaxproto.types import Batch, Client
 from jaxproto.wire import codec
 
@@ -190,7 +192,7 @@ def test_measured_cost_is_the_nominal_formula(name):
     down = int(wire.scalars(method.broadcast(r.server)))
     measured = int(np.sum(r.report.sent) + np.sum(r.pre_upload.sent)) + 6 * down
     paper = sized(FORMULA.get(name, name))
-    formula = nominal.nominal(paper, toys.net(8), classes_K)
+    formula = nominal_cost.nominal(paper, toys.net(8), classes_K)
     sent = (method.broadcast(r.server), jax.tree.map(lambda a: a[0], r.report.up))
     alone = sum(np.ndim(a) == 0 for a in jax.tree.leaves(sent))
     assert measured == formula + 6 * (alone + BEYOND.get(name, 0))

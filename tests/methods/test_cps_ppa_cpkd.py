@@ -9,7 +9,7 @@ from support import toys
 from support.exchange import COUNT, MEAN, client, exchange
 
 from jaxproto import config, losses, masks
-from jaxproto.config import build
+from jaxproto.experiment import build
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
 from jaxproto.methods.fedproto import fedproto, train_pass, uniform
 from jaxproto.methods.fedtgp import fedtgp

@@ -6,7 +6,7 @@ from support.every import check_every
 
 from jaxproto import config
 from jaxproto.config import registries
-from jaxproto.config.hyperparameters import table
+from jaxproto.config.factory_fields import table
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.methods.fedtgp import ServerTraining, fedtgp

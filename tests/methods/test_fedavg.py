@@ -14,11 +14,11 @@ from support import toys
 from support.averaging import ALIKE, BASE, FRAME, SPEC, begun, by_size, drawn, make, run
 from support.every import check_every, every
 
-from jaxproto import config, fit, models, participation
-from jaxproto.config import build
+from jaxproto import config, models, participation
 from jaxproto.config.optimizers import build_local, build_optimizer
 from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
+from jaxproto.experiment import build, shape_checks
 from jaxproto.methods import fednova
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.methods.local import local
@@ -76,13 +76,13 @@ def test_both_networks_are_evaluated_and_one_architecture_is_asked_for():
         method = dataclasses.replace(make(name), check_input=lambda x: None, name=name)
         words = f"{name} averages networks, .* 2: toy8, toy16. .*model.group=toy8, or"
         with pytest.raises(UserError, match=words):
-            fit.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
+            shape_checks.check_cohorts(method, toys.cohorts(*toys.HET), SPEC, x)
         silent = dataclasses.replace(method, homogeneous=False)
         with pytest.raises(UserError) as e:
-            fit.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
+            shape_checks.check_cohorts(silent, toys.cohorts(*toys.HET), SPEC, x)
         for word in ("'toy16'", "['net']['body']['in']", "(6, 16)", "(6, 8)"):
             assert word in str(e.value)
-        fit.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
+        shape_checks.check_cohorts(method, toys.cohorts(*toys.HOM), SPEC, x)
 
 
 def test_fedprox_is_fedavg_and_a_gradient_of_mu_times_the_way_gone():

@@ -12,7 +12,7 @@ from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, 
 from jaxproto import client as clients
 from jaxproto import participation, wire
 from jaxproto.methods.fedavg import averaged_statistics, own_statistics
-from jaxproto.report import cost, disclosure
+from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.types import Client
 from jaxproto.wire import codec
 

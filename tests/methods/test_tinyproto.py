@@ -14,8 +14,9 @@ from support.exchange import COUNT, KEY, MEAN, Y, client
 from support.exchange import exchange as uncached
 
 from jaxproto import config, losses, masks
-from jaxproto.config import build, presets
+from jaxproto.config import presets
 from jaxproto.errors import UserError
+from jaxproto.experiment import build
 from jaxproto.methods import fedtgp
 from jaxproto.methods.fedproto import train_pass
 from jaxproto.methods.tinyproto import (

@@ -11,8 +11,9 @@ import pytest
 from support import toys
 from support.averaging import BASE, SPEC, make, run
 
-from jaxproto import fit, participation
+from jaxproto import participation
 from jaxproto.errors import UserError
+from jaxproto.experiment import shape_checks
 from jaxproto.methods import fast, vhl
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.types import Batch
@@ -111,7 +112,7 @@ def test_vhl_refuses_what_is_no_image_or_no_virtual_set_and_fast_no_share():
     for shape, dtype in (((1, 2), jnp.float32), ((1, 200), jnp.int32)):
         x = jax.ShapeDtypeStruct(shape, dtype)
         with pytest.raises(UserError, match=rf"\({shape[1]},\).*choose images"):
-            fit.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
+            shape_checks.check_cohorts(vhl.vhl(SPEC), toys.cohorts(*toys.HOM), SPEC, x)
     for factory, field, value, words in (
         (vhl.vhl, "images", 0, ""),
         (vhl.vhl, "virtual_classes", -1, ""),

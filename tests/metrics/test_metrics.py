@@ -19,11 +19,11 @@ from support.every import every
 from support.fast_jit import jit
 from support.refusal import refused
 
-from jaxproto import batches, config, fit
+from jaxproto import batches, config
 from jaxproto import client as clients_
 from jaxproto.client import Asked
-from jaxproto.config import cohorts
 from jaxproto.errors import UserError
+from jaxproto.experiment import cohorts, shape_checks
 from jaxproto.methods import METHODS as METHODS_
 from jaxproto.metrics import (
     ACCURACY,
@@ -33,13 +33,13 @@ from jaxproto.metrics import (
     metric,
     named,
     pooled,
-    probabilities,
-    ranks,
     values,
 )
-from jaxproto.metrics.check import check
-from jaxproto.report import measured
+from jaxproto.metrics import auc as ranks
+from jaxproto.metrics import calibration as probabilities
+from jaxproto.metrics.shape_check import check
 from jaxproto.storage import records
+from jaxproto.summary import metric_record
 from jaxproto.training import program_cache
 from jaxproto.training.progress import metrics_table
 from jaxproto.types import Data, Shard
@@ -206,7 +206,7 @@ def test_a_client_without_examples_has_no_value_and_is_left_out(name):
     for part, value_K in each.items():
         np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
         assert part.endswith("support") or np.all(np.isnan(value_K[1]))
-        told = measured.digest(total[part], value_K)
+        told = metric_record.digest(total[part], value_K)
         if total[part].ndim == 0:
             assert told["clients"] == 1 and told["mean"] == told["min"] == value_K[0]
             assert told["std"] == 0
@@ -398,5 +398,5 @@ def test_a_rule_without_scores_is_refused_where_metrics_need_them():
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
     asked, auc = toys.cohorts(*toys.HOM), named("auc")
     with pytest.raises(UserError, match=r"rule 'said' of .* needs? a score for every"):
-        fit.check_cohorts(method, asked, toys.SPEC, x, auc)
-    fit.check_cohorts(local, asked, toys.SPEC, x, auc)
+        shape_checks.check_cohorts(method, asked, toys.SPEC, x, auc)
+    shape_checks.check_cohorts(local, asked, toys.SPEC, x, auc)

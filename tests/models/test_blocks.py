@@ -15,7 +15,7 @@ from support.networks import KEY, build, close, relative, shapes
 
 from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
 from jaxproto.models.layers import BatchNorm, Call, Draws, GroupNorm, Keys
-from jaxproto.nn import ops
+from jaxproto.models.ops import ops
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 

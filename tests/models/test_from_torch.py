@@ -13,7 +13,7 @@ from support.networks import build, relative, shapes
 
 from jaxproto import models
 from jaxproto.errors import UserError
-from jaxproto.nn import ops
+from jaxproto.models.ops import ops
 
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 IMAGE = (32, 32, 3)

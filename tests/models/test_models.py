@@ -15,8 +15,8 @@ from support.fast_jit import jit
 from support.networks import CODE, KEY, TEXT, build, dtypes, output, shapes, size
 from support.refusal import refused
 
-from jaxproto import models, nn
-from jaxproto.models import layers
+from jaxproto import models
+from jaxproto.models import layers, ops
 
 GOLDEN = np.load(Path(__file__).parents[1] / "fixtures" / "networks.npz")
 LARGE = (*models.GROUPS["Ht0"], "resnet18")
@@ -156,7 +156,7 @@ def test_relu6_has_no_gradient_at_its_ends():
 def test_channel_pool_is_pytorchs(c, d):
     """AdaptiveAvgPool1d of PyTorch 2.13."""
     given, expected = (GOLDEN[f"pool_{c}_{d}/{k}"] for k in ("input", "output"))
-    np.testing.assert_allclose(nn.channel_pool(given, d), expected, atol=1e-6)
+    np.testing.assert_allclose(ops.channel_pool(given, d), expected, atol=1e-6)
 
 
 def test_ht0_is_the_papers_group_in_the_codes_order():

@@ -14,7 +14,7 @@ from support.networks import relative
 
 from jaxproto import config
 from jaxproto.errors import UserError
-from jaxproto.nn import conv, ops, reduce
+from jaxproto.models.ops import channel_sums, conv, ops
 from jaxproto.training import runner
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
@@ -69,7 +69,9 @@ def test_gradient_of_a_depthwise_kernel_is_summed_in_float32():
 def test_short_sums_are_the_sums_for_any_size():
     for shape in [(4, 6, 5, 3), (4, 8, 8, 3), (3, 7)]:
         a = jax.random.normal(jax.random.key(0), shape)
-        for got, x in zip(reduce.channel_sums_short(a, a**2), (a, a**2), strict=True):
+        for got, x in zip(
+            channel_sums.channel_sums_short(a, a**2), (a, a**2), strict=True
+        ):
             want = np.asarray(x, np.float64).reshape(-1, shape[-1]).sum(0)
             np.testing.assert_allclose(got, want, atol=1e-4)
 

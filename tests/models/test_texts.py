@@ -13,7 +13,7 @@ from support.networks import CODE, TEXT, build, close, dtypes, output, shapes, s
 
 from jaxproto import models
 from jaxproto.models import text
-from jaxproto.nn import ops
+from jaxproto.models.ops import ops
 from jaxproto.types import PADDING
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it

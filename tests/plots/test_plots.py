@@ -11,7 +11,7 @@ from support.drawing import dashed, legend, lines, pixels, ticks, titles
 
 from jaxproto import plots
 from jaxproto.errors import UserError
-from jaxproto.plots import canvas, heads, layout, values
+from jaxproto.plots import head_bars, layout, prototype_values, style
 
 RNG = np.random.default_rng(0)
 drawn = drawing.drawn
@@ -191,7 +191,7 @@ def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", in_order=True)
     np.testing.assert_array_equal(pixels(figure.axes[0]), proto_KD)
     assert figure.axes[0].get_xlabel() == "feature dimension"
-    order_D = values.sorting(proto_KD, np.ones(512, bool), "class")
+    order_D = prototype_values.sorting(proto_KD, np.ones(512, bool), "class")
     assert (np.diff(proto_KD.argmax(0)[order_D]) >= 0).all()  # a block for each class
 
 
@@ -252,7 +252,7 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     # A choice of heads changes neither their scale nor the distance.
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
     figure = drawn(plots.head_norms, norm_KC, count_KC, clients=[4, 1], classes=[0, 3])
-    want = heads.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
+    want = head_bars.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
     np.testing.assert_allclose(pixels(figure.axes[1]), want)
     distance = plots.frobenius(norm_KC, count_KC)
     assert figure.get_suptitle() == f"Frobenius distance {distance:.2f}"
@@ -265,7 +265,7 @@ def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
     data, first, second, gap = (
         axes.images[0] for axes in figure.axes if axes.get_xlabel() == "class"
     )
-    both = [heads.min_max(runs[k], 1) for k in "ab"]
+    both = [head_bars.min_max(runs[k], 1) for k in "ab"]
     np.testing.assert_allclose(first.get_array(), both[0])
     np.testing.assert_allclose(gap.get_array(), both[1] - both[0])
     assert gap.get_clim() == (-1, 1) and data.get_clim() == second.get_clim() == (0, 1)
@@ -283,7 +283,7 @@ def test_margins_and_similarities_of_many_classes_stay_readable(drawn):
 
 
 def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(canvas.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
     assert not plots.available()
     with pytest.raises(UserError, match=r"pip install 'jaxproto\[plots\]'"):
         plots.partition_heatmap(tmp_path / "x.png", np.ones((2, 2), int))
@@ -384,7 +384,7 @@ def test_nothing_is_cut_off_or_lies_upon_anything(drawn, name, size):
 
 
 def test_faults_are_found(tmp_path):
-    with canvas.blank(tmp_path / "x.png", (2, 2)) as figure:
+    with style.blank(tmp_path / "x.png", (2, 2)) as figure:
         axes = figure.add_subplot(title="short")
         axes.plot(range(50))
     figure.legend(axes.lines, ["upon the axes"], loc="lower left")
@@ -416,18 +416,18 @@ def test_letters_are_of_8_points_and_a_size_ends_with_its_block(drawn):
     with plots.sized("column"):
         axes = drawn(plots.prototypes_2d, [arrows("a")]).axes[0]
         assert axes.title.get_fontsize() == axes.xaxis.label.get_fontsize() == 8
-    assert canvas.inches((4.0, 3.0)) == (4.0, 3.0)
+    assert style.inches((4.0, 3.0)) == (4.0, 3.0)
     with pytest.raises(UserError, match="unknown size 'page'"), plots.sized("page"):
         pass
 
 
 def test_40_lines_differ_in_more_than_colour():
-    looks = {(look["color"], look["ls"]) for look in map(canvas.look, range(40))}
+    looks = {(look["color"], look["ls"]) for look in map(style.look, range(40))}
     assert len(looks) == 40
     for a in range(9):
-        one, two = canvas.look(a), canvas.look(a + 1)
+        one, two = style.look(a), style.look(a + 1)
         assert one["color"] != two["color"] and one["ls"] != two["ls"]
-        one, two = canvas.marks(a, 40), canvas.marks(a + 1, 40)
+        one, two = style.marks(a, 40), style.marks(a + 1, 40)
         assert one["marker"] != two["marker"] and one["markevery"] != two["markevery"]
 
 

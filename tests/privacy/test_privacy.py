@@ -13,15 +13,18 @@ from rich.console import Console
 from support.every import check_every
 from support.refusal import refused
 
-from jaxproto import compare, config
-from jaxproto.config import build, floats, private
+from jaxproto import config
+from jaxproto.config import privacy as private
+from jaxproto.experiment import build
+from jaxproto.experiment import traced as floats
 from jaxproto.losses import cross_entropy
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedavg import FedAvgUpload
 from jaxproto.privacy import CLIENT, EXAMPLE, Privacy, accounting, mechanism, release
-from jaxproto.report import pictures
+from jaxproto.reporting import compare
 from jaxproto.storage import records
-from jaxproto.training import account, compiler, programs, runner
+from jaxproto.summary import pictures
+from jaxproto.training import compiler, privacy_ledger, programs, runner
 from jaxproto.types import Aux, Batch, Data, Examples, Net, Out, Protos, Shard
 
 C = 1.5  # clipping norm
@@ -313,7 +316,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypa
     for record in (*ends[0], *ends[1]):
         del record["seconds"], record["every_round"]
     assert ends[0] == ends[1]
-    taken = account.takes_part(whole, build.experiment(whole, "cpu"))
+    taken = privacy_ledger.takes_part(whole, build.experiment(whole, "cpu"))
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
     loaded = compare.load(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]

@@ -14,7 +14,8 @@ from support.pages import DOCS, FENCE, ROOT, blocks
 
 import jaxproto
 from jaxproto import cli, config
-from jaxproto.config import fields, floats
+from jaxproto.config import fields
+from jaxproto.experiment import traced
 from jaxproto.methods import METHODS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -116,7 +117,7 @@ def kinds(method):
         if type(value) is float and path not in fields.where(program=fields.UNUSED):
             changed = c.copy_and_resolve_references()
             changed.update_from_flattened_dict({path: OTHER.get(value, 0.5)})
-            whether = path in floats.traced(c), path in floats.traced(changed)
+            whether = path in traced.traced(c), path in traced.traced(changed)
             found[path] = KINDS[whether]
     return found
 
@@ -138,9 +139,9 @@ def test_the_page_of_fields_and_programs_is_what_the_code_does():
     assert there == table(of), f"put this at the end of programs.md:\n\n{table(of)}"
     assert of["tinyproto"]["method.mu"] == "argument, but 0"
     assert of["fedprox"]["method.mu"] == "argument"
-    settings = floats.program_settings(config.experiment("fedproto", "digits"))
+    settings = traced.program_settings(config.experiment("fedproto", "digits"))
     assert not (fields.where(program=fields.UNUSED) | {"rounds"}) & {*settings}
-    fedkd = floats.program_settings(config.experiment("fedkd", "digits"))
+    fedkd = traced.program_settings(config.experiment("fedkd", "digits"))
     assert "rounds" in fedkd
 
 

@@ -5,23 +5,32 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxproto.config import printed, registries
+from jaxproto.config import registries
+from jaxproto.experiment import display_names
 from jaxproto.methods import METHODS
 
 PACKAGE = Path(__file__).parents[2] / "jaxproto"
 OF_PAPERS = {  # their tables and settings: the rows are methods
-    *("compare/cells.py", "compare/judged.py", "compare/names.py"),
-    *("compare/papers.py", "config/presets.py", "config/readings.py"),
+    *(
+        "reporting/compare/paper_cells.py",
+        "reporting/compare/paper_rules.py",
+        "reporting/compare/paper_tables.py",
+    ),
+    *(
+        "reporting/compare/paper_numbers.py",
+        "config/presets.py",
+        "config/paper_variants.py",
+    ),
 }
 COMMON = {"local"}  # is a section of configurations and a launcher of sweeps as well
 SHARED = {  # fields of methods that decide what is beside the method
     "config/checks.py": {"anchors"},  # which data it needs
-    "config/sampling.py": {"fraction"},  # how many rows a round has
-    "figures/finished.py": {"alignment"},  # the picture of an alignment
-    "figures/from_formulas.py": {"masks"},  # the curves of a formula of costs
+    "experiment/sampler.py": {"fraction"},  # how many rows a round has
+    "reporting/figures/derived.py": {"alignment"},  # the picture of an alignment
+    "reporting/figures/from_formulas.py": {"masks"},  # the curves of a formula of costs
 }
 NAMES = {*METHODS} - COMMON
-TITLES = {printed.method({"method.name": name}) for name in NAMES}
+TITLES = {display_names.method({"method.name": name}) for name in NAMES}
 FIELDS = {k for f in METHODS.values() for k in registries.arguments(f)}
 
 

@@ -23,7 +23,7 @@ def test_groups_that_changed_run_as_far_as_there_is_time():
     assert selection.concerns(file, ["jaxproto/training/store.py"])
     assert selection.concerns("tests/test_gather.py", ["jaxproto/gather.py"])
     assert selection.concerns("tests/benchmarks/test_peers.py", ["benchmarks/peers.py"])
-    assert not selection.concerns(file, ["jaxproto/saved/store.py", "README.md"])
+    assert not selection.concerns(file, ["jaxproto/saved_runs/store.py", "README.md"])
 
 
 def test_files_that_were_only_moved_have_not_changed(tmp_path):

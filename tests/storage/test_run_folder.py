@@ -6,10 +6,10 @@ import pytest
 from support import reported
 
 import jaxproto
-from jaxproto import compare, page
 from jaxproto.errors import UserError
-from jaxproto.page.seen import progress
-from jaxproto.saved import opened
+from jaxproto.reporting import compare, html
+from jaxproto.reporting.html.run_view import progress
+from jaxproto.saved_runs import restore
 from jaxproto.storage import run_folder
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
@@ -39,10 +39,10 @@ def make(request, tmp_path):
 def said(path):
     """What load, a sweep and the page say of a run, and whether it is compared."""
     run = RunFolder.read(path)
-    cell = Cell({}, opened.configuration(run), path)
+    cell = Cell({}, restore.configuration(run), path)
     (group,) = compare.groups([run])
     told = progress(run).partition(" (")[0]
-    assert told in page.page([path], "now").html
+    assert told in html.page([path], "now").html
     return jaxproto.load(path).status, standing(cell), told, len(group.finished)
 
 

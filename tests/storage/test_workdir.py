@@ -3,7 +3,7 @@
 import pytest
 
 from jaxproto import config
-from jaxproto.storage import naming, workdir
+from jaxproto.storage import default_workdir, workdir
 
 PLAIN = "runs/protonorm-digits-seed0"
 
@@ -13,7 +13,7 @@ def default(file, **fields):
     made.update_from_flattened_dict(
         {k.replace("__", "."): v for k, v in fields.items()}
     )
-    return str(naming.default(made, config.plain(file)))
+    return str(default_workdir.default(made, config.plain(file)))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_long_or_odd_changes_are_a_digest_of_their_own():
 
 def test_a_cell_of_another_kind_of_file_is_its_own_plain_one():
     for file in ("comparison:tinyproto_ft,paper", "table"):
-        assert default(file) == str(naming.default(config.load(file)))
+        assert default(file) == str(default_workdir.default(config.load(file)))
 
 
 def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatch):
@@ -68,12 +68,16 @@ def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatc
     plain = config.plain("protonorm")
     changed = config.load("protonorm")
     changed.method.upscale = 20.0
-    named = naming.default(changed, plain)
-    assert naming.chosen(changed, plain) == named != naming.default(plain)
-    old = naming.default(plain)
+    named = default_workdir.default(changed, plain)
+    assert (
+        default_workdir.chosen(changed, plain)
+        == named
+        != default_workdir.default(plain)
+    )
+    old = default_workdir.default(plain)
     old.mkdir(parents=True)
     workdir.save_config(old, changed)
-    assert naming.chosen(changed, plain) == old
+    assert default_workdir.chosen(changed, plain) == old
     workdir.save_config(old, plain)
-    assert naming.chosen(changed, plain) == named
-    assert naming.chosen(plain, plain) == old
+    assert default_workdir.chosen(changed, plain) == named
+    assert default_workdir.chosen(plain, plain) == old

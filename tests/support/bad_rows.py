@@ -4,10 +4,10 @@ import itertools
 from typing import NamedTuple
 
 from jaxproto import config
+from jaxproto.config.factory_fields import table
 from jaxproto.config.fields import FIELDS, Names
-from jaxproto.config.hyperparameters import table
+from jaxproto.hyperparameters import Range
 from jaxproto.methods import METHODS
-from jaxproto.types import Range
 from support import bad_files
 
 

@@ -5,10 +5,10 @@ from rich.console import Console
 
 import jaxproto
 from jaxproto import config
-from jaxproto.flower import process
-from jaxproto.flower.folder import FAULTS, serve
-from jaxproto.report import pictures
+from jaxproto.flower import in_process
+from jaxproto.flower.server_run import FAULTS, serve
 from jaxproto.storage import records
+from jaxproto.summary import pictures
 
 QUIET = Console(quiet=True)
 
@@ -26,7 +26,7 @@ def small(method="fedavg", rounds=2, **changes):
     return c
 
 
-class Calls(process.Calls):
+class Calls(in_process.Calls):
     """Nodes that answer in any order; what happens to an answer can be said."""
 
     def __init__(self, c, path, data=(), happens=lambda stage, r, i, said: said):

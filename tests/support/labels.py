@@ -3,16 +3,16 @@
 import numpy as np
 
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions import schemes
+from jaxproto.data.partitions import registry
 
 BY_LABEL = {  # the number of each class at each client does not depend on the order
-    "dirichlet": schemes.dirichlet(0.3),
-    "pathological": schemes.pathological(2),
-    "pfllib": schemes.pfllib_dirichlet(0.5, least_samples=3),
-    "pfllib_pathological": schemes.pfllib_pathological(2),
+    "dirichlet": registry.dirichlet(0.3),
+    "pathological": registry.pathological(2),
+    "pfllib": registry.pfllib_dirichlet(0.5, least_samples=3),
+    "pfllib_pathological": registry.pfllib_pathological(2),
 }
-BY_SIZE = {"iid": schemes.iid(), "quantity": schemes.quantity(0.5)}
-SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": schemes.feature()}
+BY_SIZE = {"iid": registry.iid(), "quantity": registry.quantity(0.5)}
+SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": registry.feature()}
 
 
 def labels_only(sizes, test=0):

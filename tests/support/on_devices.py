@@ -19,10 +19,10 @@ import numpy as np
 from rich.console import Console
 
 import jaxproto
-from jaxproto import config, devices, sweeps
-from jaxproto.config import build
+from jaxproto import config, mesh, sweeps
+from jaxproto.experiment import build
 from jaxproto.storage import checkpoint, records
-from jaxproto.training import compiler, placing
+from jaxproto.training import compiler, data_placement
 
 QUIET, STATES = Console(quiet=True), []
 SMALL = {"data.clients": 10, "model.group": "mlp", "rounds": 4, "eval_every": 1}
@@ -77,9 +77,9 @@ def collectives(case):
     """What devices say to each other in each program of a run, {name: words}."""
     c = config.experiment(case["method"], "digits")
     c.update_from_flattened_dict(SMALL | case.get("fields", {}))
-    layout = devices.chosen(case["devices"])
+    layout = mesh.chosen(case["devices"])
     exp = build.experiment(c, "cpu", layout=layout)
-    made, _ = compiler.compile_all(exp, placing.placed(exp, layout).examples)
+    made, _ = compiler.compile_all(exp, data_placement.placed(exp, layout).examples)
     words = re.compile(
         "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute"
     )

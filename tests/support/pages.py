@@ -8,10 +8,10 @@ import jax
 import pytest
 
 from jaxproto import participation, plots
+from jaxproto.callbacks import WRITERS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.models import NETS
-from jaxproto.writers import WRITERS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

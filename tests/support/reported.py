@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import config
-from jaxproto.data import describe
-from jaxproto.data.describe import Counts
+from jaxproto.data import partition_stats
+from jaxproto.data.partition_stats import Counts
 from jaxproto.storage import records
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def run(path, method="fedproto", seed=0, best=0.8, rounds=4, status="finished", 
     path = Path(path)
     path.mkdir(parents=True)
     (path / "config.json").write_text(made.to_json())
-    describe.write_csv(path / "partition.csv", COUNTS)
+    partition_stats.write_csv(path / "partition.csv", COUNTS)
     done = rounds if status == "finished" else max(1, rounds - 1)
     told = [record(r, best * r / rounds, rules) for r in range(1, done + 1)]
     for one in told:
@@ -72,7 +72,7 @@ def summary(status, told):
         "seconds_per_round": 0.5,
         "compile_seconds": 3.0,
         "collapsed": {},
-        "commonest_class": describe.share_of_commonest(COUNTS)._asdict(),
+        "commonest_class": partition_stats.share_of_commonest(COUNTS)._asdict(),
     }
 
 

@@ -1,6 +1,6 @@
 """A run as a writer is told of it, without a run: killed once, and resumed."""
 
-from jaxproto.writers import RunInfo, makers, points
+from jaxproto.callbacks import RunInfo, makers, points
 
 CONFIG = {"method.name": "local", "rounds": 8, "optimizer.learning_rate": 0.5}
 CONFIG |= {"optimizer.nesterov": False, "some.list": [1, 2]}

@@ -13,8 +13,8 @@ import optax
 from jaxproto import evaluation, execution, federation, gather, participation, wire
 from jaxproto.client import Local
 from jaxproto.config import registries
-from jaxproto.config.cohorts import CohortPlan
 from jaxproto.evaluation import Evaluation
+from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import Exchange
 from jaxproto.method import no_pre_upload
 from jaxproto.metrics import ACCURACY, named

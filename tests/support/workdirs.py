@@ -2,7 +2,8 @@
 
 import json
 
-from jaxproto import compare, config
+from jaxproto import config
+from jaxproto.reporting import compare
 
 AS_PRINTED = {
     "data__partition": "pfllib",

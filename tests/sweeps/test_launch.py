@@ -14,9 +14,11 @@ from support.refusal import refused
 from support.sweeping import console, tiny
 
 from jaxproto import cli, sweeps
+from jaxproto.contrib.ray_launcher import launcher, watch
+from jaxproto.contrib.ray_launcher import worker as remote
 from jaxproto.errors import UserError
 from jaxproto.storage import records, workdir
-from jaxproto.sweeps import board, cluster, launch, remote, watch
+from jaxproto.sweeps import live_table, print_launcher
 from jaxproto.sweeps.plan import errors_named
 from jaxproto.training import program_cache
 
@@ -35,7 +37,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def shown(whole):
-    return board.Board(whole, console())
+    return live_table.Board(whole, console())
 
 
 def said(shown) -> str:
@@ -69,17 +71,20 @@ def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
         "--task_cpus=2 --task_gpus 0.5 -ray_address=auto --parts=3",
     ]:
         words = [*plain[:3], *shlex.split(given), *plain[3:]]
-        assert launch.without_launcher(words) == plain
+        assert print_launcher.without_launcher(words) == plain
     words = ["--parts_of=1", "--part=0/2", "--config.local.epochs=2", "launcher=x"]
-    assert launch.without_launcher(words) == words
+    assert print_launcher.without_launcher(words) == words
     words = ["python", "main.py", "--config=it's.py", "--sweep=a=1,2"]
-    made = [shlex.split(line) for line in launch.commands(words, whole)]
+    made = [shlex.split(line) for line in print_launcher.commands(words, whole)]
     assert len(whole.groups) == 2
     assert made == [[*words, f"--part={k}/2"] for k in range(2)]
-    assert len(launch.commands(words, whole, 5)) == 5
-    assert launch.count(whole, 6, 1) == 6 and launch.count(whole, 0, 100) == 6
+    assert len(print_launcher.commands(words, whole, 5)) == 5
+    assert (
+        print_launcher.count(whole, 6, 1) == 6
+        and print_launcher.count(whole, 0, 100) == 6
+    )
     with refused("--parts=7 is more than the 6 cells of the sweep"):
-        launch.count(whole, 7, 1)
+        print_launcher.count(whole, 7, 1)
 
 
 CANNOT_WORK = [
@@ -124,14 +129,14 @@ def test_without_ray_or_anybody_at_its_address_one_line_says_so(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "ray", None)
         told = refused("pip install 'jaxproto[cluster]'")
-        with told, cluster.joined(cluster.Cluster()):
+        with told, launcher.joined(launcher.Cluster()):
             pass
     pytest.importorskip("ray")
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        there = cluster.Cluster(f"127.0.0.1:{taken.getsockname()[1]}")
+        there = launcher.Cluster(f"127.0.0.1:{taken.getsockname()[1]}")
         told = refused(f"--ray_address={there.address} cannot be joined: ")
-        with told, cluster.joined(there):
+        with told, launcher.joined(there):
             pass
 
 
@@ -139,7 +144,7 @@ def test_parts_run_where_there_is_room_and_use_what_they_may(shown, monkeypatch)
     def slots(has, *asked, **of_a_part):
         nodes = [{"Alive": True, "Resources": r} for r in has]
         ray = SimpleNamespace(nodes=lambda: nodes)
-        return cluster.slots(ray, cluster.Cluster(*asked, **of_a_part), shown)
+        return launcher.slots(ray, launcher.Cluster(*asked, **of_a_part), shown)
 
     has, few = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 3.0}, {"memory": 1.0}], [{"CPU": 2.0}]
     assert slots(has, cpus=2) == 5 and slots(has, cpus=2, gpus=0.5) == 4
@@ -150,10 +155,10 @@ def test_parts_run_where_there_is_room_and_use_what_they_may(shown, monkeypatch)
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setenv("JAXPROTO_CACHE", "off")
     monkeypatch.setenv("HOME", "elsewhere")
-    made = cluster.environment(0)
+    made = launcher.environment(0)
     assert made["JAX_PLATFORMS"] == "cpu" and made["JAXPROTO_CACHE"] == "off"
-    assert "HOME" not in made and "JAX_PLATFORMS" not in cluster.environment(1)
-    assert cluster.environment(0.5)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
+    assert "HOME" not in made and "JAX_PLATFORMS" not in launcher.environment(1)
+    assert launcher.environment(0.5)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
     assert sweeps.execute.mode("auto", "cpu", 1) == ("threads", 1)
     assert sweeps.execute.mode("threads", "gpu", 3) == ("threads", 3)
 
@@ -187,7 +192,7 @@ class Ray:
 
 def outcome(play, whole, shown, n=2):
     ray = Ray(play)
-    tasks = cluster.Tasks(ray, None, whole, n, cluster.Cluster(), shown)
+    tasks = launcher.Tasks(ray, None, whole, n, launcher.Cluster(), shown)
     return tasks.run(), ray.calls
 
 
@@ -212,7 +217,7 @@ def test_the_part_of_a_worker_that_dies_is_taken_up_as_long_as_its_cells_go_on(
     assert calls.count(0) == 3 and calls.count(1) == 1
     assert len(wrong) == 1 and "part 0 of 2: its workers died 3 times" in wrong[0]
     rounds = iter(range(1000))
-    monkeypatch.setattr(cluster, "standing", lambda cell: f"round {next(rounds)}")
+    monkeypatch.setattr(launcher, "standing", lambda cell: f"round {next(rounds)}")
     wrong, calls = outcome(dies(0, 6), whole, shown)
     assert wrong == [] and calls.count(0) == 7
 
@@ -281,7 +286,7 @@ def test_the_board_says_what_the_folders_say(whole, shown):
     watched.look()
     row = shown.row(second)
     assert (row.state, row.round, row.seconds) == ("running", 1, (2.0,))
-    assert row.accuracy == "head 25.00%" and board.left(second, row) == "0:00:02"
+    assert row.accuracy == "head 25.00%" and live_table.left(second, row) == "0:00:02"
     watched.look()
     assert shown.row(second).seconds == (2.0,)  # nothing new
     ended(third, "diverged", 1)

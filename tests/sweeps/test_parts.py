@@ -14,8 +14,8 @@ from support.runs import ROOT
 from support.sweeping import console
 
 from jaxproto import config, sweeps
-from jaxproto.report import pictures
 from jaxproto.storage import records
+from jaxproto.summary import pictures
 from jaxproto.training import runner
 
 FIELDS = {"data.clients": 3, "model.group": "mlp"}

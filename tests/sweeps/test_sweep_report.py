@@ -10,7 +10,7 @@ from support.sweeping import console, planned
 
 from jaxproto import plots
 from jaxproto.storage import records
-from jaxproto.sweeps import board, report
+from jaxproto.sweeps import live_table, outputs
 from jaxproto.sweeps.plan import part
 
 
@@ -56,7 +56,7 @@ LOST = ({}, "diverged", 0)  # before its first evaluation
 
 def test_rows_are_tidy_and_their_csv_has_diverged_cells_and_quotes_commas(sweep):
     both = {"head": 0.5, "local": 0.75}
-    made = report.rows(*sweep(["method.lam=1,2"], (both,), (HEAD,)))
+    made = outputs.rows(*sweep(["method.lam=1,2"], (both,), (HEAD,)))
     assert len(made) == (2 + 1) * 2 * 3
     assert list(made[0].items())[:-1] == [
         *(("method.lam", 1.0), ("status", "finished"), ("rounds", 2)),
@@ -72,13 +72,13 @@ def test_rows_are_tidy_and_their_csv_has_diverged_cells_and_quotes_commas(sweep)
     whole, summaries = sweep(
         ["method.lam=1,2,3"], (HEAD,), ({"head": None}, "diverged", 1), LOST
     )
-    text = report.to_csv(report.rows(whole, summaries))
+    text = outputs.to_csv(outputs.rows(whole, summaries))
     assert text.endswith("\r\n") and text.count("\r\n") == text.count("\n")
     found = list(csv.DictReader(io.StringIO(text)))
     assert [r["method.lam"] for r in found] == ["1.0"] * 6 + ["2.0"] * 6 + ["3.0"]
     assert {r["accuracy"] for r in found[6:]} == {""}
     assert found[-1]["status"] == "diverged" and found[-1]["rounds"] == "0"
-    text = report.to_csv([{"model.group": 'mlp,"cnn4_d"', "accuracy": 0.5}])
+    text = outputs.to_csv([{"model.group": 'mlp,"cnn4_d"', "accuracy": 0.5}])
     (quoted,) = csv.DictReader(io.StringIO(text))
     assert quoted == {"model.group": 'mlp,"cnn4_d"', "accuracy": "0.5"}
 
@@ -91,17 +91,17 @@ def test_the_main_rule_and_the_best_cell_are_of_finished_cells(sweep):
         ("4,5", ((HEAD,), (one,)), ""),
         ("6,7", (LOST, LOST), ""),
     ):
-        assert report.main_rule(sweep([f"method.lam={lam}"], *told)[1]) == want
+        assert outputs.main_rule(sweep([f"method.lam={lam}"], *told)[1]) == want
     told = ({"head": 0.3},), ({"head": 0.6},), ({"head": 0.9}, "diverged", 1), LOST
     made = sweep(["method.lam=1,2,3,4"], *told)
-    assert report.best(*made, "head").changes == {"method.lam": 2.0}
-    assert report.best(*made, "global") is None
+    assert outputs.best(*made, "head").changes == {"method.lam": 2.0}
+    assert outputs.best(*made, "global") is None
 
 
 def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     texts = ["seed=0,1", 'model.group="mlp,cnn4_d",mlp']
     whole, summaries = sweep(texts, ({"head": 0.9},), (HEAD,), LOST, LOST)
-    best, command, lost = report.closing(whole, summaries, "python main.py --config=x")
+    best, command, lost = outputs.closing(whole, summaries, "python main.py --config=x")
     assert best == ("best by rule head: 90.00 % with seed=0, model.group=mlp,cnn4_d:")
     where = whole.cells[0].path
     assert command == (
@@ -111,9 +111,9 @@ def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     assert lost == "2 diverged: seed=1, model.group=mlp,cnn4_d, seed=1, model.group=mlp"
     whole, summaries = sweep(["method.lam=1,2,3"], ({"head": 0.4},))
     assert len(summaries) == 1  # those of a part
-    (best, _) = report.closing(whole, summaries, "c")
+    (best, _) = outputs.closing(whole, summaries, "c")
     assert best == "best so far by rule head: 40.00 % with method.lam=1:"
-    assert report.closing(whole, {}, "c") == []
+    assert outputs.closing(whole, {}, "c") == []
 
 
 def names(paths):
@@ -124,28 +124,28 @@ def test_pictures_of_one_field_and_of_two(sweep):
     """A field that does not vary or changes no number has none."""
     against = "accuracy_against_method"
     texts = ["method.lam=1,10", "method.upscale=1,3"]
-    made = report.pictures(*sweep(texts, *[(HEAD,)] * 4))
+    made = outputs.pictures(*sweep(texts, *[(HEAD,)] * 4))
     assert names(made) == [
         f"{against}.lam.png",
         f"{against}.upscale.png",
         "heatmap.png",
     ]
     assert all(path.stat().st_size > 5000 for path in made)
-    made = report.pictures(*sweep(["seed=0,1", texts[0]], *[(HEAD,)] * 4))
+    made = outputs.pictures(*sweep(["seed=0,1", texts[0]], *[(HEAD,)] * 4))
     assert names(made) == [f"{against}.lam.png"]
     for some in (["seed=0,1"], ["method.lam=1", "seed=0,1"], ["checkpoint_every=1,2"]):
-        assert report.pictures(*sweep(some, (HEAD,), (HEAD,))) == []
+        assert outputs.pictures(*sweep(some, (HEAD,), (HEAD,))) == []
 
 
 def test_the_heatmap_has_means_over_seeds_and_gaps(sweep, monkeypatch):
     drawn = mock.Mock()
     monkeypatch.setattr(plots, "grid_heatmap", drawn)
-    monkeypatch.setattr(report.from_records, "accuracy_against_field", mock.Mock())
+    monkeypatch.setattr(outputs.from_records, "accuracy_against_field", mock.Mock())
     texts = ["method.upscale=1,3", "method.lam=0.1,1,10", "seed=0,1"]
     told = [({"head": v},) for v in (0.1, 0.3, 0.4, 0.4, 0.5, 0.7)]
     told += [({"head": 0.2},), LOST, LOST, LOST, ({"head": 0.6},), ({"head": 0.8},)]
     whole, summaries = sweep(texts, *told)
-    assert names(report.pictures(whole, summaries))[-1] == "heatmap.png"
+    assert names(outputs.pictures(whole, summaries))[-1] == "heatmap.png"
     (_, table, rows, columns, labels, title), _ = drawn.call_args
     assert (rows, columns) == (["0.1", "1", "10"], ["1", "3"])
     assert labels == ("method.upscale", "method.lam")
@@ -157,29 +157,29 @@ def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
     """Of cells that are the same but for a name the comparison has one."""
     texts = ["method.lam=1,2", "checkpoint_every=3,4"]
     whole, summaries = sweep(texts, (HEAD,), (HEAD,), LOST, (HEAD,))
-    assert [c.name for c in report.finished(whole, summaries)] == [
+    assert [c.name for c in outputs.finished(whole, summaries)] == [
         "method.lam=1, checkpoint_every=3",
         "method.lam=2, checkpoint_every=4",
     ]
-    with mock.patch.object(report, "compare") as compare:
+    with mock.patch.object(outputs, "compare") as compare:
         compare.render.return_value = "| table |"
-        made = report.write(whole, summaries)
+        made = outputs.write(whole, summaries)
     assert len(list(compare.groups.call_args[0][0])) == 2
     picture = "accuracy_against_method.lam.png"
     assert names(made) == ["sweep.csv", "compare.md", picture]
     assert made[1].read_text() == "| table |"
-    assert names(report.write(*sweep(["method.lam=1,2"], LOST, LOST))) == ["sweep.csv"]
+    assert names(outputs.write(*sweep(["method.lam=1,2"], LOST, LOST))) == ["sweep.csv"]
 
 
 def shown(whole):
     made = console()
-    return board.Board(whole, made), made.file
+    return live_table.Board(whole, made), made.file
 
 
 def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
     texts = ["seed=0,1", "local.epochs=1,2", "method.lam=1,2+method.upscale=3,4"]
     whole, _ = sweep(texts, (HEAD,), LOST)
-    assert board.plan_lines(whole, 3 * 2**20) == [
+    assert live_table.plan_lines(whole, 3 * 2**20) == [
         "sweep: 8 cells = 2 seed x 2 local.epochs x 2 method.lam+method.upscale",
         "2 set(s) of programs, of 4, 4 cells",
         "2 ended before, 0 begun, 6 new",
@@ -187,8 +187,10 @@ def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
         f"table and pictures: {whole.folder}",
     ]
     whole, _ = sweep(["seed=0:3"])
-    assert board.plan_lines(part(whole, 0, 3), 0)[0] == "sweep: 1 of 3 cells = 3 seed"
-    assert board.plan_lines(part(whole, 0, 1), 0)[0] == "sweep: 3 cells = 3 seed"
+    assert (
+        live_table.plan_lines(part(whole, 0, 3), 0)[0] == "sweep: 1 of 3 cells = 3 seed"
+    )
+    assert live_table.plan_lines(part(whole, 0, 1), 0)[0] == "sweep: 3 cells = 3 seed"
 
 
 def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
@@ -220,5 +222,5 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
     told.set(whole.cells[3], state="running", round=1, seconds=(4.0, 60.0, 61.0))
     assert told.table().row_count == 1
     row = told.row(whole.cells[3])
-    assert board.left(whole.cells[3], row) == "0:01:00"
-    assert board.left(whole.cells[0], told.row(whole.cells[0])) == ""
+    assert live_table.left(whole.cells[3], row) == "0:01:00"
+    assert live_table.left(whole.cells[0], told.row(whole.cells[0])) == ""

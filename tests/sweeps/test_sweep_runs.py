@@ -9,8 +9,8 @@ from support.attacked import end
 from support.refusal import refused
 from support.sweeping import console, tiny
 
-from jaxproto.report import pictures
-from jaxproto.sweeps import How, report, sweep, together
+from jaxproto.summary import pictures
+from jaxproto.sweeps import How, batched, outputs, sweep
 from jaxproto.training import runner
 from jaxproto.training.programs import functions
 
@@ -25,7 +25,7 @@ def small(rounds=3, **changes):
 def no_pictures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "draw", lambda *_: None)
-        patch.setattr(report, "pictures", lambda *_: [])
+        patch.setattr(outputs, "pictures", lambda *_: [])
         yield
 
 
@@ -103,13 +103,13 @@ def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
 
 @pytest.mark.long
 def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch):
-    counts, real = [], together.train
+    counts, real = [], batched.train
 
     def train(many, programs, number, *rest):
         counts.append((len(many), number))
         return real(many, programs, number, *rest)
 
-    monkeypatch.setattr(together, "train", train)
+    monkeypatch.setattr(batched, "train", train)
     axes = {"seed": [0, 1, 2], "method.lam": [10.0]}
     done = sweep(small(), axes, tmp_path, console(), How("2"))
     assert counts == [(2, 2), (1, 2)]

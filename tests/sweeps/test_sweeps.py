@@ -5,8 +5,8 @@ from support.refusal import refused
 from support.sweeping import planned, tiny
 
 from jaxproto import config, sweeps
-from jaxproto.config import floats
-from jaxproto.storage import naming, records
+from jaxproto.experiment import traced
+from jaxproto.storage import default_workdir, records
 from jaxproto.sweeps.plan import Cell, part, short, standing
 
 
@@ -36,7 +36,7 @@ def test_what_there_is_of_a_cell_also_of_one_that_ran_alone(tmp_path, monkeypatc
     plain = config.plain("fedproto:digits")
     whole = planned(["method.lam=1.28,2.5"], plain=plain)
     alone = tiny(method__lam=2.5)
-    path = naming.chosen(alone, plain)
+    path = default_workdir.chosen(alone, plain)
     assert "method.lam=2.5" in str(path) and "model.group=mlp" in str(path)
     path.mkdir(parents=True)
     (path / "config.json").write_text(alone.to_json())
@@ -76,7 +76,7 @@ def test_seeds_and_floats_share_programs_shapes_and_branches_do_not():
     epochs = [[c.config.local.epochs for c in g.cells] for g in both.groups]
     assert epochs == [[1, 1], [2, 2]]
     for group in (*one.groups, *both.groups):
-        first, second = (floats.program_settings(c.config) for c in group.cells)
+        first, second = (traced.program_settings(c.config) for c in group.cells)
         assert first == second
 
 

@@ -8,14 +8,14 @@ import types
 import jax
 import pytest
 
-from jaxproto.training import compilation
-from jaxproto.training.compilation import garbage_later
+from jaxproto.training import xla_cache
+from jaxproto.training.xla_cache import garbage_later
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 SCRIPT = """
 import jax, jax.numpy as jnp
-from jaxproto.training.compilation import keep_compiled
+from jaxproto.training.xla_cache import keep_compiled
 jax.jit(lambda x: x + 1)(1.0)  # something was compiled before
 print(keep_compiled())
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -51,7 +51,7 @@ def test_programs_are_kept_in_the_users_cache_folder(tmp_path):
 DAMAGE = """
 import sys, zlib, jax, jax.numpy as jnp
 from jax.experimental.compilation_cache import compilation_cache
-from jaxproto.training import compilation
+from jaxproto.training import xla_cache as compilation
 told = []
 compilation.say = told.append
 folder = compilation.keep_compiled()
@@ -81,14 +81,14 @@ def test_a_damaged_file_of_jax_is_removed_and_compiled_anew_at_once(tmp_path):
 
 def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(compilation, "say", said.append)
-    monkeypatch.setattr(compilation.platformdirs, "user_cache_dir", lambda _: tmp_path)
+    monkeypatch.setattr(xla_cache, "say", said.append)
+    monkeypatch.setattr(xla_cache.platformdirs, "user_cache_dir", lambda _: tmp_path)
     values = {**jax.config.values, "jax_compilation_cache_dir": None}
-    monkeypatch.setattr(compilation.jax, "config", types.SimpleNamespace(values=values))
+    monkeypatch.setattr(xla_cache.jax, "config", types.SimpleNamespace(values=values))
     monkeypatch.delenv("JAXPROTO_CACHE", raising=False)
     (tmp_path / "compiled").mkdir()
     (tmp_path / "compiled").chmod(0o775)
-    assert compilation.keep_compiled() is None
+    assert xla_cache.keep_compiled() is None
     assert "can be written by others (mode 775)" in said[0] and "chmod 700" in said[0]
 
 

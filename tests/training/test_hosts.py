@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from jaxproto.errors import UserError
-from jaxproto.storage import arrays, checkpoint, divided, manifest, records
-from jaxproto.training import hosts
+from jaxproto.storage import checkpoint, manifest, orbax_arrays, process_shards, records
+from jaxproto.training import multihost
 
 ROOT = Path(__file__).parents[2]
 RUN = (
@@ -68,8 +68,12 @@ def told(folder):
 def state(folder):
     r = checkpoint.rounds(folder / "checkpoints")[-1]
     last = folder / "checkpoints" / str(r)
-    whole = divided.read(last, manifest.leaves(last)) if divided.is_here(last) else {}
-    return whole | arrays.read_all(last / "state")
+    whole = (
+        process_shards.read(last, manifest.leaves(last))
+        if process_shards.is_here(last)
+        else {}
+    )
+    return whole | orbax_arrays.read_all(last / "state")
 
 
 def same(a, b):
@@ -92,7 +96,7 @@ def test_two_processes_have_the_bits_of_one(alone, tmp_path):
     said = run(tmp_path / "run", 2, ROUNDS)
     assert told(tmp_path / "run") == told(alone)
     assert same(state(tmp_path / "run"), state(alone))
-    parts = tmp_path / "run" / "checkpoints" / str(ROUNDS) / divided.FOLDER
+    parts = tmp_path / "run" / "checkpoints" / str(ROUNDS) / process_shards.FOLDER
     assert sorted(p.name for p in parts.iterdir()) == ["0.safetensors", "1.safetensors"]
     assert "participants on each: mlp 4 of 7" in " ".join(said[0].split())
     assert "participants" not in said[1]  # one process speaks
@@ -115,7 +119,7 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(
         if i != victim:
             assert process.returncode != 0
             lines = [x for x in text.splitlines() if x.startswith("error: ")]
-            assert len(lines) == 1 and hosts.LOST in lines[0], text
+            assert len(lines) == 1 and multihost.LOST in lines[0], text
     assert checkpoint.rounds(folder / "checkpoints")[-1] < ROUNDS
     run(folder, 2, ROUNDS)
     assert told(folder) == told(alone)
@@ -136,7 +140,7 @@ def test_what_one_process_cannot_do_all_say(tmp_path):
 )
 def test_numbers_of_processes_that_do_not_fit_are_refused(processes, process):
     with pytest.raises(UserError, match=f"--processes={processes} and "):
-        hosts.join("127.0.0.1:1", processes, process)
+        multihost.join("127.0.0.1:1", processes, process)
 
 
 def test_processes_that_do_not_meet_say_so(monkeypatch):
@@ -147,10 +151,10 @@ def test_processes_that_do_not_meet_say_so(monkeypatch):
     monkeypatch.setattr(jax.distributed, "initialize", none)
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with pytest.raises(UserError, match=r"=auto: .* did not meet .* Say HOST:PORT"):
-        hosts.join("auto")
+        multihost.join("auto")
 
 
 def test_one_process_agrees_with_itself():
-    assert hosts.agreed(lambda: [1, None]) == [1, None]
-    assert hosts.checked(lambda: 3) == 3
-    assert hosts.first() and not hosts.several() and hosts.any_of(True)
+    assert multihost.agreed(lambda: [1, None]) == [1, None]
+    assert multihost.checked(lambda: 3) == 3
+    assert multihost.first() and not multihost.several() and multihost.any_of(True)

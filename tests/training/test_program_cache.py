@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 
 from jaxproto import config, evaluation, federation, transforms
-from jaxproto.config import build, registries
+from jaxproto.config import registries
+from jaxproto.experiment import build
 from jaxproto.methods import METHODS
-from jaxproto.report import pictures
 from jaxproto.storage import records
+from jaxproto.summary import pictures
 from jaxproto.training import (
-    compilation,
     compiler,
+    exported_program,
     program_cache,
     programs,
     runner,
-    stored,
+    xla_cache,
 )
 
 ARGS = (jnp.arange(3.0), jnp.ones(3))
@@ -96,7 +97,7 @@ def said(monkeypatch):
     """What is said, each sentence once."""
     found = []
     monkeypatch.setattr(
-        compilation.logging, "warning", lambda _, text: found.append(text)
+        xla_cache.logging, "warning", lambda _, text: found.append(text)
     )
     return found
 
@@ -169,7 +170,7 @@ def test_a_file_executes_nothing(tmp_path):
         "optax:adam",
     ):
         with pytest.raises(TypeError, match="no named tuple or flax node"):
-            stored.rebuilt({"type": name, "fields": {}, "static": {}})
+            exported_program.rebuilt({"type": name, "fields": {}, "static": {}})
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])

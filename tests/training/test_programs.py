@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxproto import config
-from jaxproto.config import build
+from jaxproto.experiment import build
 from jaxproto.training import client_store, compiler, programs, rounds
 
 

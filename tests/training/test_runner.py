@@ -26,12 +26,12 @@ from support.runs import (
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import build
-from jaxproto.data import describe
+from jaxproto.data import partition_stats
 from jaxproto.errors import UserError
-from jaxproto.report import pictures
+from jaxproto.experiment import build
 from jaxproto.storage import checkpoint, workdir
 from jaxproto.storage import records as metrics
+from jaxproto.summary import pictures
 from jaxproto.training import programs, runner
 from jaxproto.types import Protos
 
@@ -122,8 +122,8 @@ def test_summary_digests_the_metrics(finished):
 
 
 def test_what_one_class_is_worth_is_in_the_summary_and_below_the_accuracies(finished):
-    counts = describe.read_csv(finished.path / "partition.csv")
-    share = describe.share_of_commonest(counts)._asdict()
+    counts = partition_stats.read_csv(finished.path / "partition.csv")
+    share = partition_stats.share_of_commonest(counts)._asdict()
     assert finished.summary["commonest_class"] == share
     line = f"reference: {share['pooled']:.4f} is the share of test examples in their"
     assert finished.text.count(line) == 1

@@ -14,9 +14,9 @@ from rich.console import Console
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import cohorts
 from jaxproto.errors import UserError
-from jaxproto.storage import changes, checkpoint, manifest, records
+from jaxproto.experiment import cohorts
+from jaxproto.storage import checkpoint, manifest, records, row_deltas
 from jaxproto.training import hosted_store
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_the_numbers_from_host_memory_are_those_of_the_device(tmp_path, on_devic
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
     """Also by what is written after it: nothing is linked to a damaged file."""
     jaxproto.run(few(rounds=2, **{"clients.store": "disk"}), tmp_path, QUIET)
-    last = tmp_path / "checkpoints" / "2" / changes.FOLDER
+    last = tmp_path / "checkpoints" / "2" / row_deltas.FOLDER
     rows = [p for p in last.rglob("*") if p.is_file()]
     newest = max(rows, key=lambda p: (p.stat().st_ctime_ns, p.stat().st_size))
     content = bytearray(newest.read_bytes())
@@ -91,7 +91,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
 
 
 def test_a_checkpoint_writes_what_changed_and_links_the_rest(disk_run):
-    parts = {r: changes.parts(disk_run / "checkpoints" / str(r)) for r in (1, 2)}
+    parts = {r: row_deltas.parts(disk_run / "checkpoints" / str(r)) for r in (1, 2)}
     names = {r: [p.name for p in parts[r]] for r in parts}
     assert names[1] == ["1-4"] and names[2] == ["1-4", "2-4"]  # participants
     files = [file for file in parts[1][0].rglob("*") if file.is_file()]
@@ -105,7 +105,7 @@ def test_rows_are_written_anew_before_they_are_twice_as_many(tmp_path):
     jaxproto.run(c, tmp_path, QUIET)
     for r in checkpoint.rounds(tmp_path / "checkpoints"):
         folder = tmp_path / "checkpoints" / str(r)
-        count = [int(p.name.partition("-")[2]) for p in changes.parts(folder)]
+        count = [int(p.name.partition("-")[2]) for p in row_deltas.parts(folder)]
         assert sum(count) <= 2 * 10
         manifest.read(folder, None)  # every checksum is that of its file
 
@@ -114,7 +114,7 @@ def test_checkpoints_of_another_store_are_refused(device_run, tmp_path, monkeypa
     """As on a machine with less memory, where `auto` chooses otherwise."""
     shutil.copytree(device_run, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(cohorts, "memory", lambda: 1000.0)
-    monkeypatch.setattr("jaxproto.data.room.memory", lambda: float("inf"))
+    monkeypatch.setattr("jaxproto.data.host_memory.memory", lambda: float("inf"))
     with pytest.raises(UserError, match="was written with"):
         jaxproto.run(few(rounds=4), tmp_path, QUIET)
 

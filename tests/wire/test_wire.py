@@ -20,7 +20,7 @@ from jaxproto import federation, kernels, wire
 from jaxproto.errors import UserError
 from jaxproto.methods.fedproto import fedproto
 from jaxproto.methods.protonorm import protonorm
-from jaxproto.report import disclosure
+from jaxproto.reporting.analysis import disclosure
 from jaxproto.types import Protos, Top
 from jaxproto.wire import Scaled, Wire, codec
 from jaxproto.wire.codec import Mismatch, WireError

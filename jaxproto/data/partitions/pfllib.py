@@ -17,19 +17,19 @@ import math
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data.partitions import scheme
+from jaxproto.data.partitions import label_skew
 
 
 def pfllib_dirichlet(
     alpha: float, *, least_samples: int = 1, max_tries: int = 1_000
-) -> scheme.Scheme:
+) -> label_skew.Scheme:
     """Their Dirichlet partition; CIFAR-10 at alpha 0.01 and seed 1 takes 37 tries."""
-    scheme.check_positive("alpha", alpha)
-    scheme.check_whole("max_tries", max_tries)
+    label_skew.check_positive("alpha", alpha)
+    label_skew.check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
-        scheme.check_room(len(y_N), clients, least_samples)
-        rows_C = scheme.rows_by_class(y_N, num_classes)
+        label_skew.check_room(len(y_N), clients, least_samples)
+        rows_C = label_skew.rows_by_class(y_N, num_classes)
         best = 0
         for _ in range(max_tries):
             drawn, cuts, size_K = _draw(rows_C, len(y_N) / clients, clients, alpha, rng)
@@ -46,7 +46,7 @@ def pfllib_dirichlet(
             "larger alpha, or 'dirichlet', which tops up the poorest clients."
         )
 
-    return scheme.Scheme(assign, np.random.RandomState)
+    return label_skew.Scheme(assign, np.random.RandomState)
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
@@ -71,23 +71,23 @@ def _draw(rows_C, fair_share, clients, alpha, rng):
 
 def pfllib_pathological(
     classes_per_client: int, *, least_samples: int = 1
-) -> scheme.Scheme:
+) -> label_skew.Scheme:
     """Their partition by classes: uneven sizes, examples in the order of the data set.
 
     Where clients * classes_per_client is no multiple of the number of classes, theirs
     can leave the last classes to nobody (GTSRB: 43 classes, 20 clients of 4); these
     examples are then in no client.
     """
-    scheme.check_whole("classes_per_client", classes_per_client)
+    label_skew.check_whole("classes_per_client", classes_per_client)
 
     def assign(y_N, num_classes, clients, rng):
-        scheme.check_room(len(y_N), clients, 1)
-        scheme.check_classes(num_classes, classes_per_client)
+        label_skew.check_room(len(y_N), clients, 1)
+        label_skew.check_classes(num_classes, classes_per_client)
         least = least_samples / num_classes
         owners = math.ceil(clients / num_classes * classes_per_client)
         left_K = np.full(clients, classes_per_client)
         client_rows = [[np.empty(0, int)] for _ in range(clients)]
-        for c, rows in enumerate(scheme.rows_by_class(y_N, num_classes)):
+        for c, rows in enumerate(label_skew.rows_by_class(y_N, num_classes)):
             owner_S = np.flatnonzero(left_K > 0)[:owners]
             if len(owner_S) == 0:
                 break
@@ -97,7 +97,7 @@ def pfllib_pathological(
             left_K[owner_S] -= 1
         return [np.concatenate(parts) for parts in client_rows]
 
-    return scheme.Scheme(assign, np.random.RandomState)
+    return label_skew.Scheme(assign, np.random.RandomState)
 
 
 def _amounts(c, examples, owners, least, rng):

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import cache, dataset, domains, files, room
-from jaxproto.data import pixels as pixels_
+from jaxproto.data import dataset, decoded_cache, domains, host_memory
+from jaxproto.data import resize as pixels_
+from jaxproto.io import atomic
 
 TRAIN = ("x_train", "y_train")
 TEST = ("x_test", "y_test")
@@ -33,13 +34,15 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
         `dataset.assemble`, `domains.attach` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
-    files.check_regular(name, file)
-    room.check(f"{name}: its arrays", size := _size(file), "save smaller ones")
+    atomic.check_regular(name, file)
+    host_memory.check(f"{name}: its arrays", size := _size(file), "save smaller ones")
     if size < LARGE:
-        return _load(name, file, pixels, cache.in_memory)
-    digest = cache.fingerprint([file])
+        return _load(name, file, pixels, decoded_cache.in_memory)
+    digest = decoded_cache.fingerprint([file])
     what: dict[str, str | int] = {"kind": "npz", "files": digest, "pixels": pixels}
-    return cache.through(name, what, lambda begin: _load(name, file, pixels, begin))
+    return decoded_cache.through(
+        name, what, lambda begin: _load(name, file, pixels, begin)
+    )
 
 
 def _size(file):

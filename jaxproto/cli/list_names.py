@@ -1,0 +1,72 @@
+"""The names that a configuration can choose from, with a line about each."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from jaxproto import models, participation
+from jaxproto.cli import argparse_types as arguments_
+from jaxproto.config import builtin, optimizers, presets
+from jaxproto.data import registry as datasets
+from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.methods import METHODS
+from jaxproto.metrics import METRICS
+
+READERS = {  # the prefixes of `datasets.PREFIXES`
+    "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
+    "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
+    "folder:PATH": "class folders of images, with or without train/, val/, test/",
+    "csv:PATH": "rows of text and label: a file, or train.csv and test.csv",
+}
+KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
+    "methods": lambda: METHODS,
+    "networks": lambda: {**_groups(), **models.NETS},
+    "datasets": lambda: {**datasets.DATASETS, **READERS, **_presets()},
+    "partitions": lambda: PARTITIONS,
+    "samplers": lambda: participation.SAMPLERS,
+    "optimizers": lambda: dict(sorted(optimizers.optimizers().items())),
+    "metrics": lambda: METRICS,
+    "plots": lambda: _plots(),
+    "sweeps": lambda: {k: builtin.about(k) for k in builtin.names() if "/" in k},
+}
+
+
+def main(prog: str, arguments: Sequence[str]):
+    """Prints one kind of names.
+
+    Raises:
+      UserError: there is no such kind.
+    """
+    parser = arguments_.Parser(prog=prog, description=__doc__)
+    parser.add_argument("kind", choices=list(KINDS))
+    names = KINDS[parser.parse_args(arguments).kind]()
+    width = max(map(len, names)) + 2
+    for name, thing in names.items():
+        sys.stdout.write(f"{name:<{width}}{_about(thing)}".rstrip() + "\n")
+
+
+def _plots() -> dict[str, str]:
+    """The pictures of `jaxproto plot`."""
+    from jaxproto.reporting.figures import (
+        registry,  # half a second: only who needs it pays
+    )
+
+    return {name: picture.help for name, picture in registry.PICTURES.items()}
+
+
+def _groups() -> dict[str, str]:
+    return {name: f"group: {', '.join(nets)}" for name, nets in models.GROUPS.items()}
+
+
+def _presets() -> dict[str, str]:
+    """Presets whose data set is not its own name."""
+    names = {k: v.get("data.name", "") for k, v in presets.DATASETS.items()}
+    return {k: f"preset: {v}" for k, v in names.items() if v not in ("", k)}
+
+
+def _about(thing) -> str:
+    """The first line of the docstring, of what a partial function wraps."""
+    if isinstance(thing, str):
+        return thing
+    thing = getattr(thing, "func", thing)
+    return (inspect.getdoc(thing) or "").split("\n")[0]

@@ -1,0 +1,191 @@
+"""The flags of a sweep, of `main.py`, `jaxproto run` and `jaxproto sweep`."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+from absl import flags
+
+from jaxproto.cli import config_command
+from jaxproto.errors import UserError
+
+AXIS = (
+    "FIELD=VALUES, once for each axis: a,b,c; 0:10; log:1e-3:1e1:5; lin:0:1:5; fields "
+    "that go together as a=1,2+b=3,4"
+)
+AT_ONCE = (
+    "auto (threads on CPU, all elsewhere), one, threads, all (as one program, as many "
+    "as fit into memory) or a number (as one program)"
+)
+LAUNCHER = (
+    "local (this process), print (a command per part, for a queue such as SLURM's; "
+    "trains nothing) or ray (tasks of Ray; work directories, data and the folder of "
+    "this command have the same absolute paths on all machines)"
+)
+PARTS = (
+    "into how many parts print and ray divide the cells; 0: print one for each set of "
+    "programs, ray as many as can run at once"
+)
+ADDRESS = "of a Ray cluster: auto or HOST:PORT; without it, Ray starts on this machine"
+
+
+class Sweep(NamedTuple):
+    """What the flags ask for."""
+
+    asked: Callable[[], bool]
+    run: Callable  # config, outdir, grace, of `sweeps.How` -> whether every cell has
+    # finished
+
+
+class Launch(NamedTuple):
+    """The flags of a sweep in parts."""
+
+    launcher: flags.FlagHolder
+    part: flags.FlagHolder
+    parts: flags.FlagHolder
+    cpus: flags.FlagHolder
+    gpus: flags.FlagHolder
+    address: flags.FlagHolder
+
+
+def define(always: bool = False) -> Sweep:
+    """Defines the flags.
+
+    Args:
+      always: a sweep even without --sweep: its axes are those of the file.
+    """
+    given = flags.DEFINE_multi_string("sweep", [], AXIS)
+    at_once = flags.DEFINE_string("cells_at_once", "auto", AT_ONCE)
+    launch = _define_launch()
+
+    def run(config, outdir: str, grace: float, more: Mapping) -> bool:
+        from jaxproto import sweeps
+        from jaxproto.config import files
+        from jaxproto.training import program_cache
+
+        _check(launch)
+        if launch.launcher.value == "ray":  # no memory of a GPU for one who watches
+            jax.config.update("jax_platforms", "cpu")
+        axes = given.value or files.axes(config_command.file())
+        how = sweeps.How(at_once.value, program_cache.disk_cache, grace)
+        how = how._replace(**more)
+        plain = config_command.plain()
+        if launch.launcher.value == "print":
+            return _print(config, axes, outdir, plain, launch.parts.value)
+        if launch.launcher.value == "ray":
+            done = _on_ray(config, axes, outdir, how, plain, launch)
+        else:
+            mine = {"plain": plain, "share": _part(launch.part.value)}
+            done = sweeps.sweep(config, axes, outdir, None, how, **mine)
+        return _say(done, config)
+
+    def asked() -> bool:
+        sweep = always or bool(given.value)
+        for flag in () if sweep else (at_once, *launch):
+            if flag.present:
+                raise UserError(
+                    f"--{flag.name}={flag.value} is for a sweep: add its axes, such as "
+                    "--sweep=seed=0,1,2, or leave it out."
+                )
+        return sweep
+
+    return Sweep(asked, run)
+
+
+def _say(done, config) -> bool:
+    """Says what came of a sweep; whether every cell that has ended has ended well."""
+    from jaxproto.storage.status import status_of
+    from jaxproto.sweeps import outputs
+
+    for path in done.files:
+        sys.stdout.write(f"written to {path}\n")
+    for line in outputs.closing(done.plan, done.summaries, _alone(config)):
+        sys.stdout.write(line + "\n")
+    ended = [status_of(summary) for summary in done.summaries.values()]
+    return bool(ended) and all(status.ok for status in ended)
+
+
+def _define_launch() -> Launch:
+    whole, share = flags.DEFINE_integer, flags.DEFINE_float
+    return Launch(
+        flags.DEFINE_enum("launcher", "local", ["local", "print", "ray"], LAUNCHER),
+        flags.DEFINE_string("part", "0/1", "K/N: the K-th of N parts, from 0"),
+        whole("parts", 0, PARTS, lower_bound=0),
+        whole("task_cpus", 1, "cores of a part on Ray", lower_bound=1),
+        share("task_gpus", 0.0, "GPUs of a part on Ray, 0.5 shares one", lower_bound=0),
+        flags.DEFINE_string("ray_address", "", ADDRESS),
+    )
+
+
+def _check(launch: Launch):
+    """Raises UserError for a flag that the launcher does not look at, or a bad one."""
+    of_ray = ["task_cpus", "task_gpus", "ray_address"]
+    unused = {"local": ["parts", *of_ray], "print": ["part", *of_ray], "ray": ["part"]}
+    chosen = launch.launcher.value
+    for name in unused[chosen]:
+        if flags.FLAGS[name].present:
+            raise UserError(
+                f"--{name}={flags.FLAGS[name].value} does nothing with "
+                f"--launcher={chosen}; leave it out, or choose another launcher."
+            )
+    gpus = launch.gpus.value
+    if gpus > 1 and gpus != int(gpus):
+        raise UserError(f"--task_gpus={gpus:g} is no whole number, nor a part of one.")
+
+
+def _print(config, axes, outdir: str, plain, parts: int) -> bool:
+    """Prints the commands; what else there is to say goes to the other stream."""
+    from jaxproto import sweeps
+    from jaxproto.sweeps import live_table
+    from jaxproto.sweeps import print_launcher as launch
+    from jaxproto.sweeps.sweep import bytes_of
+
+    whole = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
+    for line in live_table.plan_lines(whole, bytes_of(whole)):
+        sys.stderr.write(line + "\n")
+    words = [sys.executable, *sys.orig_argv[1:]]
+    for line in launch.commands(words, whole, parts):
+        sys.stdout.write(line + "\n")
+    return True
+
+
+def _on_ray(config, axes, outdir: str, how, plain, launch: Launch):
+    """The result of a sweep on Ray."""
+    from jaxproto.contrib.ray_launcher import launcher as cluster
+
+    options = [name for name in flags.FLAGS if name.startswith("jax_")]
+    given = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
+    where = cluster.Cluster(
+        launch.address.value,
+        launch.cpus.value,
+        launch.gpus.value,
+        launch.parts.value,
+        given,
+    )
+    return cluster.on_ray(config, axes, outdir, how=how, plain=plain, cluster=where)
+
+
+def _alone(config) -> str:
+    """The command of the configuration without a sweep."""
+    from jaxproto.config import flat, load
+
+    file = config_command.file()
+    path, colon, presets = file.partition(":")
+    if path.startswith(os.getcwd() + os.sep):
+        path = os.path.relpath(path)
+    given, usual = flat(config), flat(load(file))
+    changed = [f"--config.{k}={v}" for k, v in given.items() if usual.get(k) != v]
+    return shlex.join(
+        ["python", "main.py", f"--config={path}{colon}{presets}", *changed]
+    )
+
+
+def _part(text: str) -> tuple[int, int]:
+    if not re.fullmatch(r"\d+/\d+", text):
+        raise UserError(f"--part={text} is no part; write K/N, such as --part=0/4.")
+    k, n = text.split("/")
+    return int(k), int(n)

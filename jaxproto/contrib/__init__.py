@@ -1,0 +1,1 @@
+"""Additions that the core does not need: attacks, deployments, launchers, loggers."""

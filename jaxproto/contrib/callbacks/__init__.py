@@ -1,0 +1,1 @@
+"""Callbacks that log to MLflow and Aim."""

@@ -1,0 +1,62 @@
+"""Runs of Aim, in the repository that `AIM_REPO` names or that of the folder."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import aim
+
+from jaxproto.callbacks.base import Callback, RunInfo
+from jaxproto.callbacks.scalars import points
+from jaxproto.io import atomic
+
+NAME = "aim_id.txt"  # in the work directory: the hash of the run, for when it goes on
+_starting = threading.Lock()  # cells of a sweep begin at the same time
+
+
+class Aim(Callback):
+    """A run of the experiment `jaxproto`, with its settings under `config`.
+
+    A run that goes on is the same run there; rounds that it has are not tracked again.
+    """
+
+    def on_start(self, run_info: RunInfo):
+        """Begins the run, or goes on with it."""
+        known = run_info.path / NAME
+        with _starting:
+            self._run = aim.Run(
+                run_hash=_read(known),
+                experiment="jaxproto",
+                system_tracking_interval=None,
+                log_system_params=False,
+                capture_terminal_logs=False,
+            )
+        atomic.write(known, f"{self._run.hash}\n".encode())
+        self._run.name = run_info.path.resolve().name
+        self._run["config"] = {k: _plain(v) for k, v in run_info.config.items()}
+        self._there = self._run.get("rounds_told", 0)
+        for record in run_info.records:
+            self.on_evaluation(record)
+
+    def on_evaluation(self, record: Mapping):
+        """Tracks the numbers of a record."""
+        for r, values in points(record):
+            if r <= self._there:
+                continue
+            for name, value in values.items():
+                self._run.track(value, name=name, step=r)
+            self._there = r
+        self._run["rounds_told"] = self._there
+
+    def on_end(self, summary: Mapping):
+        """Closes the run."""
+        self._run["status"] = summary["status"]
+        self._run.close()
+
+
+def _read(file: Path) -> str | None:
+    return file.read_text().strip() if file.exists() else None
+
+
+def _plain(value):
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,1 @@
+"""Helpers for deployments of Flower: persistent clients, certificates."""

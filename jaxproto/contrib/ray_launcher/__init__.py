@@ -1,0 +1,1 @@
+"""Runs the cells of a sweep on a Ray cluster."""

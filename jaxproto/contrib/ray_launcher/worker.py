@@ -1,0 +1,116 @@
+"""A part of a sweep in a process elsewhere, where the same folders are."""
+
+import contextlib
+import io
+import os
+import platform
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+from rich.console import Console
+
+from jaxproto.errors import UserError
+from jaxproto.io import atomic
+from jaxproto.sweeps import execute, live_table
+from jaxproto.sweeps.axes import Given, axes
+from jaxproto.sweeps.execute import How
+from jaxproto.sweeps.plan import part, plan
+
+
+class Job(NamedTuple):
+    """What the process of every part is given; plain data but for `how`."""
+
+    config: dict
+    plain: dict
+    axes: Given
+    outdir: str
+    how: How
+    flags: dict[str, Any]  # options of JAX, by name
+    folder: str  # where the sweep was started; relative paths begin here
+    probe: str  # a file that every machine must see
+
+
+def make(
+    config, plain, given: Given, outdir, how: How, *, flags: Mapping, probe
+) -> Job:
+    """The job of a sweep that this process has planned.
+
+    Args:
+      probe: from `probe`.
+    """
+    return Job(
+        config=config.to_dict(),
+        plain=(plain or config).to_dict(),
+        axes=given,
+        outdir=str(outdir),
+        how=how,
+        flags=dict(flags),
+        folder=os.getcwd(),
+        probe=str(Path(probe).absolute()),
+    )
+
+
+@contextlib.contextmanager
+def probe(folder: Path) -> Iterator[Path]:
+    """A new empty file that other machines see if they share the folder.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    with atomic.writing(folder, 0):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".shared-")
+        os.close(handle)
+    with atomic.unfinished(Path(name)):  # it goes too if this process is killed
+        yield Path(name)
+    atomic.remove(Path(name))
+
+
+def work(job: Job, k: int, n: int) -> str:
+    """Trains the k-th of n parts; what went wrong, or "".
+
+    It changes the process: its folder, and the options of JAX.
+    """
+    try:
+        _train(job, k, n)
+    except UserError as e:
+        return str(e)
+    except Exception:
+        return traceback.format_exc()
+    return ""
+
+
+def _train(job: Job, k: int, n: int):
+    _enter(job)
+    for name, value in job.flags.items():
+        jax.config.update(name, value)
+    config, plain = map(ml_collections.ConfigDict, (job.config, job.plain))
+    whole = plan(config, axes(config, job.axes), job.outdir, plain)
+    mine, quiet = part(whole, k, n), Console(file=io.StringIO(), quiet=True)
+    with live_table.Board(mine, quiet).shown() as shown:
+        execute.train(mine, job.how, shown, quiet)
+
+
+def _enter(job: Job):
+    """Goes to the folder of the sweep.
+
+    Raises:
+      UserError: it is not on this machine.
+    """
+    if not os.path.exists(job.probe):
+        raise UserError(
+            f"{platform.node()} does not see {Path(job.probe).parent}, where the sweep "
+            "was started; start it from a folder that all machines share."
+        )
+    try:
+        os.chdir(job.folder)
+    except OSError as e:
+        raise UserError(
+            f"{platform.node()} cannot enter {job.folder}, where the sweep was started "
+            f"({e.strerror}); start it from a folder that all machines share."
+        ) from e

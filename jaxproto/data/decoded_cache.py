@@ -1,0 +1,283 @@
+"""Decoded data sets in the user's cache folder, so that each is decoded once.
+
+An entry is a folder with `x.npy`, which is memory-mapped, the other arrays, and
+`about.json`, which is written last and says how large each file is. It is made under
+another name and renamed when complete, so an interrupted write is never read; of two
+writers at once the first one counts. `JAXPROTO_CACHE=off` switches all of it off, and
+`python -m jaxproto cache` shows and clears it.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import platformdirs
+
+from jaxproto.data import host_memory
+from jaxproto.data.dataset import Dataset
+from jaxproto.io import atomic
+
+FORMAT = 1  # of an entry and of the decoding: a new one makes old entries unused
+LIMIT = 2**35  # bytes; what was not used for longest goes when there are more
+ABANDONED = 24 * 3600  # seconds after which an unfinished entry has no writer any more
+ABOUT, UNFINISHED = "about.json", "unfinished-"
+
+
+class Unwritable(Exception):
+    """The cache folder cannot be written; the message is the system's."""
+
+
+class Sink(NamedTuple):
+    """Where the rows of one array go, in order."""
+
+    append: Callable[[np.ndarray], None]
+    finish: Callable[[], np.ndarray]  # the whole array
+
+
+OpenSink = Callable[[tuple[int, ...], np.dtype], Sink]  # shape, type -> sink
+
+
+def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
+    """A sink in memory, for when the cache is off.
+
+    Raises:
+      UserError: there is not so much memory.
+    """
+    _check_room(shape, dtype)
+    x, filled = np.empty(shape, dtype), [0]
+
+    def append(rows):
+        x[filled[0] : filled[0] + len(rows)] = rows
+        filled[0] += len(rows)
+
+    return Sink(append, lambda: x)
+
+
+def _check_room(shape, dtype):
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    way = "choose a smaller data.pixels, or fewer examples"
+    host_memory.check(f"{shape[0]} examples of shape {shape[1:]}", size, way)
+
+
+def in_file(path: Path) -> OpenSink:
+    """A sink in an npy file: no more than the appended rows is ever in memory."""
+
+    def begin(shape, dtype):
+        _check_room(shape, dtype)
+        descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        with _writing(), path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+
+        left = [shape[0]]
+
+        def append(rows):
+            assert rows.shape[1:] == shape[1:] and len(rows) <= left[0], rows.shape
+            left[0] -= len(rows)
+            with _writing(), path.open("ab") as file:
+                file.write(np.ascontiguousarray(rows, dtype).data)
+
+        def finish():
+            assert not left[0], left
+            return np.load(path, mmap_mode="r")
+
+        return Sink(append, finish)
+
+    return begin
+
+
+@contextlib.contextmanager
+def _writing():
+    try:
+        yield
+    except OSError as error:
+        raise Unwritable(error.strerror or str(error)) from error
+    except atomic.Unwritable as error:
+        raise Unwritable(error.reason) from error
+
+
+def folder() -> Path | None:
+    """Where entries lie, or None if the cache is off."""
+    if os.environ.get("JAXPROTO_CACHE") == "off":
+        return None
+    return Path(platformdirs.user_cache_dir("jaxproto")) / "data"
+
+
+def fingerprint(paths: Iterable[str | Path]) -> str:
+    """A digest of the path, size and time of change of every file, in this order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        size, changed = 0, 0  # of a link to nowhere, which reading refuses by name
+        with contextlib.suppress(OSError):
+            seen = os.stat(path)
+            size, changed = seen.st_size, seen.st_mtime_ns
+        digest.update(f"{path}\0{size}\0{changed}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def through(
+    name: str, what: Mapping[str, str | int], read: Callable[[OpenSink], Dataset]
+) -> Dataset:
+    """Returns the data set from the cache, or reads it and keeps it there.
+
+    Args:
+      name: how the user called the data set.
+      what: all that its arrays depend on: kind, fingerprint of its files, pixels.
+      read: called with where its inputs are to go; returns the checked data set, whose
+        x is that sink's array.
+
+    Raises:
+      UserError: what `read` raises; nothing is kept then.
+    """
+    root = folder()
+    if root is None:
+        return read(in_memory)
+    text = json.dumps({"format": FORMAT, **what}, sort_keys=True)
+    entry = root / hashlib.sha256(text.encode()).hexdigest()[:32]
+    found = _open(entry)
+    if found is not None:
+        return found._replace(name=name)
+    try:
+        return _keep(entry, read)
+    except Unwritable as error:
+        note = f"{name} could not be kept decoded in {root}: {error}"
+        made = read(in_memory)
+        return made._replace(notes=(*made.notes, note))
+
+
+def _open(entry):
+    """The complete data set in the folder `entry`, or None."""
+    try:
+        about = json.loads((entry / ABOUT).read_text())
+        sizes = {key: (entry / key).stat().st_size for key in about["sizes"]}
+        if sizes != about["sizes"]:
+            return None
+        arrays = {
+            Path(key).stem: np.load(
+                entry / key, mmap_mode="r" if key == "x.npy" else None
+            )
+            for key in sizes
+        }
+        texts = {key: tuple(about["texts"][key]) for key in ("classes", "notes")}
+        found = Dataset(**arrays, **texts, **about["numbers"], name="")
+        with contextlib.suppress(OSError):  # a cache that may only be read
+            os.utime(entry / ABOUT)  # its time of change is that of its last use
+        return found
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+
+
+def _keep(entry, read):
+    """Reads the data set into a new folder, which then becomes `entry`."""
+    with _writing():
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(entry.parent)
+        work = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
+    try:
+        with atomic.unfinished(work):
+            return _filled(work, entry, read)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)  # it is gone if all went well
+
+
+def _filled(work, entry, read):
+    made = read(in_file(work / "x.npy"))
+    if not (work / "x.npy").exists():  # texts are not kept
+        return made
+    with _writing():
+        _complete(work, made)
+        _put(work, entry)
+    prune(entry.parent, LIMIT, entry)
+    return made
+
+
+def _complete(work, made):
+    """Writes all but x, makes sure that it is on the disk, and the marker last."""
+    for key in ("y", "domain"):
+        if getattr(made, key) is not None:
+            content = io.BytesIO()
+            np.save(content, getattr(made, key))
+            atomic.write(work / f"{key}.npy", content.getvalue())
+    sizes = {}
+    for path in work.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        sizes[path.name] = path.stat().st_size
+    numbers = {"num_classes": made.num_classes, "train_size": made.train_size}
+    texts = {"classes": made.classes, "notes": made.notes}
+    about = {"name": made.name, "sizes": sizes, "numbers": numbers, "texts": texts}
+    atomic.write(work / ABOUT, json.dumps(about).encode())
+
+
+def _put(work, entry):
+    """Renames `work` to `entry`, unless another writer was first."""
+    if entry.exists() and _open(entry) is None:
+        broken = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
+        os.rename(entry, broken)  # at once: nobody sees half of it removed
+        shutil.rmtree(broken, ignore_errors=True)
+    try:
+        os.rename(work, entry)
+    except OSError:
+        if _open(entry) is None:
+            raise
+
+
+def _sweep(root):
+    """Removes what writers have left that were killed."""
+    for path in root.glob(f"{UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+class Kept(NamedTuple):
+    """One entry of the cache."""
+
+    path: Path
+    name: str  # of the data set, as it was called first
+    size: int  # bytes
+    used: float  # seconds of the epoch
+
+
+def entries(root: Path) -> list[Kept]:
+    """The complete entries in the folder, the one used last first."""
+    found = []
+    for marker in root.glob(f"*/{ABOUT}"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            about = json.loads(marker.read_text())
+            size = sum(about["sizes"].values())
+            used = marker.stat().st_mtime
+            found.append(Kept(marker.parent, about["name"], size, used))
+    return sorted(found, key=lambda kept: -kept.used)
+
+
+def prune(root: Path, limit: int, keep: Path | None = None) -> list[Kept]:
+    """Removes entries, those used last excepted, that together go over `limit` bytes.
+
+    A process that has mapped one goes on reading it.
+
+    Args:
+      root: the folder of the cache.
+      limit: bytes.
+      keep: an entry that stays, whatever its size.
+
+    Returns:
+      What was removed.
+    """
+    total, removed = 0, []
+    for kept in entries(root):
+        total += kept.size
+        if total > limit and kept.path != keep:
+            shutil.rmtree(kept.path, ignore_errors=True)
+            removed.append(kept)
+    return removed

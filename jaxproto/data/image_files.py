@@ -1,0 +1,133 @@
+"""Image files: what they are without decoding them, and decoded a few at a time.
+
+Pillow works outside the interpreter's lock while it decodes and resizes, so threads
+help with photographs (little with 32 x 32 pixels).
+"""
+
+import hashlib
+import io
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from jaxproto import errors
+from jaxproto.data import resize
+from jaxproto.io import atomic as files_
+
+ENDINGS = (  # those of torchvision's ImageFolder and gif, jfif
+    *(".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm"),
+    *(".tif", ".tiff", ".webp"),
+)
+GREY = ("1", "L", "LA", "La")  # modes of Pillow
+COLOUR = ("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV")
+CHUNK = 16  # files per thread at a time
+SHOWN = 3  # files named in a message
+THREADS = min(8, os.cpu_count() or 1)
+
+
+class Head(NamedTuple):
+    """What is known of an image before it is decoded."""
+
+    shape: tuple[int, int]  # height, width
+    grey: bool
+    digest: bytes  # of the file
+
+
+def is_image(name: str) -> bool:
+    """Whether a file's name is that of an image; hidden files are none."""
+    return name.lower().endswith(ENDINGS) and not name.startswith(".")
+
+
+def heads(name: str, files: Sequence[str]) -> list[Head]:
+    """What the files are, in their order.
+
+    Raises:
+      UserError: some cannot be read or are no images of 8 bits.
+    """
+    return [head for some in _each(name, files, _head) for head in some]
+
+
+def decoded(
+    name: str, files: Sequence[str], grey: bool, size: int
+) -> Iterator[np.ndarray]:
+    """Yields the images [some, height, width, 1 or 3], a few at a time, in order.
+
+    Raises:
+      UserError: some are damaged.
+    """
+
+    def one(path):
+        return decode(files_.read(path), grey, size)
+
+    for some in _each(name, files, one):
+        if some:
+            yield np.stack(some)
+
+
+def _each(name, files, work):
+    """Yields lists of what `work` makes of the files; at the end, names the failed."""
+    failed = []
+
+    def tried(paths):
+        done = []
+        for path in paths:
+            try:
+                done.append(work(path))
+            except Exception as error:  # Pillow raises half a dozen kinds
+                failed.append(f"{path} ({type(error).__name__}: {error})")
+        return done
+
+    starts = range(0, len(files), CHUNK)
+    with ThreadPoolExecutor(THREADS) as threads:
+        for i in range(0, len(starts), THREADS):
+            some = starts[i : i + THREADS]  # no more at once: memory stays bounded
+            yield from threads.map(tried, [files[s : s + CHUNK] for s in some])
+    if failed:
+        failed.sort()
+        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        raise errors.UserError(
+            f"{name}: {len(failed)} of {len(files)} images cannot be read: "
+            f"{'; '.join(failed[:SHOWN])}{more}. Remove these files or replace them by "
+            "undamaged ones with 8 bits per channel."
+        )
+
+
+def check_one_size(name: str, files: Sequence[str], heads: Sequence[Head]) -> None:
+    """Raises a UserError that names two files if the images differ in size."""
+    count = Counter(head.shape for head in heads)
+    if len(count) == 1:
+        return
+    (usual, _), (other, _) = count.most_common(2)
+    shapes = [head.shape for head in heads]
+    one, two = (files[shapes.index(shape)] for shape in (usual, other))
+    raise errors.UserError(
+        f"{name}: images of {len(count)} sizes: {one} has {usual[1]} x {usual[0]} "
+        f"pixels, but {two} has {other[1]} x {other[0]}. Set data.pixels to the height "
+        "and width that all are to be resized to, for example 64."
+    )
+
+
+def _head(path):
+    content = files_.read(path)
+    with Image.open(io.BytesIO(content)) as image:
+        if image.mode not in GREY + COLOUR:
+            raise ValueError(f"values of mode {image.mode}, not of 8 bits")
+        width, height = image.size
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        return Head((height, width), image.mode in GREY, digest)
+
+
+def decode(content: bytes, grey: bool, size: int) -> np.ndarray:
+    """Returns [height, width, 1 or 3] uint8; what was transparent keeps its colour."""
+    with Image.open(io.BytesIO(content)) as opened:
+        image: Image.Image = opened
+        if image.mode in ("P", "PA"):
+            image = image.convert("RGBA")  # Pillow warns of losing transparency else
+        image = image.convert("L" if grey else "RGB")
+    image_HWC = np.asarray(image).reshape(image.height, image.width, -1)
+    return resize.resize(image_HWC, size) if size else image_HWC

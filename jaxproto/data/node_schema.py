@@ -1,0 +1,246 @@
+"""What nodes with data of their own agree on before the first round.
+
+Each node describes its data: kind and shape of an input, names of its labels, numbers
+of examples, of texts the words that enough of them have; never an example. What all
+descriptions have in common is the agreement. Labels are numbered in sorted order, and
+words by how often all nodes have them. Who comes later fits into it, or is refused.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxproto.data import text
+from jaxproto.data.dataset import Dataset
+from jaxproto.errors import UserError, some
+from jaxproto.io import atomic
+
+FILE = "agreement.json"
+WHOLE = re.compile(r"[+-]?[0-9]+")  # a label that is a number
+TEXTS = "texts"  # the kind of an input; others are types of numpy
+AGAIN = "Bring back the old data, or begin a new run in another folder."
+
+
+class Description(NamedTuple):
+    """What a node tells of its data."""
+
+    kind: str  # uint8 (images), float32 (features), texts
+    shape: tuple[int, ...]  # of an input; () of texts
+    labels: tuple[str, ...]  # in the order of their numbers in the node
+    train: int  # examples
+    test: int
+    words: dict[str, int]  # of training texts -> how often they have it
+
+
+class Sizes(NamedTuple):
+    """What the agreement says of a client."""
+
+    train: int
+    test: int
+    labels: tuple[str, ...]
+
+
+class Agreement(NamedTuple):
+    """What all nodes know."""
+
+    kind: str
+    shape: tuple[int, ...]
+    labels: tuple[str, ...]  # number -> name
+    tokens: tuple[str, ...]  # the vocabulary; () without texts
+    number: int  # clients of the federation
+    clients: dict[int, Sizes]  # that were there when it was made
+    late: dict[int, Sizes]  # that came after; nothing of others depends on them
+
+
+def to_json(made: Description | Agreement) -> str:
+    """As text; `description` and `agreement` read it."""
+    return json.dumps(made._asdict(), sort_keys=True)
+
+
+def description(told: str) -> Description:
+    """The description in a text.
+
+    Raises:
+      UserError: it is none.
+    """
+    try:
+        found = json.loads(told)
+        sizes = int(found["train"]), int(found["test"])
+        shape = tuple(map(int, found["shape"]))
+        words = {str(k): int(v) for k, v in found["words"].items()}
+        labels = tuple(map(str, found["labels"]))
+        return Description(str(found["kind"]), shape, labels, *sizes, words)
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise UserError(
+            f"a node's description of its data cannot be read ({e!r}); give server "
+            "and nodes the same version of jaxproto."
+        ) from e
+
+
+def agreement(told: str) -> Agreement:
+    """The agreement in a text.
+
+    Raises:
+      UserError: it is none.
+    """
+    try:
+        found = json.loads(told)
+        shape = tuple(map(int, found["shape"]))
+        labels, tokens = (tuple(map(str, found[k])) for k in ("labels", "tokens"))
+        clients, late = (_sizes(found[k]) for k in ("clients", "late"))
+        number = int(found["number"])
+        return Agreement(
+            str(found["kind"]), shape, labels, tokens, number, clients, late
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise UserError(
+            f"{FILE} is damaged ({e!r}); put it back from a copy, or begin a new run "
+            "in another folder."
+        ) from e
+
+
+def read(path: Path) -> Agreement:
+    """The agreement in a file.
+
+    Raises:
+      UserError: it is not there, or is none.
+    """
+    try:
+        return agreement(atomic.read(path).decode())
+    except OSError as e:
+        raise UserError(
+            f"{path}, what the nodes of this run agreed on, cannot be read: {e}; put "
+            "it back from a copy."
+        ) from e
+
+
+def _sizes(found: Mapping) -> dict[int, Sizes]:
+    return {
+        int(i): Sizes(int(n), int(m), tuple(map(str, labels)))
+        for i, (n, m, labels) in found.items()
+    }
+
+
+def names(dataset: Dataset) -> tuple[str, ...]:
+    """The names of all labels, those of numbers too."""
+    return dataset.classes or tuple(map(str, range(dataset.num_classes)))
+
+
+def unite(told: Mapping[int, Description], number: int, vocab_size: int) -> Agreement:
+    """The agreement of the nodes that are there.
+
+    Args:
+      told: by client.
+      number: clients of the federation.
+      vocab_size: tokens at most; 0 is all words.
+
+    Raises:
+      UserError: their data do not go together.
+    """
+    first = min(told)
+    for i in sorted(told):
+        _check_alike(i, told[i], f"client {first}", told[first])
+    labels = _labels(told)
+    if len(labels) < 2:
+        raise UserError(
+            f"all examples of clients {some(sorted(told))} have one label, "
+            f"{labels[0]!r}, so that there is nothing to learn; give examples of two "
+            "classes at least."
+        )
+    tokens: tuple[str, ...] = ()
+    if told[first].kind == TEXTS:
+        counts = sum((Counter(of.words) for of in told.values()), Counter())
+        tokens = text.ordered(counts, vocab_size)
+        _check_words(tokens)
+    clients = {i: Sizes(told[i].train, told[i].test, told[i].labels) for i in told}
+    kind, shape, *_ = told[first]
+    return Agreement(kind, shape, labels, tokens, number, clients, {})
+
+
+def _labels(told: Mapping[int, Description]) -> tuple[str, ...]:
+    """All labels, sorted: numbers by value, others as texts."""
+    every = sorted({label for of in told.values() for label in of.labels})
+    whole = [label for label in every if WHOLE.fullmatch(label)]
+    if len(whole) == len(every):
+        return tuple(sorted(every, key=int))
+    if whole:
+        word = next(label for label in every if label not in whole)
+        who, other = (
+            next(i for i in sorted(told) if label in told[i].labels)
+            for label in (whole[0], word)
+        )
+        raise UserError(
+            f"client {who} has the label {whole[0]!r} and client {other} the label "
+            f"{word!r}: labels are numbers or names; give all nodes the same ones."
+        )
+    return tuple(every)
+
+
+def _check_words(tokens: Iterable[str]):
+    if len(tuple(tokens)) <= len(text.SPECIAL):
+        raise UserError(
+            "no word is in data.min_texts training texts of any node, so that no node "
+            "tells one; choose a smaller data.min_texts."
+        )
+
+
+def _check_alike(id: int, own: Description, who: str, other):
+    """Raises UserError if inputs differ in kind or shape."""
+    if own.kind != other.kind:
+        raise UserError(
+            f"client {id} has inputs of type {own.kind}, but {who} has {other.kind}; "
+            "give all nodes data of one kind."
+        )
+    if own.shape != other.shape:
+        way = "set data.pixels to one size for all, and the same number of channels"
+        raise UserError(
+            f"client {id} has inputs of shape {own.shape}, but {who} has "
+            f"{other.shape}; {way if len(own.shape) == 3 else 'give all nodes one'}."
+        )
+
+
+def joined(made: Agreement, id: int, own: Description) -> Agreement:
+    """The agreement with a client that is there now.
+
+    Raises:
+      UserError: its data do not fit, or are not those that it had.
+    """
+    _check_alike(id, own, "the agreement", made)
+    strange = [label for label in own.labels if label not in made.labels]
+    if strange:
+        raise UserError(
+            f"client {id} has the labels {some(map(repr, strange))}, which the "
+            f"agreement does not know; it has {some(map(repr, made.labels))}. Rename "
+            "or remove them, or begin a new run in another folder with all nodes there."
+        )
+    now = Sizes(own.train, own.test, own.labels)
+    before = {**made.clients, **made.late}.get(id, now)
+    if now != before:
+        raise UserError(
+            f"client {id} has {_said(now)}, but the agreement says {_said(before)}. "
+            f"{AGAIN}"
+        )
+    if id in made.clients:
+        return made
+    return made._replace(late={**made.late, id: now})
+
+
+def _said(of: Sizes) -> str:
+    labels = some(map(repr, of.labels))
+    return f"{of.train} training and {of.test} test examples of {labels}"
+
+
+def total(made: Agreement) -> int:
+    """Training examples of all clients, as methods know them."""
+    return sum(of.train for of in made.clients.values())
+
+
+def told_to(made: Agreement, id: int) -> Agreement:
+    """What a client learns of it: of the others, how many examples they have."""
+    others = {i: of._replace(labels=()) for i, of in made.clients.items()}
+    own = {i: of for i, of in made.clients.items() if i == id}
+    late = {i: of for i, of in made.late.items() if i == id}
+    return made._replace(clients={**others, **own}, late=late)

@@ -1,0 +1,225 @@
+"""What a partition looks like, before an hour is spent on it.
+
+Counts per client and class, steps, the work that padding would waste, how far the
+clients' labels are from those of all, and what one class alone is worth.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import rich.table
+from rich.markup import escape
+from scipy.spatial import distance
+
+from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.errors import UserError
+from jaxproto.io import atomic
+
+MANY_CLASSES = 10  # a client with more shows only the
+SHOWN = 5  # commonest ones in the table; the csv has all
+MOST_CLIENTS = 50  # shown in the table; the csv has all
+
+
+class Counts(NamedTuple):
+    """Examples per client and class."""
+
+    train: np.ndarray  # [K, C]
+    test: np.ndarray  # [K, C]
+
+
+class Work(NamedTuple):
+    """What a round costs each client, and what padding to the longest would add."""
+
+    steps: np.ndarray  # [K] local steps per round
+    dropped: np.ndarray  # [K] training examples outside the whole batches of an epoch
+    waste: tuple[float, ...]  # per cohort, share of steps that only pad
+    total_waste: float  # the same over all cohorts
+
+
+class Skew(NamedTuple):
+    """Distances from each client's distribution of training labels to that of all.
+
+    That of all is of all clients' training examples together. Both are 0 where a
+    client's labels are as everybody's, and at most 1.
+    """
+
+    variation: np.ndarray  # [K] total variation, 1/2 sum_c |p_c - q_c|
+    shannon: np.ndarray  # [K] Jensen-Shannon distance, base 2: the root of the
+    # mean relative entropy, in bits, of both to the distribution half way between
+
+
+class Commonest(NamedTuple):
+    """Share of test examples in their client's commonest training class.
+
+    It is the accuracy of networks that always say that class.
+    """
+
+    pooled: float  # over test examples
+    client_mean: float
+    examples: int  # test examples of all clients
+
+
+def counts(dataset: Dataset, partition: Partition) -> Counts:
+    """Counts the examples of each client by class, [K, C] for train and for test."""
+
+    def count(rows):
+        return np.bincount(dataset.y[rows], minlength=dataset.num_classes)
+
+    return Counts(*(np.stack([count(rows) for rows in split]) for split in partition))
+
+
+def write_csv(path: str | os.PathLike, counts: Counts) -> None:
+    """Writes one line per client and split: client, split, one column per class."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["client", "split", *range(counts.train.shape[1])])
+    for client, pair in enumerate(zip(*counts, strict=True)):
+        for split, count_C in zip(Counts._fields, pair, strict=True):
+            writer.writerow([client, split, *count_C.tolist()])
+    atomic.write(path, text.getvalue().encode())
+
+
+def read_csv(path: str | os.PathLike) -> Counts:
+    """Reads back what `write_csv` wrote.
+
+    Raises:
+      UserError: there is no such file, or it is something else.
+    """
+    try:
+        with open(path, newline="") as file:
+            rows = list(csv.reader(file))[1:]
+        split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
+        found = Counts(*(np.array(part, int) for part in split))
+    except (OSError, IndexError, ValueError, csv.Error) as e:
+        raise UserError(
+            f"{path} is no partition of a run ({e}): give the work directory of a run."
+        ) from e
+    if found.train.ndim != 2 or found.train.shape != found.test.shape:
+        raise UserError(
+            f"{path} is no partition of a run: it does not count both splits of every "
+            "client."
+        )
+    return found
+
+
+def share_of_commonest(counts: Counts) -> Commonest:
+    """What each client's commonest training class is worth on its test examples.
+
+    Of classes that are equally common, the first.
+    """
+    best_K = np.argmax(counts.train, axis=1)
+    right_K = np.take_along_axis(counts.test, best_K[:, None], axis=1)[:, 0]
+    size_K = counts.test.sum(axis=1)
+    each_K = right_K / np.maximum(size_K, 1)
+    total = int(size_K.sum())
+    pooled = float(right_K.sum() / max(total, 1))
+    return Commonest(pooled, float(each_K.mean()), total)
+
+
+def work(
+    sizes: Sequence[int],
+    cohorts: Sequence[Sequence[int]],
+    *,
+    batch_size: int,
+    epochs: int,
+    per_epoch: Callable[[np.ndarray, int], np.ndarray],
+) -> Work:
+    """Counts steps, dropped examples and padding waste per round.
+
+    Args:
+      sizes: [K] training examples per client.
+      cohorts: the client ids of each cohort.
+      batch_size: examples per step.
+      epochs: local epochs per round.
+      per_epoch: sizes [K], batch_size -> steps [K]; `batches.wrap` or `batches.skip`.
+    """
+    size_K = np.asarray(sizes)
+    batch_K = np.asarray(per_epoch(size_K, batch_size))
+    left_K = np.maximum(size_K - batch_K * batch_size, 0)
+    step_K = batch_K * epochs
+    useful = np.array([step_K[list(ids)].sum() for ids in cohorts])
+    padded = np.array([step_K[list(ids)].max() * len(ids) for ids in cohorts])
+    waste = (padded - useful) / np.maximum(padded, 1)  # 0 where nobody trains
+    total = (padded - useful).sum() / max(padded.sum(), 1)
+    return Work(step_K, left_K, tuple(waste.tolist()), float(total))
+
+
+def unseen(counts: Counts) -> int:
+    """Test examples of classes that their client has no training example of."""
+    return int(counts.test[counts.train == 0].sum())
+
+
+def skew(count_KC: np.ndarray) -> Skew:
+    """How far labels are from alike; every client has an example."""
+    count_KC = np.asarray(count_KC, float)
+    all_C = count_KC.sum(axis=0) / count_KC.sum()
+    each_KC = count_KC / count_KC.sum(axis=1, keepdims=True)
+    apart_K = np.abs(each_KC - all_C).sum(axis=1) / 2
+    js_K = distance.jensenshannon(each_KC, all_C[None], base=2, axis=1)
+    return Skew(apart_K, np.nan_to_num(js_K))  # rounding can leave a root of -1e-17
+
+
+def table(
+    counts: Counts,
+    work: Work | None = None,
+    most: int = MOST_CLIENTS,
+    names: Sequence[str] = (),
+) -> rich.table.Table:
+    """Returns one line per client: sizes, classes held, and counts of the commonest.
+
+    Args:
+      counts: of every client.
+      work: adds the steps, and what padding would waste.
+      most: clients shown.
+      names: of the classes; without, they are called by their numbers.
+    """
+    caption = _caption(counts, work, most)
+    view = rich.table.Table(title="Partition", caption=caption)
+    for column in ("client", "train", "test", "classes"):
+        view.add_column(column, justify="right")
+    if work is not None:
+        view.add_column("steps", justify="right")
+    view.add_column("class:training examples", overflow="fold")
+    for client, train_C in enumerate(counts.train[:most]):
+        row = [client, train_C.sum(), counts.test[client].sum(), (train_C > 0).sum()]
+        row += [] if work is None else [work.steps[client]]
+        view.add_row(*map(str, row), commonest(train_C, names))
+    return view
+
+
+def commonest(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
+    """Returns "class:count ..." of the classes held, in their order.
+
+    Of many, the commonest: "17:58 108:48 112:133 116:97 125:99 +63 more".
+    """
+    there = np.flatnonzero(count_C)
+    shown = there
+    if len(there) > MANY_CLASSES:
+        shown = np.sort(there[np.argsort(-count_C[there], kind="stable")[:SHOWN]])
+    called = [escape(names[c]) if names else c for c in shown.tolist()]
+    pairs = zip(called, count_C[shown], strict=True)
+    text = (", " if names else " ").join(f"{c}:{count}" for c, count in pairs)
+    return text + f" +{len(there) - len(shown)} more" * (len(shown) < len(there))
+
+
+def _caption(counts, work, most):
+    clients, classes = counts.train.shape
+    pairs = (counts.train > 0).sum()
+    parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
+    parts.append(f"{counts.train.sum()} training and {counts.test.sum()} test examples")
+    parts.append(f"{unseen(counts)} test examples of classes unseen in training")
+    if clients > most:
+        parts.append(f"clients from {most} on not shown")
+    if (empty := (counts.train + counts.test).sum(axis=0) == 0).any():
+        parts.append(f"{empty.sum()} classes without examples")
+    if work is not None:
+        parts.append(
+            f"{work.steps.sum()} steps of all clients, {work.dropped.sum()} examples "
+            f"outside whole batches, padding would waste {work.total_waste:.0%}"
+        )
+    return "; ".join(parts) + "."

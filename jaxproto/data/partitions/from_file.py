@@ -1,0 +1,255 @@
+"""A partition in a CSV file: made elsewhere, or saved by a run as `indices.csv`.
+
+A line per example, with the columns
+
+    client   from 0 to the number of clients - 1
+    index    row of the data set: the official training part from 0 on, then the test
+             part, each in its own order (docs/decisions.md#pool)
+    part     train or test; without this column every client's examples are divided as
+             those of any other partition
+
+in any order; other columns are ignored. What no line names is nobody's.
+"""
+
+import csv
+import dataclasses
+import os
+
+import numpy as np
+
+from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions import public_examples, registry
+from jaxproto.data.partitions.label_skew import rows_by_class
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.errors import UserError
+from jaxproto.io import atomic
+
+NEEDED = ("client", "index")
+PART = {"train": True, "test": False}  # as the column `part` says it
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """The lines of a file, in its order."""
+
+    number: np.ndarray  # [R] of the line in the file, from 1
+    client: np.ndarray  # [R]
+    index: np.ndarray  # [R]
+    train: np.ndarray | None  # [R] bool; None without the column `part`
+
+
+def lines(dataset: Dataset, divided: Partition) -> str:
+    """The contents of a file from which `load` makes the same partition.
+
+    Rows stay in the order in which unshuffled batches run. An official test part on
+    which every client is tested is left out, as `load` adds it for `pooled=False`.
+    """
+    parts = {"train": divided.train}
+    if not _all_official(dataset, divided.test):
+        parts["test"] = divided.test
+    out = ["client,index,part"]
+    for part, rows_K in parts.items():
+        for k, rows in enumerate(rows_K):
+            out += [f"{k},{row},{part}" for row in rows.tolist()]
+    return "\n".join([*out, ""])
+
+
+def _all_official(dataset, test):
+    official = np.arange(dataset.train_size, len(dataset.y))
+    if dataset.public is not None:
+        official = np.setdiff1d(official, dataset.public)
+    return all(np.array_equal(rows, official) for rows in test)
+
+
+def load(
+    path: str | os.PathLike,
+    dataset: Dataset,
+    *,
+    clients: int,
+    pooled: bool = True,
+    train_share: float = 0.75,
+    seed: int = 1,
+) -> Partition:
+    """Reads the partition of a data set over `clients` clients.
+
+    Args:
+      path: of the CSV file.
+      source: the data set; who has a public example does not keep it.
+      clients: how many.
+      pooled: True takes train and test examples from the file. False takes training
+        examples of the official training part, and tests every client on the whole
+        official test part.
+      train_share: part of a client's examples to train on, and
+      seed: of their division, where the file does not say it (then the order of its
+        lines does not matter).
+
+    Raises:
+      UserError: names the file, and the line that cannot be used; as `public.withdraw`.
+    """
+    registry.check_arguments(train_share, seed)
+    tested = None if pooled else registry.official_test(dataset)
+    listed = read(path)
+    _check(path, listed, dataset, clients, pooled)
+    if listed.train is None:
+        rng = np.random.default_rng(seed)
+        client_rows = [np.sort(rows) for rows in _hands(listed, clients, slice(None))]
+        train, test = registry.split_each(
+            client_rows, train_share if pooled else 1, rng
+        )
+    else:
+        masks = listed.train, ~listed.train
+        train, test = (_hands(listed, clients, mask) for mask in masks)
+    test = test if tested is None else [tested] * clients
+    _check_everyone_has_both(path, train, test)
+    return public_examples.withdraw(dataset, registry.made(train, test))
+
+
+def _hands(listed, clients, lines):
+    """The rows of each client among some of the lines, in their order."""
+    index_R = listed.index[lines]
+    return [index_R[rows] for rows in rows_by_class(listed.client[lines], clients)]
+
+
+def read(path: str | os.PathLike) -> Listed:
+    """Reads a file, whatever the data set.
+
+    Raises:
+      UserError: no such file, no CSV, a column missing, or a line that has no whole
+        numbers, or a part other than train and test.
+    """
+    atomic.check_regular(f"file:{path}", os.path.expanduser(path))
+    try:
+        with open(os.path.expanduser(path), newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            names = [name.strip() for name in next(reader, [])]
+            place = _places(path, names)
+            found = [
+                (reader.line_num, *_parse(path, reader.line_num, row, place))
+                for row in reader
+                if row
+            ]
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise UserError(
+            f"file:{path}: cannot be read ({error}). Give a CSV file with the columns "
+            "client, index and, if wanted, part."
+        ) from error
+    number, client, index, train = np.array(found, np.int64).reshape(-1, 4).T
+    return Listed(number, client, index, train > 0 if "part" in place else None)
+
+
+def _places(path, names):
+    """The position of each column that we know."""
+    missing = [name for name in NEEDED if name not in names]
+    if missing:
+        raise UserError(
+            f"file:{path}: no column {' and no column '.join(missing)}. Its first line "
+            f"has {', '.join(names) or 'nothing'}; it should name the columns client "
+            "and index (and part, if wanted)."
+        )
+    for name in (*NEEDED, "part"):
+        if names.count(name) > 1:
+            raise UserError(
+                f"file:{path}: its first line has the column {name} "
+                f"{names.count(name)} times. Name each column once."
+            )
+    return {name: names.index(name) for name in (*NEEDED, "part") if name in names}
+
+
+def _parse(path, number, row, place):
+    """Returns client, index and whether it is for training (1 or 0) of a line."""
+    if len(row) <= max(place.values()):
+        raise UserError(
+            f"file:{path}, line {number}: has {len(row)} values, too few for the "
+            f"columns {', '.join(place)}. Complete or remove it."
+        )
+    value = {name: row[at].strip() for name, at in place.items()}
+    for name in NEEDED:
+        if not value[name].isdecimal() or len(value[name]) > 15:
+            raise UserError(
+                f"file:{path}, line {number}: {name} is {value[name]!r}. Give a whole "
+                "number from 0 on."
+            )
+    if (part := value.get("part", "train")) not in PART:
+        raise UserError(
+            f"file:{path}, line {number}: part is {part!r}. Give train or test, or "
+            "leave the whole column out."
+        )
+    return int(value["client"]), int(value["index"]), PART[part]
+
+
+def _first(bad_R, listed):
+    """Which of the bad lines comes first, and its number; None without one."""
+    if not bad_R.any():
+        return None
+    line = int(bad_R.argmax())
+    return line, listed.number[line]
+
+
+def _check(path, listed, dataset, clients, pooled):
+    _check_clients(path, listed, clients)
+    _check_rows(path, listed, dataset)
+    if not pooled:
+        _check_official(path, listed, dataset)
+
+
+def _check_clients(path, listed, clients):
+    if bad := _first(listed.client >= clients, listed):
+        most = int(listed.client.max())
+        raise UserError(
+            f"file:{path}, line {bad[1]}: client is {listed.client[bad[0]]}, but "
+            f"data.clients is {clients}, so that they are numbered from 0 to "
+            f"{clients - 1}. Set data.clients to {most + 1}."
+        )
+    lacking = np.setdiff1d(np.arange(clients), listed.client)
+    if len(lacking):
+        more = f" (and {len(lacking) - 1} more have none)" * (len(lacking) > 1)
+        raise UserError(
+            f"file:{path}: client {lacking[0]} has no line{more}, but data.clients is "
+            f"{clients}. Set data.clients to the number of clients in the file, and "
+            "number them from 0 without gaps."
+        )
+
+
+def _check_rows(path, listed, dataset):
+    size = len(dataset.y) - dataset.foreign
+    if bad := _first(listed.index >= size, listed):
+        raise UserError(
+            f"file:{path}, line {bad[1]}: index is {listed.index[bad[0]]}, but data "
+            f"set {dataset.name!r} has {size} examples, numbered from 0 to {size - 1}. "
+            "Correct it, or name the data set that the file was made for."
+        )
+    _, first_R, which_R = np.unique(
+        listed.index, return_index=True, return_inverse=True
+    )
+    first_R = first_R[which_R]
+    if bad := _first(first_R != np.arange(len(first_R)), listed):
+        raise UserError(
+            f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is used "
+            f"twice, first in line {listed.number[first_R[bad[0]]]}. An example is of "
+            "one client at most, for training or for testing: remove one of the lines."
+        )
+
+
+def _check_official(path, listed, dataset):
+    if bad := _first(listed.index >= dataset.train_size, listed):
+        raise UserError(
+            f"file:{path}, line {bad[1]}: example {listed.index[bad[0]]} is of the "
+            f"official test part (from {dataset.train_size} on), on which data.pool="
+            "False tests every client. Remove such lines, or set data.pool=True."
+        )
+    if listed.train is not None and (bad := _first(~listed.train, listed)):
+        raise UserError(
+            f"file:{path}, line {bad[1]}: part is test, but data.pool=False tests "
+            "every client on the whole official test part. Remove such lines, or set "
+            "data.pool=True."
+        )
+
+
+def _check_everyone_has_both(path, train, test):
+    for k, (mine, tested) in enumerate(zip(train, test, strict=True)):
+        if not len(mine) or not len(tested):
+            raise UserError(
+                f"file:{path}: client {k} has {len(mine)} training and {len(tested)} "
+                "test examples. Give every client one of each at least; or, to test "
+                "all on the official test part, set data.pool=False."
+            )

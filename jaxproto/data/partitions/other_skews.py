@@ -1,0 +1,88 @@
+"""Skews other than that of labels: how much clients have, and where it comes from.
+
+Li, Diao, Chen, He, "Federated Learning on Non-IID Data Silos: An Experimental Study",
+ICDE 2022, https://arxiv.org/abs/2102.02079, section 4 (their code: Xtra-Computing/
+NIID-Bench).
+
+Deviations:
+  code: quantity skew draws until every client has 10 examples, for ever. Here: as
+    `dirichlet`, an argument, at most `max_tries` draws, then topping up.
+  paper: real-world feature imbalance deals writers to parties "randomly and equally".
+    Here: the same, and where there are fewer sources than clients, a source's clients
+    share it equally.
+  paper: noise-based feature imbalance adds noise to images. Not here: it changes
+    examples, so it is a data set of its own (save one with its domains).
+"""
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import domains
+from jaxproto.data.partitions.label_skew import (
+    Scheme,
+    check_positive,
+    check_room,
+    check_whole,
+    rows_by_class,
+    top_up,
+)
+
+
+def quantity(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
+    """Shuffles all examples and cuts them into shares drawn from Dirichlet(alpha).
+
+    Sizes are uneven; labels are alike up to chance (section 4.3 of the paper).
+
+    Args:
+      alpha: small is uneven; 0.5 in the paper, where it is called beta.
+      min_size: examples per client.
+      max_tries: draws, until every client has `min_size`, before topping up.
+    """
+    check_positive("alpha", alpha)
+    check_whole("max_tries", max_tries)
+
+    def assign(y_N, num_classes, clients, rng):
+        del num_classes
+        check_room(len(y_N), clients, min_size)
+        for _ in range(max_tries):
+            share_K = rng.dirichlet(np.full(clients, alpha))
+            end_K = np.rint(np.cumsum(share_K) * len(y_N)).astype(int)
+            size_K = np.diff(end_K[:-1], prepend=0, append=len(y_N))
+            if size_K.min() >= min_size:
+                break
+        size_K = top_up(size_K[:, None], min_size)[:, 0]
+        return np.split(rng.permutation(len(y_N)), np.cumsum(size_K)[:-1])
+
+    return Scheme(assign)
+
+
+def feature() -> Scheme:
+    """Deals out whole sources of examples (writers, cameras), as equally as it goes.
+
+    Clients' numbers of sources differ by at most one. With fewer sources than clients,
+    every client has one, the numbers of clients of a source differ by at most one, and
+    they share it equally.
+    """
+
+    def assign(domain_N, num_domains, clients, rng):
+        check_room(len(domain_N), clients, 1)
+        rows = rows_by_class(domain_N, num_domains)
+        there = rng.permutation([d for d in range(num_domains) if len(rows[d])])
+        client_rows = [[] for _ in range(clients)]
+        for turn, d in enumerate(there):
+            owners = range(turn % clients, clients, len(there))
+            _check_owners(d, len(rows[d]), len(owners))
+            parts = np.array_split(rng.permutation(rows[d]), len(owners))
+            for owner, part in zip(owners, parts, strict=True):
+                client_rows[owner].append(part)
+        return [np.concatenate(parts) for parts in client_rows]
+
+    return Scheme(assign, looks_at=domains.look)
+
+
+def _check_owners(d, examples, owners):
+    if examples < owners:
+        raise errors.UserError(
+            f"source {d} has {examples} examples for {owners} clients. Use fewer "
+            "clients, or leave this source out."
+        )

@@ -1,0 +1,217 @@
+"""Public examples: labelled rows that the server and every client know.
+
+They are either taken from whoever the division gave them to, or come from a data set of
+their own; no client has them as its own either way. A method with
+public examples so has the clients of one without, but for these examples.
+"""
+
+import os
+from functools import partial
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import registry as datasets
+from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions import registry as schemes
+from jaxproto.data.partitions.label_skew import Scheme
+from jaxproto.data.partitions.registry import Partition
+
+STREAM = 1  # keeps the draw apart from that of the partition, which has the same seed
+
+
+def load(
+    name: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    seed: int = 0,
+    pooled: bool = True,
+    share: float = 0.0,
+    classes: float = 0.5,
+    other: str = "",
+    pixels: int = 0,
+) -> Dataset:
+    """The data set called `name`, as `datasets.load` has it, with public examples.
+
+    Args:
+      name, data_dir, seed: as in `datasets.load`; the seed also draws the public ones.
+      pooled, share, classes: as in `choose`; a share of 0 takes none.
+      other: name of a data set whose examples are public instead, or "".
+      pixels: as in `datasets.load`, for both data sets.
+
+    Raises:
+      UserError: as `datasets.load`, `take` and `append`; a share and another data set.
+    """
+    if other and share:
+        raise errors.UserError(
+            f"data.public_source is {other!r} and data.public_share {share}: public "
+            "examples come from one of both. Set data.public_share to 0 or "
+            'data.public_source to "".'
+        )
+    read = partial(datasets.load, data_dir=data_dir, seed=seed, pixels=pixels)
+    dataset = read(name)
+    if dataset.y.min() == dataset.y.max():
+        raise errors.UserError(
+            f"{name}: all {len(dataset.y)} examples have one label, so that there is "
+            "nothing to learn. Give examples of two classes at least."
+        )
+    if other:
+        return append(dataset, read(other))
+    if share:
+        return choose(dataset, share=share, classes=classes, pooled=pooled, seed=seed)
+    return dataset
+
+
+def take(y: np.ndarray, share: float, classes: float, seed: int) -> np.ndarray:
+    """Rows of a class-balanced sample of some of the classes, sorted.
+
+    Args:
+      y: labels [N].
+      share: of all N examples; at least one of each covered class is taken.
+      classes: share of the classes that are covered, at least one.
+      seed: of the data. Any whole number: the partition refuses what it cannot use.
+
+    Raises:
+      UserError: a share that is none; a covered class has too few examples.
+    """
+    if not 0 < share < 1:
+        raise errors.UserError(
+            f"data.public_share is {share}. Give a share above 0 and below 1, or 0 for "
+            "no public examples."
+        )
+    if not 0 < classes <= 1:
+        raise errors.UserError(
+            f"data.public_classes is {classes}. Give a share above 0 and at most 1."
+        )
+    rng = np.random.default_rng([STREAM, seed % 2**32])
+    there = np.unique(y)
+    covered = rng.permutation(there)[: max(1, round(classes * len(there)))]
+    each = max(1, round(share * len(y) / len(covered)))
+    return np.sort(np.concatenate([_sample(y, c, each, rng) for c in covered]))
+
+
+def _sample(y_N, c, each, rng):
+    rows = np.flatnonzero(y_N == c)
+    if len(rows) < each:
+        raise errors.UserError(
+            f"class {c} has {len(rows)} examples, but {each} of each covered class are "
+            "to be public. Lower data.public_share or raise data.public_classes."
+        )
+    return rng.permutation(rows)[:each]
+
+
+def choose(
+    dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
+) -> Dataset:
+    """The data set with some of its own examples public.
+
+    Args:
+      source: without public examples.
+      share, classes, seed: as in `take`.
+      pooled: whether clients divide the official test part too; if not, it stays whole
+        and the public examples are training ones.
+
+    Raises:
+      UserError: as `take`.
+    """
+    y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
+    rows = take(y_N, share, classes, seed)
+    return dataset._replace(public=rows.astype(np.int32))
+
+
+def append(dataset: Dataset, extra: Dataset) -> Dataset:
+    """The data set with all examples of another one as public ones.
+
+    Raises:
+      UserError: their inputs, their numbers of classes or the classes' names differ.
+    """
+    for what, have, got in (
+        ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
+        ("inputs of type", dataset.x.dtype, extra.x.dtype),
+        ("number of classes", dataset.num_classes, extra.num_classes),
+    ):
+        if have != got:
+            raise errors.UserError(
+                f"public data {extra.name!r} have {what} {got}, but data set "
+                f"{dataset.name!r} has {have}. Bring the public examples to the same "
+                "form (an npz file may declare num_classes)."
+            )
+    _check_names(dataset, extra)
+    size = len(dataset.y)
+    return dataset._replace(
+        x=np.concatenate([dataset.x, extra.x]),
+        y=np.concatenate([dataset.y, extra.y]),
+        public=np.arange(size, size + len(extra.y), dtype=np.int32),
+        notes=(*dataset.notes, *extra.notes),
+        domain=_with_nobodys(dataset.domain, len(extra.y)),
+        foreign=len(extra.y),
+    )
+
+
+def _check_names(dataset, extra):
+    """Class 3 must be the same in both; sets without names may go with any names."""
+    names = [
+        s.classes or tuple(map(str, range(s.num_classes))) for s in (dataset, extra)
+    ]
+    known = dataset.classes and extra.classes
+    numbers = all(name.lstrip("-").isdecimal() for pair in names for name in pair)
+    if names[0] != names[1] and (known or numbers):
+        c = next(
+            c for c, pair in enumerate(zip(*names, strict=True)) if len({*pair}) > 1
+        )
+        raise errors.UserError(
+            f"public data {extra.name!r} call class {c} {names[1][c]!r}, but data set "
+            f"{dataset.name!r} calls it {names[0][c]!r}. Give both the same labels."
+        )
+
+
+def _with_nobodys(domain_N, more):
+    """Sources of examples, and -1 for `more` examples that are never dealt out."""
+    nobody = np.full(more, -1, np.int32)
+    return None if domain_N is None else np.concatenate([domain_N, nobody])
+
+
+def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
+    """Divides the data set as `partition.divide` with the arguments `local`.
+
+    Raises:
+      UserError: as `partition.divide` and `withdraw`.
+    """
+    return withdraw(dataset, schemes.divide(own(dataset), scheme, **options))
+
+
+def own(dataset: Dataset) -> Dataset:
+    """The data set as it is divided: nothing public, no rows of another one.
+
+    Without the inputs: they may be many, and no scheme looks at them.
+    """
+    size = len(dataset.y) - dataset.foreign
+    return dataset._replace(
+        x=dataset.x[:0],
+        y=dataset.y[:size],
+        public=None,
+        domain=None if dataset.domain is None else dataset.domain[:size],
+        foreign=0,
+    )
+
+
+def withdraw(dataset: Dataset, parts: Partition) -> Partition:
+    """The partition without public examples.
+
+    Raises:
+      UserError: a client has no others to train or to be tested on.
+    """
+    if dataset.public is None:
+        return parts
+    is_public = np.zeros(len(dataset.y), bool)
+    is_public[dataset.public] = True
+    left = [tuple(rows[~is_public[rows]] for rows in part) for part in parts]
+    for what, before_K, after_K in zip(("training", "test"), parts, left, strict=True):
+        for k, (before, after) in enumerate(zip(before_K, after_K, strict=True)):
+            if len(before) and not len(after):
+                raise errors.UserError(
+                    f"all {len(before)} {what} examples of client {k} are public. "
+                    "Lower data.public_share, give clients more examples "
+                    "(data.min_size; pfllib: least_samples) or take another data.seed."
+                )
+    return Partition(*left)

@@ -1,0 +1,156 @@
+"""Who gets which examples: schemes by name, and the division into train and test.
+
+Another scheme is one more function that returns a `Scheme`; `file.py` has the
+partitions that were made elsewhere.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data.dataset import Dataset
+from jaxproto.data.partitions.label_skew import (
+    Rng,
+    Scheme,
+    dirichlet,
+    iid,
+    pathological,
+)
+from jaxproto.data.partitions.other_skews import feature, quantity
+from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
+
+PARTITIONS: dict[str, Callable[..., Scheme]] = {
+    "iid": iid,
+    "dirichlet": dirichlet,
+    "pathological": pathological,
+    "quantity": quantity,
+    "feature": feature,
+    "pfllib": pfllib_dirichlet,
+    "pfllib_pathological": pfllib_pathological,
+}
+
+
+class Partition(NamedTuple):
+    """Rows of `Dataset.x` per client, in the order in which unshuffled batches run."""
+
+    train: tuple[np.ndarray, ...]  # K arrays of int32
+    test: tuple[np.ndarray, ...]  # K arrays of int32
+
+
+def divide(
+    dataset: Dataset,
+    scheme: Scheme,
+    *,
+    clients: int,
+    pooled: bool = True,
+    train_share: float = 0.75,
+    seed: int = 1,
+) -> Partition:
+    """Divides a data set over clients, and each client's examples into train and test.
+
+    Args:
+      source: the data set.
+      scheme: how examples are dealt out, such as `dirichlet(0.1)`.
+      clients: how many.
+      pooled: True pools the official parts and divides every client's examples by
+        `train_share` (docs/decisions.md#pool). False deals out the official
+        training part, all of it to train on, and tests every client on the whole
+        official test part.
+      train_share: part of a client's examples to train on if pooled; 0.75 in all
+        papers.
+      seed: of the data, apart from those of the models.
+
+    Raises:
+      UserError: impossible for these sizes; a client is left without training or test
+        examples; no official test part to keep.
+    """
+    check_arguments(train_share, seed)
+    rng = scheme.make_rng(seed)
+    split = _split_each if pooled else _keep_official_test
+    train, test = split(dataset, scheme, clients, train_share, rng)
+    _check_none_is_empty(train, test, train_share)
+    return made(train, test)
+
+
+def made(train: Sequence[np.ndarray], test: Sequence[np.ndarray]) -> Partition:
+    """The rows as a `Partition` holds them."""
+    return Partition(
+        *(tuple(np.asarray(rows, np.int32) for rows in part) for part in (train, test))
+    )
+
+
+def _split_each(dataset, scheme, clients, train_share, rng):
+    client_rows = scheme.assign(*scheme.looks_at(dataset), clients, rng)
+    return split_each(client_rows, train_share, rng)
+
+
+def split_each(
+    client_rows: Sequence[np.ndarray], train_share: float, rng: Rng
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Divides the rows of each client, in the order of clients, into train and test.
+
+    Bit-equal to scikit-learn's train_test_split(train_size=...) on this stream.
+    """
+    train, test = [], []
+    for rows in client_rows:
+        order = rows[rng.permutation(len(rows))]
+        tested = len(rows) - math.floor(train_share * len(rows))
+        test.append(order[:tested])
+        train.append(order[tested:])
+    return train, test
+
+
+def _keep_official_test(dataset, scheme, clients, train_share, rng):
+    del train_share
+    tested = official_test(dataset)
+    seen_N, number = scheme.looks_at(dataset)
+    client_rows = scheme.assign(seen_N[: dataset.train_size], number, clients, rng)
+    train = [rows[rng.permutation(len(rows))] for rows in client_rows]
+    return train, [tested] * clients
+
+
+def official_test(dataset: Dataset) -> np.ndarray:
+    """The rows of the official test part, without public ones.
+
+    Raises:
+      UserError: there is none.
+    """
+    size, examples = dataset.train_size, len(dataset.y)
+    public = () if dataset.public is None else dataset.public
+    rows = np.setdiff1d(np.arange(size, examples, dtype=np.int32), public)
+    if len(rows) == 0:
+        raise errors.UserError(
+            f"data set {dataset.name!r} has no official test part (all {examples} "
+            "examples are for training). Pool it: pooled=True splits every client's "
+            "examples."
+        )
+    return rows
+
+
+def check_arguments(train_share: float, seed: int) -> None:
+    """Raises a UserError unless both are in their range."""
+    if not 0 < train_share < 1:
+        raise errors.UserError(
+            f"train_share is {train_share}. Give a number between 0 and 1, like 0.75."
+        )
+    if not 0 <= seed < 2**32:
+        raise errors.UserError(f"the data seed is {seed}. Use one from 0 to 2**32 - 1.")
+
+
+def _check_none_is_empty(train, test, train_share):
+    lacking = [
+        k
+        for k, pair in enumerate(zip(train, test, strict=True))
+        if not all(map(len, pair))
+    ]
+    if lacking:
+        k, others = lacking[0], len(lacking) - 1
+        more = f" (and so do {others} more clients)" if others else ""
+        raise errors.UserError(
+            f"client {k} gets {len(train[k])} training and {len(test[k])} test "
+            f"examples at train_share={train_share}{more}. Raise min_size (pfllib: "
+            f"least_samples), use fewer than {len(train)} clients or a larger alpha."
+        )

@@ -1,0 +1,169 @@
+"""Data sets of texts from one's own csv files: a text and a label in each row."""
+
+import csv
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import dataset
+from jaxproto.io import atomic as regular
+
+COLUMNS = ("text", "label")  # their order in a file without a header row
+TRAIN, TEST = "train.csv", "test.csv"
+LONGEST = 2**31 - 1  # characters of a field
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
+MANY = 10  # rows from which labels that hardly repeat are taken for texts
+
+
+class Rows(NamedTuple):
+    """The rows of one file."""
+
+    text: list[str]
+    label: list[str]
+
+
+def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
+    """Returns the data set in a csv file or in a folder.
+
+    A folder holds train.csv and, for an official test part, test.csv. Two files joined
+    by a comma are such a pair too. A header row names the columns `text` and `label`,
+    others are left out; without one, a row is a text and a label. Files are utf-8,
+    quoted as Python's csv module does. Labels are whole numbers or words.
+
+    Args:
+      path: of a file, of a folder, or of two files.
+      pixels: 0; texts have none.
+
+    Raises:
+      UserError: no such file; a row that cannot be read or has no label, with its
+        file and line; data that `dataset.assemble` refuses.
+    """
+    name = f"csv:{path}"
+    if pixels:
+        raise errors.UserError(
+            f"{name}: data.pixels is {pixels}, but texts have no pixels. Set it to 0."
+        )
+    parts = [_read(file, name) for file in _files(os.path.expanduser(path), name)]
+    _check_repeat(name, [label for part in parts for label in part.label])
+    whole = all(WHOLE.fullmatch(label) for part in parts for label in part.label)
+    texts = np.dtypes.StringDType()
+    arrays = [
+        (np.array(part.text, texts), np.array(part.label, int if whole else texts))
+        for part in parts
+    ]
+    test = arrays[1] if len(arrays) > 1 else None
+    return dataset.assemble(name, arrays[0], test)
+
+
+def _files(path, name):
+    """The training file, and the test file where there is one."""
+    pair = path.split(",")
+    if os.path.isdir(path):
+        files = [os.path.join(path, TRAIN)]
+        test = os.path.join(path, TEST)
+        files += [test] * os.path.exists(test)
+    elif len(pair) == 2 and not os.path.exists(path):
+        files = [os.path.expanduser(part) for part in pair]
+    else:
+        files = [path]
+    for file in files:
+        if os.path.exists(file):
+            regular.check_regular(name, file)
+        else:
+            raise errors.UserError(
+                f"{name}: no such file. Looked for {os.path.abspath(file)}. Give a csv "
+                f"file, a folder with {TRAIN} and {TEST}, or two files joined by a "
+                "comma."
+            )
+    return files
+
+
+def _read(file, name):
+    """Rows of one file; blank lines do not count."""
+    rows, columns, width = Rows([], []), (0, 1), 2
+    limit = csv.field_size_limit(LONGEST)
+    try:
+        with open(file, newline="", encoding="utf-8-sig") as lines:
+            reader = csv.reader(lines, strict=True)
+            for i, row in enumerate(filter(None, reader)):
+                at = f"{name}: {file}, line {reader.line_num}"
+                if i == 0 and (found := _header(row, at)):
+                    columns, width = found, len(row)
+                    continue
+                _check_row(row, columns, width, at)
+                rows.text.append(row[columns[0]])
+                rows.label.append(row[columns[1]].strip())
+    except csv.Error as error:
+        raise errors.UserError(
+            f"{name}: {file}, line {reader.line_num}: {error}. Quote a text that has "
+            'commas, quotes or line ends, and write a quote in it as "".'
+        ) from error
+    except UnicodeDecodeError as error:
+        raise errors.UserError(
+            f"{name}: {file}, line {_undecodable(file)}: not utf-8 ({error.reason}). "
+            "Save it as utf-8."
+        ) from error
+    except OSError as error:
+        raise errors.UserError(
+            f"{name}: {file} cannot be read: {error.strerror}."
+        ) from error
+    finally:
+        csv.field_size_limit(limit)
+    return rows
+
+
+def _header(row, at):
+    """Where the columns are, if the row names them; None if it names neither."""
+    names = [cell.strip().lower() for cell in row]
+    there = [column in names for column in COLUMNS]
+    if any(there) and not all(there):
+        missing = COLUMNS[there.index(False)]
+        raise errors.UserError(
+            f"{at}: the header {', '.join(row)} has no column {missing!r}. Name the "
+            f"columns {' and '.join(COLUMNS)}."
+        )
+    for column in COLUMNS:
+        if names.count(column) > 1:
+            raise errors.UserError(
+                f"{at}: the header {', '.join(row)} has the column {column!r} "
+                f"{names.count(column)} times. Name each column once."
+            )
+    return tuple(map(names.index, COLUMNS)) if all(there) else None
+
+
+def _check_row(row, columns, width, at):
+    if len(row) != width:
+        raise errors.UserError(
+            f"{at}: {len(row)} fields where {width} belong. Quote texts that have "
+            "commas; name the columns text and label in a header row if there are more."
+        )
+    if any("\0" in row[column] for column in columns):
+        raise errors.UserError(
+            f"{at}: a NUL byte, which no text has. Save the file as utf-8 text."
+        )
+    if not row[columns[1]].strip():
+        raise errors.UserError(f"{at}: no label. Give it one, or remove the row.")
+
+
+def _check_repeat(name, label_N):
+    different = sorted(set(label_N))
+    if len(label_N) >= MANY and len(different) > len(label_N) / 2:
+        raise errors.UserError(
+            f"{name}: {len(different)} different labels in {len(label_N)} rows, such "
+            f"as {different[0][:40]!r}. A row is a text and then its label; in another "
+            "order, name the columns text and label in a header row."
+        )
+
+
+def _undecodable(file):
+    """The first line that is not utf-8."""
+    for number, line in enumerate(Path(file).read_bytes().split(b"\n"), 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return number
+    return "?"

@@ -1,0 +1,240 @@
+"""Data sets from one's own image files: a folder per class, as torchvision reads them.
+
+    PATH/cat/1.png             PATH/train/cat/1.png
+    PATH/dog/2.jpg             PATH/val/..., PATH/test/dog/2.jpg
+
+Classes are the names of the folders, sorted; images are in order of class and path.
+Images that are turned by a note of the camera (EXIF) stay as they were saved, and of
+several frames the first counts.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import decoded_cache, image_files
+from jaxproto.data.dataset import Dataset, assemble
+
+PARTS = {  # folders above the classes, and the part that they belong to
+    "train": "train",
+    "val": "train",  # pooled, docs/decisions.md#pool
+    "valid": "train",
+    "validation": "train",
+    "test": "test",
+}
+NO_CLASS = re.compile(r"\.|__MACOSX$")  # .git, .ipynb_checkpoints and the like
+
+
+class Listing(NamedTuple):
+    """What lies in the folder."""
+
+    files: dict[str, list[list[str]]]  # part -> class -> images
+    classes: list[str]
+    notes: list[str]
+
+
+def load(path: str | os.PathLike, size: int = 0) -> Dataset:
+    """Returns the data set in a folder of class folders.
+
+    Args:
+      path: the folder. With train/ in it (and val/, which is pooled into it, and
+        test/), the class folders lie there; without, all of it is for training.
+      size: height and width that images are resized to; 0 leaves them as they are.
+
+    Raises:
+      UserError: no such folder, no classes or no images; damaged images; images of
+        several sizes without `size`; the same file in two classes.
+    """
+    name = f"folder:{path}"
+    root = Path(os.path.expanduser(path)).absolute()
+    found = _list(name, root)
+    every = [file for part in found.files.values() for some in part for file in some]
+    what: dict[str, str | int] = {
+        "kind": "folder",
+        "path": str(root),
+        "classes": "/".join(found.classes),
+        "files": decoded_cache.fingerprint(every),
+        "pixels": size,
+    }
+    made = decoded_cache.through(
+        name, what, lambda begin: _read(name, root, found, size, begin)
+    )
+    return made._replace(notes=(*found.notes, *made.notes))
+
+
+def _list(name, root):
+    """Finds classes and images without opening one."""
+    if not root.is_dir():
+        raise errors.UserError(f"{name}: no such folder. Looked for {root}.")
+    parts, notes = _parts(name, root)
+    classes = sorted({c for folders in parts.values() for f in folders for c in f})
+    if not classes:
+        raise errors.UserError(
+            f"{name}: no class folders in {root}. Put the images of each class into a "
+            "folder of its own, PATH/cat/1.png or PATH/train/cat/1.png."
+        )
+    files, other = {}, 0
+    for part, folders in parts.items():
+        files[part] = []
+        for c in classes:
+            inside = [_inside(name, root, f[c]) for f in folders if c in f]
+            files[part].append([file for some, _ in inside for file in some])
+            other += sum(count for _, count in inside)
+    _check_some(name, root, files)
+    empty = [
+        c for c, *some in zip(classes, *files.values(), strict=True) if not any(some)
+    ]
+    if empty:
+        notes.append(
+            f"{name}: {len(empty)} class folders are empty: {errors.some(empty)}"
+        )
+    if other:
+        notes.append(f"{name}: {other} files that are no images are left out")
+    return Listing(files, classes, notes)
+
+
+def _parts(name, root):
+    """Returns part -> [class -> folder] and what is not read."""
+    above = _folders(name, root)
+    split = {part: _folders(name, above[part]) for part in PARTS if part in above}
+    if not split.get("train"):
+        if any(split.values()):
+            raise errors.UserError(
+                f"{name}: {root} has {errors.some(split)}, but no train. Name the "
+                "folder of the training images train."
+            )
+        return {"train": [above]}, []
+    _check_annotations(name, above)
+    parts = {}
+    for folder, classes in split.items():
+        parts.setdefault(PARTS[folder], []).append(classes)
+    left = [folder for folder in above if folder not in PARTS]
+    note = f"{name}: beside train, these folders are not read: {errors.some(left)}"
+    return {"train": parts["train"], **parts}, [note] * bool(left)
+
+
+def _folders(name, path):
+    """Name -> path of the folders in a folder, without hidden ones, sorted."""
+    try:
+        found = [p for p in path.iterdir() if not NO_CLASS.match(p.name) and p.is_dir()]
+    except OSError as error:
+        raise errors.UserError(
+            f"{name}: {path} cannot be read: {error.strerror}."
+        ) from error
+    for one in found:
+        if bad := errors.hidden(one.name):
+            raise errors.UserError(
+                f"{name}: the folder {one} has the character {bad} in its name, which "
+                "cannot be printed. Rename it."
+            )
+    return {p.name: p for p in sorted(found)}
+
+
+def _check_annotations(name, above):
+    """Tiny ImageNet as it is downloaded: val/images and a table instead of classes."""
+    for folder in above.values():
+        tables = sorted(folder.glob("*_annotations.txt"))
+        if tables:
+            raise errors.UserError(
+                f"{name}: {tables[0]} says the classes of the images in {folder}, not "
+                "their folders. Move the images into class folders, or, if this is "
+                "Tiny ImageNet, prepare it as tfds:tiny_imagenet."
+            )
+
+
+def _inside(name, root, folder):
+    """The images in a class folder, at any depth; how many files are none."""
+    files, other, seen = [], 0, set()
+    for where, inner, names in os.walk(folder, followlinks=True):
+        _check_link(name, root, where, seen)
+        inner[:] = sorted(n for n in inner if not NO_CLASS.match(n))
+        good = [n for n in names if image_files.is_image(n)]
+        other += len(names) - len(good)
+        files += [os.path.join(where, n) for n in sorted(good)]
+    return files, other
+
+
+def _check_link(name, root, where, seen):
+    """Refuses a folder behind a link that leaves the data set, or that loops.
+
+    Such a link can lead to all files of a machine, or to the same ones for ever.
+    """
+    real = os.path.realpath(where)
+    way = "Replace the link by the folder, or name the folder that holds all."
+    if not Path(real).is_relative_to(os.path.realpath(root)):
+        raise errors.UserError(
+            f"{name}: {where} is a link out of the folder, to {real}. {way}"
+        )
+    if real in seen:
+        raise errors.UserError(
+            f"{name}: {where} is a link to {real}, which is read already. {way}"
+        )
+    seen.add(real)
+
+
+def _check_some(name, root, files):
+    for part, classes in files.items():
+        if not any(classes):
+            raise errors.UserError(
+                f"{name}: no images in the class folders of the {part} part in {root}. "
+                f"Images are files that end in {', '.join(image_files.ENDINGS)}."
+            )
+
+
+def _read(name, root, found, size, begin):
+    """Reads all images into the sink, and returns the checked data set."""
+    flat = {
+        part: [(file, c) for c, some in enumerate(classes) for file in some]
+        for part, classes in found.files.items()
+    }
+    every = [file for part in flat.values() for file, _ in part]
+    y = {part: np.array([c for _, c in some]) for part, some in flat.items()}
+    heads = image_files.heads(name, every)
+    sizes = {part: len(some) for part, some in flat.items()}
+    notes = _duplicates(name, every, heads, np.concatenate([*y.values()]), sizes)
+    grey = all(head.grey for head in heads)
+    if not size:
+        image_files.check_one_size(name, every, heads)
+    shape = (size, size) if size else heads[0].shape
+    sink = begin((len(every), *shape, 1 if grey else 3), np.dtype(np.uint8))
+    for rows in image_files.decoded(name, every, grey, size):
+        sink.append(rows)
+    x, cut = sink.finish(), sizes["train"]
+    train, test = (x[:cut], y["train"]), (x[cut:], y.get("test"))
+    count = len(found.classes)
+    options = {"classes": found.classes, "join": lambda parts: x}
+    made = assemble(name, train, test if "test" in y else None, count, **options)
+    mixed = not grey and any(head.grey for head in heads)
+    if mixed:
+        some = sum(head.grey for head in heads)
+        notes.append(f"{name}: {some} grey images among {len(heads)} become colour")
+    return made._replace(notes=(*notes, *made.notes))
+
+
+def _duplicates(name, files, heads, y_N, sizes):
+    """Counts files of the same bytes; refuses those of two classes."""
+    first, copies, across = {}, [], 0
+    cut = sizes["train"]
+    for row, head in enumerate(heads):
+        one = first.setdefault(head.digest, row)
+        if one == row:
+            continue
+        if y_N[one] != y_N[row]:
+            raise errors.UserError(
+                f"{name}: {files[one]} and {files[row]} are the same file in two "
+                "classes. Remove the wrong one."
+            )
+        copies.append((one, row))
+        across += one < cut <= row
+    if not copies:
+        return []
+    one, row = copies[0]
+    note = f"{name}: {len(copies)} images are copies of others, such as {files[row]} "
+    note += f"of {files[one]}"
+    return [
+        note + f"; {across} of them are test images of training ones" * (across > 0)
+    ]

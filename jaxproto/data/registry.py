@@ -1,0 +1,87 @@
+"""Every data set by name: `digits`, `spiral`, `npz:PATH`, `tfds:NAME`, ..."""
+
+import os
+
+import numpy as np
+
+from jaxproto import errors
+from jaxproto.data import decoded_cache, spiral
+from jaxproto.data import resize as pixels_
+from jaxproto.data.dataset import Dataset, assemble
+from jaxproto.data.readers import csv_texts, image_folder, npz, tfds
+
+
+def digits(seed: int = 0) -> Dataset:
+    """The 1797 8x8 digits that scikit-learn ships; no official test part, no download.
+
+    Source: UCI "Optical Recognition of Handwritten Digits", its test file. Grey levels
+    0..16 become 0..255.
+    """
+    del seed
+    import sklearn.datasets  # takes a second: only who needs it pays
+
+    x_NHW, y_N = sklearn.datasets.load_digits(return_X_y=True)
+    x_NHW = np.rint(x_NHW.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    return assemble("digits", (x_NHW, y_N))
+
+
+def spiral_fednh(seed: int = 0) -> Dataset:
+    """The spiral as FedNH's code draws it, the default reading."""
+    return assemble("spiral", spiral.points(spiral.fednh_angles, seed))
+
+
+def spiral_literal(seed: int = 0) -> Dataset:
+    """The spiral as the ProtoNorm paper prints it."""
+    return assemble("spiral_literal", spiral.points(spiral.literal_angles, seed))
+
+
+NODES = "nodes"  # where every node of a federation has its own: `data.nodes`
+DATASETS = {  # name -> seed -> Source
+    "digits": digits,
+    "spiral": spiral_fednh,
+    "spiral_literal": spiral_literal,
+}
+PREFIXES = {  # prefix -> what follows the colon, data_dir, pixels -> Source
+    "csv": lambda path, data_dir, size: csv_texts.load(path, size),
+    "folder": lambda path, data_dir, size: image_folder.load(path, size),
+    "npz": lambda path, data_dir, size: npz.load(path, size),
+    "tfds": tfds.load,
+}
+
+
+def load(
+    name: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    seed: int = 0,
+    pixels: int = 0,
+) -> Dataset:
+    """Returns the data set called `name`.
+
+    Args:
+      name: one of SOURCES, csv:PATH, folder:PATH, npz:PATH, or
+        tfds:NAME[/CONFIG][:VERSION].
+      data_dir: where TFDS sets lie prepared; TFDS's own default if None.
+      seed: of the sets that are drawn (the spirals).
+      pixels: height and width that images are resized to; 0 leaves them as they are.
+
+    Raises:
+      UserError: the data set is unknown, unreadable or unfit to train on.
+    """
+    pixels_.check(pixels)
+    prefix, colon, rest = name.partition(":")
+    if colon:
+        read = PREFIXES[errors.pick("data set prefix", prefix, PREFIXES)]
+        return read(rest, data_dir, pixels)
+    if name == NODES:
+        raise errors.UserError(
+            "data.name=nodes: the examples are on the nodes of a federation, each of "
+            "which names its own; run it with `python -m jaxproto flower`, or choose "
+            "another data.name."
+        )
+    there = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    dataset = DATASETS[errors.pick("data set", name, there)](seed)
+    if pixels:
+        x = pixels_.join(name, [dataset.x], pixels, decoded_cache.in_memory)
+        return dataset._replace(x=x)
+    return dataset

@@ -1,0 +1,88 @@
+"""Images brought to one size, as the papers' loaders do.
+
+Pillow's bilinear filter, which averages over what it leaves out ("antialiased"): what
+torchvision's Resize((H, W)) does to a Pillow image. Images become square; their aspect
+is not kept.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from PIL import Image
+
+from jaxproto import errors
+from jaxproto.data.decoded_cache import Sink
+
+LARGEST = 4_096  # beyond, a number of pixels is a mistake
+CHUNK = 1_000  # images at a time
+
+
+def check(pixels: int) -> None:
+    """Raises a UserError unless `pixels` is 0 or a size that an image can have."""
+    if not 0 <= pixels <= LARGEST:
+        raise errors.UserError(
+            f"data.pixels is {pixels}. Give the height and width that images are to "
+            f"have, from 1 to {LARGEST}, or 0 to leave them as they are."
+        )
+
+
+def resize(image_HWC: np.ndarray, pixels: int) -> np.ndarray:
+    """Returns the uint8 image as [pixels, pixels, channels], or itself if it is so."""
+    if image_HWC.shape[:2] == (pixels, pixels):
+        return image_HWC
+    if image_HWC.shape[2] == 3:
+        return _resize_plane(image_HWC, pixels)
+    planes = np.moveaxis(image_HWC, 2, 0)  # alpha must not weigh the colours
+    return np.stack([_resize_plane(plane, pixels) for plane in planes], axis=2)
+
+
+def _resize_plane(image, pixels):
+    image = Image.fromarray(np.ascontiguousarray(image))
+    return np.asarray(image.resize((pixels, pixels), Image.Resampling.BILINEAR))
+
+
+def join(
+    name: str,
+    parts: Sequence[np.ndarray],
+    pixels: int,
+    begin: Callable[[tuple[int, ...], np.dtype], Sink],
+) -> np.ndarray:
+    """Returns the parts as one array, resized.
+
+    Args:
+      name: of the data set.
+      parts: [N, height, width, channels] of one shape and type; where `pixels` is 0,
+        whatever numbers they are.
+      pixels: 0 leaves them as they are.
+      begin: shape, type -> where the rows go, such as `cache.in_memory`.
+
+    Raises:
+      UserError: a size is asked for, but the examples are no uint8 images.
+    """
+    shape = parts[0].shape[1:]
+    if pixels:
+        check_images(name, parts[0])
+        shape = (pixels, pixels, shape[2])
+    sink = begin((sum(map(len, parts)), *shape), parts[0].dtype)
+    for x in parts:
+        for start in range(0, len(x), CHUNK):
+            some = x[start : start + CHUNK]
+            sink.append(np.stack([resize(i, pixels) for i in some]) if pixels else some)
+    return sink.finish()
+
+
+def refuse_texts(name: str, pixels: int) -> None:
+    """Raises a UserError if a size is asked for."""
+    if pixels:
+        raise errors.UserError(
+            f"{name}: data.pixels is {pixels}, but texts have no pixels. Set it to 0."
+        )
+
+
+def check_images(name: str, x: np.ndarray) -> None:
+    """Raises a UserError unless `x` holds uint8 images."""
+    if x.dtype != np.uint8 or x.ndim != 4:
+        raise errors.UserError(
+            f"{name}: data.pixels resizes uint8 images, but the examples have shape "
+            f"{x.shape[1:]} and type {x.dtype}. Set data.pixels to 0."
+        )

@@ -1,0 +1,1 @@
+"""Builds an experiment from a configuration."""

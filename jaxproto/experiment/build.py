@@ -1,0 +1,290 @@
+"""From a configuration to the functions, networks and data of a run."""
+
+import dataclasses
+import inspect
+import math
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from jaxproto import batches, models, participation, wire
+from jaxproto.client import Local
+from jaxproto.config import fields, privacy, registries
+from jaxproto.config.checks import evaluated, network_names
+from jaxproto.config.optimizers import build_local
+from jaxproto.data import partition_stats
+from jaxproto.data.partition_stats import Counts
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.registry import Dataset
+from jaxproto.errors import UserError, pick
+from jaxproto.experiment import cohorts as cohorts_
+from jaxproto.experiment import data, memory, statelessness
+from jaxproto.experiment import sampler as sampling
+from jaxproto.experiment import shape_checks as fit
+from jaxproto.experiment import traced as floats
+from jaxproto.experiment.cohorts import Choices, CohortPlan
+from jaxproto.experiment.data import Given
+from jaxproto.experiment.sampler import build_sampler
+from jaxproto.experiment.traced import Floats
+from jaxproto.federation import Federation, Parts
+from jaxproto.mesh import Layout
+from jaxproto.method import Method
+from jaxproto.methods import METHODS
+from jaxproto.metrics import Metric, named
+from jaxproto.types import Array, Examples, Net, Shard, Spec
+from jaxproto.wire import Wire
+
+FROM_RUN = {**registries.FROM_RUN, "privacy": lambda run, _: privacy.of_run(run)}
+
+
+class Experiment(NamedTuple):
+    """All that a run needs besides its state."""
+
+    spec: Spec
+    method: Method
+    local: Local
+    sampler: participation.Sampler
+    dropout: float | Array  # probability that a trained update is lost
+    floats: Floats  # of the configuration: arguments of the compiled programs
+    parts: Callable[[Floats], Parts]  # the first four, with other or traced floats
+    cohorts: tuple[CohortPlan, ...]
+    metrics: tuple[Metric, ...]  # of every evaluation
+    dataset: Dataset
+    partition: Partition
+    train: tuple[Shard, ...]  # per cohort
+    test: tuple[Shard | Array, ...]  # of whom is evaluated; see `cohorts.tests`
+    counts: Counts  # examples per client and class, [K, C] for training and test
+    formats: Wire  # of values on the wire, both directions
+    check_wire: bool  # encode and decode every message
+    fit: bool  # fewer clients run at a time where all do not fit into memory
+    store: str = "device"  # where clients are between rounds: of field `clients.store`
+    layout: Layout | None = None  # several devices
+
+
+def experiment(
+    config: ml_collections.ConfigDict,
+    platform: str,
+    tokens: tuple[str, ...] | None = None,
+    layout: Layout | None = None,
+    given: Given | None = None,
+) -> Experiment:
+    """Builds and checks everything that can be checked before training.
+
+    Args:
+      config: checked by `config.check`.
+      platform: of the device, "cpu", "gpu" or "tpu".
+      tokens: the vocabulary of a run on texts that goes on; None makes one.
+      layout: several devices; None is one.
+      given: the data; None are those of the configuration.
+
+    Raises:
+      UserError: whatever is wrong with names, data, partition or shapes.
+    """
+    build_sampler(config.participation)  # before data are read
+    local = build_local(config)
+    names = network_names(config.model.group)
+    given = given or data.build_data(fields.data_fields(config), tokens)
+    dataset, partition, num_examples = given
+    spec = Spec(dataset.num_classes, config.model.feat_dim)
+    network = networks(dataset, spec, config.model.compute_dtype)
+    cohorts = cohorts_.build_cohorts(names, partition, network)
+    memory.check_networks(cohorts, spec)
+    privacy.check_networks(config.privacy.unit, cohorts)
+    parts = partial(build_parts, config, spec, num_examples, network)
+    method, _, sampler, _ = parts({})
+    most = sampling.room_of(method, sampler, cohorts[0].net, len(partition.train))
+    cohorts = cohorts_.arranged(
+        cohorts, choices_of(config, platform, layout), partition, local, most
+    )
+    cohorts = cohorts_.forgetting(
+        cohorts, config.clients.store, method, local, spec, dataset
+    )
+    size = memory.states_of(cohorts, method, local, spec)
+    metrics = named(config.eval.metrics)
+    store = cohorts_.store(config.clients.store, platform, cohorts, size)
+    return Experiment(
+        spec=spec,
+        **parts({})._asdict(),
+        floats=floats.traced(config),
+        parts=parts,
+        cohorts=cohorts,
+        metrics=metrics,
+        dataset=dataset,
+        partition=partition,
+        train=tuple(cohorts_.shards(partition.train, c.ids, store) for c in cohorts),
+        test=tuple(cohorts_.tests(c, partition.test, metrics, store) for c in cohorts),
+        counts=partition_stats.counts(dataset, partition),
+        formats=build_wire(config.wire),
+        check_wire=config.wire.check,
+        fit=config.clients_at_once == "auto",
+        store=store,
+        layout=layout,
+    )
+
+
+def federation(exp: Experiment) -> Federation:
+    """The federation of an experiment, for `federation.one_round`."""
+    return Federation(
+        exp.parts,
+        exp.cohorts,
+        exp.formats,
+        examples(exp.dataset),
+        jax.tree.map(jnp.asarray, exp.train),
+        tuple(jnp.asarray(exp.counts.train[list(c.ids)]) for c in exp.cohorts),
+    )
+
+
+def choices_of(
+    config: ml_collections.ConfigDict, platform: str, layout: Layout | None
+) -> Choices:
+    """How the clients of a run train and are kept."""
+    return Choices(
+        at_once=config.clients_at_once,
+        store=config.clients.store,
+        evaluated=evaluated(config),
+        seed=fields.data_fields(config).seed,
+        platform=platform,
+        cores=os.cpu_count() or 1,
+        devices=layout.number if layout else 1,
+    )
+
+
+def build_parts(
+    config: ml_collections.ConfigDict,
+    spec: Spec,
+    num_examples: int,
+    network: Callable[[str], Net],
+    values: Floats,
+) -> Parts:
+    """Method, local training and sampler of a configuration with other floats.
+
+    Args:
+      num_examples, network: as in `build_method`.
+      values: dotted path -> float or traced scalar, in place of the configuration's.
+
+    Raises:
+      UserError: the method decides something in Python by a float that is traced.
+    """
+    now = floats.substituted(config, values)
+    try:
+        return Parts(
+            method=build_method(now.method, spec, num_examples, now, network),
+            local=privacy.local(now, build_local(now)),
+            sampler=build_sampler(now.participation),
+            dropout=now.participation.dropout,
+        )
+    except jax.errors.ConcretizationTypeError as e:
+        raise UserError(
+            f"method {config.method.name!r} decides something in Python by the value "
+            "of a float, but floats are arguments of its compiled programs; decide it "
+            "with jax.numpy, or annotate the argument as Annotated[float, STATIC] "
+            "(jaxproto.types)."
+        ) from e
+
+
+def build_wire(config) -> Wire:
+    """The formats of both directions."""
+    up, down = (
+        pick(f"wire.{key}", config[key], wire.FORMATS) for key in ("up", "down")
+    )
+    return Wire(up, down)
+
+
+def build_method(
+    config,
+    spec: Spec,
+    num_examples: int = 0,
+    run=None,
+    network: Callable[[str], Net] | None = None,
+) -> Method:
+    """The method with its options resolved.
+
+    Args:
+      num_examples: training examples of all clients, for a method that asks for them
+        and a configuration that leaves them at 0.
+      run: the whole configuration, for `registries.FOLLOWING` and `FROM_RUN`.
+      network: name -> network, for a method with one of its own.
+    """
+    name = pick("method", config.name, METHODS)
+    arguments: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in registries.OPTIONS:
+            choices = registries.OPTIONS[key]
+            arguments[key] = choices[pick(f"method.{key}", value, choices)]
+        elif key in registries.NETWORKS:
+            if network is None:
+                raise ValueError(f"method {name!r} has a network: give `network`")
+            arguments[key] = network(pick(f"method.{key}", value, models.NETS))
+        elif key != "name":
+            arguments[key] = value
+    if arguments.get("num_examples") == 0:
+        arguments["num_examples"] = num_examples
+    followed = [k for k in registries.FOLLOWING if arguments.get(k) == 0]
+    for key in followed:
+        del arguments[key]  # without a whole configuration the method's own default
+        if run is not None:
+            arguments[key] = registries.FOLLOWING[key](run)
+    asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
+    arguments |= {k: f(run, arguments) for k, f in FROM_RUN.items() if k in asked}
+    arguments = registries.gathered(METHODS[name], arguments)
+    return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
+
+
+def networks(
+    dataset: Dataset, spec: Spec, compute_dtype: str = "float32"
+) -> Callable[[str], Net]:
+    """The network of a name for the inputs of a data set."""
+    return partial(
+        models.build,
+        input_shape=tuple(dataset.x.shape[1:]),
+        num_classes=spec.num_classes,
+        feat_dim=spec.feat_dim,
+        compute_dtype=compute_dtype,
+        vocab_size=len(dataset.tokens) or None,
+    )
+
+
+def examples(dataset: Dataset) -> Examples:
+    """Every example, on the device once."""
+    rows = dataset.public
+    shown = None if rows is None else jnp.asarray(rows, jnp.int32)
+    x = jax.device_put(in_rows(dataset.x))  # a memory map without a copy on CPU
+    return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown, dataset.x.shape[1:])
+
+
+def in_rows(x: np.ndarray) -> np.ndarray:
+    """Inputs [N, ...] as [N, F], on the host, where that copies nothing."""
+    return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
+
+
+def check(exp: Experiment):
+    """Fails before training where method, networks and data do not fit."""
+    x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
+    fit.check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
+    memory.check(exp)
+    sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
+    if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
+        raise UserError(
+            f"no client would train: local.batch_size is {size}, but the largest "
+            f"client has {max(sizes)} examples; make it smaller, or set local.short to "
+            "wrap."
+        )
+
+
+def check_rule(exp: Experiment, rule: str):
+    """Raises UserError for a rule of early stopping that nothing is evaluated by."""
+    if not rule:
+        return
+    cohort, shape_of = exp.cohorts[0], jax.ShapeDtypeStruct
+    two = cohorts_.first_of(exp.dataset)
+    examples = jax.tree.map(lambda a: shape_of(a.shape, a.dtype), two)
+    method, classes = exp.method, exp.spec.num_classes
+    shapes = statelessness.shapes(method, cohort.net, exp.local, classes, examples, 2)
+    rules = cohort.rules or statelessness.rules(method, cohort.net, shapes)
+    pick("early_stopping.rule", rule, rules)

@@ -1,0 +1,325 @@
+"""The clients of a run: cohorts, their index tables, and how they train."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import batches, execution, models
+from jaxproto.client import Local
+from jaxproto.data.host_memory import memory
+from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.registry import Dataset
+from jaxproto.errors import UserError
+from jaxproto.execution import ExecutionMode
+from jaxproto.experiment import statelessness
+from jaxproto.federation import Cohort
+from jaxproto.method import Method
+from jaxproto.metrics import Metric, further
+from jaxproto.persistence import STATELESS
+from jaxproto.types import Array, Examples, Net, Shard, Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class CohortPlan(Cohort):
+    """A cohort, and how a run trains and evaluates it."""
+
+    lanes: int = 1  # calls that train its participants side by side
+    rules: tuple[str, ...] = ()  # by which clients that keep no state are evaluated
+    tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
+
+    @property
+    def stateless(self) -> bool:
+        """Returns whether clients keep no state between rounds."""
+        return self.persistence is STATELESS
+
+
+def build_cohorts(
+    names: tuple[str, ...], partition: Partition, network: Callable[[str], Net]
+) -> tuple[CohortPlan, ...]:
+    """Client i gets entry i mod n; clients of one architecture form a cohort.
+
+    Within a cohort the largest client comes first, as the padded forms want it.
+    """
+    clients = sorted(
+        range(len(partition.train)), key=lambda i: -len(partition.train[i])
+    )
+    cohorts: list[CohortPlan] = []
+    for name in dict.fromkeys(names):
+        ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
+        cohorts += [CohortPlan(name, network(name), ids)] * bool(ids)
+    return tuple(cohorts)
+
+
+class Choices(NamedTuple):
+    """What of a configuration says how the clients of a run train and are kept."""
+
+    at_once: str  # `clients_at_once`
+    store: str  # `clients.store`
+    evaluated: int  # `eval.clients`, 0 is all
+    seed: int  # `data.seed`
+    platform: str  # of the device
+    cores: int  # of the machine
+    devices: int = 1  # that the rows of a cohort are dealt to
+
+
+def arranged(
+    cohorts: Sequence[CohortPlan],
+    choices: Choices,
+    partition: Partition,
+    local: Local,
+    most: int,
+) -> tuple[CohortPlan, ...]:
+    """Cohorts with what says how they train and whom an evaluation asks.
+
+    Args:
+      most: clients that take part in a round.
+    """
+    asked = set(sample(choices.evaluated, len(partition.train), choices.seed))
+
+    def one(cohort):
+        room = min(most, len(cohort.ids))
+        work = steps(partition, cohort.ids, local)[: room : choices.devices]
+        places = [k for k, i in enumerate(cohort.ids) if i in asked]
+        whole = len(places) == len(cohort.ids)
+        return dataclasses.replace(
+            cohort,
+            mode=build_mode(choices.at_once, choices.platform, work),
+            max_participants=0 if room == len(cohort.ids) else room,
+            lanes=lanes(choices, len(cohorts), room),
+            tested=() if whole else tuple(places),
+        )
+
+    return tuple(map(one, cohorts))
+
+
+SAMPLED = 20  # stream of the seed
+
+
+def lanes(choices: Choices, cohorts: int, room: int) -> int:
+    """Programs that train a cohort side by side: on a CPU, so that no core waits.
+
+    The programs of other cohorts run at the same time, too.
+    """
+    if choices.platform != "cpu" or choices.at_once not in ("auto", "one"):
+        return 1
+    if choices.devices > 1:
+        return 1
+    return max(1, min(-(-choices.cores // cohorts), room))
+
+
+def with_all_in_one_call(cohort: CohortPlan) -> CohortPlan:
+    """Returns the cohort with rows for all clients, trained by one call."""
+    return dataclasses.replace(cohort, max_participants=0, lanes=1)
+
+
+def sample(number: int, clients: int, seed: int) -> list[int]:
+    """The clients that evaluations ask, the same in every round; 0 is all.
+
+    Args:
+      seed: of the partition, so that runs which differ in `seed` ask the same.
+    """
+    if not 0 < number < clients:
+        return list(range(clients))
+    drawn = np.random.default_rng([seed, SAMPLED]).choice(clients, number, False)
+    return sorted(drawn.tolist())
+
+
+def tested_ids(cohort: CohortPlan) -> tuple[int, ...]:
+    """The clients of a cohort that are evaluated, in its order."""
+    return tuple(cohort.ids[k] for k in cohort.tested) or cohort.ids
+
+
+NODES = "nodes"  # where clients are on nodes of their own: `jaxproto.flower`
+HOSTED = ("host", "disk", NODES)  # where the device has the clients of a round alone
+
+
+def store(choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int) -> str:
+    """Where clients are between rounds: what `clients.store` may be, and not "auto".
+
+    Args:
+      choice: `clients.store`.
+      platform: of the device; on a CPU, its memory is that of the host.
+      size: bytes of all clients.
+
+    Raises:
+      UserError: all clients take part in a round, so that the device must hold them.
+    """
+    if any(c.stateless for c in cohorts):
+        return "none"
+    whole = not any(c.max_participants for c in cohorts)
+    if choice in HOSTED and whole:
+        raise UserError(
+            f"clients.store is {choice}, but all clients may take part in a round, so "
+            "that the device must hold them; use auto, or let a share take part "
+            "(participation.law=uniform, participation.fraction=0.1)."
+        )
+    if choice != "auto" or whole:
+        return choice if choice in HOSTED else "device"
+    there = memory()
+    on_device = there if platform == "cpu" else device_memory() or there
+    if size <= on_device / 3:
+        return "device"
+    return "host" if platform != "cpu" and size <= there / 2 else "disk"
+
+
+def device_memory() -> float | None:
+    """Bytes of the first device's memory, where it says."""
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+
+
+def forgetting(
+    cohorts: Sequence[CohortPlan],
+    choice: str,
+    method: Method,
+    local: Local,
+    spec: Spec,
+    dataset: Dataset,
+) -> tuple[CohortPlan, ...]:
+    """Cohorts whose clients keep nothing, where nothing that they had is ever read.
+
+    By itself where a part of the clients takes part in a round; whoever asks for the
+    networks of all clients says `clients.store=device`.
+
+    Args:
+      choice: `clients.store`.
+
+    Raises:
+      UserError: it is "none" and clients must keep something.
+    """
+    partial_ = any(c.max_participants for c in cohorts)
+    if choice != "none" and not (choice == "auto" and partial_):
+        return tuple(cohorts)
+    examples = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(dataset)
+    )
+    classes = spec.num_classes
+    free = [
+        _rules(
+            method,
+            c,
+            local,
+            statelessness.shapes(method, c.net, local, classes, examples, 2),
+        )
+        for c in cohorts
+    ]
+    if choice == "none" and not all(free):
+        name = cohorts[free.index(())].name
+        raise UserError(
+            f"clients.store is none, but with method {method.name!r} clients of cohort "
+            f"{name!r} keep something of their own between rounds, or nothing of them "
+            "could be evaluated; use auto."
+        )
+    if len({*free}) > 1 or not free[0]:  # some keep what others do not: all are kept
+        return tuple(cohorts)
+    return tuple(
+        dataclasses.replace(c, rules=own, persistence=STATELESS)
+        for c, own in zip(cohorts, free, strict=True)
+    )
+
+
+def _rules(
+    method: Method, cohort: Cohort, local: Local, given: statelessness.Shapes
+) -> tuple[str, ...]:
+    """The rules by which clients that keep nothing are evaluated; () keeps them."""
+    if statelessness.uploads_ask(method, cohort.net, local, given):
+        return ()
+    return statelessness.rules_that_ask_nothing(method, cohort.net, given)
+
+
+def first_of(dataset: Dataset) -> Examples:
+    """Two examples of a data set."""
+    public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
+    return Examples(
+        jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype),
+        jnp.zeros(2, jnp.int32),
+        public,
+    )
+
+
+def same_rows(rows: Sequence[np.ndarray]) -> bool:
+    """Whether all clients have the same examples, as an official test part."""
+    first = rows[0]
+    return all(own is first or np.array_equal(own, first) for own in rows[1:])
+
+
+def distinct(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
+    """The different ones among the examples of clients, and which of them each has."""
+    found = {own.tobytes(): own for own in map(np.asarray, rows)}
+    place = {key: i for i, key in enumerate(found)}
+    return [*found.values()], [place[np.asarray(own).tobytes()] for own in rows]
+
+
+def tests(
+    cohort: CohortPlan,
+    rows: Sequence[np.ndarray],
+    metrics: tuple[Metric, ...],
+    store: str = "device",
+) -> Shard | Array:
+    """What an evaluation of a cohort goes over.
+
+    Args:
+      rows: test examples of all clients.
+      metrics: of the evaluation.
+      store: where clients are between rounds.
+
+    Returns:
+      Index tables of the clients that are evaluated; or, of a cohort that keeps
+      nothing, the examples of all of them once, in batches [T, B]. More than accuracies
+      of those are sums over index tables too, one for all clients that have the same.
+    """
+    ids = tested_ids(cohort)
+    if not cohort.stateless:
+        return shards(rows, ids, store)
+    own = [rows[i] for i in ids]
+    if further(metrics):
+        different, _ = distinct(own)
+        return shards(different, range(len(different)), store)
+    every = np.asarray(own[0] if same_rows(own) else np.unique(np.concatenate(own)))
+    batch = min(len(every), batches.SWEEP_BATCH)
+    table = np.zeros(-(-len(every) // batch) * batch, np.int32)
+    table[: len(every)] = every
+    return jnp.asarray(table.reshape(-1, batch))
+
+
+def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
+    """How the clients of a cohort run: auto, one, all, or a number at a time."""
+    if choice == "auto":
+        choice = "one" if platform == "cpu" else "all"
+    if choice == "one":
+        return execution.one_by_one()
+    if choice == "all":
+        segments = execution.plan(steps_K)
+        return execution.in_segments(
+            segments, -(-len(steps_K) // max(len(segments), 1))
+        )
+    if not choice.isdecimal() or int(choice) < 1:
+        raise UserError(
+            f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
+            "clients such as 4."
+        )
+    return execution.in_chunks(int(choice))
+
+
+def steps(partition: Partition, ids, local: Local) -> list[int]:
+    """Local steps per round of the clients `ids`."""
+    sizes = np.asarray([len(partition.train[i]) for i in ids])
+    return (
+        np.asarray(local.steps_per_epoch(sizes, local.batch_size)) * local.epochs
+    ).tolist()
+
+
+def shards(rows, ids, store: str = "device") -> Shard:
+    """Index tables [K, M] of the clients `ids`, padded to the longest.
+
+    They are on the device if the clients are.
+    """
+    sizes = [len(rows[i]) for i in ids]
+    table = np.zeros((len(ids), max(sizes)), np.int32)
+    for k, i in enumerate(ids):
+        table[k, : sizes[k]] = rows[i]
+    place = np.asarray if store in HOSTED else jnp.asarray
+    return jax.tree.map(place, Shard(table, np.asarray(sizes, np.int32)))

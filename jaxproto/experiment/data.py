@@ -1,0 +1,82 @@
+"""The data of a configuration: the data set, and who has which examples."""
+
+import inspect
+from functools import partial
+from typing import NamedTuple
+
+from jaxproto.data import node_schema, nodes, text
+from jaxproto.data.node_schema import Agreement
+from jaxproto.data.partitions import from_file as partition_file
+from jaxproto.data.partitions import public_examples
+from jaxproto.data.partitions.registry import PARTITIONS, Partition
+from jaxproto.data.registry import Dataset
+from jaxproto.errors import pick
+from jaxproto.experiment import memory
+
+
+class Given(NamedTuple):
+    """The data of an experiment."""
+
+    dataset: Dataset
+    partition: Partition
+    num_examples: int  # of all clients, to train on
+
+
+def of_server(made: Agreement, config) -> Given:
+    """The data as the server of nodes with their own knows them.
+
+    Args:
+      config: the fields `data` of the federation.
+    """
+    return Given(*nodes.of_server(made, config.max_len), node_schema.total(made))
+
+
+def of_node(made: Agreement, id: int, own: nodes.Own, config) -> Given:
+    """The data as a node has them; see `of_server`."""
+    data = nodes.of_node(made, id, own, config.max_len)
+    return Given(*data, node_schema.total(made))
+
+
+def build_data(config, tokens: tuple[str, ...] | None = None) -> Given:
+    """The data set, and who has which examples; texts as tokens.
+
+    Args:
+      tokens: the vocabulary of a run on texts that goes on; None makes one.
+    """
+    dataset = public_examples.load(
+        config.name,
+        data_dir=config.data_dir or None,
+        seed=config.seed,
+        pooled=config.pool,
+        share=config.public_share,
+        classes=config.public_classes,
+        other=config.public_source,
+        pixels=config.pixels,
+    )
+    memory.check_counts(config.clients, dataset.num_classes)
+    partition = build_partition(config, dataset)
+    sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
+    dataset = text.encode(dataset, partition, **sizes, known=tokens)
+    return Given(dataset, partition, sum(map(len, partition.train)))
+
+
+def build_partition(config, dataset: Dataset) -> Partition:
+    """Who has which examples; public ones are nobody's."""
+    kind, _, path = config.partition.partition(":")
+    divide = partial(partition_file.load, path, dataset)
+    if kind != "file":
+        divide = partial(public_examples.divide, dataset, build_scheme(config))
+    return divide(
+        clients=config.clients,
+        pooled=config.pool,
+        train_share=config.train_share,
+        seed=config.seed,
+    )
+
+
+def build_scheme(config):
+    """The partition scheme, with those of its arguments that the config has."""
+    there = [*PARTITIONS, "file:PATH"]
+    make = PARTITIONS[pick("partition", config.partition, there)]
+    known = inspect.signature(make).parameters
+    return make(**{k: config[k] for k in known if k in config})

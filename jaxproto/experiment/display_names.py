@@ -1,0 +1,65 @@
+"""Names of methods as papers print them: `Method.title`."""
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import ml_collections
+
+from jaxproto import models
+from jaxproto.config.factory_fields import method_fields
+from jaxproto.config.registries import OPTIONS
+from jaxproto.errors import UserError
+from jaxproto.experiment.build import build_method
+from jaxproto.methods import METHODS
+from jaxproto.types import Spec
+
+SMALL = Spec(10, 10)  # the smallest that every choice of masks fits
+NETWORK = partial(
+    models.build,
+    input_shape=(8, 8, 1),
+    num_classes=SMALL.num_classes,
+    feat_dim=SMALL.feat_dim,
+)
+
+
+def method(fields: Mapping) -> str:
+    """Returns the method of a run as papers print it; its own name if none does.
+
+    A method that is built on another one and inherits its title has its own name, and
+    so have methods and bases that are not registered here.
+
+    Args:
+      fields: the flat fields of its configuration.
+    """
+    name, base = fields["method.name"], fields.get("method.base")
+    if name not in METHODS or (base and base not in OPTIONS["base"]):
+        return f"{name} on {base}" if base else name
+    chosen = tuple(
+        (key, value)
+        for key, options in OPTIONS.items()
+        if (value := fields.get(f"method.{key}")) in options
+    )
+    title = _title(name, METHODS[name], chosen)
+    earlier = itertools.takewhile(lambda other: other != name, METHODS)
+    taken = {_title(other, METHODS[other]) for other in earlier}
+    return name if title in taken else title or name
+
+
+def named(title: str) -> str:
+    """Returns the name of the method that has a title, options at their defaults."""
+    return next(name for name in METHODS if method({"method.name": name}) == title)
+
+
+@functools.cache
+def _title(name: str, factory: Callable, chosen: tuple = ()) -> str:
+    """The title that a factory gives with these options, numbers at their defaults."""
+    del factory  # of that name: another one has a title of its own
+    fields = method_fields(name)
+    fields |= {key: value for key, value in chosen if key in fields}
+    config = ml_collections.ConfigDict(fields)
+    try:
+        return build_method(config, SMALL, 1, network=NETWORK).title
+    except UserError:  # of a method that needs more than this
+        return ""

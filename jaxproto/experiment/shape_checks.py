@@ -1,0 +1,110 @@
+"""Whether methods, networks and data fit, by shapes alone: nothing is computed."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto.errors import UserError
+from jaxproto.federation import Cohort
+from jaxproto.method import Method
+from jaxproto.metrics import Metric, further
+from jaxproto.metrics.shape_check import check
+from jaxproto.types import Client, Net, Spec, Tree
+
+
+def check_cohorts(
+    method: Method,
+    cohorts: Sequence[Cohort],
+    spec: Spec,
+    x,
+    metrics: tuple[Metric, ...] = (),
+):
+    """Fails before training, by shapes alone, where method and cohorts do not fit.
+
+    Args:
+      x: one batch of inputs as a ShapeDtypeStruct.
+      metrics: of the evaluation.
+
+    Raises:
+      UserError: names the cohorts, or the array and both shapes.
+    """
+    _check_architectures(method, cohorts)
+    method.check_input(x)
+    for cohort in cohorts:
+        _check_features(cohort, spec, x)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    server = jax.eval_shape(partial(method.init_server, cohorts[0].net), key)
+    down = jax.eval_shape(method.broadcast, server)
+    for cohort in cohorts:
+        params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
+        _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
+        if more := further(metrics):
+            scores = jax.eval_shape(
+                partial(_scores, method, cohort.net, spec), key, x, down
+            )
+            _check_metrics(method, more, scores, spec.num_classes)
+
+
+def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
+    if method.homogeneous and len(cohorts) > 1:
+        first, *others = (cohort.name for cohort in cohorts)
+        raise UserError(
+            f"{method.name} averages networks, so all clients need one architecture, "
+            f"but there are {len(cohorts)}: {', '.join([first, *others])}. Choose one, "
+            f"such as model.group={first}, or a method for several architectures."
+        )
+
+
+def _check_features(cohort: Cohort, spec: Spec, x):
+    params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(jax.random.key, 0))
+    out = jax.eval_shape(lambda *a: cohort.net.apply(*a, False), params, norm, x)
+    for what, got, want in [
+        ("feature dimension", out.feat.shape[-1], spec.feat_dim),
+        ("number of classes", out.logits.shape[-1], spec.num_classes),
+    ]:
+        if got != want:
+            raise UserError(
+                f"network {cohort.name!r} has {what} {got}, but the federation has "
+                f"{want}: prototypes of all cohorts must have one shape. Build it "
+                f"with {what} {want} or leave it out of the group."
+            )
+
+
+def _check_received(cohort: Cohort, have: Tree, got: Tree):
+    have = dict(jax.tree_util.tree_leaves_with_path(have))
+    got = dict(jax.tree_util.tree_leaves_with_path(got))
+    for path in [*have, *(p for p in got if p not in have)]:
+        a, b = (getattr(t.get(path), "shape", "nothing") for t in (have, got))
+        if a != b:
+            raise UserError(
+                f"cohort {cohort.name!r}: the broadcast would turn "
+                f"{jax.tree_util.keystr(path)} from {a} into {b}. A method that "
+                "shares this part needs clients of one architecture."
+            )
+
+
+def _scores(method: Method, net: Net, spec: Spec, key, x, down: Tree):
+    """Returns the scores of every rule for a new client."""
+    params, norm, memory = method.init_client(net, key)
+    count_C, zero = jnp.zeros(spec.num_classes), jnp.zeros((), jnp.int32)
+    client = Client(params, norm, (), memory, count_C, zero, zero)
+    return method.predict(net, client, x, down)
+
+
+def _check_metrics(
+    method: Method, metrics: Sequence[Metric], scores: dict, classes: int
+):
+    """Raises UserError for rules without the scores that metrics need."""
+    for rule, found in scores.items():
+        if found.ndim != 2 or found.shape[-1] < classes:
+            raise UserError(
+                f"rule {rule!r} of {method.name} returns an array of shape "
+                f"{found.shape} for {len(found)} examples of {classes} classes; "
+                f"{', '.join(m.name for m in metrics)} need a score for every class: "
+                "return them, or leave eval.metrics at accuracy."
+            )
+    for columns in {found.shape[-1] for found in scores.values()}:
+        for metric in metrics:
+            check(metric, columns)

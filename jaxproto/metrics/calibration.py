@@ -1,0 +1,57 @@
+"""Metrics of the probabilities that a rule states: loss and calibration error.
+
+They are the softmax of its scores. Of the logits of a classifier that is what it was
+trained to state. Prototype rules have negative squared distances, per dimension, as
+scores: no method trains their scale, so that a rule with 90 % accuracy can state
+probabilities near 1 / C. There, loss and calibration error say how far the softmax is
+from usable as it is, and can be compared within a rule only.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto.metrics.classification import correct
+from jaxproto.types import Array
+
+WORST = -float(np.log(np.finfo(np.float32).eps))  # 15.94, loss of probability 0
+BINS = 15  # of confidence
+
+
+def log_probabilities(scores_BC: Array) -> Array:
+    """Of every class; -inf where it has no score."""
+    known_BC = jnp.isfinite(scores_BC)
+    log_BC = jax.nn.log_softmax(jnp.where(known_BC, scores_BC, -jnp.inf))
+    return jnp.where(known_BC, log_BC, -jnp.inf)
+
+
+def loss(scores_BC: Array, y_B: Array, mask_B: Array) -> tuple[Array, Array]:
+    """Mean cross-entropy; 15.94 where the own class has no score."""
+    log_BC = log_probabilities(scores_BC)
+    log_B = jnp.take_along_axis(log_BC, y_B[:, None], 1)[:, 0]
+    loss_B = jnp.where(jnp.isfinite(log_B), -log_B, WORST)
+    return jnp.sum(loss_B * mask_B), jnp.sum(mask_B)
+
+
+class Confidences(NamedTuple):
+    """Sums by bin of the predicted class's probability."""
+
+    stated: Array  # [15] probabilities
+    right: Array  # [15] correct predictions
+    examples: Array  # [15]
+
+
+def ece(scores_BC: Array, y_B: Array, mask_B: Array) -> Confidences:
+    """Expected calibration error, in 15 equal bins of confidence."""
+    stated_B = jnp.exp(jnp.max(log_probabilities(scores_BC), -1))
+    bin_B = jnp.clip(jnp.ceil(stated_B * BINS) - 1, 0, BINS - 1).astype(jnp.int32)
+    in_BN = jax.nn.one_hot(bin_B, BINS) * mask_B[:, None]
+    right_B = correct(scores_BC, y_B)
+    return Confidences(stated_B @ in_BN, right_B @ in_BN, in_BN.sum(0))
+
+
+def calibration_error(sums: Confidences) -> np.ndarray:
+    """Value of `ece`: mean gap between share of right predictions and confidence."""
+    return np.abs(sums.right - sums.stated).sum() / sums.examples.sum()

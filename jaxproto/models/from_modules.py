@@ -1,0 +1,107 @@
+"""Body, parameter-free channel pooling, linear head: from NNX modules to a `Net`."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from flax import nnx
+
+from jaxproto.models import ops as nn
+from jaxproto.models.dropout import Place, as_is
+from jaxproto.models.layers import Call, Draws, Keys, Linear, draw
+from jaxproto.types import Array, Net, Out, Tree
+
+Body = Callable[[Draws], nnx.Module]  # module(x, call) -> [B, width]
+
+
+class Split(nnx.Module):
+    """The two halves under the names that a `Net` promises (BaseHeadSplit)."""
+
+    def __init__(
+        self,
+        body: Body,
+        feat_dim: int,
+        classes: int,
+        bias: bool,
+        place: Place,
+        draws: Draws,
+    ):
+        self.feat_dim, self.place = feat_dim, place
+        self.body = body(draws)
+        self.head = Linear(feat_dim, classes, draws, bias)
+
+    def __call__(self, x: Array, call: Call) -> tuple[Array, Array]:
+        """Features [B, D] and logits [B, C]."""
+        x = nn.at_least_single(self.body(x, call))
+        feat, given = self.place(x, self.examples, call)
+        return feat, self.head(given, call)
+
+    def examples(self, x: Array) -> Array:
+        """[B, width] to [B, D]."""
+        return nn.channel_pool(x, self.feat_dim)
+
+
+def bundle(
+    body: Body,
+    *,
+    num_classes: int,
+    feat_dim: int,
+    ops: nn.Ops | None = None,
+    head_bias: bool = True,
+    place: Place = as_is,
+) -> Net:
+    """A network as pure functions of pure dictionaries.
+
+    The modules are split into structure and arrays once, here; `apply` merges them
+    back under the trace, so that only arrays cross a jit boundary.
+
+    Args:
+      body: makes the module below the channel pooling.
+      num_classes: C, outputs of the head.
+      feat_dim: D, outputs of the channel pooling.
+      ops: forms of the operations; by default those of the platform JAX runs on.
+      head_bias: whether the head has one.
+      place: where dropout acts, if anywhere.
+    """
+    ops = ops or nn.ops_for()
+
+    def make(draws):
+        return Split(body, feat_dim, num_classes, head_bias, place, draws)
+
+    count = Draws()
+    graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
+
+    def init(key: Array) -> tuple[Tree, Tree]:
+        module = make(draw(key, count.used))
+        params, norm = nnx.state(module, nnx.Param), nnx.state(module, nnx.BatchStat)
+        return nnx.to_pure_dict(params), nnx.to_pure_dict(norm)
+
+    def apply(params, norm, x, train, key=None) -> Out:
+        module = nnx.merge(graph, params, norm)
+        keys = Keys(key) if train and key is not None else None
+        feat, logits = module(x, Call(train, ops, keys))
+        if train:
+            norm = nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))
+        return Out(feat, logits, norm)
+
+    return Net(init, apply, head)
+
+
+def head(params: Tree, feat: Array) -> Array:
+    """Logits [B, C] of features [B, D] by the head's own parameters."""
+    logits = feat @ params["kernel"]
+    return logits + params["bias"] if "bias" in params else logits
+
+
+def computing_in(dtype: str, net: Net) -> Net:
+    """The same network with its body computed in another precision.
+
+    Parameters, gradients, normalisation, features and logits stay float32. Inputs that
+    are no floating-point numbers (tokens) pass as they are.
+    """
+
+    def apply(params, norm, x, train, key=None) -> Out:
+        real = jnp.issubdtype(x.dtype, jnp.floating)
+        x = x.astype(dtype) if real else x
+        return net.apply(params, norm, x, train, key)
+
+    return net._replace(apply=apply)

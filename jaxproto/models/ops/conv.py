@@ -1,0 +1,212 @@
+"""Convolutions of images [B, H, W, C] with kernels [kh, kw, C, C'], without bias.
+
+Every form of an operation has the same signature and numbers. The `lax` forms are XLA's
+own operations, for TPUs; `conv_gemm` is for GPUs. On CPU XLA brings the gradient of a
+convolution inside a loop to a slow path (3 to 8 GF/s on two cores), so there a
+convolution is its shifted slices, concatenated, times one matrix (100 to 290 GF/s), and
+a depthwise one a sum of shifted products. Taps that read nothing but padding are left
+out.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxproto.models.ops import channel_sums, window_taps, winograd_cpu
+from jaxproto.models.ops.matmul_cpu import product
+from jaxproto.types import Array
+
+DIMS = ("NHWC", "HWIO", "NHWC")
+
+
+def conv_lax(
+    x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
+) -> Array:
+    """Convolution as XLA's own operation.
+
+    Args:
+      x: [B, H, W, C].
+      kernel: [kh, kw, C / groups, C'].
+      stride: of both axes.
+      padding: zeros on every side.
+      groups: independent slices of the channels; C of them is a depthwise one.
+    """
+    around = ((padding, padding), (padding, padding))
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        (stride, stride),
+        around,
+        dimension_numbers=DIMS,
+        feature_group_count=groups,
+    )
+
+
+def depthwise_lax(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Depthwise convolution, kernel [kh, kw, 1, C], as XLA's own operation."""
+    return conv_lax(x, kernel, stride, padding, groups=x.shape[-1])
+
+
+def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Convolution as shifted slices, concatenated, times one matrix.
+
+    On many channels a large kernel is one matrix per row, as the input would be copied
+    k * k times and the gradient spread as often; with stride 1 it is Winograd's.
+    """
+    if winograd_cpu.fits(x, kernel, stride):
+        return winograd_cpu.conv_winograd(x, kernel, padding)
+    if kernel.shape[2] < 16:
+        return conv_of_few(x, kernel, stride, padding)
+    if min(kernel.shape[:2]) >= 5:
+        return conv_by_row(x, kernel, stride, padding)
+    return conv_by_tap(x, kernel, stride, padding)
+
+
+def conv_by_tap(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """All shifted slices concatenated at once."""
+    slices, live = patches(x, kernel, stride, padding)
+    return times(jnp.concatenate(slices, -1), live)
+
+
+def conv_of_few(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Columns concatenated first: of few channels, a slice alone is copied slowly."""
+    rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
+    x = window_taps.pad(x, rows, cols)
+    x = jnp.concatenate([window_taps.shift(x, j, 2, cols) for j in cols.live], -1)
+    x = jnp.concatenate([window_taps.shift(x, i, 1, rows) for i in rows.live], -1)
+    return times(x, taps(kernel, rows, cols))
+
+
+def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Columns shifted and concatenated once; one matrix for each row of the kernel."""
+    rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
+    x = window_taps.pad(x, rows, cols)
+    wide = jnp.concatenate([window_taps.shift(x, j, 2, cols) for j in cols.live], -1)
+    live = kernel[:, cols.live.start : cols.live.stop]
+    parts = (times(window_taps.shift(wide, i, 1, rows), live[i]) for i in rows.live)
+    return channel_sums.total(parts)
+
+
+def times(x: Array, kernel: Array) -> Array:
+    """x [B, H, W, N] times a kernel [..., C'] that holds N rows."""
+    matrix = kernel.reshape(x.shape[-1], -1)
+    return product(x.reshape(-1, x.shape[-1]), matrix).reshape(*x.shape[:3], -1)
+
+
+def conv_gemm(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Shifted slices, concatenated, times one matrix: plain products, for GPUs.
+
+    Under `vmap` over clients, whose kernels are their own, the product and both its
+    gradients are batched matrix products, where XLA makes grouped convolutions.
+    """
+    slices, live = patches(x, kernel, stride, padding)
+    wide = jnp.concatenate(slices, -1)
+    return jnp.einsum("bhwn,nd->bhwd", wide, live.reshape(wide.shape[-1], -1))
+
+
+def grouped_matmul(
+    x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
+) -> Array:
+    """Grouped convolution as shifted slices and one matrix per group."""
+    slices, live = patches(x, kernel, stride, padding)
+    x = jnp.stack(slices, 3)  # [B, H, W, taps, C]
+    x = x.reshape(*x.shape[:4], groups, -1)
+    live = live.reshape(len(slices), live.shape[2], groups, -1)
+    out = jnp.einsum("bhwtgc,tcgd->bhwgd", x, live)
+    return out.reshape(*out.shape[:3], -1)
+
+
+def patches(x: Array, kernel: Array, stride: int, padding: int):
+    """One slice [B, H', W', C] per live tap, and the live taps of the kernel."""
+    rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
+    x = window_taps.pad(x, rows, cols)
+    slices = [
+        window_taps.shift(window_taps.shift(x, i, 1, rows), j, 2, cols)
+        for i in rows.live
+        for j in cols.live
+    ]
+    return slices, taps(kernel, rows, cols)
+
+
+def taps(kernel: Array, rows: window_taps.Axis, cols: window_taps.Axis) -> Array:
+    """The live taps of the kernel."""
+    i, j = rows.live, cols.live
+    return kernel[i.start : i.stop, j.start : j.stop]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def depthwise_shift(
+    x: Array, kernel: Array, stride: int = 1, padding: int = 0
+) -> Array:
+    """Depthwise convolution as a sum of shifted products.
+
+    Columns are shifted once and rows after each row's sum: k + k slices, not k * k.
+    XLA's own transpose of this is up to three times slower than the gradient below,
+    which is again such a sum (input), and one product per tap summed up (kernel).
+    """
+    rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
+    return row_sums(window_taps.pad(x, rows, cols), kernel, rows, cols)
+
+
+def row_sums(x, kernel, rows, cols):
+    """Sum over the live taps (i, j) of x, already padded, shifted, times kernel."""
+    by_col = {j: window_taps.shift(x, j, 2, cols) for j in cols.live}
+    by_row = (
+        window_taps.shift(
+            sum(by_col[j] * kernel[i, j, 0] for j in cols.live), i, 1, rows
+        )
+        for i in rows.live
+    )
+    return sum(by_row)
+
+
+def depthwise_forward(x, kernel, stride, padding):
+    """Keeps the two inputs."""
+    return depthwise_shift(x, kernel, stride, padding), (x, kernel)
+
+
+def depthwise_backward(stride, padding, kept, grad):
+    """Gradients with respect to input and kernel."""
+    x, kernel = kept
+    rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
+    grad_x = depthwise_grad_input(kernel, grad, rows, cols)
+    return grad_x, depthwise_grad_kernel(x, kernel, grad, rows, cols)
+
+
+def depthwise_grad_input(kernel, grad, rows, cols):
+    """Stride-1 sum over the gradient, spread out, with the live taps turned round."""
+    turned = jnp.flip(taps(kernel, rows, cols), (0, 1))
+    around = [spread_out(a) for a in (rows, cols)]
+    spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *around, (0, 0, 0)))
+    sizes = zip(spread.shape[1:3], turned.shape[:2], strict=True)
+    return row_sums(spread, turned, *(window_taps.Axis(n, k, 1, 0) for n, k in sizes))
+
+
+def spread_out(along) -> tuple[int, int, int]:
+    """Zeros before, after and between outputs: a window per element of the input."""
+    before = along.live.stop - 1 - along.padding
+    reached = (along.out - 1) * along.stride + 1 + before
+    return before, along.size + len(along.live) - 1 - reached, along.stride - 1
+
+
+def depthwise_grad_kernel(x, kernel, grad, rows, cols):
+    """Per live tap the sum of gradient times shifted input; the others get none.
+
+    One pass over a few rows gives all taps: up to seven times faster than a sum per
+    tap. The barrier keeps what made x from being computed once per tap.
+    """
+    if len(rows.live) * len(cols.live) > 1:
+        x, grad = lax.optimization_barrier((window_taps.pad(x, rows, cols), grad))
+    else:
+        x = window_taps.pad(x, rows, cols)
+    shifted = (window_taps.shift(x, i, 1, rows) for i in rows.live)
+    seen = [window_taps.shift(s, j, 2, cols) for s in shifted for j in cols.live]
+    taps = channel_sums.rows_first([s * grad for s in seen]).astype(kernel.dtype)
+    taps = taps.reshape(len(rows.live), len(cols.live), *kernel.shape[2:])
+    missing = ((a.live.start, a.window - a.live.stop, 0) for a in (rows, cols))
+    return lax.pad(taps, jnp.zeros((), taps.dtype), (*missing, (0, 0, 0), (0, 0, 0)))
+
+
+depthwise_shift.defvjp(depthwise_forward, depthwise_backward)

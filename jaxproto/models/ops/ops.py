@@ -1,0 +1,65 @@
+"""The form of each operation that a platform runs fastest."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxproto.models.ops import channel_shuffle as shuffle
+from jaxproto.models.ops import channel_sums, conv, pool
+from jaxproto.models.ops import trim_padding as cut
+from jaxproto.models.ops.matmul_cpu import product
+from jaxproto.types import Array
+
+
+class Ops(NamedTuple):
+    """Operations on images [B, H, W, C] or texts; networks take them as an argument."""
+
+    conv: Callable[..., Array]  # x, kernel, stride, padding
+    depthwise: Callable[..., Array]  # x, kernel, stride, padding
+    grouped: Callable[..., Array]  # x, kernel, stride, padding, groups
+    product: Callable[..., Array]  # x [R, N], matrix [N, N']
+    max_pool: Callable[..., Array]  # x, size, stride, padding
+    sums: channel_sums.Sums  # of batch normalisation
+    cut: Callable[..., Array]  # f, tokens [B, L], columns that count
+    shuffle: Callable[..., Array]  # a, b [..., C]
+
+
+def once(f: Callable, *static: str) -> Callable:
+    """`f`, traced once for each shape instead of once for each layer."""
+    return jax.jit(f, static_argnames=static)
+
+
+CPU = Ops(
+    once(conv.conv_matmul, "stride", "padding"),
+    once(conv.depthwise_shift, "stride", "padding"),
+    once(conv.grouped_matmul, "stride", "padding", "groups"),
+    once(product),
+    once(pool.max_pool_chain, "size", "stride", "padding"),
+    channel_sums.SHORT_FIRST,
+    cut.cut_by_switch,
+    shuffle.interleave,
+)
+LAX = Ops(
+    conv.conv_lax,
+    conv.depthwise_lax,
+    conv.conv_lax,
+    jnp.matmul,
+    pool.max_pool_lax,
+    channel_sums.PLAIN,
+    cut.whole,
+    shuffle.interleave,
+)
+TPU = LAX._replace(sums=channel_sums.ONE_PASS, shuffle=shuffle.interleave_by_product)
+GPU = LAX._replace(conv=conv.conv_gemm, sums=channel_sums.ONE_PASS)
+PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
+
+
+def ops_for(platform: str | None = None) -> Ops:
+    """The operations for 'cpu', 'gpu', 'tpu', ...; by default where JAX runs now.
+
+    Those of TPU and GPU are chosen by what XLA compiles for them (`benchmarks.tpu`,
+    `benchmarks.cuda`); their times are not known.
+    """
+    return PLATFORMS.get(platform or jax.default_backend(), LAX)

@@ -1,0 +1,48 @@
+"""What pictures of matrices share: their size, ticks and the numbers in cells."""
+
+import numpy as np
+
+from jaxproto.plots.fit_text import CELL
+
+READABLE = 400  # cells of a matrix that may carry their number
+_LARGEST = 16  # inches of a picture: 1,000 clients still have three pixels each
+
+
+def size(columns: int, rows: int, numbered: bool) -> tuple[float, float]:
+    """Inches of a matrix: cells wide enough for their numbers, or as small as fits."""
+    width, height = (0.38, 0.26) if numbered else (0.07, 0.07)
+    wide, high = max(4.2, 1.6 + width * columns), max(3.2, 1 + height * rows)
+    return min(wide, _LARGEST), min(high, _LARGEST)
+
+
+def ticks(axes, value, names=(None, None)):
+    """A tick for every column and row where there is room; with their names."""
+    from matplotlib.ticker import MaxNLocator
+
+    sizes = value.shape[1], value.shape[0]
+    for axis, num, named in zip((axes.xaxis, axes.yaxis), sizes, names, strict=True):
+        if named is not None and list(named) != list(range(num)):
+            step = -(-num // 25)
+            axis.set_ticks(range(0, num, step), [str(n) for n in named][::step])
+        elif num <= 25:
+            axis.set_ticks(range(num), [str(n) for n in range(num)])
+        else:
+            axis.set_major_locator(MaxNLocator(10, integer=True))
+
+
+def cells(axes, value, shown, light, form: str):
+    """Each cell's number, where there is room.
+
+    Args:
+      axes: has the picture of the matrix.
+      value: the numbers.
+      shown: which cells have one.
+      light: which cells are dark, so that it is white.
+      form: of a number.
+    """
+    if value.size > READABLE:
+        return
+    for i, j in zip(*np.nonzero(shown), strict=True):
+        style = {"color": "white" if light[i, j] else "black", "fontsize": 6.5}
+        place = {"ha": "center", "va": "center", "label": CELL}
+        axes.text(j, i, form.format(value[i, j]), **style, **place)

@@ -1,0 +1,114 @@
+"""Values of prototypes: rows are clients or classes, columns are dimensions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxproto.plots import matrix_axes
+from jaxproto.plots.style import COLOURS, blank
+
+_ROW = 0.13  # inches of a row, as long as there are few
+_FEW = 64  # dimensions: of more the order says nothing, and they are sorted
+_NUMBERED = 12  # dimensions whose values may be told
+_AXIS = {  # what a row is -> how columns are sorted, for the name of the axis
+    "class": "feature dimension, by the class in which it is largest",
+    "": "feature dimension, largest mean first",
+}
+
+
+def prototype_heatmap(
+    path: str | Path,
+    proto_KD: np.ndarray,
+    title: str,
+    *,
+    mask_D: np.ndarray | None = None,
+    rows: Sequence | None = None,
+    what: str = "client",
+    binary: bool = False,
+    in_order: bool = False,
+):
+    """Prototypes x dimensions: one class's local ones, or the global ones.
+
+    T Figure 2; S Figures 1 and 4 to 9. White is 0, as at dead units. Rows without a
+    prototype (all zeros) are left out. Many dimensions are sorted, those that a mask
+    keeps first. Colours end at the 99th percentile of what is not zero. Two panels on
+    one scale where CPS has a mask: as computed, and what the mask leaves.
+
+    Args:
+      path: of the file.
+      proto_KD: the prototypes; zeros where a client has none.
+      title: of the picture.
+      mask_D: the class's mask, None without CPS.
+      rows: names of the rows; 0, 1, ... by default.
+      what: what a row is.
+      binary: with each panel, one that only tells what is above 0.
+      in_order: dimensions as they are numbered, however many.
+    """
+    proto_KD, num_D = np.asarray(proto_KD), np.shape(proto_KD)[1]
+    there_K = np.any(proto_KD != 0, axis=1)
+    there_K = there_K if there_K.any() else ~there_K
+    names = np.array(list(rows or range(len(proto_KD))), object)[there_K]
+    kept_D = np.ones(num_D, bool) if mask_D is None else np.asarray(mask_D) > 0
+    proto_KD, below = proto_KD[there_K], "feature dimension"
+    if num_D > _FEW and not in_order:
+        order_D, below = sorting(proto_KD, kept_D, what), _AXIS.get(what, _AXIS[""])
+        proto_KD, kept_D = proto_KD[:, order_D], kept_D[order_D]
+    shown = {"": proto_KD}
+    if mask_D is not None:
+        with_cps = f"with CPS: {np.count_nonzero(mask_D)} of {num_D} dimensions"
+        shown = {"without CPS": proto_KD, with_cps: np.where(kept_D, proto_KD, 0)}
+    if binary:
+        shown |= {f"{name} above 0".strip(): v > 0 for name, v in shown.items()}
+    _draw(path, shown, (below, what), names, title)
+
+
+def sorting(proto_KD: np.ndarray, kept_D: np.ndarray, what: str) -> np.ndarray:
+    """Order of the dimensions: those that are kept first.
+
+    Then by the row in which they are largest, if rows are classes; then by the largest
+    mean over the rows.
+    """
+    group_D = proto_KD.argmax(0) if what == "class" else np.zeros(len(kept_D), int)
+    return np.lexsort((-proto_KD.mean(0), group_D, ~kept_D))
+
+
+def _draw(path, shown, labels, names, title):
+    first = next(iter(shown.values()))
+    scale, num_D = _scale(first), first.shape[1]
+    high = len(shown) * max(1.4, 0.5 + _ROW * min(len(first), 60))
+    with blank(
+        path, (float(np.clip(1.7 + 0.012 * num_D, 4.6, 12)), 1 + high)
+    ) as figure:
+        figure.suptitle(title)
+        images, below = [], figure.subplots(len(shown), sharex=True, squeeze=False)
+        for axes, (name, value_KD) in zip(below[:, 0], shown.items(), strict=True):
+            images.append(_one(axes, value_KD, scale, names))
+            axes.set_title(name)
+            axes.set_ylabel(labels[1])
+        below[-1, 0].set_xlabel(labels[0])
+        ends = "both" if scale["vmin"] < 0 else "max"
+        figure.colorbar(images[0], ax=below, pad=0.02, label="value", extend=ends)
+
+
+def _scale(value) -> dict:
+    """A scale that single outliers do not stretch, white at 0."""
+    apart = np.abs(value[value != 0])
+    most = float(np.percentile(apart, 99)) if apart.size else 1.0
+    if np.min(value) >= 0:
+        return {"cmap": "Blues", "vmin": 0.0, "vmax": most}
+    return {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
+
+
+def _one(axes, value_KD, scale, names):
+    matrix_axes.ticks(axes, value_KD, (None, names))
+    style = {"aspect": "auto", "interpolation": "auto"}
+    if value_KD.dtype == bool:
+        from matplotlib.colors import ListedColormap
+
+        two = ListedColormap(["white", COLOURS[0]])
+        return axes.imshow(value_KD, two, vmin=0, vmax=1, **style)
+    if value_KD.shape[1] <= _NUMBERED:
+        light = np.abs(value_KD) > 0.6 * scale["vmax"]
+        matrix_axes.cells(axes, value_KD, value_KD != 0, light, "{:.2g}")
+    return axes.imshow(value_KD, **style, **scale)

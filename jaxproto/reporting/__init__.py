@@ -1,0 +1,1 @@
+"""Shows finished runs: tables, figures, HTML pages and analyses of settings."""

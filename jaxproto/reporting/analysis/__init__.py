@@ -1,0 +1,1 @@
+"""Reports on a configuration before training: data, cost, what crosses the network."""

@@ -1,0 +1,233 @@
+"""What a method moves per round, from labels alone.
+
+Sizes depend on the shapes of the messages and on who holds which classes. So one round
+of the real `federation` runs with hollow networks: right shapes, no work inside, one
+example per class held. What the server computes is never used, and XLA removes it.
+
+A client sends the classes of its training data. Not covered: what is collected while
+training (FedDistill, `method.collect=train_pass`) loses classes outside whole batches,
+so there the numbers are upper bounds. How many singular values FedKD sends depends on
+its auxiliary network: here a fresh one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+
+from jaxproto import config as config_
+from jaxproto import execution, federation, wire
+from jaxproto.client import Local
+from jaxproto.errors import UserError, told_once
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.federation import Cohort, Exchange
+from jaxproto.method import Method, no_pre_upload
+from jaxproto.methods import METHODS
+from jaxproto.participation import Participation
+from jaxproto.summary import nominal_cost as nominal
+from jaxproto.summary.table_formats import View
+from jaxproto.types import Examples, Net, Out, Shard, Spec, Tree
+from jaxproto.wire import EXACT, HEADER, Wire
+
+ONE_NUMBER = np.zeros(1, np.float32)
+
+
+class Cost(NamedTuple):
+    """Of all clients, each taking part, in a round after the first."""
+
+    nominal: int | None  # scalars by the papers' formula, if there is one
+    scalars_up: int
+    scalars_down: int
+    bytes_up: int
+    bytes_down: int
+    once: int  # bytes down before the first round
+
+
+class Traffic(NamedTuple):
+    """The messages of a round, and their sizes."""
+
+    pre_uploads: Tree  # [K, ...] packed, as `up`; () without a first exchange
+    up: Tree  # [K, ...] packed
+    down: Tree  # packed
+    scalars: tuple  # up [K], down []
+    bytes: tuple  # up [K], down []
+
+
+def hollow(net: Net, spec: Spec) -> Net:
+    """A network of the same shapes: parameters 0, features that no input changes."""
+    shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
+
+    def init(key):
+        del key
+        return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+
+    def apply(params, norm, x, train, key=None):
+        del train, key
+        feat_BD = jax.random.normal(jax.random.key(0), (len(x), spec.feat_dim))
+        return Out(feat_BD, net.head(params["head"], feat_BD), norm)
+
+    return Net(init, apply, net.head)
+
+
+def traffic(
+    method: Method,
+    net: Net,
+    spec: Spec,
+    count_KC,
+    formats: Wire = EXACT,
+    *,
+    public_C: Sequence[int] = (),
+    like: np.ndarray = ONE_NUMBER,
+) -> Traffic:
+    """One round, to be traced.
+
+    Args:
+      net: of any cohort; all clients send alike.
+      count_KC: training examples per client and class.
+      formats: of the values on the wire.
+      public_C: classes of which there are public examples.
+      like: an input, for the networks of the method itself.
+    """
+    net, key, method = hollow(net, spec), jax.random.key(0), method.collecting()
+    everyone = tuple(range(len(count_KC)))
+    cohort = Cohort("hollow", net, everyone, execution.all_at_once())
+    local = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
+    present = (*one_of_each(count_KC, public_C, like),)
+    participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)
+    clients = federation.init_cohort(method, local, cohort, key, count_KC)
+    server = method.init_server(net, key)
+    sent = federation.broadcast(method, server, formats)
+    given = Exchange(method, local, formats, participants, sent.message, key)
+    pre_upload = federation.pre_upload_cohort(given, cohort, clients, *present)
+    twice = method.pre_upload is not no_pre_upload
+    seen = wire.unpack(pre_upload.up)
+    if twice:
+        server = method.pre_aggregate(server, seen, key)
+        sent = federation.broadcast(method, server, formats)
+        given = given._replace(down=sent.message)
+    _, report = federation.train_cohort(given, cohort, clients, *present)
+    server = method.update(net, server, wire.unpack(report.up), key)
+    server = method.pre_aggregate(server, seen, key) if twice else server
+    down = federation.broadcast(method, server, formats)
+    halves = HEADER if twice else 0  # two exchanges, so two messages down
+    return Traffic(
+        pre_uploads=pre_upload.up,
+        up=report.up,
+        down=wire.pack(method.broadcast(server), formats.down),
+        scalars=(report.sent + pre_upload.sent, down.scalars),
+        bytes=(report.bytes + pre_upload.bytes, down.bytes + halves),
+    )
+
+
+def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Examples, Shard]:
+    """A pool with an example per class; every client has those of its classes."""
+    classes = count_KC.shape[1]
+    label = np.asarray([*range(classes), *public_C], np.int32)
+    public = jnp.arange(classes, len(label)) if len(public_C) else None
+    held_KC = count_KC > 0
+    index_KC = jnp.argsort(~held_KC, axis=1, stable=True).astype(jnp.int32)
+    x = jnp.zeros((len(label), *like.shape), like.dtype)
+    examples = Examples(x, jnp.asarray(label), public)
+    return examples, Shard(index_KC, jnp.sum(held_KC, 1))
+
+
+def measure(
+    method: Method, net: Net, spec: Spec, count_KC, formats: Wire = EXACT, **more
+) -> Traffic:
+    """Sizes of a round as numpy arrays; takes what `traffic` takes."""
+
+    def sizes(count_KC):
+        found = traffic(method, net, spec, count_KC, formats, **more)
+        return found._replace(pre_uploads=(), up=(), down=())
+
+    return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
+
+
+def cost_of(exp: Experiment) -> Cost:
+    """The cost of a configured method."""
+    train_KC, test_KC = exp.counts
+    classes_K = (train_KC + test_KC > 0).sum(1)
+    clients = len(train_KC)
+    net = exp.cohorts[0].net
+    seen = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
+    found = measure(exp.method, net, exp.spec, train_KC, exp.formats, **seen)
+    setup = wire.pack(exp.method.setup, exp.formats.down)
+    return Cost(
+        nominal=nominal.nominal(exp.method, net, classes_K),
+        scalars_up=int(found.scalars[0].sum()),
+        scalars_down=int(found.scalars[1]) * clients,
+        bytes_up=int(found.bytes[0].sum()),
+        bytes_down=int(found.bytes[1]) * clients,
+        once=int(wire.size(setup)) * clients,
+    )
+
+
+def public_classes(exp: Experiment) -> list[int]:
+    """The classes of which server and clients share examples."""
+    public = exp.dataset.public
+    return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
+
+
+def each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
+    """The experiment under every method on this partition, or why it does not fit.
+
+    Methods other than the configured one have the defaults of their fields.
+    """
+    found: dict[str, Experiment | str] = {}
+    examples = sum(map(len, exp.partition.train))
+    network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
+    for name in METHODS:
+        own = name == config.method.name
+        fields = config.method if own else config_.method_fields(name)
+        fields = ml_collections.ConfigDict(fields)
+        try:
+            made = build.build_method(fields, exp.spec, examples, config, network)
+            found[name] = other = exp._replace(method=made)
+            build.check(other)
+        except UserError as e:
+            found[name] = str(e)
+    return found
+
+
+def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
+    """The cost of every method on this partition, or why it does not fit."""
+    found = each_method(config, exp)
+    return {k: v if isinstance(v, str) else cost_of(v) for k, v in found.items()}
+
+
+def table(costs: Mapping[str, Cost | str], exp: Experiment) -> View:
+    """One line per method; why one does not fit is a note."""
+    train_KC, test_KC = exp.counts
+    held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
+    about = (
+        f"{len(train_KC)} clients hold {held} client-class pairs ({trained} in "
+        f"training data) of {exp.spec.num_classes} classes; feat_dim "
+        f"{exp.spec.feat_dim}; {exp.formats.up} up, {exp.formats.down} down; every "
+        "client takes part; nominal scalars are the papers' formula."
+    )
+    nothing = (None,) * len(Cost._fields)
+    reasons = {name: why for name, why in costs.items() if isinstance(why, str)}
+    return View(
+        "Cost of a round, all clients",
+        ("method", *(name.replace("_", " ") for name in Cost._fields)),
+        tuple(
+            (name, *(cost if isinstance(cost, Cost) else nothing))
+            for name, cost in costs.items()
+        ),
+        (about, *told_once(reasons)),
+    )
+
+
+def view(config: ml_collections.ConfigDict, every: bool) -> View:
+    """The table of one configuration, or of every method."""
+    exp = build.experiment(config, jax.default_backend())
+    if not every:
+        build.check(exp)
+    name = config.method.name
+    found = side_by_side(config, exp) if every else {name: cost_of(exp)}
+    return table(found, exp)

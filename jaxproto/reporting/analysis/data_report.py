@@ -1,0 +1,224 @@
+"""What a configuration's data look like: numbers to read and pictures of examples.
+
+Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
+"""
+
+from pathlib import Path
+
+import jax
+import ml_collections
+import numpy as np
+import rich.table
+from rich.console import Console
+from rich.markup import escape
+
+from jaxproto import config as config_
+from jaxproto import plots
+from jaxproto.data import partition_stats
+from jaxproto.data.dataset import empty_classes
+from jaxproto.errors import UserError
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.methods import METHODS
+from jaxproto.reporting.analysis import data_samples
+from jaxproto.storage import default_workdir
+from jaxproto.summary import nominal_cost, run_summary
+
+SHOWN = 20  # clients in the table; the files have all
+
+
+def show(
+    config: ml_collections.ConfigDict,
+    out: str | Path = "",
+    every: bool = False,
+    console: Console | None = None,
+) -> Path:
+    """Prints and draws what the data of a configuration look like.
+
+    Args:
+      config: see `jaxproto.config.default`.
+      out: folder for the files; "" is beside the run's work directory.
+      every: nominal costs of every method, not of the configured one alone.
+      console: where tables go.
+
+    Returns:
+      The folder. It has partition.csv, indices.csv and, with matplotlib, partition.png
+      and samples.png.
+
+    Raises:
+      UserError: whatever a run would refuse in names, data and partition; the folder
+        cannot be written.
+    """
+    console = console or Console()
+    config_.check(config)
+    exp = build.experiment(config, jax.default_backend())
+    work, names = run_summary.padding(exp), exp.dataset.classes
+    console.print(partition_stats.table(exp.counts, work, SHOWN, names))
+    console.print(over_clients(exp))
+    console.print(pairs("Data", facts(config, exp)))
+    first = exp.cohorts[0].name
+    sent = f"Scalars both ways, all clients; networks as if all were {first}."
+    console.print(pairs("Nominal cost of a round", costs(config, exp, every), sent))
+    run = default_workdir.default(config)
+    out = Path(out or run.with_name(f"{run.name}-inspect"))
+    drawn = write(exp, out, console)
+    files = ", ".join(["partition.csv", "indices.csv", *drawn])
+    console.print(f"written to {out}: {files}", highlight=False, soft_wrap=True)
+    return out
+
+
+def write(exp: Experiment, out: Path, console: Console) -> list[str]:
+    """Writes the files, and returns the names of the pictures.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        run_summary.save_partition(exp, out)
+        return pictures(exp, out, console)
+    except OSError as e:
+        raise UserError(
+            f"cannot write to {out}: {e.strerror}. Choose another folder with --out."
+        ) from e
+
+
+def over_clients(exp: Experiment) -> rich.table.Table:
+    """Smallest, median, mean and largest of what differs between clients."""
+    train_KC, test_KC = exp.counts
+    work, apart = run_summary.padding(exp), partition_stats.skew(train_KC)
+    rows = {
+        "training examples": train_KC.sum(1),
+        "test examples": test_KC.sum(1),
+        "K_i, classes in training and test data": (train_KC + test_KC > 0).sum(1),
+        "classes in training data": (train_KC > 0).sum(1),
+        "steps per round": work.steps,
+        "total variation of labels": apart.variation,
+        "Jensen-Shannon distance of labels": apart.shannon,
+    }
+    if exp.dataset.domain is not None:
+        rows["sources of examples"] = np.array(
+            [len(np.unique(exp.dataset.domain[rows])) for rows in exp.partition.train]
+        )
+    view = rich.table.Table(
+        title="Over clients",
+        caption="Distances are between a client's training labels and those of all "
+        "clients together: total variation 1/2 sum |p - q|; Jensen-Shannon with base "
+        "2; 0 is alike, 1 is apart.",
+    )
+    view.add_column("of a client")
+    for name in ("min", "median", "mean", "max", "sum"):
+        view.add_column(name, justify="right")
+    for name, value_K in rows.items():
+        whole = value_K.dtype.kind in "iu"
+        form = "{:,.10g}" if whole else "{:.2f}"
+        ends = [form.format(f(value_K)) for f in (np.min, np.median)]
+        ends += [f"{value_K.mean():,.{1 if whole else 2}f}", form.format(value_K.max())]
+        view.add_row(name, *ends, f"{value_K.sum():,}" if whole else "")
+    return view
+
+
+def facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
+    """Sentences about the data set, its partition and a round."""
+    work, (train_KC, test_KC) = run_summary.padding(exp), exp.counts
+    pairs_, steps = train_KC + test_KC > 0, work.steps
+    share = run_summary.wasted(exp)
+    found = {
+        **about_source(exp),
+        "sum of K_i": f"{pairs_.sum():,} in training and test data, "
+        f"{(train_KC > 0).sum():,} in training data, {in_batches(exp):,} in whole "
+        f"batches of {exp.local.batch_size} in the saved order",
+        "unseen": f"{partition_stats.unseen(exp.counts):,} of {test_KC.sum():,} test examples "
+        "are of classes that their client does not train on",
+        "round": f"{steps.sum():,} steps, {steps.min():,} to {steps.max():,} a client; "
+        f"{work.dropped.sum():,} examples outside whole batches",
+        "padding": f"{work.total_waste:.0%} of all steps if every client ran as long "
+        f"as the longest of its cohort; {share:.0%} as this machine would run them",
+    }
+    sizes = train_KC.sum(1)
+    if short := np.count_nonzero(sizes < exp.local.batch_size):
+        found["short"] = (
+            f"{short} clients are below one batch (local.short={config.local.short})"
+        )
+    return found
+
+
+def about_source(exp: Experiment) -> dict[str, str]:
+    """Sentences about the data set."""
+    dataset, parts = exp.dataset, exp.partition
+    size, test = len(dataset.y), len(dataset.y) - dataset.train_size
+    shape = "x".join(map(str, dataset.x.shape[1:]))
+    kind = f"{len(dataset.tokens):,} tokens" if dataset.tokens else dataset.x.dtype
+    used = len(np.unique(np.concatenate([*parts.train, *parts.test])))
+    public = np.array([], int) if dataset.public is None else dataset.public
+    found = {
+        "data set": f"{dataset.name}: {size:,} examples ({test:,} of them the official "
+        f"test part), {exp.spec.num_classes} classes, inputs of {shape} "
+        f"{kind}",
+        "examples": f"{used:,} of clients, {len(public):,} public, "
+        f"{size - used - len(public):,} nobody's",
+    }
+    if len(public):
+        classes = len(np.unique(dataset.y[public]))
+        found["public"] = f"{len(public):,} examples of {classes} classes"
+    if len(empty := empty_classes(dataset)):
+        found["empty"] = f"classes without an example: {', '.join(map(str, empty))}"
+    if dataset.domain is not None:
+        found["sources"] = f"{dataset.domain.max() + 1} sources of examples"
+    if dataset.notes:
+        found["notes"] = "\n".join(dataset.notes)
+    return found
+
+
+def in_batches(exp: Experiment) -> int:
+    """Client-class pairs that whole batches of unshuffled training rows hold."""
+    size = exp.local.batch_size
+    whole = [rows[: len(rows) // size * size] for rows in exp.partition.train]
+    return sum(len(np.unique(exp.dataset.y[rows])) for rows in whole)
+
+
+def costs(
+    config: ml_collections.ConfigDict, exp: Experiment, every: bool
+) -> dict[str, str]:
+    """Scalars of a round by the papers' formula, for one method or all.
+
+    Methods other than the configured one have the defaults of their fields.
+    """
+    classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
+    network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
+    examples, found = sum(map(len, exp.partition.train)), {}
+    for name in sorted(METHODS) if every else [config.method.name]:
+        own = name == config.method.name
+        fields = config.method if own else config_.method_fields(name)
+        fields = ml_collections.ConfigDict(fields)
+        try:
+            method = build.build_method(fields, exp.spec, examples, config, network)
+        except UserError as e:
+            found[name] = str(e)
+            continue
+        scalars = nominal_cost.nominal(method, net, classes_K)
+        number = "-" if scalars is None else f"{scalars:,}"
+        found[name] = number + " (as configured)" * own
+    return found
+
+
+def pairs(title: str, rows: dict[str, str], caption: str = "") -> rich.table.Table:
+    """A table of names and sentences."""
+    view = rich.table.Table(title=title, caption=caption, show_header=False)
+    for row in rows.items():
+        view.add_row(*map(escape, row))
+    return view
+
+
+def pictures(exp: Experiment, out: Path, console: Console) -> list[str]:
+    """Draws the partition and examples, or prints texts; the names of the files."""
+    if exp.dataset.tokens:
+        console.print(data_samples.table(exp))
+    if not plots.available():
+        console.print(f"no pictures: {plots.HINT}", markup=False)
+        return []
+    plots.partition_heatmap(out / "partition.png", exp.counts.train)
+    if exp.dataset.tokens:
+        return ["partition.png"]
+    data_samples.draw(exp, out / "samples.png")
+    return ["partition.png", "samples.png"]

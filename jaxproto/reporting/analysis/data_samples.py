@@ -1,0 +1,111 @@
+"""Some training examples of the first clients: images, points or texts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import rich.table
+from rich.markup import escape
+
+from jaxproto import plots
+from jaxproto.data.dataset import Dataset
+from jaxproto.experiment.build import Experiment
+from jaxproto.types import PADDING
+
+CLIENTS = 20  # in a picture
+IMAGES = 10  # of a client
+POINTS = 500  # of a client; twice as many per panel of everybody, in grey
+TEXTS = (5, 3)  # clients, and texts of each
+LETTERS = 100  # of a text
+
+
+def rows_of(exp: Experiment, client: int, most: int) -> np.ndarray:
+    """Rows of training examples of a client, drawn at random, sorted by class."""
+    rows = exp.partition.train[client]
+    drawn = np.random.default_rng([client]).permutation(rows)[:most]
+    return drawn[np.argsort(exp.dataset.y[drawn], kind="stable")]
+
+
+def class_name(dataset: Dataset, c: int) -> str:
+    """The name of a class, or its number."""
+    return dataset.classes[c] if dataset.classes else str(c)
+
+
+def named(exp: Experiment, client: int) -> str:
+    """The client and its number of training examples."""
+    return f"client {client} ({len(exp.partition.train[client]):,})"
+
+
+def draw(exp: Experiment, path: Path):
+    """A grid of images, or of planes in which features are points."""
+    (_draw_images if exp.dataset.x.ndim == 4 else _draw_points)(exp, path)
+
+
+def _draw_images(exp, path):
+    dataset, clients = exp.dataset, len(exp.partition.train)
+    shown = range(min(clients, CLIENTS))
+    grid = []
+    for k in shown:
+        rows = rows_of(exp, k, IMAGES)
+        classes = [class_name(dataset, c) for c in dataset.y[rows]]
+        grid.append((named(exp, k), dataset.x[rows], classes))
+    which = f"the first {len(shown)} of " * (len(shown) < clients)
+    title = f"training examples of {which}{clients} clients, drawn at random"
+    plots.image_grid(path, grid, title)
+
+
+def _draw_points(exp, path):
+    dataset = exp.dataset
+    shown = range(min(len(exp.partition.train), CLIENTS))
+    each = 2 * POINTS // len(shown)
+    everybody = np.concatenate([rows_of(exp, k, each) for k in shown])
+    points, names = plane(dataset.x[everybody])
+    panels = []
+    for k in shown:
+        rows = rows_of(exp, k, POINTS)
+        panels.append((named(exp, k), points(dataset.x[rows]), dataset.y[rows]))
+    classes = dataset.classes or [f"class {c}" for c in range(dataset.num_classes)]
+    behind_N2 = points(dataset.x[everybody])
+    plots.scatter_grid(path, panels, behind_N2, classes, names)
+
+
+def plane(x: np.ndarray) -> tuple[Callable, tuple[str, str]]:
+    """How features become points, and the names of both coordinates.
+
+    Two features are themselves, one is spread at random; of more, the two principal
+    components (scikit-learn's PCA, of the examples `x`).
+    """
+    flat_ND = x.reshape(len(x), -1)
+    if flat_ND.shape[1] == 1:
+        return _spread, ("feature", "(at random)")
+    if flat_ND.shape[1] == 2 or not np.ptp(flat_ND, axis=0).any():  # all are equal
+        return lambda x: x.reshape(len(x), -1)[:, :2], ("feature 1", "feature 2")
+    from sklearn.decomposition import PCA  # takes a second: only who needs it pays
+
+    pca = PCA(2, random_state=0).fit(flat_ND)
+    shares = pca.explained_variance_ratio_
+    first, second = (
+        f"principal component {i + 1} ({s:.0%})" for i, s in enumerate(shares)
+    )
+    return lambda x: pca.transform(x.reshape(len(x), -1)), (first, second)
+
+
+def _spread(x):
+    return np.stack([x.reshape(-1), np.random.default_rng(0).random(len(x))], 1)
+
+
+def table(exp: Experiment) -> rich.table.Table:
+    """A few texts of the first clients, as networks get them: known words, cut."""
+    dataset, (clients, most) = exp.dataset, TEXTS
+    view = rich.table.Table(title="Training texts, drawn at random")
+    for name in ("client", "class", "text"):
+        view.add_column(name, no_wrap=name != "text")
+    for client in range(min(len(exp.partition.train), clients)):
+        for row in rows_of(exp, client, most):
+            words = [dataset.tokens[t] for t in dataset.x[row] if t != PADDING]
+            text = " ".join(words)
+            text = text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
+            label = class_name(dataset, dataset.y[row])
+            view.add_row(str(client), escape(label), escape(text or "(no word)"))
+        view.add_section()
+    return view

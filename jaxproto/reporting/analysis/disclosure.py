@@ -1,0 +1,322 @@
+"""What server and clients learn: every field that crosses the network.
+
+Only what is made before training reveals nothing. All else is a function of clients'
+data, exact or not; KNOWN says what is known of it, MEASURED what attacks found on a
+run. None of it is protected by secure aggregation or encryption here.
+
+From shapes alone, without data: the bytes of a field are those of a message in which
+every class is there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from jaxproto import wire
+from jaxproto.data.node_schema import Agreement
+from jaxproto.data.registry import NODES
+from jaxproto.errors import UserError
+from jaxproto.experiment import build, data
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.data import Given
+from jaxproto.method import Method, no_pre_upload
+from jaxproto.privacy import CLIENT, EXAMPLE, OFF
+from jaxproto.reporting.analysis import cost
+from jaxproto.summary.table_formats import Value, View
+from jaxproto.types import Net, Protos, Spec, Statistics, Top, Tree
+from jaxproto.wire import COUNT, EXACT, Scaled, Wire
+
+NOTHING, PRESENCE, COUNTS = "nothing", "class presence", "class counts"
+NUMBERS, BITS = "whole numbers", "bits"  # their name says of what
+MEANS, VALUES, ENTRIES = "class means", "trained values", "chosen entries"
+FEATURES = "feature means and variances"  # of every channel before a BatchNorm
+KNOWN = {  # what a field reveals -> what is known of it
+    NOTHING: "made before training, without data.",
+    PRESENCE: "exactly which classes the client holds in its training data (down: "
+    "which any client holds).",
+    COUNTS: "exactly how many training examples of each class the client has.",
+    NUMBERS: "exact numbers, such as how many training examples the client has.",
+    BITS: "one bit per entry, exactly.",
+    MEANS: "means over a class's examples of features, logits or parts of them: "
+    "functions of the data. Features can be inverted to inputs (Mahendran, Vedaldi, "
+    "CVPR 2015), outputs too (Fredrikson, Jha, Ristenpart, CCS 2015); a mean of one "
+    "example is that example's. Down: made of all clients' means.",
+    VALUES: "weights or other numbers trained on the data, functions of it. What a "
+    "step changes can be inverted to inputs (Zhu, Liu, Han, NeurIPS 2019; Geiping et "
+    "al., NeurIPS 2020) and labels (Yin et al., CVPR 2021), and a model tells members "
+    "of its training data apart (Shokri et al., S&P 2017). Down: made "
+    "of all clients' uploads, or the server's own.",
+    ENTRIES: "which of the trained values are sent, and how many: where a choice "
+    "depends on them, a function of the data too.",
+    FEATURES: "mean and variance of each channel over the client's data, exactly. "
+    "Gradient inversion is stronger with them (Yin et al., CVPR 2021).",
+}
+
+NOISY = " with noise"
+EVERY, ONE = "every class", "the number 1"
+PRIVATE = {  # what a field would reveal -> what it reveals under `privacy.unit`
+    MEANS: MEANS + NOISY,
+    VALUES: VALUES + NOISY,
+    PRESENCE: PRESENCE + NOISY,
+}
+KNOWN_PRIVATE = {
+    MEANS + NOISY: "sums over a class's examples of clipped rows, with noise",
+    VALUES + NOISY: "weights trained on the data, with noise",
+    PRESENCE + NOISY: "the classes whose noisy sums are surely above 0",
+}
+PLAIN = {  # what says nothing of the data under `privacy.unit`
+    EVERY: "bits that are set for every class, whatever the client holds.",
+    ONE: "the weight of whoever is there, whatever the client holds.",
+}
+GUARANTEE = {  # unit -> of whom, against whom
+    CLIENT: "all data of a client, against whoever sees the broadcasts; the server is "
+    "trusted, as an upload alone has only its share of the noise",
+    EXAMPLE: "one example of a client, against the server, too",
+}
+
+RUN = "digits, ten clients with uneven classes, mlp, ten rounds: results/leakage"
+MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxproto leak`
+    PRESENCE: "rows of prototypes name the client's classes with precision 1.0 and, "
+    "but of RefProtoFL, recall 1.0, in every format and under noise.",
+    COUNTS: "RefProtoFL's, of the classes that public examples do not cover: error "
+    "0.24 over all classes, where equal counts err by 1.42.",
+    MEANS: "TinyProto's scaled rows give the counts away by their lengths: error 0.03, "
+    "0.2 under noise of half their size, where equal counts err by 1.42. Membership: "
+    "area 0.54 of FedProto (0.47 to 0.62). Images: PSNR 19.79 dB, where public means "
+    "have 23.1.",
+    VALUES: "FedAvg's last layer names classes with precision 1.0 and recall 0.79, "
+    "counts with error 0.45, where equal counts err by 1.42. Membership: area 0.49 "
+    "(0.41 to 0.56). One step on one example gives its image with PSNR 39.85 dB, on "
+    "eight 17.84 dB, where public means have 14.97 and 15.23.",
+    ENTRIES: "RefProtoFL's, of the last layer, name classes with precision 0.44 and "
+    "recall 0.93.",
+}
+
+
+FIRST = (  # of nodes with data of their own, whatever the method is
+    "before round 1, up: kind and shape of an input, the labels that the node has "
+    "(class presence), its numbers of training and test examples; of texts, each word "
+    "in at least {min_texts} of its training texts (data.min_texts), and how often.",
+    "before round 1, down: kind and shape of an input, all labels and words without "
+    "whose they are, the numbers of training and test examples of each client.",
+)
+WITHOUT = (
+    "Messages of the rounds depend on what nodes agree on: "
+    "--agreement=WORKDIR/agreement.json shows them, too."
+)
+
+
+class Field(NamedTuple):
+    """One array of a message, per client."""
+
+    way: str  # up, down; before training: up first; before the first round: once
+    name: str
+    shape: tuple[int, ...]
+    type: str  # on the wire
+    bytes: int  # at most
+    reveals: str  # of the client's data; the broadcast: of all clients together
+
+
+def fields(way: str, packed: Tree) -> list[Field]:
+    """The fields of a packed message (shapes suffice)."""
+    found: list[Field] = []
+    for path, part in jax.tree.leaves_with_path(packed, is_leaf=_is_one):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        for inner, *rest in _inside(part):
+            whole = ".".join(filter(None, (name, inner))) or "value"
+            field = Field(way, whole, *rest)
+            found.append(field._replace(reveals=NOTHING) if way == "once" else field)
+    return found
+
+
+def _is_one(node):
+    return wire.is_part(node) or isinstance(node, Statistics)
+
+
+def _inside(part):
+    """Name, shape, type, bytes and what it reveals, for each array of a part."""
+    if isinstance(part, Statistics):
+        inside = fields("", part.value)
+        return [f._replace(reveals=FEATURES)[1:] for f in inside]
+    if isinstance(part, Protos):
+        classes = part.count.shape
+        found = [("presence", classes, "bit", wire.bits(*classes), PRESENCE)]
+        if part.disclosed:
+            found += [("count", classes, "int32", COUNT * classes[0], COUNTS)]
+        return found + _values("mean", part.mean, MEANS)
+    if isinstance(part, Top):
+        entries, most = part.sent.shape, wire.bits(*part.sent.shape)
+        number = ("entries", (), "uint32", COUNT, ENTRIES)
+        which = ("which", entries, "bits or indices", most, ENTRIES)
+        return [number, which, *_values("value", part.value)]
+    return _values("", part)
+
+
+def _values(name, x, reveals=VALUES):
+    """Values, and before them their scales."""
+    if isinstance(x, Scaled):
+        scale = _values(f"{name}.scale".strip("."), x.scale, reveals)
+        return scale + _values(name, x.value, reveals)
+    if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype != jnp.int8:
+        reveals = NUMBERS
+    if x.dtype == jnp.bool_:
+        reveals = BITS
+    kind = "bit" if x.dtype == jnp.bool_ else np.dtype(x.dtype).name
+    return [(name, x.shape, kind, wire.array_bytes(x), reveals)]
+
+
+def message_fields(
+    method: Method,
+    net: Net,
+    spec: Spec,
+    formats: Wire = EXACT,
+    public_C=(),
+    like: np.ndarray = cost.ONE_NUMBER,
+) -> list[Field]:
+    """Every field of every message of one client's round; see `cost.traffic`."""
+    count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
+
+    def one(count_KC):
+        seen = {"public_C": public_C, "like": like}
+        found = cost.traffic(method, net, spec, count_KC, formats, **seen)
+        first = found.pre_uploads if method.pre_upload is not no_pre_upload else ()
+        up = jax.tree.map(lambda a: a[0], (first, found.up))
+        return wire.pack(method.setup, formats.down), *up, found.down
+
+    ways = ("once", "up first", "up", "down")
+    messages = jax.eval_shape(one, count_KC)
+    pairs = zip(ways, messages, strict=True)
+    return [field for pair in pairs for field in fields(*pair)]
+
+
+def no_account(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
+    """Says nothing of epsilon."""
+    del config, exp
+    return {}
+
+
+def view(
+    config: ml_collections.ConfigDict,
+    every: bool,
+    account: Callable = no_account,
+    made: Agreement | None = None,
+) -> View:
+    """The fields of a configured method, or of every method.
+
+    Methods other than the configured one have the defaults of their fields.
+
+    Args:
+      config: of a run; with `every`, `privacy.unit` must be off.
+      every: method, not just its own.
+      account: config, experiment -> what the run spends of privacy, as its records say.
+      made: what nodes with data of their own have agreed on.
+
+    Raises:
+      UserError: every method is asked for, and not every one has a guarantee.
+    """
+    unit = config.privacy.unit
+    if every and unit != OFF:
+        raise UserError(
+            f"privacy.unit is {unit!r}, which not every method has: leave out --all, "
+            "or set privacy.unit to off."
+        )
+    if config.data.name != NODES:
+        return _of_messages(config, every, account, None)
+    title, first = f"What crosses the network: {config.method.name}", _first(config)
+    if made is None:
+        return View(title, Field._fields, (), (*first, WITHOUT))
+    given = data.of_server(made, config.data)
+    found = _of_messages(config, every, account, given)
+    return found._replace(notes=(*first, *found.notes))
+
+
+def _first(config: ml_collections.ConfigDict) -> list[str]:
+    """What nodes with data of their own tell and learn before the first round."""
+    return [line.format(min_texts=config.data.min_texts) for line in FIRST]
+
+
+def _of_messages(
+    config: ml_collections.ConfigDict,
+    every: bool,
+    account: Callable,
+    given: Given | None,
+) -> View:
+    unit = config.privacy.unit
+    exp = build.experiment(config, jax.default_backend(), given=given)
+    if every:
+        made = cost.each_method(config, exp)
+        each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in made.items()}
+        return table(each, "every method", named=True)
+    build.check(exp)
+    own = [_hidden(unit, field) for field in _fields_of(exp)]
+    shown = table({config.method.name: own}, config.method.name)
+    if unit == OFF:
+        return shown
+    said = _guaranteed(unit, config.rounds, account(config, exp), own)
+    return shown._replace(notes=(*shown.notes, *said))
+
+
+def _hidden(unit: str, field: Field) -> Field:
+    """A field as it is under privacy."""
+    if unit == OFF:
+        return field
+    reveals = PRIVATE.get(field.reveals, field.reveals)
+    if field.way == "up" and field.reveals == PRESENCE:
+        reveals = EVERY
+    if unit == CLIENT and field.reveals == NUMBERS:
+        reveals = ONE
+    return field._replace(reveals=reveals)
+
+
+def _guaranteed(unit: str, rounds: int, spent: Mapping, found: list[Field]):
+    """Notes on what is guaranteed of fields with noise, and what attacks found."""
+    labels = {f.reveals for f in found}
+    epsilon = f"epsilon {spent['epsilon']:.3g}, " if spent else ""
+    delta = f"delta {spent['delta']:g}" if spent else "delta"
+    least = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
+    yield from (f"{k}: {v}: {least}" for k, v in KNOWN_PRIVATE.items() if k in labels)
+    yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)
+    bare = {k: MEASURED[k] for k, v in PRIVATE.items() if v in labels}
+    yield from (f"{k} without noise, measured: {v}" for k, v in bare.items())
+    yield f"Measured on {RUN}, without `privacy.unit`; see docs/how_to/privacy.md."
+
+
+def _fields_of(exp: Experiment) -> list[Field]:
+    net, public_C = exp.cohorts[0].net, cost.public_classes(exp)
+    like = exp.dataset.x[0]
+    return message_fields(exp.method, net, exp.spec, exp.formats, public_C, like)
+
+
+def table(
+    found: Mapping[str, list[Field] | str], title: str, named: bool = False
+) -> View:
+    """One line per field.
+
+    Args:
+      found: of each method, or why it does not fit.
+      named: the first column is the method.
+    """
+    there = {k: v for k, v in found.items() if not isinstance(v, str)}
+    rows: list[tuple[Value, ...]] = []
+    labels = {f.reveals for v in there.values() for f in v}
+    for name, listed in there.items():
+        for f in listed:
+            shape = "x".join(map(str, f.shape)) or "1"
+            first = (name,) * named
+            rows.append((*first, f.way, f.name, shape, f.type, f.bytes, f.reveals))
+    most = sum(f.bytes for v in there.values() for f in v)
+    about = f"{most:,} bytes at most, and {wire.HEADER} of header per message."
+    if not rows:
+        about = "Nothing crosses the network."
+    notes = [about] * (not named or not rows)
+    notes += [f"{label}: {known}" for label, known in KNOWN.items() if label in labels]
+    cited = [f"{k}, measured: {v}" for k, v in MEASURED.items() if k in labels]
+    if cited:
+        notes += [*cited, f"Measured on {RUN}, with `jaxproto leak`."]
+    notes += [f"{k}: {why}" for k, why in found.items() if isinstance(why, str)]
+    head = ("method",) * named + Field._fields
+    return View(f"What crosses the network: {title}", head, tuple(rows), tuple(notes))

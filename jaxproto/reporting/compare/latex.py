@@ -1,0 +1,197 @@
+"""The comparison as a LaTeX table, a file that a paper takes in.
+
+booktabs draws it; with siunitx numbers stand in S columns, aligned at their points.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from jaxproto.reporting.compare import paper_tables
+from jaxproto.reporting.compare.columns import MISSING, Column
+from jaxproto.reporting.compare.measures import SPREAD
+from jaxproto.reporting.compare.ranks import BEST, SECOND
+from jaxproto.reporting.compare.tables import Table
+
+SPECIAL = {
+    **{c: f"\\{c}" for c in "%$#&_{}"},
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "<": "\\textless{}",
+    ">": "\\textgreater{}",
+    "|": "\\textbar{}",
+    "±": "$\\pm$",
+}
+NUMBER = re.compile(rf"(-?)([\d,]+)(?:\.(\d+))?(?:{SPREAD}([\d,]+(?:\.\d+)?))?")
+TINY = re.compile(r"(\d(?:\.\d+)?)e(-\d+)")  # as p is where it is below 0.001
+LOOKS = {BEST: "\\textbf{%s}", SECOND: "\\underline{%s}", "": "%s"}
+SETUP = (
+    "\\sisetup{separate-uncertainty=true, retain-zero-uncertainty=true, "
+    "detect-weight=true, detect-family=true, mode=text}"
+)
+
+
+class Piece(NamedTuple):
+    """A cell."""
+
+    text: str
+    mark: str = ""  # best, second or nothing
+    bare: bool = True  # a title: never a number
+
+
+def render(
+    made: Table,
+    marks: Sequence[Sequence[str]],
+    marked: str,
+    *,
+    transpose: bool = False,
+    siunitx: bool = False,
+) -> str:
+    """A float with a caption that says what the numbers are; other notes as comments.
+
+    Args:
+      made: the table.
+      marks: best, second or nothing, by row and cell.
+      marked: the sentence that says how these look.
+      transpose: a column per method.
+      siunitx: whether numbers stand in S columns.
+    """
+    groups = [] if transpose else _groups(made.columns)
+    grid = _grid(made, marks, bool(groups))
+    columns = grid if transpose else [*zip(*grid, strict=True)]
+    way = (_per_cell if transpose else _aligned) if siunitx else _plain
+    kinds, cells = zip(*map(way, columns), strict=True)
+    top, *body = (" & ".join(row) + " \\\\" for row in zip(*cells, strict=True))
+    said = [*made.notes[: made.caption], *([marked] if any(map(any, marks)) else [])]
+    return "\n".join(
+        [
+            f"% \\usepackage{{booktabs}}{' and {siunitx} of version 3' * siunitx}",
+            "\\begin{table}",
+            "\\centering",
+            *([SETUP] if siunitx else []),
+            f"\\caption{{{' '.join(map(escaped, said))}}}",
+            f"\\begin{{tabular}}{{{''.join(kinds)}}}",
+            "\\toprule",
+            *_spanning(groups),
+            top,
+            "\\midrule",
+            *body,
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table}",
+            *(f"% {' '.join(note.split())}" for note in made.notes[made.caption :]),
+            "",
+        ]
+    )
+
+
+def escaped(text: str) -> str:
+    """A text that LaTeX prints as it is."""
+    plain = "".join(SPECIAL.get(c, c) for c in text)
+    return re.sub(r"-(?=-)", "-{}", plain)  # no dash of two hyphens
+
+
+def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """Data sets with their numbers of columns, if there are several."""
+    found: list[tuple[str, int]] = []
+    for column in columns:
+        name, number = found[-1] if found else (None, 0)
+        if name == column.dataset:
+            found[-1] = (column.dataset, number + 1)
+        else:
+            found.append((column.dataset, 1))
+    return found if any(name for name, _ in found) else []
+
+
+def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
+    """A line of data sets over their columns, with a rule below each."""
+    if not groups:
+        return []
+    cells, rules, at = [""], [], 2
+    for name, number in groups:
+        text = escaped(paper_tables.dataset(name)) if name else ""
+        cells.append(f"\\multicolumn{{{number}}}{{c}}{{{text}}}")
+        rules += [f"\\cmidrule(lr){{{at}-{at + number - 1}}}"] if name else []
+        at += number
+    return [" & ".join(cells) + " \\\\", " ".join(rules)]
+
+
+def _grid(
+    made: Table, marks: Sequence[Sequence[str]], spanned: bool
+) -> list[list[Piece]]:
+    """Head and rows; titles without the data set where it stands above them."""
+    titles = [c.title for c in made.columns] if spanned else made.head[1:]
+    rows = [[Piece(made.head[0]), *map(Piece, titles)]]
+    for texts, signs in zip(made.rows, marks, strict=True):
+        first, *rest = zip(texts, signs, strict=True)
+        rows.append([Piece(first[0]), *(Piece(*both, bare=False) for both in rest)])
+    return rows
+
+
+Set = tuple[str, list[str]]  # the kind of a column, and its cells
+
+
+def _plain(column: Sequence[Piece], write: Callable[[Piece], str] | None = None) -> Set:
+    texts = [p for p in column if not p.bare and p.text != MISSING]
+    numbers = all(_number(p) or TINY.fullmatch(p.text) for p in texts)
+    kind = "r" if numbers and not all(p.bare for p in column) else "l"
+    return kind, [LOOKS[p.mark] % (write or _text)(p) for p in column]
+
+
+def _per_cell(column: Sequence[Piece]) -> Set:
+    """Numbers of several units, which have no points to align at."""
+    return _plain(column, lambda p: _num(p) if _number(p) else _text(p))
+
+
+def _aligned(column: Sequence[Piece]) -> Set:
+    """Numbers as S columns read them; what else there is, and underlined, in braces."""
+    found = [m for m in map(_number, column) if m]
+    if not found:
+        return _plain(column)
+    widest = max(len(_digits(m[2])) for m in found)
+    after = max(len(m[3] or "") for m in found)
+    spread = max(len(_digits(m[4])) for m in found)
+    sign = "-" * any(m[1] for m in found)
+    form = f"{sign}{widest}.{after}{f'({spread})' * bool(spread)}"
+    cells = []
+    for piece in column:
+        number = _number(piece)
+        if number is None:
+            cells.append(f"{{{_text(piece)}}}")
+            continue
+        short = "0" * (widest - len(_digits(number[2])))
+        pad = f"\\phantom{{{short}}}" if short else ""
+        looks = {
+            BEST: f"\\bfseries {_read(piece)}",
+            SECOND: f"{{{pad}{LOOKS[SECOND] % _num(piece)}}}",
+            "": _read(piece),
+        }
+        cells.append(looks[piece.mark])
+    return f"S[table-format={form}]", cells
+
+
+def _number(piece: Piece) -> re.Match[str] | None:
+    return None if piece.bare else NUMBER.fullmatch(piece.text)
+
+
+def _digits(number: str | None) -> str:
+    return re.sub(r"\D", "", number or "")
+
+
+def _read(piece: Piece) -> str:
+    """A number as siunitx reads it."""
+    return piece.text.replace(",", "").replace(SPREAD, " +- ")
+
+
+def _num(piece: Piece) -> str:
+    return f"\\num{{{_read(piece)}}}"
+
+
+def _text(piece: Piece) -> str:
+    if piece.text == MISSING:
+        return "--"
+    tiny = TINY.fullmatch(piece.text)
+    if tiny:
+        return f"${tiny[1]} \\times 10^{{{int(tiny[2])}}}$"
+    return escaped(piece.text)

@@ -1,0 +1,171 @@
+"""Whether rows differ over seeds: paired tests against one row, corrected by Holm.
+
+A run of one method and a run of another with the same seed are a pair: they begin with
+the same draws. With n pairs the signed-rank test reaches no p below 2 / 2^n, which is
+0.25 of 3 seeds and 0.0625 of 5, whatever the accuracies are; so the t-test is the
+default. It takes the differences for normal, which few seeds cannot show.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import stats
+
+from jaxproto.errors import UserError, pick
+from jaxproto.reporting.compare.columns import METRIC, TEST, Column, Entry
+
+BEST = "best"  # as --against: the best of each column
+EXACT = 12  # pairs up to which all signs are tried
+FINE = 9  # decimals of a difference in %, beyond which it is rounding
+
+
+def t_test(difference_N: np.ndarray) -> float | None:
+    """Two-sided p of Student's t-test; None where the differences do not vary."""
+    if np.ptp(difference_N) == 0:
+        return None
+    return float(stats.ttest_1samp(difference_N, 0.0).pvalue)
+
+
+def signed_rank(difference_N: np.ndarray) -> float:
+    """Two-sided p of Wilcoxon's test, exact also with ties for `EXACT` pairs."""
+    nonzero = difference_N[difference_N != 0]
+    if len(nonzero) > EXACT:
+        return float(stats.wilcoxon(nonzero).pvalue)
+    made = stats.permutation_test(
+        (nonzero,), _ranks, permutation_type="samples", n_resamples=np.inf
+    )
+    return float(made.pvalue)
+
+
+def _ranks(difference, axis):
+    ranks = stats.rankdata(np.abs(difference), axis=axis)
+    return np.sum(np.sign(difference) * ranks, axis=axis)
+
+
+TESTS: dict[str, Callable[[np.ndarray], float | None]] = {
+    "t": t_test,
+    "wilcoxon": signed_rank,
+}
+TOLD = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test"}
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Adjusted p of a family of tests, by Holm's step-down procedure."""
+    order = np.argsort(p, kind="stable")
+    raised = np.asarray(p)[order] * np.arange(len(p), 0, -1)
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(raised))
+    return adjusted.tolist()
+
+
+def rows_of(against: str, rows: Sequence[Sequence[str]]) -> int | None:
+    """The row that --against names; None for the best of each column.
+
+    Args:
+      against: "best", or a name.
+      rows: the names of each row, its label first.
+
+    Raises:
+      UserError: no row has the name, or several.
+    """
+    if against == BEST:
+        return None
+    labels = [names[0] for names in rows]
+    exact = [i for i, label in enumerate(labels) if label == against]
+    found = exact or [i for i, names in enumerate(rows) if against in names]
+    if not found:
+        pick("row of --against", against, {BEST, *(n for names in rows for n in names)})
+    if len(found) > 1:
+        some = ", ".join(repr(labels[i]) for i in found)
+        raise UserError(f"--against={against} names several rows: {some}. Give one.")
+    return found[0]
+
+
+def added(
+    columns: Sequence[Column], reference: int | None, test: str
+) -> tuple[list[Column], list[int]]:
+    """The columns with one of p beside each of the metric, and the numbers of pairs.
+
+    Raises:
+      UserError: nowhere have two rows two seeds in common.
+    """
+    result, pairs = [], []
+    for column in columns:
+        result.append(column)
+        if column.kind == METRIC:
+            tested, counts = _tested(column, reference, test)
+            result.append(tested)
+            pairs += counts
+    if not pairs:
+        raise UserError(
+            "--against has nothing to test: no two rows have two seeds in common. Run "
+            "more seeds (--config.seed=1), or leave --against out."
+        )
+    return result, sorted({*pairs})
+
+
+def _tested(column: Column, reference: int | None, test: str):
+    """p of every row against the reference, corrected; and of how many pairs."""
+    entries = column.entries
+    there = [i for i, e in enumerate(entries) if e.values]
+    if reference is None and there:
+        reference = max(there, key=lambda i: column.better * _mean(entries[i]))
+    found: dict[int, float] = {}
+    counts = []
+    for i in there:
+        if reference in there and i != reference:
+            difference_N = _differences(entries[i], entries[reference])
+            if len(difference_N) > 1:
+                counts.append(len(difference_N))
+                p = _p(difference_N, test)
+                found |= {} if p is None else {i: p}
+    texts = dict(zip(found, map(_text, holm([*found.values()])), strict=True))
+    made = tuple(
+        Entry(texts[i]) if i in texts else Entry() for i in range(len(entries))
+    )
+    return Column(f"{column.title} p", column.dataset, TEST, made), counts
+
+
+def _mean(entry: Entry) -> float:
+    return float(np.mean([*entry.values.values()]))
+
+
+def _differences(entry: Entry, other: Entry) -> np.ndarray:
+    """Of the seeds that both have."""
+    seeds = [seed for seed in entry.values if seed in other.values]
+    return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
+
+
+def _p(difference_N: np.ndarray, test: str) -> float | None:
+    """None where the test cannot say; 1 where nothing differs."""
+    return 1.0 if not difference_N.any() else TESTS[test](difference_N)
+
+
+def _text(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+def line(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
+    """What p is, and what so few seeds can show.
+
+    Args:
+      against: "best" or the label of the reference.
+      test: of `TESTS`.
+      pairs: the numbers of pairs of the tests, sorted.
+      shared: whether all seeds share a partition.
+    """
+    number = " or ".join(map(str, pairs))
+    best = "the best (chosen by these same numbers, which lowers p)"
+    told = (
+        f"p: two-sided {TOLD[test]} over {number} paired seeds against "
+        f"{best if against == BEST else against}, Holm-corrected over the other "
+        f"methods. Of {pairs[0]} seeds a signed-rank test reaches no p below "
+        f"{2.0 ** (1 - pairs[0]):.2g} before correction"
+    )
+    told += (
+        "; the t-test takes differences for normal, and says nothing where they do not "
+        "vary."
+        if test == "t"
+        else "."
+    )
+    return told + " The seeds share a partition: p says nothing of others." * shared

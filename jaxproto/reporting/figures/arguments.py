@@ -1,0 +1,154 @@
+"""Which runs, clients and classes a command names."""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jaxproto.config.fields import where
+from jaxproto.errors import UserError, pick, some
+from jaxproto.reporting.compare import paper_tables as compare_names
+from jaxproto.reporting.compare.run_groups import Group, dataset, differing, groups
+from jaxproto.storage.run_folder import RunFolder
+
+_LONG = 32  # letters of what tells two runs of a method apart
+
+
+def numbers(text: str) -> list[int]:
+    """The type of an argument: numbers joined by commas, such as 2,5."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of numbers such as 2,5"
+        ) from e
+
+
+def chosen(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
+    """Those asked for, or all of `num`.
+
+    Args:
+      what: the option, clients or classes.
+
+    Raises:
+      UserError: there is no such client or class, or it is asked for twice.
+    """
+    found = list(range(num)) if asked is None else list(asked)
+    wrong = [i for i in found if not 0 <= i < num]
+    if wrong:
+        raise UserError(
+            f"--{what} {some(wrong)}: the run has {what} 0 to {num - 1}; choose among "
+            "them."
+        )
+    if len(set(found)) < len(found):
+        raise UserError(f"--{what} names one twice; give each number once.")
+    return found
+
+
+def named(workdirs: Sequence[Path]) -> dict[str, Path]:
+    """Work directories by the names of their folders, by their paths if those repeat.
+
+    Raises:
+      UserError: one is given twice.
+    """
+    short = [path.resolve().name for path in workdirs]
+    names = short if len(set(short)) == len(short) else [str(p) for p in workdirs]
+    for i, path in enumerate(workdirs):
+        if path.resolve() in [p.resolve() for p in workdirs[:i]]:
+            raise UserError(f"{path} is given twice; give each work directory once.")
+    return dict(zip(names, workdirs, strict=True))
+
+
+def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
+    """Work directories by the printed names of their methods and what differs.
+
+    Raises:
+      UserError: one is given twice or is not that of a run.
+    """
+    runs, silent = _read(workdirs), where(compared=False) - {"seed"}
+    settings = [
+        {k: v for k, v in run.config.items() if k not in silent} for run in runs
+    ]
+    return dict(zip(labels(settings, [r.name for r in runs]), workdirs, strict=True))
+
+
+def _read(workdirs: Sequence[Path]) -> list[RunFolder]:
+    return [RunFolder.read(path, name) for name, path in named(workdirs).items()]
+
+
+def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
+    """Methods as papers print them, with the fields that tell those of a name apart.
+
+    Folders instead of fields where many differ.
+
+    Args:
+      settings: flat configurations.
+      folders: names of the folders.
+    """
+    names, made = [compare_names.method(s) for s in settings], []
+    for name, setting, folder in zip(names, settings, folders, strict=True):
+        alike = [s for n, s in zip(names, settings, strict=True) if n == name]
+        told = ", ".join(_told(k, setting.get(k)) for k in differing(alike))
+        told = told if len(told) <= _LONG else folder
+        made.append(f"{name} ({told})" if told else name)
+    again = {label for label in made if made.count(label) > 1}
+    return [
+        f"{name} ({folder})" if label in again else label
+        for label, name, folder in zip(made, names, folders, strict=True)
+    ]
+
+
+def _told(field: str, value) -> str:
+    """A field and its value as a legend has them: alpha 0.1, seed 1."""
+    if field == "data.name":
+        return dataset(str(value))
+    return f"{field.split('.')[-1]} {short(value)}"
+
+
+def short(value) -> str:
+    """As ticks have it: 1 for 1.0."""
+    return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
+
+
+def rules(asked: str | None, there: Sequence[str]) -> list[str]:
+    """The rule that was asked for, or all that there are.
+
+    Raises:
+      UserError: there is no such rule.
+    """
+    there = list(dict.fromkeys(there))
+    return there if asked is None else [pick("rule", asked, there)]
+
+
+def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
+    """Runs that differ in nothing but the seed together, by the names of `labels`.
+
+    How many seeds stands in the names where the groups differ in it.
+
+    Raises:
+      UserError: a folder is not that of a run, or two runs are the same.
+    """
+    found = groups(_read(workdirs))
+    stems = [_shared([r.name for r in g.runs]) for g in found]
+    names = labels([g.config for g in found], stems)
+    if len({len(g.runs) for g in found}) > 1:
+        names = [f"{n}{_seeds(g)}" for n, g in zip(names, found, strict=True)]
+    return dict(zip(names, found, strict=True))
+
+
+def seeds_note(found: Sequence[Group]) -> str:
+    """What has to be said of lines and bands; "" where every run is alone."""
+    most = {len(g.runs) for g in found}
+    over = f"{most.pop()} seeds" if len(most) == 1 and most != {1} else "seeds"
+    return "" if most == {1} else f"mean over {over}, least to largest"
+
+
+def _seeds(group: Group) -> str:
+    num = len(group.runs)
+    return f" ({num} seed{'s' * (num > 1)})"
+
+
+def _shared(names: Sequence[str]) -> str:
+    """`protonorm` of protonorm-seed0 and protonorm-seed1."""
+    stems = {re.sub(r"[-_]?(seed)?\d+$", "", name) for name in names}
+    return stems.pop() if len(names) > 1 and len(stems) == 1 else names[0]

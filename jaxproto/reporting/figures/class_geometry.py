@@ -1,0 +1,87 @@
+"""How far apart global prototypes are, and the classes of clients' heads."""
+
+import numpy as np
+
+from jaxproto import plots
+from jaxproto.errors import UserError
+from jaxproto.reporting.figures import selected_runs
+from jaxproto.saved_runs.restore import Opened
+from jaxproto.summary import pictures
+from jaxproto.summary.host_prototypes import HostProtos, head_norms
+
+
+def angles(args):
+    """Angles between the global prototypes."""
+    name, one = selected_runs.only(args)
+    pictures.angles(args.out, one.learnt, one.run.exp.spec.feat_dim, name, one.classes)
+
+
+def cosine_by_class(args):
+    """Mean, least and largest cosine similarity to the other classes (CPS Figure 2)."""
+    found = selected_runs.shown(args)
+    rows = {name: similarity(one.protos) for name, one in found.items()}
+    plots.cosine_by_class(args.out, rows, next(iter(found.values())).classes)
+
+
+def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, least and largest over the other classes [C]; nan where there are none."""
+    cos_CC = plots.cosines(protos.mean)
+    here_C = protos.count > 0
+    pair_CC = here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
+    some_C, value_CC = pair_CC.any(1), np.where(pair_CC, cos_CC, np.nan)
+    mean_C, least_C, most_C = np.full((3, len(here_C)), np.nan)
+    mean_C[some_C] = np.nanmean(value_CC[some_C], axis=1)
+    least_C[some_C] = np.nanmin(value_CC[some_C], axis=1)
+    most_C[some_C] = np.nanmax(value_CC[some_C], axis=1)
+    return mean_C, least_C, most_C
+
+
+def margins(args):
+    """Margins of the global prototypes by class (ProtoNorm Figure 5)."""
+    found = selected_runs.shown(args)
+    rows = {name: margin(one.protos) for name, one in found.items()}
+    plots.margins(args.out, rows, next(iter(found.values())).classes)
+
+
+def margin(protos: HostProtos) -> np.ndarray:
+    """Distance [C] to the nearest other class as a share of the largest such distance.
+
+    nan where a class has no prototype, or no other has one (ProtoNorm Section 6.1,
+    following FedTGP).
+    """
+    mean_CD = np.asarray(protos.mean, float)
+    away_CC = np.linalg.norm(mean_CD[:, None] - mean_CD, axis=-1)
+    here_C = protos.count > 0
+    pair_CC = here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
+    least_C = np.where(pair_CC, away_CC, np.inf).min(1)
+    least_C = np.where(np.isfinite(least_C), least_C, np.nan)
+    largest = np.nanmax(least_C, initial=0.0)
+    return least_C / largest if largest > 0 else least_C
+
+
+def heads(args):
+    """Norms of class weights beside the data, of one run or two (CPS Figure 3)."""
+    found = selected_runs.shown(args)
+    if len(found) > 2:
+        raise UserError("norms of class weights are drawn of one or two runs.")
+    one, *rest = found.values()
+    count_KC = one.run.exp.counts.train
+    norms = {name: _norms(each.run) for name, each in found.items()}
+    names = {"clients": one.clients, "classes": one.classes}
+    if not rest:
+        ((name, norm_KC),) = norms.items()
+        plots.head_norms(args.out, norm_KC, count_KC, name=name, **names)
+        return
+    if not np.array_equal(count_KC, rest[0].run.exp.counts.train):
+        raise UserError(
+            "the two runs have different partitions, so their difference says nothing "
+            "of their methods; give runs of the same data and clients."
+        )
+    plots.head_norm_difference(args.out, norms, count_KC, **names)
+
+
+def _norms(run: Opened) -> np.ndarray:
+    found = head_norms(run.exp.cohorts, run.state.clients)
+    if found is None:
+        raise UserError(f"{run.path}: its clients have no linear head to draw.")
+    return found

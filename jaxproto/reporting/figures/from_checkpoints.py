@@ -1,0 +1,63 @@
+"""Pictures of prototypes and features of runs, from their last checkpoints."""
+
+from jaxproto import plots
+from jaxproto.errors import UserError
+from jaxproto.reporting.figures import arguments, derived, selected_runs
+from jaxproto.saved_runs.restore import load
+from jaxproto.summary import pictures
+
+
+def global_prototypes(args):
+    """Values of the global prototypes (TinyProto Figure 2 c, d)."""
+    name, one = selected_runs.only(args)
+    more = {"binary": args.binary, "in_order": args.in_order}
+    protos, dim = one.protos, one.run.exp.spec.feat_dim
+    pictures.global_values(args.out, protos, dim, name, one.classes, **more)
+
+
+def local_prototypes(args):
+    """A class's local prototypes, and the global one G (TinyProto Figure 2 a, b)."""
+    name, one = selected_runs.only(args)
+    if len(one.classes) > 1 and args.classes is not None:
+        raise UserError("local prototypes are drawn of one class: give --classes 2.")
+    asked = one.classes[0] if args.classes is not None else None
+    more = {"binary": args.binary, "in_order": args.in_order}
+    learnt = one.learnt._replace(local=one.local)
+    pictures.local_values(
+        args.out, learnt, name, asked=asked, clients=one.clients, **more
+    )
+
+
+def prototypes(args):
+    """Global and local prototypes of two dimensions (ProtoNorm Figure 2 a to d)."""
+    planes = []
+    for name, one in selected_runs.shown(args).items():
+        selected_runs.flat(one)
+        local = one.local.mean[one.clients], one.local.count[one.clients]
+        planes.append(plots.Arrows(name, selected_runs.pulled(one), *local))
+        classes = one.classes
+    plots.prototypes_2d(args.out, planes, classes)
+
+
+def features(args):
+    """Test features of clients and their prototypes (ProtoNorm Figures 2 e, f; 6)."""
+    planes = []
+    for name, one in selected_runs.shown(args).items():
+        selected_runs.flat(one)
+        clients = one.clients if args.clients else pictures.some_of(one.clients)
+        trained = selected_runs.trained(one)
+        planes += [pictures.plane(trained, one.local, i, name) for i in clients]
+        classes = one.classes
+    plots.features_grid(args.out, planes, classes)
+
+
+def alignment_trace(args):
+    """What happens over the iterations of the last alignment (ProtoNorm Figure 4)."""
+    traces, shapes = {}, {}
+    for name, path in arguments.labelled(args.workdirs).items():
+        run = load(path, args.data_dir)
+        before = derived.before_alignment(run)
+        label = f"{name}, round {run.round}"
+        traces[label] = derived.trace(before)
+        shapes[label] = int((before.count > 0).sum()), before.mean.shape[1]
+    plots.alignment_trace(args.out, traces, shapes)

@@ -1,0 +1,66 @@
+"""Pictures of the papers' formulas; they need no run."""
+
+import ml_collections
+
+from jaxproto import config as config_
+from jaxproto import models, plots
+from jaxproto.errors import UserError, pick
+from jaxproto.experiment.build import build_method
+from jaxproto.methods import METHODS
+from jaxproto.summary import nominal_cost
+from jaxproto.types import Net, Spec
+
+CLASSES = [10, 20, 50, 100, 200, 500, 1000]
+DIMENSIONS = [32, 64, 128, 256, 512, 1024, 2048]
+
+
+def communication_cost(args):
+    """Scalars of a client's round against K and against d (TinyProto Figure 1).
+
+    The formulas of `Method.nominal`: one client that holds every class, both ways.
+    """
+    names = [pick("method", name, METHODS) for name in args.methods.split(",")]
+    classes, dims = args.num_classes, args.feat_dims
+    fixed_K, fixed_d = args.at_classes, args.at_dim
+    by_K = [Spec(k, fixed_d) for k in classes]
+    by_d = [Spec(fixed_K, d) for d in dims]
+    shown = [
+        (f"{fixed_d} dimensions", "classes K", _bands(names, args, classes, by_K)),
+        (f"{fixed_K} classes", "dimensions d", _bands(names, args, dims, by_d)),
+    ]
+    note = f"one client that holds every class; whole networks are {args.network}"
+    plots.communication_cost(args.out, shown, note)
+
+
+def _bands(names, args, at, specs):
+    rows = []
+    for name in names:
+        values = [cost(name, spec, args) for spec in specs]
+        sparse = "masks" in config_.method_fields(name)
+        label = f"{name}, s = d / 10" if sparse else name
+        rows.append(plots.band(label, at, [values]))
+    return rows
+
+
+def cost(name: str, spec: Spec, args) -> int:
+    """Nominal scalars of a round of one client that holds every class.
+
+    Raises:
+      UserError: the method has no formula.
+    """
+    run = config_.default()
+    run.method = ml_collections.ConfigDict(config_.method_fields(name))
+    if "masks" in run.method:
+        run.method.masks = "block_exact"  # as long as free ones, and made much faster
+
+    def network(name: str) -> Net:
+        """A network for the images and the dimensions of this point."""
+        classes, dim = spec
+        shape = tuple(args.image)
+        return models.build(name, input_shape=shape, num_classes=classes, feat_dim=dim)
+
+    method = build_method(run.method, spec, 1, run, network)
+    found = nominal_cost.nominal(method, network(args.network), [spec.num_classes])
+    if found is None:
+        raise UserError(f"{name} has no formula of its cost; leave it out.")
+    return found

@@ -1,0 +1,209 @@
+"""Pictures of runs from `config.json`, `metrics.jsonl` and `summary.json` alone.
+
+So they can be drawn of the records in results/ too.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxproto import masks, plots
+from jaxproto.data import partition_stats
+from jaxproto.errors import UserError, pick
+from jaxproto.reporting.compare import paper_tables as compare_names
+from jaxproto.reporting.compare.run_groups import Group, differing
+from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
+from jaxproto.reporting.figures import arguments
+from jaxproto.storage.run_folder import has_begun
+from jaxproto.summary import pictures
+
+
+def bytes_(args):
+    """Accuracy against the bytes sent so far; mean, least and largest over seeds."""
+    runs = {
+        name: [r.evaluations() for r in group.runs]
+        for name, group in arguments.over_seeds(args.workdirs).items()
+    }
+    plots.accuracy_against_bytes(args.out, runs, args.rule)
+
+
+def accuracy(args):
+    """Accuracy over rounds; mean, least and largest over seeds.
+
+    A run alone has its spread over clients.
+    """
+    groups = arguments.over_seeds(args.workdirs)
+    found = {
+        name: [r.evaluations() for r in group.runs] for name, group in groups.items()
+    }
+    there = [k for seeds in found.values() for k in seeds[0][-1]["rules"]]
+    rules = arguments.rules(args.rule, there)
+    if len(args.workdirs) == 1 and args.rule is None:
+        ((name, (records,)),) = found.items()
+        plots.accuracy_over_rounds(args.out, records, name)
+        return
+    average, shown = AVERAGES[args.average], {f"rule {rule}": [] for rule in rules}
+    for name, seeds in found.items():
+        for rule in (k for k in rules if k in seeds[0][-1]["rules"]):
+            rows = [_accuracies(run, rule, average) for run in seeds]
+            shown[f"rule {rule}"].append(_over_rounds(name, rows))
+    note = arguments.seeds_note([*groups.values()])
+    plots.bands(args.out, shown, "round", "test accuracy (%)", note)
+
+
+def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
+    """A line over the rounds that all seeds have."""
+    at = sorted(set.intersection(*[set(row) for row in rows]))
+    return plots.band(name, at, np.array([[row[r] for r in at] for row in rows]))
+
+
+def _accuracies(records, rule: str, average: str) -> dict[int, float]:
+    """Per cent by round."""
+    values = {r["round"]: r["rules"].get(rule, {}).get(average) for r in records}
+    return {at: np.nan if v is None else 100 * v for at, v in values.items()}
+
+
+def iterations(args):
+    """Iterations of the alignment in every round (ProtoNorm Figure 3a)."""
+    shown, found = [], arguments.over_seeds(args.workdirs)
+    for name, group in found.items():
+        runs = [pictures.every_round(r.evaluations(), NAME) for r in group.runs]
+        line = _over_rounds(name, [dict(zip(*run, strict=True)) for run in runs])
+        if not line.x:
+            raise UserError(
+                f"{group.runs[0].path} has no {NAME} in its records: it has no "
+                "alignment, or is of a version that did not log it. Leave it out."
+            )
+        shown.append(line)
+    note, title = arguments.seeds_note([*found.values()]), ""
+    pictures.iterations(args.out, {title: shown}, note)
+
+
+NAME = "alignment_iterations"
+
+
+def accuracy_against_field(args):
+    """Accuracy against a field of the configuration (TinyProto Figures 4, 5).
+
+    Of fields joined by commas every run goes by the first that it has. Runs without
+    any are a dashed line across. Runs that differ in more are lines of their own.
+    """
+    fields = args.field.split(",")
+    groups = list(arguments.over_seeds(args.workdirs).values())
+    _check_fields(fields, groups)
+    how = AVERAGES[args.average], STATISTICS[args.statistic]
+    rules = arguments.rules(
+        args.rule, [k for g in groups for k in _summary(g)[0]["rules"]]
+    )
+    shown = {}
+    for rule in rules:
+        found = []
+        for label, members in _series(groups, fields).items():
+            rows = [(_place(g, fields), _values(g, rule, how)) for g in members]
+            rows = [row for row in rows if row[1]]
+            found += [_against(label, sorted(rows, key=_order))] if rows else []
+        shown[f"rule {rule}"] = found
+    note = (
+        f"{args.statistic} accuracy, {args.average}; mean, least and largest of seeds"
+    )
+    xlabel = " or ".join(dict.fromkeys(fields))
+    plots.bands(args.out, shown, xlabel, "test accuracy (%)", note)
+
+
+def _check_fields(fields, groups: Sequence[Group]):
+    there = sorted({k for g in groups for k in g.config})
+    for field in fields:
+        pick("field", field, there)
+
+
+def _summary(group: Group) -> list[dict]:
+    return [run.results for run in group.runs]
+
+
+def _field(group: Group, fields) -> str | None:
+    """The first that the configuration has."""
+    return next((f for f in fields if f in group.config), None)
+
+
+def _place(group: Group, fields):
+    """The value of the field; None if the run has none."""
+    field = _field(group, fields)
+    if field == "method.s":
+        return masks.kept(group.config[field], group.config["model.feat_dim"])
+    return None if field is None else group.config[field]
+
+
+def _order(row):
+    place = row[0]
+    return (isinstance(place, str), place) if place is not None else (False, 0)
+
+
+def _values(group: Group, rule: str, how) -> list[float]:
+    """Per cent of each run."""
+    average, statistic = how
+    found = [s["rules"].get(rule, {}).get(average, {}) for s in _summary(group)]
+    values = [statistic(d) for d in found if d]
+    return [100 * v for v in values if v is not None]
+
+
+def _series(groups: Sequence[Group], fields) -> dict[str, list[Group]]:
+    """Groups that differ in their field alone, by a name."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        mine = _field(group, fields)
+        rest = {k: v for k, v in group.config.items() if k != mine}
+        key = json.dumps(rest, sort_keys=True, default=str)
+        found.setdefault(key, []).append(group)
+    several = len({_field(g, fields) for g in groups} - {None}) > 1
+    series = list(found.values())
+    return dict(zip(_labels(series, fields, several), series, strict=True))
+
+
+def _labels(series, fields, several: bool) -> list[str]:
+    """Method; what else sets those of one method apart; the field if there are two."""
+    names = []
+    for members in series:
+        first, mine = members[0], _field(members[0], fields)
+        name = compare_names.method(first.config)
+        rest = [_rest(m[0], fields) for m in series if m[0].method == first.method]
+        told = [
+            f"{k.split('.')[-1]} {arguments.short(first.config.get(k))}"
+            for k in differing(rest)
+        ]
+        told += [mine.split(".")[-1]] if several and mine else []
+        names.append(f"{name} ({', '.join(told)})" if told else name)
+    return names
+
+
+def _rest(group: Group, fields) -> Mapping:
+    return {k: v for k, v in group.config.items() if k != _field(group, fields)}
+
+
+def _against(label: str, rows) -> plots.Band:
+    """A series of places, or a line across where there is no place."""
+    places, values = zip(*rows, strict=True)
+    most = max(map(len, values))
+    table = np.full((most, len(values)), np.nan)
+    for n, row in enumerate(values):
+        table[: len(row), n] = row
+    if places[0] is None:
+        return plots.band(label, [], table, "across")
+    there = all(type(x) in (int, float) for x in places)  # True and False are names
+    at = list(places) if there else [str(x) for x in places]
+    return plots.band(label, at, table, "points")
+
+
+def partition(args):
+    """Training examples per client and class (ProtoNorm Figures 1, 7, 8)."""
+    (path,) = args.workdirs
+    count_KC = partition_stats.read_csv(path / "partition.csv").train
+    clients = arguments.chosen(args.clients, len(count_KC), "clients")
+    classes = arguments.chosen(args.classes, count_KC.shape[1], "classes")
+    shown = count_KC[np.ix_(clients, classes)]
+    plots.partition_heatmap(args.out, shown, clients, classes, _name(path))
+
+
+def _name(path) -> str:
+    """The printed name of a run; "" for a partition alone."""
+    return next(iter(arguments.labelled([path]))) if has_begun(path) else ""

@@ -1,0 +1,100 @@
+"""The pictures that `python -m jaxproto plot` draws, and the options of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxproto.reporting.compare import paper_numbers
+from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
+from jaxproto.reporting.figures import (
+    class_geometry,
+    confusion,
+    from_checkpoints,
+    from_formulas,
+    from_records,
+    rounds_to_target,
+    tsne,
+)
+from jaxproto.reporting.figures.arguments import numbers
+
+OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
+    "rule": {"help": "draw this one only"},
+    "average": {"choices": list(AVERAGES), "default": "pooled", "help": "of clients"},
+    "statistic": {"choices": list(STATISTICS), "default": "final", "help": "of rounds"},
+    "field": {"required": True, "help": "of the configuration: method.s"},
+    "clients": {"type": numbers, "metavar": "2,5", "help": "these only"},
+    "classes": {"type": numbers, "metavar": "0,1", "help": "these only"},
+    "data_dir": {"default": "", "help": "where the data set is now"},
+    "binary": {"action": "store_true", "help": "also what is above 0"},
+    "in_order": {"action": "store_true", "help": "dimensions as they are numbered"},
+    "target": {"type": float, "required": True, "help": "accuracy in %%"},
+    "samples": {"type": int, "default": 10, "help": "of each class and client"},
+    "perplexity": {"type": float, "default": 30.0, "help": "of t-SNE"},
+    "methods": {"default": paper_numbers.COSTS, "help": "joined by commas"},
+    "network": {"default": "shufflenet_v2_x1_0", "help": "of FedAvg and the like"},
+    "image": {"type": numbers, "default": [32, 32, 3], "help": "height,width,channels"},
+    "num_classes": {"type": numbers, "default": from_formulas.CLASSES},
+    "feat_dims": {"type": numbers, "default": from_formulas.DIMENSIONS},
+    "at_classes": {"type": int, "default": 100, "help": "in the panel of d"},
+    "at_dim": {"type": int, "default": 1024, "help": "in the panel of K"},
+}
+
+
+class Picture(NamedTuple):
+    """A picture: arguments -> nothing, a file is written."""
+
+    draw: Callable
+    runs: str  # how many work directories: one, some, none
+    options: tuple[str, ...]
+
+    @property
+    def help(self) -> str:
+        """What it shows."""
+        return (self.draw.__doc__ or "").split("\n")[0]
+
+
+ACCURACY = ("rule", "average")
+BOTH = ("clients", "classes", "data_dir")
+CLASS = ("classes", "data_dir")
+VALUES = ("binary", "in_order")
+COSTS = ("methods", "network", "image", "num_classes", "feat_dims")
+_r, _c, _b = from_records, from_checkpoints, class_geometry
+
+PICTURES = {
+    "accuracy": Picture(_r.accuracy, "some", ACCURACY),
+    "bytes": Picture(_r.bytes_, "some", ("rule",)),
+    "until": Picture(rounds_to_target.until, "some", (*ACCURACY, "target")),
+    "accuracy_against_field": Picture(
+        _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")
+    ),
+    "partition": Picture(_r.partition, "one", ("clients", "classes")),
+    "confusion": Picture(confusion.confusion, "some", (*BOTH, "rule")),
+    "tsne": Picture(tsne.tsne, "some", (*BOTH, "samples", "perplexity")),
+    "prototypes": Picture(_c.prototypes, "some", BOTH),
+    "features": Picture(_c.features, "some", BOTH),
+    "global_prototypes": Picture(_c.global_prototypes, "one", (*CLASS, *VALUES)),
+    "local_prototypes": Picture(_c.local_prototypes, "one", (*BOTH, *VALUES)),
+    "angles": Picture(_b.angles, "one", CLASS),
+    "cosine_by_class": Picture(_b.cosine_by_class, "some", CLASS),
+    "margins": Picture(_b.margins, "some", CLASS),
+    "heads": Picture(_b.heads, "some", BOTH),
+    "iterations": Picture(_r.iterations, "some", ()),
+    "alignment_trace": Picture(_c.alignment_trace, "some", ("data_dir",)),
+    "communication_cost": Picture(
+        from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
+    ),
+}
+FORMER = {  # names that pictures had before, which still draw them
+    "accuracy_over_rounds": "accuracy",
+    "accuracy_against_bytes": "bytes",
+    "alignment_iterations": "iterations",
+}
+
+
+def add_arguments(parser, picture: Picture):
+    """Gives a parser the options of a picture, and its work directories."""
+    if picture.runs != "none":
+        several = {"nargs": "+" if picture.runs == "some" else 1}
+        parser.add_argument("workdirs", type=Path, metavar="WORKDIR", **several)
+    for name in picture.options:
+        parser.add_argument(f"--{name}", **OPTIONS[name])

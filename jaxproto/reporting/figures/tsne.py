@@ -1,0 +1,102 @@
+"""Test features and prototypes by t-SNE."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxproto import plots
+from jaxproto.errors import UserError
+from jaxproto.reporting.figures import selected_runs
+from jaxproto.reporting.figures.selected_runs import Shown
+from jaxproto.summary import pictures
+from jaxproto.summary.host_prototypes import HostProtos
+
+SEED = 0  # of the choice of samples and of t-SNE
+
+
+def tsne(args):
+    """Test features, local and global prototypes by t-SNE (RefProtoFL Figure 2)."""
+    rows, told = [], []
+    for name, one in selected_runs.shown(args).items():
+        parts = _points(one, args.samples)
+        place, perplexity = embed(
+            np.concatenate([p for p, _ in parts]), args.perplexity
+        )
+        ends = np.cumsum([len(p) for p, _ in parts])[:-1]
+        placed = zip(np.split(place, ends), [y for _, y in parts], strict=True)
+        rows.append(plots.Embedded(name, *[a for pair in placed for a in pair]))
+        told.append(f"{perplexity:.3g}")
+    said = ", ".join(dict.fromkeys(told))
+    note = (
+        f"Test samples: at most {args.samples} of each class and client, drawn at "
+        f"random, seed {SEED}. scikit-learn's TSNE of samples and prototypes together, "
+        f"from principal components, perplexity {said}, seed {SEED}."
+    )
+    plots.embedding(args.out, rows, one.run.exp.spec.num_classes, note)
+
+
+def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
+    """Points of a plane by t-SNE, and the perplexity: a third of the points at most."""
+    from sklearn.manifold import TSNE  # takes a second: only who needs it pays
+
+    perplexity = min(perplexity, (len(x_ND) - 1) / 3)
+    made = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED)
+    return made.fit_transform(np.asarray(x_ND, np.float32)), perplexity
+
+
+def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Features, local and global prototypes, with their classes."""
+    trained = selected_runs.trained(one)
+    classes, feat, label = one.classes, [], []
+    for i in one.clients:
+        net, client, data = pictures.one_client(trained, i)
+        at_M = sample(_labels(data), classes, most, i)
+        if len(at_M):
+            x, y = pictures.features(trained.exp.method, net, client, data, at_M)
+            feat.append(x)
+            label.append(y)
+    if not feat:
+        raise UserError("these clients have no test sample of these classes.")
+    seen = np.concatenate(feat), np.concatenate(label)
+    local, learnt = _local(one, trained), one.learnt.protos
+    k, c = np.nonzero(local.count[:, classes] > 0)
+    own = local.mean[:, classes][k, c], np.array(classes)[c]
+    dim = seen[0].shape[1]
+    there = []
+    if learnt is not None and learnt.mean.shape[1] == dim:
+        there = [c for c in classes if learnt.count[c] > 0]
+    server = selected_runs.pulled(one)[there] if there else np.zeros((0, dim))
+    return [seen, own, (server, np.array(there, int))]
+
+
+def _labels(data) -> np.ndarray:
+    rows = np.asarray(data.shard.index)[: int(data.shard.size)]
+    return np.asarray(data.examples.y)[rows]
+
+
+def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
+    """Positions of at most `most` examples of each class, at random."""
+    order = np.random.default_rng([SEED, client]).permutation(len(y_M))
+    found = [order[y_M[order] == c][:most] for c in classes]
+    return np.concatenate(found)
+
+
+def _local(one: Shown, trained: pictures.Trained) -> HostProtos:
+    """Local prototypes [K, C, D] of the chosen clients.
+
+    Those that clients remember; else, and where the server compares an adapter's
+    output, class means over their training examples.
+    """
+    if one.learnt.local is not None:
+        return HostProtos(one.local.mean[one.clients], one.local.count[one.clients])
+    means, counts = [], []
+    for i in one.clients:
+        x, y = pictures.features(
+            trained.exp.method, *pictures.one_client(trained, i, "train")
+        )
+        count_C = np.bincount(y, minlength=one.run.exp.spec.num_classes)
+        sum_CD = np.zeros((len(count_C), x.shape[1]))
+        np.add.at(sum_CD, y, x)
+        means.append(sum_CD / np.maximum(count_C, 1)[:, None])
+        counts.append(count_C)
+    return HostProtos(np.stack(means), np.stack(counts))

@@ -1,0 +1,128 @@
+"""Accuracies over rounds, bytes and seconds: mean, least and largest over seeds."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from jaxproto.reporting.compare import paper_cells
+from jaxproto.reporting.compare.paper_numbers import PAPERS
+from jaxproto.reporting.compare.paper_rules import judged
+from jaxproto.reporting.html.run_view import Line, number, sent, training
+from jaxproto.storage.run_folder import RunFolder
+
+ACCURACY = "accuracy"
+AVERAGES = {  # average -> its names in records
+    "pooled": ("pooled",),
+    "client_mean": ("client_mean", "mean"),
+}
+Key = tuple[str, str, str]  # measure, rule, average
+
+
+def curves(lines: Sequence[Line]) -> list[dict]:
+    """What `static/accuracy.js` draws of each line.
+
+    Returns:
+      {"label", "dataset", "seeds", "round": [R], "bytes": [R], "seconds": [R],
+      "values": {measure: {rule: {average: {"mean", "low", "high", "n": [R]}}}},
+      "published": [...]} of each; None where a number is not there.
+    """
+    return [_curve(line) for line in lines]
+
+
+def _curve(line: Line) -> dict:
+    rounds = sorted({r["round"] for one in line.runs for r in one.records})
+    shown: dict[str, dict] = {}
+    for (measure, rule, average), each in _found(line).items():
+        rules = shown.setdefault(measure, {})
+        rules.setdefault(rule, {})[average] = _over_seeds(rounds, each)
+    return {
+        "label": line.label,
+        "dataset": line.dataset,
+        "seeds": [one.config["seed"] for one in line.runs],
+        "round": rounds,
+        "bytes": _mean(rounds, [_bytes(one) for one in line.runs]),
+        "seconds": _mean(rounds, [training(one) for one in line.runs]),
+        "values": shown,
+        "published": published(line),
+    }
+
+
+def _found(line: Line) -> dict[Key, list[dict[int, float]]]:
+    """What was measured, by round, of each run that has it."""
+    found: dict[Key, list[dict[int, float]]] = {}
+    for one in line.runs:
+        mine: dict[Key, dict[int, float]] = {}
+        for record in one.records:
+            for key, value in measured(record):
+                mine.setdefault(key, {})[record["round"]] = value
+        for key, values in mine.items():
+            found.setdefault(key, []).append(values)
+    return found
+
+
+def measured(record: Mapping) -> Iterator[tuple[Key, float]]:
+    """The numbers of a record: accuracies in %, and what else was measured by name."""
+    for rule, kinds in record["rules"].items():
+        for average in AVERAGES:
+            value = number(kinds.get(average))
+            if value is not None:
+                yield (ACCURACY, rule, average), 100 * value
+    more = record.get("metrics")
+    for rule, named in more.items() if isinstance(more, dict) else ():
+        for measure, kinds in named.items() if isinstance(named, dict) else ():
+            for average, value in _scalars(kinds):
+                yield (measure, rule, average), value
+
+
+def _scalars(kinds) -> Iterator[tuple[str, float]]:
+    """Of a metric: those of one number, not those of a number per class."""
+    if not isinstance(kinds, dict):
+        return
+    for average, names in AVERAGES.items():
+        found = [number(kinds.get(name)) for name in names]
+        for value in [v for v in found if v is not None][:1]:
+            yield average, value
+
+
+def _over_seeds(rounds: Sequence[int], each: Sequence[Mapping[int, float]]) -> dict:
+    """Of the seeds that have come to a round."""
+    found = [[values[at] for values in each if at in values] for at in rounds]
+    return {
+        "mean": [statistics.fmean(v) if v else None for v in found],
+        "low": [min(v, default=None) for v in found],
+        "high": [max(v, default=None) for v in found],
+        "n": [len(v) for v in found],
+    }
+
+
+def _mean(rounds, each: Sequence[Mapping[int, float]]) -> list[float | None]:
+    return _over_seeds(rounds, each)["mean"]
+
+
+def _bytes(one: RunFolder) -> dict[int, float]:
+    found = {r["round"]: sent(r) for r in one.records}
+    return {at: value for at, value in found.items() if value is not None}
+
+
+def published(line: Line) -> list[dict]:
+    """Accuracies that papers print for the same cell, and the rule of each."""
+    made = []
+    for row in paper_cells.beside(line.group.config, line.group.dataset):
+        how, mean = judged(row), _printed(row.mean)
+        if mean is not None:
+            where = f"{PAPERS[row.source]}, Table {row.table}"
+            made.append(
+                {
+                    "rule": how.rule,
+                    "average": how.average,
+                    "value": mean,
+                    "text": f"{row.mean}{' ± ' + row.std if row.std else ''} ({where})",
+                }
+            )
+    return made
+
+
+def _printed(text: str) -> float | None:
+    try:
+        return number(float(text))
+    except ValueError:
+        return None

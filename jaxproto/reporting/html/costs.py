@@ -1,0 +1,77 @@
+"""What runs have sent, and the time and memory that they took."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jaxproto.reporting.html.run_view import Line, number, sent, training
+from jaxproto.reporting.html.table import MISSING, Table, amount
+from jaxproto.storage.run_folder import RunFolder
+
+HEAD = (
+    *("method", "up a round", "down a round", "sent in all", "scalars a round"),
+    *("s a round", "training s", "compiling s", "host memory", "device memory"),
+)
+
+
+def table(lines: Sequence[Line]) -> Table:
+    """A row per line, means over its seeds."""
+    rows = [(line.label, *_row(line.runs)) for line in lines]
+    return Table("Bytes, times and memory, mean over seeds", HEAD, rows)
+
+
+def bars(lines: Sequence[Line]) -> list[dict]:
+    """Bytes of a round in both directions, and its seconds, as numbers."""
+    return [
+        {
+            "label": line.label,
+            "up": _mean(_of_records(line.runs, "bytes_up")),
+            "down": _mean(_of_records(line.runs, "bytes_down")),
+            "seconds": _mean(map(_round_seconds, line.runs)),
+        }
+        for line in lines
+    ]
+
+
+def _row(runs: Sequence[RunFolder]) -> tuple[str, ...]:
+    nominal = _mean(_entry(s, "scalars_per_round", "nominal") for s in runs)
+    return (
+        amount(_mean(_of_records(runs, "bytes_up"))),
+        amount(_mean(_of_records(runs, "bytes_down"))),
+        amount(_mean(sent(s.last) for s in runs if s.last)),
+        MISSING if nominal is None else f"{nominal:,.0f}",
+        _text(_mean(map(_round_seconds, runs)), ".3g"),
+        _text(_mean(max(training(s).values(), default=None) for s in runs), ",.0f"),
+        _text(_mean(_entry(s, "compile_seconds") for s in runs), ".1f"),
+        amount(_mean(_entry(s, "peak_memory_bytes", "host") for s in runs)),
+        amount(_mean(_entry(s, "peak_memory_bytes", "device") for s in runs)),
+    )
+
+
+def _of_records(runs: Iterable[RunFolder], name: str) -> list[float | None]:
+    """Mean over the evaluations of each run."""
+    return [_mean(number(r.get(name)) for r in one.records) for one in runs]
+
+
+def _round_seconds(one: RunFolder) -> float | None:
+    """Median; without the first evaluation, whose rounds may wait for a program."""
+    found = [number(r.get("seconds")) for r in one.records[1:] or one.records]
+    known = [v for v in found if v is not None]
+    return statistics.median(known) if known else None
+
+
+def _entry(one: RunFolder, *names: str) -> float | None:
+    """A number of the summary, which may be in a group."""
+    found: Any = one.summary
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return number(found)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _text(value: float | None, form: str) -> str:
+    return MISSING if value is None else format(value, form)

@@ -1,0 +1,148 @@
+"""The page as a text: what was read of the runs, in the template of `static/`."""
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxproto.errors import UserError, pick
+from jaxproto.reporting.html import (
+    accuracy_curves,
+    client_accuracy,
+    costs,
+    discover,
+    partitions,
+    prototypes,
+    results,
+    settings,
+)
+from jaxproto.reporting.html.discover import Found, LeftOut
+from jaxproto.reporting.html.output import MARK
+from jaxproto.reporting.html.run_view import Line, lines
+from jaxproto.storage import records
+
+HINT = "a report needs plotly and jinja2: pip install 'jaxproto[report]'"
+SCRIPTS = ("base.js", "accuracy.js", "figures.js", "start.js")  # as one function
+STATIC = resources.files("jaxproto.reporting.html").joinpath("static")
+
+
+class Made(NamedTuple):
+    """A page, and what it is of."""
+
+    html: str
+    runs: int
+    left_out: tuple[LeftOut, ...]
+
+
+def page(
+    workdirs: Sequence[str | Path],
+    made_at: str,
+    which: str = "first",
+    data_dir: str = "",
+) -> Made:
+    """A page of the runs that the work directories name.
+
+    Args:
+      workdirs: of runs, or folders that hold some.
+      made_at: the time, which the page says.
+      which: runs of a line whose checkpoint is read: `first`, `all` or `none`.
+      data_dir: where the data sets are now; "" is where the runs found them.
+
+    Raises:
+      UserError: no run can be read, or the extra `report` is not installed.
+    """
+    if not all(map(importlib.util.find_spec, ("plotly", "jinja2"))):
+        raise UserError(HINT)
+    pick("choice of checkpoints", which, prototypes.WHICH)
+    there = discover.find(workdirs)
+    rows = lines(there.runs)
+    shown = _shown(there, rows, which, data_dir)
+    html = _template().render(
+        **shown,
+        mark=MARK,
+        made_at=made_at,
+        version=records.versions()["jaxproto"] or "of a source tree",
+        css=_static("page.css"),
+        script="\n".join(map(_static, SCRIPTS)),
+        plotly=_plotly(),
+    )
+    return Made(html.lstrip(), len(there.runs), there.left_out)
+
+
+def _shown(there: Found, rows: list[Line], which: str, data_dir: str) -> dict:
+    """What the template asks for; `data` is what the figures are drawn of."""
+    runs = [one for line in rows for one in line.runs]
+    table, notes = results.comparison(rows)
+    own = client_accuracy.clients(rows)
+    divided, of_partitions = partitions.partitions(runs)
+    learnt, of_prototypes = prototypes.prototypes(rows, which, data_dir)
+    return {
+        "title": _title(rows),
+        "alerts": results.alerts(rows, there.left_out),
+        "runs": results.runs(rows),
+        "comparison": table,
+        "comparison_notes": notes,
+        "differ": settings.differ(runs),
+        "same": settings.same(runs),
+        "client_notes": own.notes,
+        "spread": own.spread,
+        "partition_notes": of_partitions,
+        "prototype_notes": of_prototypes,
+        "costs": costs.table(rows),
+        "has": {
+            "curves": any(one.records for one in runs),
+            "clients": bool(own.drawn),
+            "partitions": bool(divided),
+            "prototypes": bool(learnt),
+        },
+        "data": as_json(
+            {
+                "lines": accuracy_curves.curves(rows),
+                "clients": own.drawn,
+                "partitions": divided,
+                "prototypes": learnt,
+                "costs": costs.bars(rows),
+            }
+        ),
+    }
+
+
+def _title(rows: Sequence[Line]) -> str:
+    """Such as `fedproto, protonorm on digits: 6 runs`."""
+    names = list(dict.fromkeys(line.group.method for line in rows))
+    told = ", ".join(names[:4]) + " and others" * (len(names) > 4)
+    datasets = ", ".join(dict.fromkeys(line.dataset for line in rows))
+    number = sum(len(line.runs) for line in rows)
+    return f"{told} on {datasets}: {number} run{'s' * (number != 1)}"
+
+
+def as_json(content) -> str:
+    """JSON that ends no script element, whatever texts it holds."""
+    text = json.dumps(records.plain(content), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _template():
+    """The template; what it is given is escaped, unless it says `safe`."""
+    import jinja2  # of an extra
+
+    made = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return made.from_string(_static("page.html"))
+
+
+def _static(name: str) -> str:
+    return STATIC.joinpath(name).read_text("utf-8")
+
+
+def _plotly() -> str:
+    """plotly.js, as the package ships it."""
+    from plotly import offline  # takes a second: only who needs it pays
+
+    return offline.get_plotlyjs()

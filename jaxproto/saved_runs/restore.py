@@ -1,0 +1,184 @@
+"""A run read back from its folder: its experiment and its last usable checkpoint.
+
+Nothing is written there and no lock is taken, so that a run that goes on is not
+disturbed. Nothing is compiled: programs are when they are first called.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from jaxproto import config as config_
+from jaxproto.data import node_schema, registry
+from jaxproto.errors import UserError, pick
+from jaxproto.experiment import build, data
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import NODES
+from jaxproto.experiment.data import Given
+from jaxproto.methods import METHODS
+from jaxproto.storage import checkpoint, manifest, row_deltas
+from jaxproto.storage import workdir as folder
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.summary import run_summary
+from jaxproto.training import programs, xla_cache
+from jaxproto.training.batched_programs import in_one_lane
+from jaxproto.training.client_store import ClientStore, DeviceStore
+from jaxproto.training.programs import Programs, State
+from jaxproto.training.stores import open_store
+from jaxproto.types import Client
+
+TRIES = 5  # to read a checkpoint while the run replaces old ones by new ones
+
+
+class Opened(NamedTuple):
+    """A run and its state after its last usable checkpoint."""
+
+    path: Path
+    config: ml_collections.ConfigDict
+    exp: Experiment
+    round: int  # rounds behind the state
+    state: State
+    store: ClientStore
+    notes: tuple[str, ...]  # a sentence per checkpoint that was passed over
+
+    def clients(self, i: int, at: np.ndarray) -> Client:
+        """Clients [n, ...] of cohort `i` at these places."""
+        check_clients(self)
+        return self.store.rows(i, at, self.state.clients[i])
+
+
+def load(workdir: str | Path, data_dir: str = "") -> Opened:
+    """Builds the experiment again and reads the newest checkpoint that can be used.
+
+    Every client is in its state: as much memory as all of them need.
+
+    Args:
+      workdir: of a run, finished or not.
+      data_dir: where the data set is now; "" is where the run found it.
+
+    Raises:
+      UserError: no run or no checkpoint is there, its clients are on their nodes, or
+        the data are not those of the run.
+    """
+    run = RunFolder.read(workdir)
+    config = configuration(run, data_dir)
+    return with_all_clients(read(run.path, config, experiment(run, config)))
+
+
+def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDict:
+    """The configuration of a run; fields that did not exist then at their default.
+
+    Raises:
+      UserError: its method is not registered, or a value is none of today.
+    """
+    made = config_.default()
+    name = pick("method", run.config["method.name"], METHODS)
+    made.method = ml_collections.ConfigDict(config_.method_fields(name))
+    made.update_from_flattened_dict(run.config)
+    made.data.data_dir = data_dir or made.data.data_dir
+    config_.check(made)
+    return made
+
+
+def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
+    """The experiment of a run, its clients where its checkpoints have them.
+
+    Clients of a run that had them in files are in the memory of the host here, as far
+    as they have ever taken part.
+
+    Raises:
+      UserError: the data set is not there, or is not that of the run.
+    """
+    config = config.copy_and_resolve_references()
+    there = None if run.on_nodes else kept_where(run.path)
+    config.clients.store = there or config.clients.store
+    given = _given(run.path, config)
+    tokens = folder.tokens(run.path)
+    exp = build.experiment(config, jax.default_backend(), tokens, given=given)
+    exp = exp._replace(store=NODES) if run.on_nodes else exp
+    run_summary.check_same(exp, run.path)
+    return in_one_lane(exp)
+
+
+def _given(path: Path, config: ml_collections.ConfigDict) -> Given | None:
+    """The data as the server of nodes with their own knew them; None of other runs."""
+    if config.data.name != registry.NODES:
+        return None
+    return data.of_server(node_schema.read(path / node_schema.FILE), config.data)
+
+
+def kept_where(path: Path) -> str | None:
+    """What `clients.store` has to be for the checkpoints of a run; None without any."""
+    for r in reversed(checkpoint.rounds(path / "checkpoints")):
+        there = path / "checkpoints" / str(r)
+        if (there / row_deltas.FOLDER).is_dir():
+            return "host"
+        try:
+            leaves = manifest.leaves(there)
+        except manifest.Unusable:
+            continue
+        kept = any(re.match(r"\.clients\[\d+\]\.params", e["path"]) for e in leaves)
+        return "device" if kept else "none"
+    return None
+
+
+def runnable(exp: Experiment) -> Programs:
+    """The programs of a run, each compiled when it is first called."""
+    xla_cache.keep_compiled()
+    jitted = jax.tree.map(jax.jit, programs.functions(exp))
+    return programs.with_floats(jitted, exp.floats)
+
+
+def read(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Opened:
+    """The newest checkpoint that can be used.
+
+    Raises:
+      UserError: there is none.
+    """
+    directory, tries = path / "checkpoints", TRIES
+    while True:
+        there, tries = checkpoint.rounds(directory), tries - 1
+        try:
+            return _newest(path, config, exp)
+        except Exception:  # of many kinds, where files go while they are read
+            if tries == 0 or checkpoint.rounds(directory) == there:
+                raise
+
+
+def _newest(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Opened:
+    directory, like = path / "checkpoints", programs.shapes(exp, config.seed)
+    found = checkpoint.latest(directory, like, folder.settings(config))
+    if found is None:
+        raise UserError(
+            f"{path} holds no checkpoint, which networks and prototypes are read from "
+            "(records in results/ have none). Run its configuration, or wait until the "
+            "run has saved a round."
+        )
+    store = open_store(exp, runnable(exp), config.seed, path)
+    store.load(directory / str(found.round))
+    notes = tuple(found.notes)
+    return Opened(path, config, exp, found.round, found.state, store, notes)
+
+
+def check_clients(run: Opened):
+    """Raises UserError if what clients keep is not in the run's folder."""
+    if run.exp.store == NODES and any(not c.stateless for c in run.exp.cohorts):
+        raise UserError(
+            f"the clients of {run.path} keep their networks on their nodes, and a "
+            "checkpoint of the server has none of them: records, partition, server and "
+            "prototypes can be read, clients and new evaluations cannot."
+        )
+
+
+def with_all_clients(run: Opened) -> Opened:
+    """The same with every client in its state: as much memory as all of them need."""
+    check_clients(run)
+    places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
+    clients = tuple(run.clients(i, at) for i, at in enumerate(places))
+    exp = run.exp._replace(store="device")
+    store = DeviceStore(exp, runnable(exp))
+    return run._replace(exp=exp, state=run.state._replace(clients=clients), store=store)

@@ -1,0 +1,207 @@
+"""One client: its network, its data, and what it says of examples."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxproto import batches
+from jaxproto.data.dataset import Dataset
+from jaxproto.errors import UserError, pick
+from jaxproto.method import Method
+from jaxproto.saved_runs import user_inputs
+from jaxproto.saved_runs.column_table import Table
+from jaxproto.summary import host_prototypes
+from jaxproto.summary.pictures import HostProtos
+from jaxproto.types import Client, Net, Tree
+
+PARTS = ("train", "test")
+
+
+class Part(NamedTuple):
+    """Some examples of a client, as the data set stores them."""
+
+    x: np.ndarray  # [M, ...]
+    y: np.ndarray  # [M] int32
+
+
+class ClientData(NamedTuple):
+    """The examples of a client."""
+
+    train: Part
+    test: Part
+
+
+class Tools(NamedTuple):
+    """What clients of an architecture are asked with, compiled when first called."""
+
+    method: Method
+    net: Net
+    name: str  # of the architecture
+    dataset: Dataset  # of the run
+    scores: Callable  # client, down, x_B -> {rule: scores_BC}
+    features: Callable  # client, x_B -> feat_BD
+
+
+def tools(method: Method, net: Net, name: str, dataset: Dataset) -> Tools:
+    """Those of one architecture."""
+
+    def scores(client, down, x):
+        return method.predict(net, client, batches.decode(x), down)
+
+    def features(client, x):
+        return method.features(net, client, batches.decode(x))
+
+    return Tools(method, net, name, dataset, jax.jit(scores), jax.jit(features))
+
+
+class SavedClient:
+    """A client after the last checkpoint of a run, or one that joined it later.
+
+    Attributes:
+      id: of the client over all cohorts.
+      architecture: name of its network.
+      params: pytree of numpy arrays; `params["net"]` is its network, and methods that
+        give clients more have that beside it. Of a run whose clients keep nothing
+        (`clients.store` none), what it would begin the next round with.
+      norm: BatchNorm statistics, in the same form.
+      state: all that the client keeps (`types.Client`), as numpy arrays.
+      joined: of a client that joined later, accuracies before and after; else None.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        state: Client,
+        down: Tree,
+        data: Callable[[], ClientData],
+        joined: Table | None = None,
+    ):
+        """Of its state, the broadcast and what makes its examples."""
+        self.state: Client = jax.tree.map(np.asarray, state)
+        self.id = int(self.state.id)
+        self.architecture = tools.name
+        self.joined = joined
+        self._tools, self._down, self._data = tools, down, data
+
+    @property
+    def params(self) -> Tree:
+        """Its parameters."""
+        return self.state.params
+
+    @property
+    def norm(self) -> Tree:
+        """Its BatchNorm statistics."""
+        return self.state.norm
+
+    @property
+    def prototypes(self) -> HostProtos | None:
+        """The local prototypes that it remembers; None where a method has none."""
+        return host_prototypes.on_host(host_prototypes.protos_in(self.state.memory))
+
+    @property
+    def data(self) -> ClientData:
+        """Its examples, `data.train.x`, `data.test.y` and so on."""
+        return self._data()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Rules of prediction."""
+        tools, dataset = self._tools, self._tools.dataset
+        like = jax.ShapeDtypeStruct((1, *dataset.x.shape[1:]), dataset.x.dtype)
+        return tuple(jax.eval_shape(tools.scores, self.state, self._down, like))
+
+    def scores(self, x, rule: str = "head") -> np.ndarray:
+        """Scores [M, C] of examples: logits, or negative distances to prototypes.
+
+        Args:
+          x: [M, ...] as the data set of the run stores examples: images as uint8 from 0
+            to 255, numbers as they are, texts as tokens or as texts. They are
+            normalised as in training.
+          rule: of prediction, one of `rules`.
+
+        Raises:
+          UserError: no such rule, or other inputs.
+        """
+        pick("rule", rule, self.rules)
+        return self._scores(user_inputs.examples(self._tools.dataset, x))[rule]
+
+    def predict(self, x, rule: str = "head") -> np.ndarray:
+        """Classes [M] of examples; -1 where the rule has no class to offer.
+
+        Args:
+          x: as for `scores`.
+          rule: as for `scores`.
+        """
+        return best(self.scores(x, rule))
+
+    def features(self, x) -> np.ndarray:
+        """Features [M, D] of examples, which prototypes are of.
+
+        Where clients have RefProtoFL's adapter, its output.
+        """
+        given = user_inputs.examples(self._tools.dataset, x)
+        return in_batches(partial(self._tools.features, self._on_device()), given)
+
+    def confusion(self, rule: str = "head", part: str = "test") -> np.ndarray:
+        """How many examples [C, C] of each class (row) are taken for each (column).
+
+        Those for which the rule has no class to offer are in no column.
+
+        Args:
+          rule: as for `scores`.
+          part: of its data, test or train.
+        """
+        x, y = self._part(part)
+        said, size = self.predict(x, rule), self._tools.dataset.num_classes
+        count_CC = np.zeros((size, size), np.int64)
+        np.add.at(count_CC, (y[said >= 0], said[said >= 0]), 1)
+        return count_CC
+
+    def accuracies(self, part: str = "test") -> dict[str, float]:
+        """Accuracy of every rule on its own data, test or train."""
+        x, y = self._part(part)
+        made = self._scores(user_inputs.examples(self._tools.dataset, x))
+        return {rule: float(np.mean(best(s) == y)) for rule, s in made.items()}
+
+    def _part(self, name: str) -> Part:
+        return getattr(self.data, pick("part", name, PARTS))
+
+    def _on_device(self) -> Client:
+        return jax.device_put(self.state)
+
+    def _scores(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        client, down = self._on_device(), self._down
+        return in_batches(lambda x_B: self._tools.scores(client, down, x_B), x)
+
+    def __repr__(self) -> str:
+        return f"<client {self.id}, {self.architecture}>"
+
+
+def best(scores_MC: np.ndarray) -> np.ndarray:
+    """The class with the highest score; -1 where that is no finite number."""
+    sure_M = np.isfinite(np.max(scores_MC, -1))
+    return np.where(sure_M, np.argmax(scores_MC, -1), -1)
+
+
+def in_batches(f: Callable, x: np.ndarray) -> Tree:
+    """`f` of all examples, so many at a time that one program serves any number."""
+    size, parts = batches.SWEEP_BATCH, []
+    for first in range(0, len(x), size):
+        given = x[first : first + size]
+        batch = np.zeros((size, *x.shape[1:]), x.dtype)
+        batch[: len(given)] = given
+        parts.append(jax.device_get(f(batch)))
+    return jax.tree.map(lambda *a: np.concatenate(a)[: len(x)], *parts)
+
+
+def check_id(i: int, clients: int):
+    """Raises UserError unless there is a client of this id."""
+    if isinstance(i, bool) or not isinstance(i, int | np.integer):
+        raise UserError(f"clients are called by their numbers, not by {i!r}.")
+    if not 0 <= i < clients:
+        raise UserError(
+            f"there is no client {i}: the run has clients 0 to {clients - 1}."
+        )

@@ -1,0 +1,99 @@
+"""The default folder of a run, and paths that cannot be one."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import ml_collections
+
+from jaxproto.config import flat, read
+from jaxproto.config.fields import extended, where
+from jaxproto.config.paper_variants import READINGS
+from jaxproto.errors import UserError, escaped, hidden
+from jaxproto.storage.run_folder import read_config
+
+UNREADABLE = "\\[]*?"  # what orbax makes something else of in a path
+LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
+
+
+def default(
+    config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict | None = None
+) -> Path:
+    """`runs/<config>-<dataset>-seed<seed>`, and `-<changes>` where there are some.
+
+    Nothing but the configurations decides it, so that a run is found again by whoever
+    makes them.
+
+    Args:
+      config: of the run.
+      plain: with which it is compared, such as `config.plain("FILE.py:ARG")`; None
+        names no changes.
+    """
+    kind, _, rest = config.data.name.partition(":")
+    by_path = ("csv", "folder", "npz")
+    dataset = Path(rest).stem if kind in by_path else rest or kind
+    dataset = re.sub(r"[^\w.-]+", "_", dataset)
+    name = f"{config.name}-{dataset}-seed{config.seed}"
+    return Path("runs") / "-".join([name, *_changes(config, plain or config)])
+
+
+def _changes(config, plain) -> list[str]:
+    """A reading's name, and the fields that differ from the plain configuration."""
+    here, readings = flat(config), {"": flat(plain)}
+    for reading in READINGS.get(config.method.name, {}):
+        other = ml_collections.ConfigDict(plain.to_dict())
+        read(other, reading)
+        readings[reading] = flat(other)
+    changed = {r: _changed(config, here, there) for r, there in readings.items()}
+    reading = min(changed, key=lambda r: len(changed[r]) + bool(r))  # the plain first
+    fields = changed[reading]
+    words = "-".join(f"{path}={_word(value)}" for path, value in fields.items())
+    if not re.fullmatch(rf"[\w.,=+-]{{0,{LONGEST}}}", words, re.ASCII):
+        words = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:10]
+    return [part for part in (reading, words) if part]
+
+
+def _changed(config, here: Mapping, there: Mapping) -> dict:
+    """Fields that make it another run: not its name, data set and seed, named before.
+
+    Nor where the data lie, and more rounds than planned: these go on with what is
+    there, where `check_config` lets them.
+    """
+    silent = where(names_run=False) | extended(config, there)
+    paths = sorted({*here, *there} - silent)
+    return {k: here.get(k) for k in paths if here.get(k) != there.get(k)}
+
+
+def _word(value) -> str:
+    """A value as it was typed, more or less: 20 for 20.0."""
+    return f"{value}".removesuffix(".0")
+
+
+def chosen(config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict) -> Path:
+    """The default folder; the plain one if the run began there in an older version."""
+    path, old = default(config, plain), default(config)
+    if path == old or path.exists():
+        return path
+    try:
+        return old if read_config(old) == flat(config) else path
+    except UserError:
+        return path
+
+
+def check_path(path: Path):
+    """Raises UserError for a path in which orbax would not find its checkpoints again.
+
+    It takes some characters for those of a pattern, a backslash for a slash, and a part
+    that ends in a colon for the beginning of an address.
+    """
+    full = os.path.abspath(path)
+    odd = [c for c in UNREADABLE if c in full]
+    odd += [part for part in full.split("/") if part.endswith(":")]
+    if odd := [hidden(full)] * bool(hidden(full)) or odd:
+        raise UserError(
+            f"the work directory {escaped(full)} has {odd[0]} in its path, with which "
+            "checkpoints cannot be read back; choose another with --workdir."
+        )

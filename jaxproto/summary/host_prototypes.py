@@ -1,0 +1,129 @@
+"""Prototypes and heads of a federation after a round, on the host."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxproto import gather
+from jaxproto import masks as masks_
+from jaxproto.experiment.build import Experiment
+from jaxproto.method import Method
+from jaxproto.types import Client, Protos, Tree
+
+HEADS = (  # what classifies: the head of an adapter, or that of the network
+    "['adapter']['head']['kernel']",
+    "['net']['head']['kernel']",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProtos:
+    """Prototypes on the host; as `types.Protos`."""
+
+    mean: np.ndarray  # [..., C, D]
+    count: np.ndarray  # [..., C]
+
+
+class Learnt(NamedTuple):
+    """Prototypes after a round; None where there are none."""
+
+    mask_CD: np.ndarray | None  # of CPS
+    protos: HostProtos | None  # global ones, in the places of the masks
+    local: HostProtos | None  # [K, C, D] by client id
+    client_view: HostProtos | None = None  # global ones as clients compare with them
+
+
+def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learnt:
+    """What the server broadcasts and what clients remember."""
+    mask_CD, down = masks(exp.method, exp.spec.feat_dim), exp.method.broadcast(server)
+    memory = [protos_in(c.memory) for c in clients]
+    local = on_host(gather.by_id([c.ids for c in exp.cohorts], memory))
+    protos, viewed = (
+        sent and spread(sent, mask_CD)
+        for sent in map(on_host, map(protos_in, (down, exp.method.client_view(down))))
+    )
+    return Learnt(mask_CD, protos, local, viewed)
+
+
+def protos_in(tree: Tree) -> Protos | None:
+    """The first prototypes in a tree; None if there are none."""
+    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
+    return next((node for node in leaves if isinstance(node, Protos)), None)
+
+
+def on_host(protos: Protos | None) -> HostProtos | None:
+    """Prototypes as numpy arrays; None if there are none."""
+    if protos is None:
+        return None
+    return HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
+
+
+def masks(method: Method, feat_dim: int) -> np.ndarray | None:
+    """The CPS masks [C, D], bool, if the method sends some before the first round."""
+    leaves = jax.tree.leaves(method.setup, is_leaf=_is_masks)
+    sent = next((node.masks for node in leaves if _is_masks(node)), None)
+    if sent is None or sent.dtype == bool:
+        return sent if sent is None else np.asarray(sent)
+    return masks_.bitmap(np.asarray(sent, np.int64), feat_dim)
+
+
+def _is_masks(node):
+    return isinstance(node, masks_.SentMasks)
+
+
+def spread(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
+    """Compressed prototypes [C, s] with their values in the places of the masks.
+
+    TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
+    are not of this form stay as they are.
+    """
+    if mask_CD is None or (mask_CD.sum(1) != protos.mean.shape[-1]).any():
+        return protos
+    mean_CD = np.zeros(mask_CD.shape, protos.mean.dtype)
+    mean_CD[mask_CD] = protos.mean.ravel()
+    return HostProtos(mean_CD, protos.count)
+
+
+def head_norms(cohorts, clients) -> np.ndarray | None:
+    """Lengths of the class weights [K, C] of all clients, by id, without biases.
+
+    None unless every client has one of HEADS as a matrix [D, C].
+    """
+    parts = []
+    for stacked in clients:
+        leaves = jax.tree_util.tree_leaves_with_path(stacked.params)
+        by_path = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+        found = [by_path[name] for name in HEADS if name in by_path]
+        if not found or np.ndim(found[0]) != 3:
+            return None
+        parts.append(np.linalg.norm(found[0], axis=1))
+    return np.asarray(gather.by_id([c.ids for c in cohorts], parts))
+
+
+def note_of(learnt: HostProtos, feat_dim: int) -> str:
+    """What has to be said of prototypes that are not in the space of features."""
+    sent = learnt.mean.shape[-1]
+    other = f"as sent: {sent} values each, features have {feat_dim}"
+    return other if sent != feat_dim else ""
+
+
+def rows_of(protos: HostProtos) -> np.ndarray:
+    """Prototypes [..., C, D]; zeros where there is none."""
+    return np.where(protos.count[..., None] > 0, protos.mean, 0)
+
+
+def held(local: HostProtos, c: int) -> str:
+    """The title of the local prototypes of a class."""
+    holders = int((local.count[:, c] > 0).sum())
+    clients = len(local.count)
+    return f"local prototypes of class {c}, held by {holders} of {clients} clients"
+
+
+def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
+    """The mask of a class, if prototypes of `dim` values have one."""
+    if mask_CD is None or mask_CD.shape[1] != dim:
+        return None
+    return mask_CD[c]

@@ -1,0 +1,245 @@
+"""Every picture of a finished run, into `plots/`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from jaxproto import batches, plots
+from jaxproto.experiment.build import Experiment
+from jaxproto.io import atomic
+from jaxproto.method import Method
+from jaxproto.storage.run_folder import RunFolder
+from jaxproto.summary import progress_lines
+from jaxproto.summary.host_prototypes import (
+    HostProtos,
+    Learnt,
+    head_norms,
+    held,
+    learnt_by,
+    mask_of,
+    note_of,
+    rows_of,
+)
+from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
+
+SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
+
+
+Picture = Callable[[Path], None]  # draws it into a file
+
+
+class Trained(NamedTuple):
+    """A federation after a round."""
+
+    exp: Experiment
+    examples: Examples
+    server: Tree
+    clients: tuple[Client, ...]  # per cohort, [K, ...]
+
+
+def draw(
+    trained: Trained,
+    path: Path,
+    console: Console,
+    name: str = "",
+):
+    """Draws what the run has: partition and accuracies, and what was learnt.
+
+    Without matplotlib it says how to get it and draws nothing.
+
+    Args:
+      trained: the federation after its last round.
+      path: work directory, with the run's records; pictures go into its `plots/`.
+      console: where it says what it draws, or that there is no matplotlib.
+      name: of the method, for titles; that of the folder by default.
+
+    Raises:
+      Unwritable: a picture cannot be written.
+    """
+    if not plots.available():
+        console.print(f"no pictures: {plots.HINT}")
+        return
+    folder = path / "plots"
+    with atomic.writing(folder, 0):
+        folder.mkdir(exist_ok=True)
+    records, name = RunFolder.at(path).records, name or path.name
+    drawn = _of_records(trained.exp, records, name)
+    drawn |= _of_learnt(trained, name)
+    with progress_lines.counted(console, "drawing", "pictures", len(drawn)) as done:
+        for name, picture in drawn.items():
+            picture(folder / f"{name}.png")
+            done(name)
+
+
+def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
+    """Of the partition and of what was measured."""
+    train_KC = exp.counts.train
+    drawn = {"partition": lambda to: plots.partition_heatmap(to, train_KC, name=name)}
+    if not records:
+        return drawn
+    drawn["accuracy"] = lambda to: plots.accuracy_over_rounds(to, records, name)
+    drawn["bytes"] = lambda to: plots.accuracy_against_bytes(to, {name: [records]})
+    at, values = every_round(records, "alignment_iterations")
+    if np.isfinite(values).any():
+        line = plots.band(name, at, np.array([values]))
+        drawn["iterations"] = lambda to: iterations(to, {"": [line]})
+    return drawn
+
+
+def _of_learnt(trained: Trained, name: str) -> dict[str, Picture]:
+    """Of prototypes and heads."""
+    exp, drawn = trained.exp, dict[str, Picture]()
+    learnt = learnt_by(exp, trained.server, trained.clients)
+    protos, local = learnt.protos, learnt.local
+    norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
+    if protos is not None:
+        drawn["angles"] = lambda to: angles(to, learnt, dim, name)
+        drawn["global_prototypes"] = lambda to: global_values(to, protos, dim, name)
+    if local is not None and np.any(local.count > 0):
+        drawn["local_prototypes"] = lambda to: local_values(to, learnt, name)
+    if norm_KC is not None:
+        counts = exp.counts.train
+        drawn["heads"] = lambda to: plots.head_norms(to, norm_KC, counts, name=name)
+    if learnt.client_view is not None and local is not None and dim == 2:
+        drawn |= _planes(trained, learnt.client_view.mean, local, name)
+    return drawn
+
+
+def iterations(path: Path, shown: Mapping[str, Sequence[plots.Band]], note: str = ""):
+    """Iterations of the alignment in every round that was watched."""
+    ylabel = "iterations of the alignment"
+    plots.bands(path, shown, "round", ylabel, note, whole=True)
+
+
+def every_round(records, name: str) -> tuple[list[int], list[float]]:
+    """Rounds, and what was seen in each; those without are left out."""
+    at: list[int] = []
+    values: list[float] = []
+    for record in records:
+        seen = record.get("every_round", {}).get(name, [])
+        at += range(record["round"] - len(seen) + 1, record["round"] + 1)
+        values += [np.nan if v is None else v for v in seen]
+    return at, values
+
+
+def _title(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def angles(
+    path: Path,
+    learnt: Learnt,
+    feat_dim: int,
+    name: str,
+    classes: Sequence[int] | None = None,
+):
+    """Angles between global prototypes, of these classes."""
+    assert learnt.protos is not None
+    mean_CD, count_C = learnt.protos.mean, learnt.protos.count
+    at = list(range(len(mean_CD)) if classes is None else classes)
+    title = _title(name, note_of(learnt.protos, feat_dim))
+    plots.prototype_angles(path, mean_CD[at], count_C[at], at, title)
+
+
+def global_values(
+    path: Path,
+    protos: HostProtos,
+    feat_dim: int,
+    name: str,
+    classes: Sequence[int] | None = None,
+    **more,
+):
+    """Values of global prototypes, of these classes."""
+    at = list(range(len(protos.mean)) if classes is None else classes)
+    title = _title(name, "global prototypes", note_of(protos, feat_dim))
+    value_CD = rows_of(protos)[at]
+    plots.prototype_heatmap(path, value_CD, title, rows=at, what="class", **more)
+
+
+def local_values(
+    path: Path,
+    learnt: Learnt,
+    name: str,
+    asked: int | None = None,
+    clients: Sequence[int] | None = None,
+    **more,
+):
+    """A class's local prototypes, and the global one G as clients compare with it.
+
+    Args:
+      path: of the file.
+      learnt: with local prototypes.
+      name: of the run.
+      asked: the class; that which most clients hold by default.
+      clients: all by default.
+      **more: of `plots.prototype_heatmap`.
+    """
+    local = learnt.local
+    assert local is not None
+    c = int((local.count > 0).sum(0).argmax()) if asked is None else asked
+    at = list(range(len(local.mean)) if clients is None else clients)
+    value_KD, rows = rows_of(local)[at, c], [f"L{i}" for i in at]
+    dim = value_KD.shape[1]
+    viewed, protos = learnt.client_view, learnt.protos
+    if viewed is not None and protos is not None and viewed.mean.shape[1] == dim:
+        value_KD = np.concatenate([value_KD, rows_of(viewed)[[c]]])
+        as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
+        rows.append("G" if as_sent else "client's G")
+    mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, held(local, c))
+    more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
+    plots.prototype_heatmap(path, value_KD, title, **more)
+
+
+def _planes(trained: Trained, global_CD, local: HostProtos, name: str):
+    """Pictures of two dimensions, with global prototypes as clients see them."""
+    arrows = [plots.Arrows(name, global_CD, local.mean, local.count)]
+    ids = some_of(range(len(local.mean)))
+    return {
+        "prototypes": lambda to: plots.prototypes_2d(to, arrows),
+        "features": lambda to: plots.features_grid(
+            to, [plane(trained, local, i, name) for i in ids]
+        ),
+    }
+
+
+def some_of(clients: Sequence[int]) -> list[int]:
+    """Those of the clients whose features are drawn unless others are asked for."""
+    return [i for i in SPIRAL_CLIENTS if i in clients] or list(clients)[:2]
+
+
+def plane(trained: Trained, local: HostProtos, i: int, name: str) -> plots.Plane:
+    """The test features and the prototypes of a client."""
+    feat_MD, y_M = features(trained.exp.method, *one_client(trained, i))
+    title = f"{name}, client {i}"
+    return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
+
+
+def one_client(trained: Trained, i: int, part: str = "test"):
+    """Network, state and data of a client.
+
+    Args:
+      i: its id.
+      part: test or train.
+    """
+    exp, rows = trained.exp, getattr(trained.exp.partition, part)[i]
+    shard = Shard(jnp.asarray(rows, jnp.int32), jnp.int32(len(rows)))
+    for cohort, clients in zip(exp.cohorts, trained.clients, strict=True):
+        if i in cohort.ids:
+            k = cohort.ids.index(i)
+            client = jax.tree.map(lambda a, k=k: a[k], clients)
+            return cohort.net, client, Data(trained.examples, shard)
+    raise ValueError(f"no client {i}")
+
+
+def features(
+    method: Method, net: Net, client: Client, data: Data, at_M: np.ndarray | None = None
+):
+    """Features [M, D] and labels [M] of examples of one client; of all by default."""
+    chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
+    batch = batches.take(data, chosen_M, jnp.ones(len(chosen_M)))
+    return np.asarray(method.features(net, client, batch.x)), np.asarray(batch.y)

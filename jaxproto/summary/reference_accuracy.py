@@ -1,0 +1,73 @@
+"""What an accuracy is read against: one class alone, and clients alone.
+
+Clients with skewed labels are right on many examples if they always say their commonest
+training class. A run that ends at exactly that accuracy has learnt nothing else: it has
+collapsed, as prototypes do that are drawn to one point.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from jaxproto.data.partition_stats import Commonest
+from jaxproto.methods import REFERENCE
+
+STEADY = 3  # evaluations at the end of a run that must agree
+NEAR = 2e-4  # accuracies that are the same, where half an example is less
+CLASS = "test examples in their client's commonest training class"
+MEANS = f"is the share of {CLASS}: the network always says that class"
+
+
+def collapsed(records: Sequence[Mapping], alone: Commonest) -> dict[str, int]:
+    """Rules that end at the accuracy of each client's commonest class.
+
+    Pooled accuracies, in the last three evaluations or more, to within 0.02 points or
+    half an example.
+
+    Args:
+      records: of `metrics.jsonl`.
+      alone: what one class is worth there.
+
+    Returns:
+      {rule: round of the first evaluation from which on it is so}; {} where every test
+      example is of its client's commonest class.
+    """
+    near = max(NEAR, 0.5 / max(alone.examples, 1))
+    if not records or alone.pooled >= 1 - near:
+        return {}
+    since = {r: _since(records, r, alone.pooled, near) for r in records[-1]["rules"]}
+    return {rule: r for rule, r in since.items() if r is not None}
+
+
+def _since(records, rule, share, near):
+    """Round from which on the rule stays near the share; None if too short a time."""
+    rows = [(r["round"], r["rules"].get(rule, {}).get("pooled")) for r in records]
+
+    def there(row):
+        return row[1] is not None and abs(row[1] - share) <= near
+
+    rounds = [r for r, _ in itertools.takewhile(there, reversed(rows))]
+    return rounds[-1] if len(rounds) >= STEADY else None
+
+
+ENTRIES = ("commonest_class", "collapsed")  # of a `summary.json`
+
+
+def fields(records: Sequence[Mapping], alone: Commonest) -> dict:
+    """What `ENTRIES` names."""
+    return dict(zip(ENTRIES, (alone._asdict(), collapsed(records, alone)), strict=True))
+
+
+def lines(summary: Mapping) -> list[str]:
+    """What to say below the accuracies of a run; of an older version's, nothing."""
+    told = []
+    if share := summary.get("commonest_class"):
+        line = f"reference: {share['pooled']:.4f} is the share of {CLASS} "
+        line += f"(mean over clients {share['client_mean']:.4f})"
+        if summary.get("method") != REFERENCE:
+            line += f"; configs/{REFERENCE}.py on the same data gives what clients "
+            line += "reach alone"
+        told.append(line)
+    for rule, since in summary.get("collapsed", {}).items():
+        final = summary["rules"][rule]["pooled"]["final"]
+        told.append(f"collapsed: {rule} {final:.4f} since round {since} {MEANS}")
+    return told

@@ -1,0 +1,188 @@
+"""What a run says of itself: its partition before, its summary after."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_collections
+import numpy as np
+from rich.console import Console
+
+from jaxproto.data import partition_stats
+from jaxproto.data.partitions import from_file as partition_file
+from jaxproto.errors import UserError, some
+from jaxproto.experiment.build import Experiment
+from jaxproto.io import atomic
+from jaxproto.storage import records as metrics
+from jaxproto.storage.run_folder import has_begun
+from jaxproto.summary import metric_record, nominal_cost, reference_accuracy
+
+SHOWN = 20  # clients of a list
+
+
+def partition(exp: Experiment, path: Path, console: Console):
+    """Prints who has what and saves it."""
+    local, work = exp.local, padding(exp)
+    for note in exp.dataset.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    console.print(partition_stats.table(exp.counts, work, names=exp.dataset.classes))
+    size_K = exp.counts.train.sum(1)
+    short = some(np.flatnonzero(size_K < local.batch_size), SHOWN)
+    if short:
+        step = local.steps_per_epoch(size_K.min(), local.batch_size)
+        what = "a step on their own examples repeated" if step else "never train"
+        line = f"below one batch of {local.batch_size}: clients {short} ({what})"
+        console.print(line, highlight=False, soft_wrap=True)
+    for cohort in exp.cohorts:
+        line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
+        console.print(line, highlight=False, soft_wrap=True)
+    if any(c.max_participants for c in exp.cohorts):
+        console.print(_whereabouts(exp), highlight=False, soft_wrap=True)
+    check_same(exp, path)
+    save_partition(exp, path)
+
+
+WHERE = {
+    "none": "they keep nothing",
+    "device": "they are on the device",
+    "host": "they are in the memory of the host",
+    "disk": "they are in files",
+    "nodes": "they are on their nodes",
+}
+
+
+def _whereabouts(exp: Experiment) -> str:
+    """How many clients a round has room for, and where all are between rounds."""
+    room, clients = sum(c.num_rows for c in exp.cohorts), len(exp.counts.train)
+    return f"a round has room for {room} of {clients} clients; {WHERE[exp.store]}"
+
+
+def check_same(exp: Experiment, path: Path):
+    """Raises UserError if the run in the folder was started with another partition."""
+    old = path / "indices.csv"
+    if not has_begun(path) or not old.exists():
+        return
+    now = partition_file.lines(exp.dataset, exp.partition).encode()
+    if not old.is_file() or old.read_bytes() != now:
+        raise UserError(
+            f"{old} has another partition than the one that this configuration gives "
+            "now: the data set, the file of the partition or this file has changed "
+            "since. Nothing was changed. Bring back the old one, or choose another "
+            "folder with --workdir."
+        )
+
+
+def save_partition(exp: Experiment, path: Path):
+    """Writes `partition.csv`, the counts, and `indices.csv`, who has which examples.
+
+    The second is what `data.partition=file:` reads. Where classes have names,
+    `classes.json` says their numbers.
+    """
+    partition_stats.write_csv(path / "partition.csv", exp.counts)
+    if exp.dataset.classes:  # how labels are numbered, there and in every array
+        numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
+        metrics.write_json(path / "classes.json", numbers)
+    listed = partition_file.lines(exp.dataset, exp.partition)
+    atomic.write(path / "indices.csv", listed.encode())
+
+
+def padding(exp: Experiment) -> partition_stats.Work:
+    """Steps per client, and the share of them that padding would waste."""
+    return partition_stats.work(
+        [len(rows) for rows in exp.partition.train],
+        [c.ids for c in exp.cohorts],
+        batch_size=exp.local.batch_size,
+        epochs=exp.local.epochs,
+        per_epoch=exp.local.steps_per_epoch,
+    )
+
+
+def wasted(exp: Experiment) -> float:
+    """Share of this run's local steps that only pad, in the forms it has chosen."""
+    work = [padding(exp).steps[list(c.ids)][: c.num_rows] for c in exp.cohorts]
+    done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
+    return 1 - float(np.concatenate(work).sum()) / done if done else 0.0
+
+
+def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
+    """Accuracy over samples, and mean and spread over clients (population std)."""
+    each_K = correct_K / size_K
+    return {
+        "pooled": float(correct_K.sum() / size_K.sum()),
+        "client_mean": float(each_K.mean()),
+        "client_std": float(each_K.std()),
+        "client_min": float(each_K.min()),
+        "client_max": float(each_K.max()),
+    }
+
+
+class Compiled(NamedTuple):
+    """What compiling took."""
+
+    seconds: float
+    bytes_needed: int  # on the device, by XLA's account
+
+
+def summary(
+    config: ml_collections.ConfigDict,
+    exp: Experiment,
+    records: Sequence[Mapping],
+    compiled: Compiled,
+    status: Mapping,
+) -> dict:
+    """The contents of `summary.json`.
+
+    Args:
+      records: of `metrics.jsonl`.
+      status: how the run ended.
+    """
+    classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
+    net = exp.cohorts[0].net
+    warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
+    return {
+        **status,
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "seed": config.seed,
+        "rounds": records[-1]["round"] if records else 0,
+        "rules": metrics.rule_summary(records),
+        **_further(exp, records),
+        **_privacy(records),
+        **reference_accuracy.fields(
+            records, partition_stats.share_of_commonest(exp.counts)
+        ),
+        "scalars_per_round": {
+            "nominal": nominal_cost.nominal(exp.method, net, classes_K),
+            "up": _mean(records, "scalars_up"),
+            "down": _mean(records, "scalars_down"),
+        },
+        "bytes_per_round": {
+            "up": _mean(records, "bytes_up"),
+            "down": _mean(records, "bytes_down"),
+        },
+        "bytes_total": records[-1]["bytes_total"] if records else None,
+        "smallest_angle": records[-1].get("smallest_angle") if records else None,
+        "seconds_per_round": float(np.median(warm)) if warm else None,
+        "compile_seconds": compiled.seconds,
+        "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
+        "clients_between_rounds": exp.store,
+        "bytes_needed": compiled.bytes_needed,
+        "peak_memory_bytes": metrics.peak_memory_bytes(),
+        "versions": metrics.versions(),
+    }
+
+
+def _further(exp: Experiment, records: Sequence[Mapping]) -> dict:
+    """The entry `metrics`, where more than the accuracy is measured."""
+    found = metric_record.summary(records, exp.metrics)
+    return {"metrics": found} if found else {}
+
+
+def _privacy(records: Sequence[Mapping]) -> dict:
+    """The entry `privacy` of the last record, where there is one."""
+    found = records[-1].get("privacy") if records else None
+    return {"privacy": found} if found else {}
+
+
+def _mean(records, key):
+    return float(np.mean([r[key] for r in records])) if records else None

@@ -1,0 +1,107 @@
+"""What of a run is on several devices, and how it gets there and back.
+
+Index tables of clients are dealt as clients are. Where a client always trains on the
+device that has it, that device has the examples of its own clients alone; where a part
+of the clients takes part in a round, or clients are hosted, every device has all.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxproto import mesh
+from jaxproto.experiment import build
+from jaxproto.experiment.build import Experiment
+from jaxproto.experiment.cohorts import HOSTED
+from jaxproto.mesh import REPLICATED, SHARDED, Layout
+from jaxproto.types import Array, Examples, Shard
+
+
+class Placed(NamedTuple):
+    """Data on the devices."""
+
+    examples: Examples
+    train: tuple[Shard, ...]  # index tables per cohort
+    test: tuple[Shard | Array, ...]
+
+
+def apart(exp: Experiment) -> bool:
+    """Whether each device has the examples of its own clients alone."""
+    return exp.store not in HOSTED and not any(
+        c.stateless or c.max_participants for c in exp.cohorts
+    )
+
+
+def placed(exp: Experiment, layout: Layout) -> Placed:
+    """Examples and tables of a run; of hosted clients, each round brings its tables."""
+    data = exp.dataset
+    x: Any = build.in_rows(data.x)
+    y: Any = np.asarray(data.y, np.int32)
+    public: Any = data.public
+    every = Examples(x, y, public, data.x.shape[1:])
+    if exp.store in HOSTED:
+        return Placed(layout.put(every, REPLICATED), exp.train, exp.test)
+    tables = [dealt_tables(layout.number, own) for own in (*exp.train, *exp.test)]
+    if apart(exp):
+        examples, tables = _divided(layout, every, tables)
+    else:
+        examples = layout.put(every, REPLICATED)
+    there = layout.put(tuple(tables), SHARDED)
+    return Placed(examples, there[: len(exp.train)], there[len(exp.train) :])
+
+
+def dealt_tables(number: int, tables: Shard | Array) -> Any:
+    """Index tables, empty where there is nobody; of batches, the last one again."""
+    if not isinstance(tables, Shard):
+        return mesh.deal(tables, number)
+    count = len(tables.size)
+    used = mesh.order(count, number) < count
+    index, size = mesh.deal((tables.index, tables.size), number)
+    return Shard(index, np.where(used, size, 0).astype(np.int32))
+
+
+def _divided(layout: Layout, every: Examples, tables: Sequence[Shard]):
+    """The examples of each device, public ones first, and tables of their places.
+
+    Args:
+      tables: dealt, on the host.
+    """
+    public = np.zeros(0, int) if every.public is None else np.asarray(every.public)
+    blocks = [np.split(np.asarray(t.index), layout.number) for t in tables]
+    pools = []
+    for own in zip(*blocks, strict=True):
+        needed = np.concatenate([index.ravel() for index in own])
+        pools.append(np.concatenate([public, np.setdiff1d(needed, public)]))
+    anew = [
+        Shard(np.concatenate(list(map(_places, pools, own))), table.size)
+        for table, own in zip(tables, blocks, strict=True)
+    ]
+    size = max(map(len, pools))
+    rows = np.concatenate([np.resize(pool, size) for pool in pools])
+    shown = None if every.public is None else np.arange(len(public), dtype=np.int32)
+    return (
+        Examples(
+            layout.taken(every.x, rows),
+            layout.taken(every.y, rows),
+            layout.put(shown, REPLICATED),
+            every.shape,
+        ),
+        anew,
+    )
+
+
+def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Where in a pool of rows those of an index are."""
+    order = np.argsort(pool, kind="stable")
+    return order[np.searchsorted(pool, index, sorter=order)].astype(np.int32)
+
+
+def described(exp: Experiment, layout: Layout) -> str:
+    """One line for who reads along: how many clients each device has."""
+    kind = layout.mesh.devices.ravel()[0].device_kind
+    each = ", ".join(
+        f"{c.name} {mesh.width(c.num_rows, layout.number)} of {c.num_rows}"
+        for c in exp.cohorts
+    )
+    return f"{layout.number} devices ({kind}); participants on each: {each}"

@@ -1,0 +1,475 @@
+"""Callbacks of a run: events, errors, early ends; and the writers csv, tensorboard."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import struct
+import sys
+import time
+
+import pytest
+from rich.console import Console
+from support import runs, told
+from support.runs import small
+
+import jaxproto
+from jaxproto import callbacks as writers
+from jaxproto import config
+from jaxproto.callbacks import Callback, EarlyStopping, RunInfo, Stop, points
+from jaxproto.callbacks.base import EVENTS
+from jaxproto.callbacks.registry import Writer
+from jaxproto.errors import UserError
+from jaxproto.experiment import traced
+from jaxproto.storage import checkpoint, default_workdir, records
+from jaxproto.summary import pictures
+from jaxproto.summary import run_summary as summaries
+from jaxproto.sweeps import How
+from jaxproto.training import callback_list, runner
+from jaxproto.training.callback_list import Listeners
+
+cache = runs.cache
+pytestmark = pytest.mark.usefixtures("cache", "quick")
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Runs of the same settings are compiled once; no pictures."""
+    real, made = runner.prepare, {}
+
+    def prepare(start, cache):
+        c = start.config
+        key = repr((traced.program_settings(c), c.seed, c.early_stopping.rule))
+        if key not in made:
+            made[key] = real(start, cache)
+        exp = made[key].exp._replace(floats=traced.traced(c))
+        summaries.save_partition(exp, start.path)
+        return made[key]._replace(exp=exp)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw", lambda *_: None)
+        patch.setattr(runner, "prepare", prepare)
+        yield
+
+
+class Heard(Callback):
+    """Remembers all that it was told."""
+
+    def __init__(self):
+        self.events = []
+
+    def __getattribute__(self, name):
+        if name not in EVENTS:
+            return super().__getattribute__(name)
+        return lambda *what: self.events.append((name, *what))
+
+    def names(self):
+        return [name for name, *_ in self.events]
+
+    def of(self, event):
+        return [what for name, *what in self.events if name == event]
+
+
+class Failing(Callback):
+    """Raises at one event."""
+
+    def __init__(self, event):
+        def fail(*_):
+            raise RuntimeError(f"no\nmore {event}")
+
+        setattr(self, event, fail)
+
+
+class StopAt(Callback):
+    """Answers in a round."""
+
+    def __init__(self, r, answer="stop"):
+        self.r, self.answer = r, answer
+
+    def on_evaluation(self, record):
+        return self.answer if record["round"] == self.r else None
+
+
+def several(**changes):
+    fields = {"rounds": 4, "eval_every": 2, "checkpoint_every": 3, **changes}
+    return small(**fields)
+
+
+def each_round(**changes):
+    """The same, evaluated and saved in each round."""
+    return several(eval_every=1, checkpoint_every=1, **changes)
+
+
+def run(c, path, *callbacks):
+    """Summary and what was printed, of a run with callbacks."""
+    console = Console(file=io.StringIO(), width=80)
+    summary = jaxproto.run(c, path, console, callbacks=callbacks)
+    return summary, console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def plain(cache, quick, tmp_path_factory):
+    """A run of four rounds without callbacks, evaluated each round."""
+    path = tmp_path_factory.mktemp("plain")
+    run(each_round(), path)
+    return path
+
+
+def killed(whole, path, after):
+    """A run as if it had been killed `after` so many rounds."""
+    shutil.copytree(whole, path, dirs_exist_ok=True)
+    (path / "summary.json").unlink()
+    for r in checkpoint.rounds(path / "checkpoints"):
+        if r > after:
+            shutil.rmtree(path / "checkpoints" / str(r))
+
+
+# Events
+
+
+def test_a_callback_is_told_of_everything_in_its_order(tmp_path):
+    heard = Heard()
+    summary, _ = run(several(), tmp_path, heard)
+    evaluated = ["on_round", "on_evaluation"]
+    assert heard.names() == [
+        "on_start",
+        *["on_round", *evaluated],
+        *["on_round", "on_checkpoint", *evaluated, "on_checkpoint"],
+        "on_end",
+    ]
+    ((info,),) = heard.of("on_start")
+    assert info.path == tmp_path and info.round == 0 and info.records == []
+    assert info.config == config.flat(several())
+    rounds = [record for (record,) in heard.of("on_round")]
+    assert [r["round"] for r in rounds] == [1, 2, 3, 4]
+    assert all(r["seconds"] > 0 and r["participants"] == 3 for r in rounds)
+    told = [record for (record,) in heard.of("on_evaluation")]
+    assert told == records.read(tmp_path / "metrics.jsonl")
+    saved = [(r, tmp_path / "checkpoints" / str(r)) for r in (3, 4)]
+    assert [tuple(s) for s in heard.of("on_checkpoint")] == saved
+    assert heard.of("on_end") == [[json.loads((tmp_path / "summary.json").read_text())]]
+    assert summary["status"] == "finished"
+
+
+def test_a_run_that_goes_on_tells_what_is_behind_it_and_an_ended_one_nothing(
+    plain, tmp_path
+):
+    killed(plain, tmp_path, 3)
+    heard = Heard()
+    run(each_round(), tmp_path, heard)
+    ((info,),) = heard.of("on_start")
+    assert info.round == 3 and [r["round"] for r in info.records] == [1, 2, 3]
+    assert [record["round"] for (record,) in heard.of("on_evaluation")] == [4]
+    heard = Heard()
+    _, text = run(each_round(), tmp_path, heard)
+    assert "nothing to do" in text and heard.events == []
+
+
+def test_a_diverged_run_tells_of_its_end(tmp_path):
+    heard = Heard()
+    run(several(optimizer__learning_rate=1e30), tmp_path, heard)
+    ((summary,),) = heard.of("on_end")
+    assert summary["status"] == "diverged" and "client" in summary["reason"]
+
+
+# Callbacks that fail
+
+
+class Wild(Callback):
+    """Changes all that it is told."""
+
+    def on_evaluation(self, record):
+        record.clear()
+
+    def on_end(self, summary):
+        summary["status"] = "mine"
+
+
+def test_callbacks_that_fail_or_change_what_they_are_told_change_nothing(
+    plain, tmp_path
+):
+    bad, heard = [Failing(event) for event in EVENTS], Heard()
+    summary, text = run(each_round(), tmp_path, *bad, Wild(), heard)
+    said = [line for line in text.splitlines() if "RuntimeError" in line]
+    off = [f"callback Failing is switched off: {e}: RuntimeError" for e in EVENTS[:-1]]
+    for line, start in zip(said[:-1], off, strict=True):
+        assert line.startswith(start) and "more on_" in line
+    assert said[-1].startswith("callback Failing has failed: on_end: RuntimeError: no")
+    assert heard.names()[-1] == "on_end"
+    assert all(record["rules"] for (record,) in heard.of("on_evaluation"))
+    assert summary["status"] == heard.of("on_end")[0][0]["status"] == "finished"
+    assert runs.records(tmp_path) == runs.records(plain)
+
+
+def test_one_that_is_off_hears_of_nothing_more_and_a_close_that_hangs_is_left_behind(
+    monkeypatch,
+):
+    class Hanging(Callback):
+        def on_end(self, summary):
+            time.sleep(60)
+
+    console, bad = Console(file=io.StringIO(), width=80), Failing("on_round")
+    calls = []
+    bad.on_checkpoint = lambda *_: calls.append(1)
+    told = Listeners([bad], console)
+    told.round(1, 0.5, {})
+    told.tell("on_checkpoint", 1, None)
+    told.round(2, 0.5, {})
+    assert not calls and console.file.getvalue().count("switched off") == 1
+    monkeypatch.setattr(callback_list, "CLOSE", 0.3)
+    clock, heard = time.monotonic(), Heard()
+    Listeners([Hanging(), heard, Hanging()], console).end({"status": "finished"})
+    assert time.monotonic() - clock < 5
+    assert console.file.getvalue().count("Hanging is left behind") == 2
+    assert heard.names() == ["on_end"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt, "interrupted"), (OSError, "failed")]
+)
+def test_a_run_that_breaks_off_tells_of_its_end_once(error, status, tmp_path):
+    heard = Heard()
+    told = Listeners([heard], Console(quiet=True))
+    with pytest.raises(error), told.during(RunInfo(tmp_path, {}, 2, ())):
+        told.round(3, 0.1, {})
+        raise error("broken")
+    told.end({"status": "finished"})
+    assert heard.of("on_end") == [[{"status": status, "reason": "broken", "rounds": 3}]]
+
+
+def test_what_is_no_callback_is_refused_before_the_folder_is_made(tmp_path):
+    for wrong in (object(), Heard, 3):
+        with pytest.raises(UserError, match=r"no callback: .* on_start, .* a writer"):
+            run(small(), tmp_path / "run", wrong)
+    with pytest.raises(UserError, match=r"unknown writer 'tensorbord'.*'tensorboard'"):
+        run(small(), tmp_path / "run", "tensorbord")
+    one_for_all = {"console": Console(quiet=True), "callbacks": [Heard()]}
+    with pytest.raises(UserError, match="each cell of a sweep needs its own"):
+        jaxproto.sweep(small(), {"seed": [0, 1]}, tmp_path / "run", **one_for_all)
+    with pytest.raises(UserError, match=r"early_stopping.rule 'haed'.*'head'"):
+        run(early(early_stopping__rule="haed"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run(early(early_stopping__rule="head", rounds=1), tmp_path / "run")
+
+
+# The end of a run by a callback
+
+
+@pytest.mark.parametrize("answer", ["stop", Stop("enough")])
+def test_a_callback_ends_a_run_with_checkpoint_and_summary(plain, tmp_path, answer):
+    c = several(eval_every=1, checkpoint_every=100)
+    summary, text = run(c, tmp_path, StopAt(2, answer))
+    reason = f"round 2: {Stop().reason if answer == 'stop' else 'enough'}"
+    assert (summary["status"], summary["reason"]) == ("stopped early", reason)
+    assert summary["rounds"] == 2 and f"stopped early: {reason}" in text
+    assert checkpoint.rounds(tmp_path / "checkpoints") == [2]
+    assert runs.records(tmp_path) == runs.records(plain)[:2]
+    before = runs.snapshot(tmp_path)
+    for rounds in (9, 4):
+        c.rounds = rounds
+        assert "is stopped early: nothing to do" in run(c, tmp_path)[1]
+    assert runs.snapshot(tmp_path) == before
+    (tmp_path / "summary.json").unlink()
+    summary, _ = run(c, tmp_path, StopAt(4))  # in the last round
+    assert summary["status"] == "finished"
+    assert runs.records(tmp_path) == runs.records(plain)
+
+
+def test_early_stopping_counts_evaluations_since_the_best():
+    def fed(values, **options):
+        callback = EarlyStopping(**{"patience": 2, **options})
+        callback.on_start(RunInfo(None, {}, 0, ()))
+        for r, value in enumerate(values, 1):
+            rules = {"head": {"pooled": value}, "local": {"pooled": 1.0}}
+            if asked := callback.on_evaluation({"round": r, "rules": rules}):
+                return r, asked.reason
+        return None
+
+    assert fed([0.1, 0.2, 0.3, 0.4]) is None
+    ended, reason = fed([0.1, 0.3, 0.3, 0.2, 0.9])
+    assert ended == 4
+    assert reason == (
+        "no pooled accuracy of rule head above 0.3000 of round 2 in 2 evaluations"
+    )
+    assert fed([0.1, 0.3, 0.3, 0.31, 0.3]) is None
+    assert fed([0.1, 0.3, 0.3, 0.31, 0.3], least=0.02)[0] == 4
+    assert fed([None, None, 0.5])[0] == 2
+    assert fed([0.1, 0.2, 0.3], rule="local")[0] == 3
+
+
+def early(**changes):
+    fields = {"early_stopping__patience": 2, "early_stopping__least": 0.9, **changes}
+    return each_round(**fields)
+
+
+def test_early_stopping_of_a_configuration_ends_in_the_same_round_after_a_kill(
+    plain, tmp_path
+):
+    """And goes on with another rule, but not by itself."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    summary, _ = run(early(), whole)
+    assert summary["status"] == "stopped early" and summary["rounds"] == 3
+    assert runs.records(whole) == runs.records(plain)[:3]
+    for after in (2, 3):  # before the last evaluation; after it, without a summary
+        killed(whole, parts, after)
+        assert run(early(), parts)[0]["reason"] == summary["reason"]
+        assert runs.records(parts) == runs.records(whole)
+    assert "nothing to do" in run(early(rounds=9), whole)[1]
+    with pytest.raises(UserError, match="different configuration"):
+        run(early(early_stopping__patience=0, seed=3), whole)
+    heard = Heard()
+    summary, _ = run(early(early_stopping__patience=0), whole, heard)
+    assert summary["status"] == "finished" and summary["rounds"] == 4
+    assert [r["round"] for (r,) in heard.of("on_round")] == [4]
+    assert runs.records(whole) == runs.records(plain)
+
+
+def test_early_stopping_is_no_part_of_programs_or_of_the_default_folder():
+    found, plain = map(traced.program_settings, (early(), each_round()))
+    assert found == plain
+    assert config.default().early_stopping.patience == 0
+    assert "early" not in str(default_workdir.default(several()))
+
+
+# In a sweep
+
+
+@pytest.mark.parametrize(
+    "form", ["threads", pytest.param("all", marks=pytest.mark.long)]
+)
+def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
+    heard = []
+
+    class OfCell(Heard):
+        def __init__(self):
+            super().__init__()
+            heard.append(self)
+
+    c, quiet = several(eval_every=1), Console(quiet=True)
+    given = {"callbacks": ["csv", OfCell, lambda: StopAt(2)], "how": How(form)}
+    done = jaxproto.sweep(c, {"seed": [0, 1]}, tmp_path, quiet, **given)
+    ends = {(s["status"], s["rounds"]) for s in done.summaries.values()}
+    assert ends == {("stopped early", 2)} and len(heard) == 2
+    for one in heard:
+        assert one.names().count("on_evaluation") == 2
+        assert one.names()[-2:] == ["on_checkpoint", "on_end"]
+    for cell in done.plan.cells:
+        assert table(cell.path) == expected(cell.path)
+        assert checkpoint.rounds(cell.path / "checkpoints") == [2]
+    assert (tmp_path / "sweep.csv").read_text().count("stopped early") > 0
+
+
+# Writers by name
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow", "aim"])
+def test_a_missing_library_is_one_line_with_its_extra(name, tmp_path, monkeypatch):
+    library = "tensorboardX" if name == "tensorboard" else name
+    for module in [m for m in sys.modules if m.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"jaxproto.callbacks.{name}", raising=False)
+    with pytest.raises(UserError) as e:
+        run(small(), tmp_path / "run", name)
+    told = str(e.value)
+    assert f"the writer {name} cannot be used" in told and "\n" not in told
+    assert f"pip install 'jaxproto[{name}]'" in told
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_writer_has_an_extra_of_its_name():
+    text = (runs.ROOT / "pyproject.toml").read_text()
+    for name, writer in writers.WRITERS.items():
+        assert isinstance(writer, Writer) and writer.extra in ("", name)
+        assert not writer.extra or re.search(rf"^{name} = \[", text, re.MULTILINE)
+
+
+def test_the_numbers_of_a_record_have_their_rounds_and_names():
+    record = {
+        "round": 4,
+        "rules": {"head": {"pooled": 0.5, "client_std": None}},
+        "metrics": {"head": {"macro_f1": 0.25}},
+        "loss": 1.5,
+        "bytes_up": 7,
+        "bytes_by_client": {"up": [1, 2]},
+        "bytes_total": {"up": 9, "down": 8},
+        "smallest_angle": 30.0,
+        "every_round": {"smallest_angle": [29.0, 30.0]},
+        "flag": True,
+    }
+    before, last = points(record)
+    assert before == (3, {"server/smallest_angle": 29.0})
+    assert last == (
+        4,
+        {
+            "accuracy/head/pooled": 0.5,
+            "metrics/head/macro_f1": 0.25,
+            "round/loss": 1.5,
+            "round/bytes_up": 7,
+            "bytes_total/up": 9,
+            "bytes_total/down": 8,
+            "server/smallest_angle": 30.0,
+        },
+    )
+
+
+def table(path):
+    with (path / "metrics.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["round", "name", "value"]
+    return [(int(r), name, float(value)) for r, name, value in rows]
+
+
+def expected(path):
+    """Round, name and value of all numbers of `metrics.jsonl`."""
+    told = records.read(path / "metrics.jsonl")
+    every = [p for record in told for p in points(record)]
+    return [(p.round, name, value) for p in every for name, value in p.values.items()]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_every_number_is_there_once_after_a_kill_and_when_asked_for_late(
+    late, tmp_path
+):
+    told.killed_and_resumed("csv", tmp_path, late)
+    rows = [(name, r, value) for r, name, value in table(tmp_path)]
+    assert told.once(rows) == told.expected()
+    told.killed_and_resumed("tensorboard", tmp_path, late)
+    rows, others = events(tmp_path)
+    assert told.once(rows) == pytest.approx(told.expected())
+    parts = ("experiment", "session_end_info", "session_start_info")
+    assert sorted(others) == [f"_hparams_/{part}" for part in parts]
+
+
+def events(path):
+    """Rows that TensorBoard shows of a run, and the names of all other summaries.
+
+    A file that begins with a session's start drops the steps from there on.
+    """
+    from tensorboardX.proto import event_pb2
+
+    rows, others = [], []
+    for file in sorted((path / "tensorboard").iterdir()):
+        data = file.read_bytes()
+        while data:
+            (size,) = struct.unpack("<Q", data[:8])
+            event = event_pb2.Event.FromString(data[12 : 12 + size])
+            data = data[16 + size :]
+            if event.HasField("session_log") and event.session_log.status == 1:
+                rows = [row for row in rows if row[1] < event.step]
+            for v in event.summary.value:
+                if v.WhichOneof("value") == "simple_value":
+                    rows.append((v.tag, event.step, v.simple_value))
+                else:
+                    others.append(v.tag)
+    return rows, others
+
+
+def test_writers_do_not_change_where_a_run_is_or_what_it_finds(plain, tmp_path):
+    run(each_round(), tmp_path, "csv", "jsonl")
+    assert runs.records(tmp_path) == runs.records(plain)
+    saved = (tmp_path / "config.json").read_bytes()
+    assert saved == (plain / "config.json").read_bytes()
+    made = {p.name for p in tmp_path.iterdir()} - {p.name for p in plain.iterdir()}
+    assert made == {"metrics.csv"}

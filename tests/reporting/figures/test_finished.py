@@ -1,0 +1,214 @@
+"""Pictures of a finished run from its last checkpoint."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+from support import drawing, runs
+from support.drawing import dashed, legend, pixels, ticks, titles
+
+from jaxproto import kernels
+from jaxproto.cli import plot
+from jaxproto.errors import UserError
+from jaxproto.experiment import build
+from jaxproto.reporting.figures import class_geometry, confusion, derived, tsne
+from jaxproto.saved_runs import restore
+from jaxproto.storage import records
+from jaxproto.summary import pictures
+from jaxproto.summary.pictures import HostProtos
+
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
+FEW = {  # some report in a round, in a format that rounds
+    "rounds": 3,
+    "checkpoint_every": 1,
+    "data__clients": 5,
+    "participation__law": "uniform",
+    "participation__fraction": 0.8,
+    "participation__dropout": 0.25,
+    "wire__up": "bfloat16",
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """ProtoNorm in two dimensions."""
+    folder = tmp_path_factory.mktemp("runs") / "spiral"
+    runs.run(runs.small("protonorm", method__on_server="carry_over", **FEW), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(path):
+    return restore.load(path)
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Draws by a command; returns the figure."""
+    out = tmp_path / "x.png"
+
+    def f(name, *arguments):
+        def call(out):
+            out.unlink(missing_ok=True)
+            plot.main("plot", [name, str(out), *map(str, arguments)])
+
+        return drawing.draw(out, call)
+
+    return f
+
+
+def test_a_run_comes_back_with_its_state(path, run):
+    assert run.round == 3 and run.config.method.name == "protonorm"
+    record = records.read(path / "metrics.jsonl")[-1]
+    angle = kernels.smallest_angle(run.exp.method.broadcast(run.state.server))
+    assert float(angle) == pytest.approx(record["smallest_angle"])
+    assert sum(run.state.traffic) == sum(record["bytes_total"].values())
+
+
+def test_what_the_last_alignment_started_from_is_made_again(path, run):
+    """With who reported, rounded uploads and prototypes carried over."""
+    before = derived.before_alignment(run)
+    align = jax.jit(kernels.align)
+    again, steps = align(before.mean, before.count > 0)
+    np.testing.assert_allclose(again, run.state.server.protos.mean, atol=1e-5)
+    record = records.read(path / "metrics.jsonl")[-1]
+    assert steps == record["alignment_iterations"]
+    seen = derived.trace(before)
+    assert len(seen["energy"]) == steps + 1
+    for name, at in (("alignment_energy_before", 0), ("alignment_energy_after", -1)):
+        assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
+
+
+def test_a_run_without_alignment_or_without_checkpoints_is_named(path, run, tmp_path):
+    other = run._replace(config=run.config.copy_and_resolve_references())
+    other.config.method.alignment = "none"
+    with pytest.raises(UserError, match="has no alignment to trace"):
+        derived.before_alignment(other)
+    copy = shutil.copytree(path, tmp_path / "copy")
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        restore.load(copy)
+
+
+def test_a_trace_shows_distances_angles_energy_and_force(drawn, path):
+    figure = drawn("alignment_trace", path)
+    shown = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
+    assert titles(figure) == shown
+    energy = figure.axes[2].lines[0].get_ydata()
+    assert energy[0] > energy[-1]
+    assert legend(figure)[0] == "ProtoNorm, round 3"
+
+
+def test_planes_are_of_the_chosen_clients_and_classes(drawn, path, run):
+    axes = drawn("prototypes", path, "--clients", "1,3", "--classes", "0,2").axes[0]
+    ends = np.array([line.get_xydata()[1] for line in dashed(axes)])
+    scale = run.config.method.upscale
+    want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
+    np.testing.assert_allclose(ends, want, rtol=1e-5)
+    local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
+    there_C = (local.count[[1, 3]][:, [0, 2]] > 0).sum(0)
+    assert [len(p.get_offsets()) for p in axes.collections] == there_C.tolist()
+    figure = drawn("features", path, "--clients", "4,0")
+    assert titles(figure) == ["ProtoNorm, client 4", "ProtoNorm, client 0"]
+
+
+def test_matrices_have_the_chosen_rows(drawn, path, run):
+    figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
+    assert ticks(figure.axes[0], "y") == ["1", "4"]
+    figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
+    local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
+    here = [f"L{i}" for i in (1, 2) if local.count[i, 3] > 0]
+    assert ticks(figure.axes[0], "y") == [*here, "client's G"]
+    assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
+    with pytest.raises(UserError, match="are drawn of one class"):
+        drawn("local_prototypes", path, "--classes", "3,4")
+    for name in ("cosine_by_class", "margins"):
+        axes = drawn(name, path, "--classes", "0,3,5").axes[0]
+        assert ticks(axes) == ["0", "3", "5"]
+    axes = drawn("angles", path, "--classes", "0,3,5").axes[0]
+    assert (ticks(axes), ticks(axes, "y")) == (["0", "3"], ["3", "5"])
+    assert axes.get_title().startswith("ProtoNorm\n")
+
+
+def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path):
+    made = sorted(p.stem for p in (path / "plots").iterdir())
+    assert {"accuracy", "bytes", "angles", "prototypes", "features"} <= set(made)
+    for name in made:
+        drawn(name, path)
+        again = tmp_path / "x.png"
+        with Image.open(again) as a, Image.open(path / f"plots/{name}.png") as b:
+            assert a.size == b.size, name
+            assert a.tobytes() == b.tobytes(), name
+
+
+def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, run):
+    record = records.read(path / "metrics.jsonl")[-1]
+    trained = pictures.Trained(
+        run.exp, build.examples(run.exp.dataset), run.state.server, run.state.clients
+    )
+    found = confusion.of_clients(run, range(5), trained)
+    assert set(found) == set(record["rules"])
+    total = run.exp.counts.test.sum()
+    for rule, (count_CC, none) in found.items():
+        pooled = record["rules"][rule]["pooled"]
+        assert np.trace(count_CC) / total == pytest.approx(pooled)
+        assert count_CC.sum() + none == total
+        if not none:
+            np.testing.assert_array_equal(count_CC.sum(1), run.exp.counts.test.sum(0))
+    figure = drawn("confusion", path, "--rule", "local", "--classes", "1,2")
+    axes = figure.axes[0]
+    assert axes.get_title().replace("\n", " ") == "ProtoNorm, rule local"
+    count_CC, _ = found["local"]
+    whole = count_CC.sum(1, keepdims=True)
+    want = 100 * (count_CC / np.where(whole > 0, whole, 1))[1:3, 1:3]
+    np.testing.assert_allclose(pixels(axes).filled(0), want)
+    with pytest.raises(UserError, match="unknown rule 'hed'"):
+        drawn("confusion", path, "--rule", "hed")
+
+
+def test_heads_of_one_run_and_of_two(drawn, path, tmp_path):
+    assert len(drawn("heads", path, "--clients", "2,3").axes) == 3
+    other = shutil.copytree(path, tmp_path / "other")
+    gap = drawn("heads", path, other).axes[3]
+    assert gap.get_title() == "second - first"
+    assert not np.any(pixels(gap))
+
+
+def test_tsne_places_samples_and_prototypes_the_same_each_time(drawn, path):
+    arguments = [path, "--clients", "0,2", "--samples", "4"]
+    one, two = (drawn("tsne", *arguments) for _ in range(2))
+    for a, b in zip(one.axes[0].collections, two.axes[0].collections, strict=True):
+        np.testing.assert_array_equal(a.get_offsets(), b.get_offsets())
+    note = one.get_supxlabel().replace("\n", " ")
+    assert "at most 4 of each class and client" in note
+    local, server = one.axes[0].collections[1:3]
+    assert len(server.get_offsets()) == 6 and 0 < len(local.get_offsets()) <= 12
+
+
+def test_samples_are_at_most_so_many_of_each_chosen_class():
+    y_M = np.arange(90) % 3
+    at_M = tsne.sample(y_M, [0, 2], 7, client=5)
+    assert np.bincount(y_M[at_M]).tolist() == [7, 0, 7] and len(set(at_M)) == 14
+    again = tsne.sample(y_M, [0, 2], 7, client=5)
+    np.testing.assert_array_equal(at_M, again)
+
+
+def test_a_margin_is_the_distance_to_the_nearest_other_class_over_the_largest():
+    mean_CD = np.array([[0.0, 0], [3, 0], [3, 9], [1, 1], [0, 0]])
+    count_C = np.array([1, 2, 1, 0, 0])
+    got = class_geometry.margin(HostProtos(mean_CD, count_C))
+    np.testing.assert_allclose(got, [3 / 9, 3 / 9, 1, np.nan, np.nan])
+    alone = class_geometry.margin(HostProtos(mean_CD, np.array([1, 0, 0, 0, 0])))
+    assert np.isnan(alone).all()
+
+
+def test_similarity_is_over_the_other_classes():
+    mean_CD = np.array([[1.0, 0], [0, 2], [3, 3], [1, 1]])
+    rows = class_geometry.similarity(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
+    half = np.sqrt(0.5)
+    want = [[half / 2, half / 2, half, np.nan], [0, 0, half, np.nan]]
+    np.testing.assert_allclose(rows[:2], want, atol=1e-12)
+    np.testing.assert_allclose(rows[2], [half, half, half, np.nan])

@@ -1,0 +1,352 @@
+"""The page of runs: what it says, what it leaves out, and where it is written."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import reported
+from support.every import check_every
+from support.refusal import refused
+from support.reported import data_of, run
+
+from jaxproto.cli import report as command
+from jaxproto.errors import UserError
+from jaxproto.reporting import html as page
+from jaxproto.reporting.compare import paper_tables
+from jaxproto.reporting.html import document, prototypes, table
+from jaxproto.summary.pictures import HostProtos
+
+OLD = Path(__file__).parents[2] / "fixtures" / "run_of_03d3868"
+NOW = "2030-01-02 03:04 UTC"
+DIFFER, SAME = (f'id="table-{name}"' for name in ("differ", "same"))
+
+
+@pytest.fixture(autouse=True)
+def without_script(monkeypatch):
+    """Pages of 30 kB, without the script of plotly."""
+    monkeypatch.setattr(document, "_plotly", lambda: "")
+
+
+def html_of(*workdirs, **more):
+    return page.page(workdirs, NOW, **more).html
+
+
+def texts(html):
+    """The visible text of a page, without scripts."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def test_runs_of_one_setting_are_a_line_with_its_mean_over_seeds(tmp_path):
+    for seed, best in ((0, 0.6), (1, 0.8)):
+        run(tmp_path / f"a-seed{seed}", seed=seed, best=best)
+    run(tmp_path / "b", "local", rules=("head",))
+    html = html_of(*sorted(tmp_path.iterdir()))
+    first, second = sorted(data_of(html)["lines"], key=lambda line: line["label"])
+    assert (first["label"], second["label"]) == ("FedProto", "Local (reference)")
+    head = first["values"]["accuracy"]["head"]["pooled"]
+    assert first["seeds"] == [0, 1] or first["seeds"] == [1, 0]
+    assert first["round"] == [1, 2, 3, 4] and head["n"] == [2] * 4
+    last = [head[key][-1] for key in ("low", "mean", "high")]
+    assert last == pytest.approx([60, 70, 80])
+    assert first["bytes"] == [2000, 4000, 6000, 8000]
+    assert first["seconds"] == [0.5, 1.0, 1.5, 2.0]
+    assert list(second["values"]["accuracy"]) == ["head"]
+    assert "fedproto, local on digits: 3 runs" in texts(html)
+
+
+def test_other_measures_of_the_records_can_be_chosen(tmp_path):
+    path = run(tmp_path / "a", rounds=1)
+    file = path / "metrics.jsonl"
+    one = json.loads(file.read_text())
+    kinds = {"pooled": 0.25, "mean": 0.5, "std": 0.1}
+    per_class = {"pooled": [0.1, 0.2], "mean": [0.1, 0.2]}
+    one["metrics"] = {"head": {"macro_f1": kinds, "per_class": per_class}}
+    file.write_text(json.dumps(one) + "\n")
+    (line,) = data_of(html_of(path))["lines"]
+    assert sorted(line["values"]) == ["accuracy", "macro_f1"]
+    found = line["values"]["macro_f1"]["head"]
+    assert [found[k]["mean"] for k in ("pooled", "client_mean")] == [[0.25], [0.5]]
+
+
+def test_a_run_that_goes_on_shows_what_is_there(tmp_path):
+    begun = run(tmp_path / "begun", status="")
+    empty = run(tmp_path / "empty", seed=1, status="")
+    (empty / "metrics.jsonl").unlink()
+    html = html_of(begun, empty)
+    said = texts(html)
+    assert "not ended, round 3 of 4" in said and "not ended, round 0 of 4" in said
+    assert "Not ended: begun, empty." in said
+    assert "none of these runs is finished" in said  # in place of the comparison
+    (line,) = data_of(html)["lines"]
+    assert line["round"] == [1, 2, 3]
+    assert line["values"]["accuracy"]["head"]["pooled"]["n"] == [1, 1, 1]
+    assert "No run has an evaluation yet." in texts(html_of(empty))
+
+
+def test_a_run_that_was_made_longer_is_not_finished_one_that_stopped_early_is(tmp_path):
+    path = run(tmp_path / "a")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"rounds": 9}))
+    assert "not ended, round 4 of 9" in texts(html_of(path))
+    said = texts(html_of(run(tmp_path / "early", rounds=6, status="stopped early")))
+    assert "stopped early, 5 rounds" in said
+    assert "diverged" not in said and "Not ended" not in said
+
+
+def test_diverged_and_collapsed_runs_are_said_first(tmp_path):
+    lost = {"reason": "round 3: the loss of client 2 is nan"}
+    run(tmp_path / "lost", status="diverged", summary=lost)
+    run(tmp_path / "flat", "protonorm", summary={"collapsed": {"global": 2}})
+    going = run(tmp_path / "going", "fedtgp", rounds=9, status="")
+    share = reported.summary("", [reported.record(1, 0.5)])["commonest_class"]["pooled"]
+    lines = [json.dumps(reported.record(r, share)) for r in range(1, 6)]
+    (going / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    said = texts(html_of(tmp_path))
+    assert "lost diverged: round 3: the loss of client 2 is nan" in said
+    assert "flat collapsed: global 70.00 % since round 2 is the share of" in said
+    assert "going collapsed: head" in said
+    assert said.index("flat collapsed") < said.index("Runs: last evaluation")
+
+
+def test_printed_numbers_are_beside_ours(tmp_path):
+    cell = next(iter(paper_tables.rows("tinyproto1")))
+    made = paper_tables.configuration("tinyproto1", cell)
+    html = html_of(run(tmp_path / "a", configuration=made, rules=("received",)))
+    (line,) = data_of(html)["lines"]
+    row = paper_tables.rows("tinyproto1")[cell]
+    printed = [p["value"] for p in line["published"]]
+    assert float(row.mean) in printed
+    assert f"{row.mean} ± {row.std} (TinyProto, Table 1)" in texts(html)
+
+
+def test_a_damaged_run_is_named_and_left_out(tmp_path):
+    good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=1)
+
+    def check(file, content):
+        whole = (bad / file).read_text()
+        (bad / file).write_text(content)
+        made = page.page([good, bad], NOW)
+        assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
+        assert f"Left out: {bad}: " in texts(made.html)
+        with pytest.raises(UserError, match="there is no run to report"):
+            page.page([bad], NOW)
+        (bad / file).write_text(whole)
+
+    cases = [
+        ("config.json", "{"),
+        ("config.json", "[]"),
+        ("summary.json", '{"status": "finished"}'),
+        ("metrics.jsonl", "no record\nno record\n"),
+        ("metrics.jsonl", '{"round": 1, "rules": {"head": 3}}\n'),
+        ("metrics.jsonl", '{"round": 1, "rules": {"head": {"pooled": "much"}}}\n'),
+        ("metrics.jsonl", '{"round": 1}\n'),
+    ]
+    check_every(cases, check)
+
+
+def test_odd_entries_of_records_do_no_harm_and_damage_of_a_part_is_said(tmp_path):
+    path = run(tmp_path / "a", per_client=True)
+    whole = (path / "metrics.jsonl").read_text()
+    for entry in ("bytes_total", "seconds", "bytes_up", "metrics"):
+        odd = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
+        (path / "metrics.jsonl").write_text("".join(f"{json.dumps(o)}\n" for o in odd))
+        assert data_of(html_of(path))["lines"][0]["round"] == [1, 2, 3, 4], entry
+    (path / "metrics.jsonl").write_text(whole)
+    for part in ("partition.csv", "per_client/000004.npz"):
+        before = (path / part).read_bytes()
+        (path / part).write_bytes(b"PK\x03\x04 damaged")
+        html = html_of(path)
+        assert data_of(html)["clients"] == [] and len(data_of(html)["lines"]) == 1
+        assert "a: " in texts(html), part  # where the part would be
+        (path / part).write_bytes(before)
+
+
+def test_a_run_counts_once_and_what_names_no_run_is_an_error_or_left_out(tmp_path):
+    path, copy = run(tmp_path / "a"), run(tmp_path / "copy")
+    made = page.page([path, path, tmp_path / "." / "a", copy], NOW)
+    assert made.runs == 1
+    assert "same run as a: settings and seed agree" in texts(made.html)
+    (tmp_path / "empty").mkdir()
+    for given in ("empty", "nothing"):
+        with pytest.raises(UserError, match="holds no run"):
+            page.page([tmp_path / given], NOW)
+    made = page.page([path, tmp_path / "empty"], NOW)
+    assert made.runs == 1 and len(made.left_out) == 1
+
+
+def test_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
+    """Cells within it, and those that its table names, also from elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    run("runs/x", seed=0)
+    run("sweeps/of/y", seed=1)
+    Path("sweeps/of/sweep.csv").write_text(
+        "seed,workdir\r\n0,runs/x\r\n0,runs/x\r\n5,runs/gone\r\n"
+    )
+    for folder, start in (("sweeps/of", tmp_path), (".", tmp_path / "sweeps/of")):
+        monkeypatch.chdir(start)
+        made = page.page([folder], NOW)
+        assert made.runs == 2
+        assert [path.endswith("runs/gone") for path, _ in made.left_out] == [True]
+
+
+EVIL = "<script>alert(1)<!--"
+
+
+def test_texts_of_users_stay_texts(tmp_path):
+    lost = {"reason": "</script><script>alert(2)"}
+    path = run(tmp_path / EVIL, status="diverged", summary=lost, name="</title>")
+    (path / "classes.json").write_text(json.dumps({"<b>zero": 0, "\ud800": 1}))
+    broken = run(tmp_path / "<img src=x onerror=alert(3)>", seed=1)
+    (broken / "config.json").write_text("{")
+    made = page.page([path, broken], NOW)
+    for word in ("<script>alert", "<img", "<b>zero", "</title><", "<script>alert(2)"):
+        assert word not in made.html
+    assert "&lt;script&gt;alert(1)&lt;!--" in made.html
+    assert "&lt;img src=x onerror=alert(3)&gt;" in made.html
+    found = data_of(made.html)
+    assert found["partitions"][0]["runs"] == EVIL
+    assert found["partitions"][0]["classes"] == ["0 <b>zero", "1 \\ud800"]
+    page.write(tmp_path / "x.html", made.html)
+    assert (tmp_path / "x.html").read_text("utf-8") == made.html
+
+
+def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatch):
+    kept = run(tmp_path / "kept", per_client=True)
+    other = run(tmp_path / "other", "local", rules=("head",))
+    html = html_of(kept, other)
+    (one,) = data_of(html)["clients"]
+    assert one["round"] == 4 and one["train"] == [30, 10, 60]
+    assert one["rules"] == {"head": [100, 100, 100], "global": [50, 50, 50]}
+    said = texts(html)
+    assert "No accuracies of single clients in other" in said
+    assert "--config.eval.per_client=True" in said
+    assert "other 4 head 40.00 10.00 0.00 100.00" in said
+    monkeypatch.setattr(
+        "jaxproto.reporting.html.client_accuracy.MOST", 2
+    )  # of many some are drawn
+    html = html_of(kept)
+    assert len(data_of(html)["clients"][0]["id"]) == 2
+    assert "kept: 2 of 3 clients, drawn at random." in texts(html)
+
+
+def test_a_partition_is_there_once_for_all_runs_that_have_it(tmp_path):
+    paths = [run(tmp_path / f"run{seed}", seed=seed) for seed in range(3)]
+    text = (paths[2] / "partition.csv").read_text()
+    (paths[2] / "partition.csv").write_text(text.replace("60", "61"))
+    first, second = data_of(html_of(*paths))["partitions"]
+    assert (first["runs"], second["runs"]) == ("run0, run1", "run2")
+    assert first["train"] == [[30, 0], [5, 5], [0, 60]]
+    assert second["train"] == [[30, 0], [5, 5], [0, 61]]
+    assert first["title"].startswith("3 clients, 2 classes, 100 training and 34 test")
+
+
+def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
+    a = run(tmp_path / "a", method__lam=0.5)
+    b = run(tmp_path / "b", method__lam=2.5)
+    html = html_of(a, b)
+    differ = html[html.index(DIFFER) : html.index(SAME)]
+    assert "method.lam" in differ and "2.5" in differ and "local.epochs" not in differ
+    same = texts(html[html.index(SAME) :])
+    assert re.search(r"rounds 4 300 ", same)  # with the default
+    assert "method.lam" not in same
+    said = texts(html_of(run(tmp_path / "c")))
+    assert "FedProto 1.50 kB 500 B 8.00 kB 250 0.5 2 3.0" in said
+
+
+def test_angles_leave_out_absent_classes_and_two_dimensions_stay_as_they_are(
+    monkeypatch,
+):
+    mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
+    found = prototypes.between(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
+    nan = np.nan
+    want = [[nan, 90, 45, nan], [90, nan, 45, nan], [45, 45, nan, nan], [nan] * 4]
+    assert np.allclose(found, want, equal_nan=True)
+    monkeypatch.setattr(prototypes, "MOST", 3)
+    mean_CD = np.array([[1.0, 2], [3, 4]])
+    local = HostProtos(np.arange(20.0).reshape(5, 2, 2), np.ones((5, 2)))
+    points, how = prototypes.plane(HostProtos(mean_CD, np.ones(2)), local)
+    assert points.place[:2].tolist() == mean_CD.tolist()
+    assert points.client.tolist()[:2] == [-1, -1] and len(points.client) == 5
+    assert how == "their two dimensions, 3 of 10 local ones at random"
+
+
+@pytest.mark.long  # where cores are shared, scikit-learn is slow
+def test_prototypes_of_more_dimensions_are_placed_by_tsne():
+    rng = np.random.default_rng(0)
+    local = HostProtos(rng.normal(size=(4, 3, 8)), np.ones((4, 3)))
+    points, how = prototypes.plane(HostProtos(local.mean[0], np.ones(3)), local)
+    assert points.place.shape == (15, 2) and np.isfinite(points.place).all()
+    assert how.startswith("t-SNE (scikit-learn) of 8 dimensions, perplexity 4.67")
+    few = HostProtos(rng.normal(size=(2, 8)), np.ones(2))
+    assert prototypes.plane(few, None)[0] is None
+
+
+def test_a_run_without_a_checkpoint_says_so(tmp_path):
+    path = run(tmp_path / "a")
+    assert "No checkpoint in a." in texts(html_of(path))
+    assert "--prototypes=none" in texts(html_of(path, which="none"))
+    (path / "checkpoints" / "4").mkdir(parents=True)
+    said = texts(html_of(path))
+    assert "No checkpoint" not in said and "a: " in said  # damaged, and why
+
+
+@pytest.mark.long
+def test_the_checkpoint_of_an_old_run_is_drawn():
+    (found,) = data_of(html_of(OLD))["prototypes"]
+    assert found["round"] == 2 and found["dimensions"] == 2
+    assert found["points"]["client"].count(-1) == len(found["angles"])
+    assert len(found["points"]["place"]) > len(found["angles"])
+
+
+def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
+    monkeypatch.undo()  # with the script
+    html = html_of(run(tmp_path / "a"))
+    assert 3_000_000 < len(html) < 6_000_000
+    shell = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
+    assert not re.search(r'(src|href)=(?!"#|"data:,)', shell)
+    assert "url(" not in shell and "@import" not in shell
+    assert "default-src 'none'" in shell
+    assert len(re.findall("</script>", html)) == len(re.findall("<script", shell)) + 2
+
+
+def test_the_command_writes_a_page_and_then_a_newer_one(tmp_path, capsys):
+    path, out = run(tmp_path / "a"), tmp_path / "r.html"
+    for _ in range(2):
+        command.main("report", [str(path), str(tmp_path / "none"), f"--out={out}"])
+        said = capsys.readouterr()
+        assert said.out.startswith(f"1 run: written to {out} (")
+        assert said.err.startswith(f"left out: {tmp_path / 'none'}: ")
+    assert out.read_text().startswith("<!DOCTYPE html>")
+    assert not list(tmp_path.glob("*.new"))
+    out.write_text("my own")  # what is no page is not written over
+    with pytest.raises(UserError, match="--overwrite"):
+        command.main("report", [str(path), f"--out={out}"])
+    assert out.read_text() == "my own"
+    command.main("report", [str(path), f"--out={out}", "--overwrite"])
+    assert out.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_places_where_no_page_can_be(tmp_path, monkeypatch):
+    (tmp_path / "folder.html").mkdir()
+    path = run(tmp_path / "a")
+    for name, message in (
+        ("r.txt", "does not end in .html"),
+        ("none/r.html", "its folder does not exist"),
+        ("folder.html", "it is a folder"),
+    ):
+        asked = [str(path), f"--out={tmp_path / name}", "--overwrite"]
+        with refused(message):
+            command.main("report", asked)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with refused("jaxproto[report]"):
+        page.page([path], NOW)
+
+
+def test_columns_of_numbers_stand_on_the_right():
+    rows = [("a", "1.50 kB", "x", "-"), ("b", "-", "2", "-"), ("c", "3 ± 1", "3", "-")]
+    made = table.Table("", ("", "", "", ""), rows)
+    assert made.right == [False, True, False, False]

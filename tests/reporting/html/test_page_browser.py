@@ -1,0 +1,250 @@
+"""The page of runs in a browser: the system's Chromium, without a window or a network.
+
+`.ci/run` installs both Chromium and playwright, and fails where this file is skipped.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from support.reported import run
+
+from jaxproto.reporting import html as page_
+from jaxproto.reporting.compare import paper_tables
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")  # as systems call it
+FOUND = next(filter(None, map(shutil.which, NAMES)), None)
+driver = pytest.importorskip("playwright.sync_api")
+pytestmark = [
+    pytest.mark.skipif(FOUND is None, reason="no Chromium on this system"),
+    pytest.mark.long,
+]
+
+OLD = Path(__file__).parents[2] / "fixtures" / "run_of_03d3868"  # with a checkpoint
+EVIL = "<script>alert(1)<!--"
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 400, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A page of all kinds of runs: two seeds, a printed number, one that goes on."""
+    folder, out = (tmp_path_factory.mktemp(name) for name in ("runs", "page"))
+    for seed, best in enumerate((0.6, 0.8)):
+        run(folder / f"proto-seed{seed}", seed=seed, best=best, per_client=True)
+    run(folder / "alone", "local", rules=("head",), best=0.5, per_client=True)
+    run(folder / EVIL, "protonorm", status="")
+    cell = next(
+        k for k, row in paper_tables.rows("tinyproto1").items() if "fedproto" in k
+    )
+    made = paper_tables.configuration("tinyproto1", cell)
+    run(folder / "printed", configuration=made, rules=("head", "global"))
+    html = page_.page([folder, OLD], "2030-01-02 03:04 UTC").html
+    page_.write(out / "report.html", html)
+    return out / "report.html"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with driver.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=FOUND, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(chromium, file):
+    """Opens the page; afterwards nothing was asked for, and nothing went wrong."""
+    asked, wrong, contexts = [], [], []
+
+    def only_the_file(route):
+        asked.append(route.request.url)
+        mine = route.request.url.partition("#")[0] == file.as_uri()
+        return route.continue_() if mine else route.abort()
+
+    def open_(viewport=WIDE, scheme="light"):
+        look = {"color_scheme": scheme, "reduced_motion": "reduce"}
+        contexts.append(chromium.new_context(viewport=viewport, **look))
+        contexts[-1].set_default_timeout(60_000)
+        page = contexts[-1].new_page()
+        page.route("**/*", only_the_file)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda told: wrong.append(told.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda box: wrong.append(box.message))
+        page.goto(file.as_uri())
+        page.wait_for_selector("#plot-seconds .main-svg")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert {url for url in asked if not url.startswith("data:")} == {file.as_uri()}
+    assert wrong == []
+
+
+def curves(page) -> dict[str, list]:
+    """What the figure of accuracies draws: the last values by name of the line."""
+    found = page.evaluate(
+        "document.getElementById('plot-curves').data.filter((t) => t.name)"
+        ".map((t) => [t.name, t.y])"
+    )
+    return dict(found)
+
+
+def test_every_figure_is_drawn(opened):
+    page = opened()
+    figures = page.locator(".plot")
+    assert figures.count() == 7
+    for i in range(7):
+        assert figures.nth(i).locator(".main-svg").first.is_visible()
+    assert page.locator("#plot-curves .scatterlayer .js-line").count() >= 3
+    assert page.locator("#plot-clients .point").count() == 9
+    assert page.locator("#plot-partition .heatmaplayer image").count() == 1
+    assert page.locator("#plot-plane .point").count() > 4
+    assert page.locator("#plot-bytes .bars path").count() >= 8
+
+
+def test_another_rule_draws_other_curves(opened):
+    page = opened()
+    page.select_option("select[name=dataset]", "digits")
+    before = curves(page)
+    assert before["FedProto, digits"][-1] == pytest.approx(70)
+    assert "Local (reference), digits" in before
+    page.select_option("select[name=rule]", "global")
+    after = curves(page)
+    assert after["FedProto, digits"][-1] == pytest.approx(60)
+    said = page.locator("#about-curves").inner_text()
+    assert "Rule global" in said
+    assert "Without this rule: Local (reference), digits." in said
+
+
+def test_published_numbers_are_lines_that_can_be_taken_away(opened):
+    page = opened()
+    page.select_option("select[name=dataset]", "cifar10")
+    page.select_option("select[name=rule]", "global")
+    assert "published" in curves(page)
+    page.uncheck("input[name=published]")
+    assert "published" not in curves(page)
+
+
+def test_methods_are_switched_by_the_keyboard(opened):
+    page = opened()
+    shown = page.locator("#methods label:visible").all_inner_texts()
+    assert len(shown) == 3 and all("digits" in text for text in shown)
+    box = page.locator("#methods label", has_text="FedProto, digits").locator("input")
+    box.focus()
+    page.keyboard.press("Space")
+    assert "FedProto, digits" not in curves(page)
+    assert len(page.locator("#plot-clients").evaluate("d => d.data")) == 1
+    page.keyboard.press("Space")
+    assert "FedProto, digits" in curves(page)
+    page.click("#none")
+    assert curves(page) == {}
+
+
+def test_the_tab_key_comes_to_the_content_and_to_the_controls(opened):
+    page, names_ = opened(), []
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        names_.append(page.evaluate("document.activeElement.name ?? ''"))
+    assert "rule" in names_ and "average" in names_
+
+
+def test_axis_average_and_data_set_can_be_chosen(opened):
+    page = opened()
+    page.select_option("select[name=dataset]", "digits")
+    page.select_option("select[name=x]", "bytes")
+    page.select_option("select[name=average]", "client_mean")
+    assert curves(page)["FedProto, digits"][-1] == pytest.approx(35)
+    x = page.locator("#plot-curves").evaluate("d => d.data.at(-1).x.at(-1)")
+    assert x in (6000, 8000)
+    page.select_option("select[name=dataset]", "cifar10")
+    assert not any("digits" in name for name in curves(page))
+
+
+def test_hovering_says_the_numbers(opened):
+    page = opened()
+    page.select_option("select[name=dataset]", "digits")
+    drawn = page.locator("#plot-curves .nsewdrag")
+    size = drawn.bounding_box()
+    for share in (0.7, 0.75):  # a pointer that moves
+        at = {"x": size["width"] * share, "y": size["height"] / 2}
+        drawn.hover(position=at, force=True)
+    told = page.locator("#plot-curves .hoverlayer")
+    driver.expect(told).to_contain_text("round 3")
+    driver.expect(told).to_contain_text("FedProto, digits: 52.50 % (2 seeds, 45.00")
+
+
+def test_names_of_users_are_shown_and_do_nothing(opened):
+    page = opened()
+    assert page.locator("#table-runs th", has_text=EVIL).count() == 1
+    page.select_option("select[name=partition]", index=1)
+    assert page.locator("script").count() == 3
+    drawn = page.evaluate("document.querySelectorAll('svg script, svg a').length")
+    assert drawn == 0
+
+
+def test_partition_and_prototypes_can_be_chosen(opened):
+    page = opened()
+    before = page.locator("#about-partition").inner_text()
+    page.select_option("select[name=partition]", index=1)
+    assert page.locator("#about-partition").inner_text() != before
+    z = "document.getElementById('plot-partition').data[0].customdata"
+    train = page.evaluate(z)
+    page.select_option("select[name=split]", "test")
+    assert page.evaluate(z) != train
+    assert "2 dimensions" in page.locator("#about-angles").inner_text()
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable(opened, viewport, scheme):
+    """Nothing is wider than the window; text is apart from what is behind it."""
+    page = opened(viewport, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    fore, back = page.evaluate(
+        "['color', 'backgroundColor'].map((k) => getComputedStyle(document.body)[k])"
+    )
+    label = page.locator("#plot-curves .xtitle").evaluate("e => e.style.fill")
+    assert contrast(fore, back) > 7 and contrast(label, back) > 7
+    assert (luminance(back) < 0.1) == (scheme == "dark")
+
+
+def test_the_dark_comes_while_it_is_open(opened):
+    page = opened()
+    title = page.locator("#plot-curves .xtitle")
+    light = title.evaluate("e => getComputedStyle(e).fill")
+    page.emulate_media(color_scheme="dark")
+    driver.expect(title).not_to_have_css("fill", light)
+
+
+def test_it_has_a_title_and_landmarks(opened):
+    page = opened()
+    assert "6 runs" in page.title() or "7 runs" in page.title()
+    for mark in ("header", "nav", "main", "footer", "h1"):
+        assert page.locator(f"body {mark}").count() == 1
+    links = page.locator("nav a").evaluate_all("all => all.map((a) => a.hash)")
+    assert len(links) == 8 and all(page.locator(link).count() == 1 for link in links)
+    unnamed = page.locator("select, input").evaluate_all(
+        "all => all.filter((e) => !e.labels.length).length"
+    )
+    assert unnamed == 0
+
+
+def luminance(colour: str) -> float:
+    """Relative, as WCAG defines it, of `rgb(r, g, b)`."""
+    parts = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+    ]
+    return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(a: str, b: str) -> float:
+    """Of two colours, as WCAG defines it."""
+    low, high = sorted(map(luminance, (a, b)))
+    return (high + 0.05) / (low + 0.05)

@@ -1,0 +1,101 @@
+"""The page of what a client gives away says what messages hold, method by method."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxproto import config
+from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
+from jaxproto.privacy import accounting
+from jaxproto.reporting.analysis import disclosure
+
+pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
+
+ROOT = Path(__file__).parents[2]
+LEAKS = sorted((ROOT / "results" / "leakage").glob("*.json"))
+PAGE = (ROOT / "docs/how_to/privacy.md").read_text()
+WAYS = ("once", "up first", "up", "down")
+
+
+def on_the_page() -> dict[str, list[str]]:
+    """Cells of the table by method."""
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    cells = ([cell.strip() for cell in row.strip("|").split("|")] for row in rows)
+    return {name.strip("`"): rest for name, *rest in cells}
+
+
+@pytest.fixture(scope="module")
+def view():
+    """Every method with its defaults, on clients of one architecture."""
+    made = config.experiment("fedavg", "digits")
+    made.model.group, made.data.clients = "mlp", 3
+    return disclosure.view(made, every=True)
+
+
+def test_the_page_has_what_every_field_of_every_method_reveals(view):
+    found = {name: {way: {} for way in WAYS} for name in METHODS}
+    for name, way, *_, reveals in view.rows:
+        found[name][way][reveals] = None
+    listed = {
+        name: [", ".join(ways[way]) for way in WAYS]
+        for name, ways in found.items()
+        if any(ways.values())
+    }
+    assert on_the_page() == listed
+    assert {*METHODS} - {*listed} == {"local"}
+    # Only what is made before training is no function of data.
+    ways = {way for _, way, *_, reveals in view.rows if reveals == disclosure.NOTHING}
+    assert ways == {"once"}
+
+
+def test_every_label_is_explained_under_the_table_and_on_the_page(view):
+    for label in {row[-1] for row in view.rows}:
+        assert any(note.startswith(f"{label}: ") for note in view.notes)
+    for label in disclosure.KNOWN:
+        assert f"| {label} | " in PAGE
+
+
+def test_what_is_cited_as_measured_is_in_the_tables_of_the_run(view):
+    rows = [row for file in LEAKS for row in json.loads(file.read_text())["rows"]]
+    there = {str(v) for row in rows for v in row.values() if isinstance(v, float)}
+    for label, text in disclosure.MEASURED.items():
+        cited = set(re.findall(r"\d+\.\d+", text))
+        assert cited and cited <= there, (label, cited - there)
+        assert f"{label}, measured: {text}" in view.notes
+
+
+def private(method, unit):
+    made = config.experiment(method, "digits")
+    made.model.group, made.data.clients, made.privacy.unit = "mlp", 3, unit
+    return made
+
+
+SPENT = {"epsilon": 4.983, "delta": 1e-5}
+
+
+@pytest.mark.parametrize("unit", ["client", "example"])
+def test_under_privacy_an_upload_of_means_is_said_to_have_noise(unit, monkeypatch):
+    monkeypatch.setattr(accounting, "check", lambda: None)
+    c = private("fedproto", unit)
+    found = disclosure.view(c, False, lambda config, exp: SPENT)
+    up = {reveals for way, *_, reveals in found.rows if way == "up"}
+    assert up == {disclosure.EVERY, "class means with noise"}
+    (said,) = [n for n in found.notes if n.startswith("class means with noise: ")]
+    assert f"(epsilon 4.98, delta 1e-05) after {c.rounds} rounds" in said
+    assert disclosure.GUARANTEE[unit] in said
+    assert not any("class means, measured" in note for note in found.notes)
+    cited = f"class means without noise, measured: {disclosure.MEASURED['class means']}"
+    assert cited in found.notes
+
+
+def test_under_privacy_of_clients_everyone_weighs_the_same(monkeypatch):
+    monkeypatch.setattr(accounting, "check", lambda: None)
+    for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
+        found = disclosure.view(private("fedavg", unit), False)
+        up = {reveals for way, *_, reveals in found.rows if way == "up"}
+        assert up == {"trained values with noise", size}
+    with pytest.raises(UserError, match="leave out --all"):
+        disclosure.view(private("fedavg", "client"), True)
