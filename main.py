@@ -9,5 +9,5 @@ from jaxproto import cli
 from jaxproto.training import signals
 
 if __name__ == "__main__":
-    signals.watch()
+    signals.install_signal_handlers()
     cli.call("run", "main.py", sys.argv[1:])

@@ -21,7 +21,7 @@ from jaxproto import config as config_
 from jaxproto import models
 from jaxproto.data import registry
 from jaxproto.data.dataset import Dataset
-from jaxproto.errors import pick
+from jaxproto.errors import choose_from
 from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
@@ -56,7 +56,7 @@ class Traced(NamedTuple):
 def form(text: str) -> Form:
     """Of a name such as `all:lax`."""
     mode, _, kind = text.partition(":")
-    return Form(text, mode, OPS[pick("operations", kind, OPS)])
+    return Form(text, mode, OPS[choose_from("operations", kind, OPS)])
 
 
 def images() -> Dataset:
@@ -79,7 +79,7 @@ NETWORKS = tuple(name for group in GROUPS for name in models.GROUPS[group])
 
 def groups(networks: Sequence[str]) -> list[str]:
     """The groups that have one of these networks."""
-    chosen = {pick("network", name, NETWORKS) for name in networks}
+    chosen = {choose_from("network", name, NETWORKS) for name in networks}
     return [group for group in GROUPS if chosen & {*models.GROUPS[group]}]
 
 
@@ -117,8 +117,8 @@ def federation(group: str, how: Form, dtype: str, chips: int = 1) -> Experiment:
     config_.check(made)
     dataset = GROUPS[group]()
     with mock.patch.dict(registry.DATASETS, {"shapes": lambda seed: dataset}):
-        exp = batched_programs.in_one_lane(build.experiment(made, "cpu"))
-    steps = cohorts_.steps(exp.partition, range(each // chips), exp.local)
+        exp = batched_programs.without_lanes(build.experiment(made, "cpu"))
+    steps = cohorts_.steps_per_round(exp.partition, range(each // chips), exp.local)
     mode = cohorts_.build_mode(how.mode, "cpu", steps)
     nets = (network(c.name, exp.dataset, how, dtype) for c in exp.cohorts)
     cohorts = zip(exp.cohorts, nets, strict=True)
@@ -159,8 +159,8 @@ def traced(exp: Experiment, mesh: Mesh) -> list[Traced]:
         return found[-1]
 
     x, y = exp.dataset.x, exp.dataset.y
-    examples = Examples(build.in_rows(x), y, shape=x.shape[1:])
-    compiler.submit_all(submit, exp, programs.functions(exp), examples)
+    examples = Examples(build.flatten_inputs(x), y, shape=x.shape[1:])
+    compiler.submit_programs(submit, exp, programs.build_programs(exp), examples)
     return found
 
 

@@ -71,7 +71,7 @@ def swept(cells_at_once: str) -> Callable[[Path], None]:
         from jaxproto import sweeps
 
         axes = {"seed": [0, 1], "method.lam": [1.0, 5.0]}
-        how = sweeps.How(cells_at_once)
+        how = sweeps.SweepOptions(cells_at_once)
         sweeps.sweep(configured("fedproto"), axes, path, quiet(), how)
 
     return train

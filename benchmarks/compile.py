@@ -60,7 +60,7 @@ def prepare(s: dict, cache=program_cache.no_cache, folder: Path | None = None):
 
 def together(settings: dict, folder: str) -> dict:
     """As the runner does it; a fresh process calls this."""
-    xla_cache.keep_compiled()
+    xla_cache.enable_xla_cache()
     jax.config.update("jax_compilation_cache_dir", folder)
     kept = settings["keep"]
     cache = program_cache.disk_cache if kept else program_cache.no_cache
@@ -77,9 +77,9 @@ def alone(settings: dict) -> list[dict]:
     """Program after program; a fresh process calls this."""
     jax.config.update("jax_enable_compilation_cache", False)
     exp, examples, *_ = prepare(settings)
-    exp = batched_programs.in_one_lane(exp)
+    exp = batched_programs.without_lanes(exp)
     state = programs.shapes(exp, 0)
-    f = programs.with_floats(programs.functions(exp), exp.floats)
+    f = programs.with_floats(programs.build_programs(exp), exp.floats)
     at = programs.round_context(0, 0)
     participants = jax.eval_shape(f.participate, at, state.server)
     down = jax.eval_shape(f.broadcast, state.server).message

@@ -55,7 +55,7 @@ def experiment(s: dict, group: str, clients: int, number: int, form: str) -> Exp
         test=32,
         shape=(s["pixels"], s["pixels"], 3),
         classes=s["classes"],
-        layout=mesh.chosen(str(number)),
+        layout=mesh.parse_devices(str(number)),
         model__group=group,
         model__feat_dim=s["dim"],
         local__batch_size=s["batch"],
@@ -69,7 +69,7 @@ def counted(settings: dict, group: str, number: int) -> dict:
     s = settings
     clients = s["each"] * NETWORKS.get(group, 1) * number
     exp = experiment(s, group, clients, number, "all")
-    placed = exp.layout and data_placement.placed(exp, exp.layout)
+    placed = exp.layout and data_placement.place_data(exp, exp.layout)
     examples = placed.examples if placed else build.examples(exp.dataset)
     made = compiled(exp, examples)
     found = {name: account(made[name]) for name in STAGES}
@@ -85,17 +85,21 @@ def counted(settings: dict, group: str, number: int) -> dict:
 def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
     """The programs of a round by stage; those of other stages are traced alone."""
     layout = exp.layout
-    f = sharded_programs.functions(exp, layout) if layout else programs.functions(exp)
+    f = (
+        sharded_programs.functions(exp, layout)
+        if layout
+        else programs.build_programs(exp)
+    )
     made: dict[str, list] = {stage: [] for stage in STAGES}
 
     def submit(name, f, *rest, **options):
-        options |= f.shardings() if isinstance(f, sharded_programs.Spread) else {}
+        options |= f.shardings() if isinstance(f, sharded_programs.ShardMapped) else {}
         lowered = jax.jit(f, **options).lower(exp.floats, *rest)
         if (stage := name.split()[0]) in made:
             made[stage].append(lowered.compile())
-        return compiler.Compiling(lowered.out_info, None)
+        return compiler.PendingProgram(lowered.out_info, None)
 
-    compiler.submit_all(submit, exp, f, examples)
+    compiler.submit_programs(submit, exp, f, examples)
     return made
 
 

@@ -25,7 +25,11 @@ from absl import flags
 
 from benchmarks import measure
 from jaxproto import config as config_
-from jaxproto.contrib.flower_deployment.deployment import Deployment, end, tell
+from jaxproto.contrib.flower_deployment.deployment import (
+    Deployment,
+    signal_tree,
+    terminate_tree,
+)
 from jaxproto.flower.server_run import FAULTS
 from jaxproto.storage import checkpoint, records
 
@@ -137,22 +141,22 @@ class Federation:
 
 def node_killed(here: Federation, client: int):
     """In a round, and started again at once."""
-    end(here.there.nodes[client], signal.SIGKILL)
+    terminate_tree(here.there.nodes[client], signal.SIGKILL)
     here.there.start_node(client)
 
 
 def node_stopped(here: Federation, client: int):
     """For longer than the server waits."""
     before, node = len(here.faults()), here.there.nodes[client]
-    tell(node, signal.SIGSTOP)
+    signal_tree(node, signal.SIGSTOP)
     here.until(lambda: here.named(client, before), "a stopped node is named")
-    tell(node, signal.SIGCONT)
+    signal_tree(node, signal.SIGCONT)
 
 
 def node_late(here: Federation, client: int):
     """It leaves, and joins when a round has ended without it."""
     before = len(here.faults())
-    end(here.there.nodes[client])
+    terminate_tree(here.there.nodes[client])
     here.until(lambda: here.named(client, before), "a node that left is named")
     here.there.start_node(client)
 
@@ -175,14 +179,14 @@ def stranger(here: Federation, client: int):
     log = here.there.log(f"node-{number}")
     sent = log.read_text().count("Sent successfully")
     here.until(lambda: log.read_text().count("Sent successfully") > sent, "a stranger")
-    end(here.there.nodes.pop(number))
+    terminate_tree(here.there.nodes.pop(number))
 
 
 def server_killed(here: Federation, client: int):
     """SuperLink and ServerApp; both started again."""
     del client
-    end(here.there.superlink, signal.SIGKILL)
-    end(here.submitted)
+    terminate_tree(here.there.superlink, signal.SIGKILL)
+    terminate_tree(here.submitted)
     before = len(here.resumed())
     here.there.start_superlink()
     here.submitted = here.there.run()
@@ -256,7 +260,7 @@ def federation(s: dict) -> dict:
                 told = f"{len(done)} {kind}: {done[-1].seconds:.0f} s"
                 print(told, done[-1].lost, done[-1].beyond, flush=True)
             found, rounds = here.records(), here.ended()
-            end(here.submitted)
+            terminate_tree(here.submitted)
     evaluated = [r["round"] for r in found]
     return {
         "injected": [dataclasses.asdict(one) for one in done],

@@ -27,11 +27,11 @@ from benchmarks import measure
 from jaxproto import batches, config, federation, participation, wire
 from jaxproto.contrib.leakage import membership, prototype_inversion, scores
 from jaxproto.contrib.leakage.next_upload import Embedding
-from jaxproto.contrib.leakage.prototype_inversion import Target
+from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Cohort, Exchange
-from jaxproto.method import by_network
+from jaxproto.federation import Cohort, RoundInputs
+from jaxproto.method import own_features
 from jaxproto.types import Client, Net, Shard
 
 FLAGS = measure.flag_values()
@@ -77,7 +77,7 @@ def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
     @jax.jit
     def one_round(server, clients, key):
         down = federation.broadcast(exp.method, server, exp.formats).message
-        given = Exchange(exp.method, exp.local, exp.formats, everyone, down, key)
+        given = RoundInputs(exp.method, exp.local, exp.formats, everyone, down, key)
         clients, report = federation.train_cohort(
             given, cohort, clients, examples, shard
         )
@@ -94,22 +94,24 @@ def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
 
 
 def invert(
-    net: Net, body: Client, goal: Target, start: np.ndarray, steps: int
+    net: Net, body: Client, goal: PrototypeTarget, start: np.ndarray, steps: int
 ) -> np.ndarray:
     """Images [C, ...] whose features are near the prototypes."""
-    embedding = Embedding(by_network, net)
-    found, _ = prototype_inversion.descend(
+    embedding = Embedding(own_features, net)
+    found, _ = prototype_inversion.optimise_images(
         embedding, body, goal.mean, goal.mask, start, steps=steps, tv=0.0
     )
     return np.asarray(found)
 
 
-def auc(net: Net, body: Client, goal: Target, members, others) -> float:
+def auc(net: Net, body: Client, goal: PrototypeTarget, members, others) -> float:
     """Of images [C, m, ...] by class."""
-    embedding = Embedding(by_network, net)
+    embedding = Embedding(own_features, net)
     y = np.repeat(np.arange(10), members.shape[1])
     both = (x.reshape(-1, *x.shape[2:]) for x in (members, others))
-    return scores.auc(*(membership.near(embedding, body, goal, (x, y)) for x in both))
+    return scores.auc(
+        *(membership.prototype_distance(embedding, body, goal, (x, y)) for x in both)
+    )
 
 
 def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
@@ -118,9 +120,11 @@ def one(exp: Experiment, m: int, seed: int, settings: dict) -> dict:
     made, net = partial(train, exp, rounds=settings["rounds"]), exp.cohorts[0].net
     bodies = {"own": made(own, seed), "other": made(other, 1000 + seed)}
     mean_CD = bodies["own"].mean_CD
-    goal = Target(mean_CD, np.ones(10, bool), np.ones(mean_CD.shape, bool), False)
+    goal = PrototypeTarget(
+        mean_CD, np.ones(10, bool), np.ones(mean_CD.shape, bool), False
+    )
     image = {
-        k: np.asarray(batches.decode(jnp.asarray(exp.dataset.x[v])))
+        k: np.asarray(batches.normalise_inputs(jnp.asarray(exp.dataset.x[v])))
         for k, v in (("own", own), ("held", held_out), ("public", public))
     }
     target, known = image["own"].mean(1), image["public"].mean(1)

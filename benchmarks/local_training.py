@@ -28,13 +28,13 @@ from absl import flags
 from benchmarks import ceiling as ceiling_
 from benchmarks import measure, synthetic
 from jaxproto import batches, federation, gather, losses, models, participation
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.experiment import cohorts
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.methods.fedproto import Pull
 from jaxproto.methods.protonorm import protonorm
 from jaxproto.models.ops import ops
-from jaxproto.training.threads import at_once
+from jaxproto.training.threads import run_parallel
 from jaxproto.types import Batch, Examples, Net, Shard, Spec
 from jaxproto.wire import EXACT
 
@@ -116,15 +116,15 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
     index = jnp.arange(task.clients * each, dtype=jnp.int32).reshape(-1, each)
     shards = Shard(index, jnp.full(task.clients, steps * task.batch, jnp.int32))
     cohort = cohort_of(task, net, mode, steps)
-    local = Local(optax.sgd(RATE), batch_size=task.batch)
+    local = LocalTraining(optax.sgd(RATE), batch_size=task.batch)
     count = jnp.ones((task.clients, task.spec.num_classes))
     init = jax.jit(partial(federation.init_cohort, task.method, local, cohort))
     clients, state = init(key, count), server(task, net)
-    participants = participation.everyone()(key, task.clients, 0)
+    participants = participation.all_clients()(key, task.clients, 0)
     down = federation.broadcast(task.method, state, EXACT).message
 
     def train(clients, shards):
-        given = federation.Exchange(
+        given = federation.RoundInputs(
             method=task.method,
             local=local,
             formats=EXACT,
@@ -136,7 +136,7 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
 
     @jax.jit
     def gathered(clients):
-        rows, lanes = cohort.num_rows, cohort.lanes
+        rows, lanes = cohort.num_rows, cohort.num_lanes
         return gather.gather(participants, clients, shards, rows, lanes)
 
     scatter = jax.jit(gather.scatter, donate_argnums=0)
@@ -150,7 +150,7 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
         nonlocal clients
         rows = gathered(clients)
         lanes = [partial(compiled, own.clients, own.shards) for own in rows]
-        trained, reports = zip(*at_once(lanes), strict=True)
+        trained, reports = zip(*run_parallel(lanes), strict=True)
         clients = scatter(clients, [own.place for own in rows], list(trained))
         for report in reports:
             if not np.all(jax.device_get(report.finite)):
@@ -162,13 +162,13 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
 def cohort_of(task: Task, net: Net, mode: str, steps: int) -> CohortPlan:
     """All clients of the task, as they run in a federation of this network alone."""
     platform = jax.default_backend()
-    choices = cohorts.Choices(mode, "device", 0, 0, platform, measure.cores())
+    choices = cohorts.ExecutionChoices(mode, "device", 0, 0, platform, measure.cores())
     return CohortPlan(
         task.name,
         net,
         tuple(range(task.clients)),
         cohorts.build_mode(mode, platform, [steps] * task.clients),
-        lanes=cohorts.lanes(choices, 1, task.clients),
+        num_lanes=cohorts.num_lanes(choices, 1, task.clients),
     )
 
 
@@ -182,7 +182,7 @@ def naive(task: Task, steps: int) -> Contender:
     x, y = (a.reshape(task.clients, -1, *a.shape[1:]) for a in both)
 
     def step(params, norm, x, y, key):
-        batch = Batch(batches.decode(x), y, jnp.ones(task.batch), key)
+        batch = Batch(batches.normalise_inputs(x), y, jnp.ones(task.batch), key)
         loss = partial(task.method.loss, net)
         grads, aux = jax.grad(loss, has_aux=True)(params, norm, batch, down, None)
         return jax.tree.map(lambda p, g: p - RATE * g, params, grads), aux.norm
@@ -207,7 +207,7 @@ def eager(task: Task, steps: int) -> Contender:
     """PyTorch, one client after the other; images lie decoded in its memory."""
     from benchmarks import torch_loops
 
-    x = np.asarray(batches.decode(task.examples.x)).transpose(0, 3, 1, 2)
+    x = np.asarray(batches.normalise_inputs(task.examples.x)).transpose(0, 3, 1, 2)
     shape = (task.clients, -1, task.batch)
     data = [a.reshape(*shape, *a.shape[1:]) for a in (x, np.asarray(task.examples.y))]
     protos = np.asarray(GAMMA * task.globals)

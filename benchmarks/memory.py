@@ -22,7 +22,7 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import evaluation, rounds
-from jaxproto.training.rounds import Work
+from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Shard
 
 FLAGS = measure.flag_values()
@@ -95,7 +95,7 @@ def on_device() -> int | None:
     return records.peak_memory_bytes()["device"]
 
 
-def programs(work: Work) -> list[dict]:
+def programs(work: RoundEnvironment) -> list[dict]:
     """XLA's own account of every program, in bytes."""
     compiled, names = work.compiled, [c.name for c in work.exp.cohorts]
     every = {

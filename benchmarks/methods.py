@@ -76,7 +76,7 @@ def contender(cell: str, s: dict, path: Path):
         held = (state.server, state.clients)
         return {
             "state": sum(a.nbytes for a in jax.tree.leaves(held)),
-            "program": device_memory.needed(
+            "program": device_memory.required_bytes(
                 f.func for f in jax.tree.leaves(work.compiled)
             ),
             "network": seen.bytes_up + seen.bytes_down,

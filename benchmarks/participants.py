@@ -81,7 +81,9 @@ def one(registered: int, participants: int, s: dict) -> dict:
     laps = []
     with tempfile.TemporaryDirectory() as folder:
         work, state, seconds = synthetic.start(exp, folder=Path(folder))
-        need = device_memory.needed(f.func for f in jax.tree.leaves(work.compiled))
+        need = device_memory.required_bytes(
+            f.func for f in jax.tree.leaves(work.compiled)
+        )
         need -= exp.dataset.x.nbytes  # the same for every number of participants
         with contextlib.closing(work.store):
             for r in range(s["rounds"] + 1):

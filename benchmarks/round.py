@@ -23,7 +23,7 @@ from jaxproto import batches, models
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.training import evaluation, programs, rounds
-from jaxproto.training.rounds import Work
+from jaxproto.training.rounds import RoundEnvironment
 
 FLAGS = measure.flag_values()
 flags.DEFINE_string("group", "Ht0", "group of networks", flag_values=FLAGS)
@@ -75,10 +75,10 @@ def ours(exp: Experiment) -> Callable[[], dict]:
     return run
 
 
-def evaluation_of_training(work: Work) -> Work:
+def evaluation_of_training(work: RoundEnvironment) -> RoundEnvironment:
     """The same, whose evaluation runs over the clients' training parts."""
     exp = work.exp
-    run = programs.with_floats(programs.functions(exp), exp.floats)
+    run = programs.with_floats(programs.build_programs(exp), exp.floats)
     evaluate = tuple(jax.jit(f) for f in run.evaluate)  # the first run compiles
     compiled = work.compiled._replace(evaluate=evaluate)
     return work._replace(exp=exp._replace(test=exp.train), compiled=compiled)
@@ -90,13 +90,13 @@ def in_torch(exp: Experiment, s: dict, folder: Path) -> dict[str, Callable[[], d
 
     from benchmarks import torch_loops, torch_rounds
 
-    x = np.asarray(batches.decode(exp.dataset.x)).transpose(0, 3, 1, 2)
+    x = np.asarray(batches.normalise_inputs(exp.dataset.x)).transpose(0, 3, 1, 2)
     x, y = torch.tensor(x), torch.tensor(exp.dataset.y).long()
     parts = [
         torch_rounds.Part(*((x[rows], y[rows]) for rows in both))
         for both in zip(*exp.partition, strict=True)
     ]
-    names = models.assign(build.network_names(s["group"]), range(s["clients"]))
+    names = models.assign_networks(build.network_names(s["group"]), range(s["clients"]))
     how = torch_loops.Hyper(*exp.spec, 0.01, 10.0, 100.0, s["batch"])
     nets = partial(torch_rounds.make_nets, names, exp.dataset.x.shape[1:], how)
     make = {

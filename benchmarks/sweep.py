@@ -129,7 +129,7 @@ def one_round(form: str, exp, examples, compiled, own):
     for seed, other in own:
         bound = programs.with_floats(compiled, {**exp.floats, **other})
         store = DeviceStore(exp, bound)
-        works.append(rounds.Work(exp, examples, bound, seed, store))
+        works.append(rounds.RoundEnvironment(exp, examples, bound, seed, store))
     states = [programs.init(exp, w.seed, w.compiled) for w in works]
     threads = 1 if form == "one" else os.cpu_count()
     pool = ThreadPoolExecutor(threads)
@@ -150,14 +150,14 @@ def _together(exp, examples, compiled, own):
     bound = programs.with_floats(compiled, joined)
     keys = zip(*(programs.keys(seed) for seed, _ in own), strict=True)
     keys = [jax.numpy.stack(part) for part in keys]
-    model = Model(*programs.first_states(exp, keys, bound))
-    store = DeviceStore(batched_programs.in_one_lane(exp), bound)
-    work = rounds.Work(exp, examples, bound, 0, store)
+    model = Model(*programs.init_states(exp, keys, bound))
+    store = DeviceStore(batched_programs.without_lanes(exp), bound)
+    work = rounds.RoundEnvironment(exp, examples, bound, 0, store)
 
     def run(r):
         nonlocal model
         contexts = [programs.round_context(seed, r) for seed, _ in own]
-        context = batched_programs.stacked(contexts)
+        context = batched_programs.stack_trees(contexts)
         model, _ = rounds.computed(work, context, model, r)
 
     return run
@@ -168,7 +168,7 @@ def scaling(s: dict):
     c = config_.load(s["config"])
     c.clients_at_once = s["clients_at_once"]
     exp = build.experiment(c, jax.default_backend())
-    assert "method.upscale" in traced.traced(c)
+    assert "method.upscale" in traced.traced_floats(c)
     examples, results, rows = build.examples(exp.dataset), {}, []
     one, seconds = compiler.compile_all(exp, examples)
     for size in measure.whole(s["sizes"]):
@@ -180,7 +180,7 @@ def scaling(s: dict):
             times = measure.alternate(
                 {form: partial(_next, run, itertools.count())}, s["repeats"]
             )[form]
-            need = device_memory.needed(jax.tree.leaves(compiled))
+            need = device_memory.required_bytes(jax.tree.leaves(compiled))
             need *= 1 if form == "all" else size if form == "threads" else 1
             each = times.median / size
             results[f"{form} {size}"] = {

@@ -13,10 +13,10 @@ import numpy as np
 from jaxproto import config as config_
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import Layout
+from jaxproto.mesh import DeviceLayout
 from jaxproto.training import compiler, data_placement, programs
 from jaxproto.training.programs import State
-from jaxproto.training.rounds import Work
+from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.training.stores import open_store
 
 AS_RELEASED = {  # what every round here does: the released code's loss and batches
@@ -59,7 +59,7 @@ def equal_clients(
     test: int,
     shape: Sequence[int],
     classes: int,
-    layout: Layout | None = None,
+    layout: DeviceLayout | None = None,
     **fields,
 ) -> tuple[ml_collections.ConfigDict, Experiment]:
     """Clients of `train` and `test` random images each, of all classes alike.
@@ -81,7 +81,7 @@ def equal_clients(
 class Start(NamedTuple):
     """What a measured run begins with."""
 
-    work: Work
+    work: RoundEnvironment
     state: State  # before round 1
     compile_seconds: float
 
@@ -92,12 +92,12 @@ def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
     Args:
       folder: of clients in files.
     """
-    placed = exp.layout and data_placement.placed(exp, exp.layout)
+    placed = exp.layout and data_placement.place_data(exp, exp.layout)
     examples = placed.examples if placed else build.examples(exp.dataset)
     compiled, seconds = compiler.compile_all(exp, examples)
-    place = partial(programs.everywhere, exp)
+    place = partial(programs.replicate, exp)
     compiled = programs.with_floats(compiled, exp.floats, place)
     state = programs.init(exp, seed, compiled)
     store = open_store(exp, compiled, seed, folder, placed or None)
-    work = Work(exp, examples, compiled, seed, store)
+    work = RoundEnvironment(exp, examples, compiled, seed, store)
     return Start(work, state, seconds)

@@ -16,7 +16,7 @@ else its clients are those of the rest.
 
 from jaxproto import config
 from jaxproto.config import presets
-from jaxproto.errors import pick
+from jaxproto.errors import choose_from
 from jaxproto.methods import METHODS
 
 SETTING = {
@@ -47,9 +47,9 @@ CELLS = {  # any method, and what some need besides
 def get_config(arg: str = "protonorm"):
     """The configuration of a cell: a method, `_ft` for it on FedTGP, and a reading."""
     cell, _, reading = arg.partition(",")
-    fields = CELLS[pick("cell of the comparison", cell, CELLS)]
+    fields = CELLS[choose_from("cell of the comparison", cell, CELLS)]
     made = config.experiment(cell.removesuffix("_ft"), "fashion_mnist")
     made.name = f"comparison-{arg.replace(',', '-')}"
-    config.apply(made, {**SETTING, **fields})
-    config.read(made, reading)
+    config.apply_fields(made, {**SETTING, **fields})
+    config.apply_variant(made, reading)
     return made

@@ -25,7 +25,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
 from jaxproto.cli.argparse_types import Parser
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import paper_tables
 
 READING = "reading="
@@ -48,7 +48,7 @@ def split(arg: str) -> tuple[str, str]:
     if rest and not rest.startswith(READING):
         raise UserError(f"{rest!r} is no reading: write :reading=paper or code.")
     reading = rest.removeprefix(READING)
-    return named, reading and pick("reading", reading, ("code", "paper"))
+    return named, reading and choose_from("reading", reading, ("code", "paper"))
 
 
 def listing(arg: str) -> str:
@@ -82,7 +82,9 @@ def series(arg: str, seeds: Sequence[int], more: Sequence[str] = ()) -> str:
 
 
 def _rows(arg):
-    return paper_tables.rows(pick("table", split(arg)[0], paper_tables.TABLES)).items()
+    return paper_tables.cells_of_table(
+        choose_from("table", split(arg)[0], paper_tables.TABLES)
+    ).items()
 
 
 def _command(arg, name):

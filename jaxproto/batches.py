@@ -10,12 +10,12 @@ from jax import lax
 
 from jaxproto.types import Array, Batch, Data, Shard, Tree
 
-SWEEP_BATCH = 64  # examples at a time, at most, where no gradient is taken
+EVAL_BATCH_SIZE = 64  # examples at a time, at most, where no gradient is taken
 # 1 / 255 in two parts: x * HIGH is exact, so that x / 255 is rounded as on the host
 HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)  # XLA's own division by 255 is not
 
 
-def decode(x: Array) -> Array:
+def normalise_inputs(x: Array) -> Array:
     """Images from uint8 to (x / 255 - 0.5) / 0.5; features and tokens as they are.
 
     As the released code: mean 0.5 and standard deviation 0.5 per channel.
@@ -38,7 +38,7 @@ def fixed(key: Array, shard: Shard) -> Array:
     return jnp.arange(len(shard.index))
 
 
-def wrap(size: Array, batch_size: int) -> Array:
+def at_least_one_batch(size: Array, batch_size: int) -> Array:
     """Whole batches per epoch; a client below one batch takes one step.
 
     That step's batch repeats the client's own examples, so BatchNorm sees real
@@ -47,18 +47,20 @@ def wrap(size: Array, batch_size: int) -> Array:
     return jnp.where(size > 0, jnp.maximum(size // batch_size, 1), 0)
 
 
-def skip(size: Array, batch_size: int) -> Array:
+def whole_batches_only(size: Array, batch_size: int) -> Array:
     """Whole batches per epoch; a client below one batch never trains."""
     return size // batch_size
 
 
-def take(data: Data, pos_B: Array, mask_B: Array, key: Array | None = None) -> Batch:
+def gather_examples(
+    data: Data, pos_B: Array, mask_B: Array, key: Array | None = None
+) -> Batch:
     """Gathers the examples at positions `pos_B` of one client."""
     every, row_B = data.examples, data.shard.index[pos_B]
     x = every.x[row_B]
     if every.shape is not None:
         x = x.reshape(*row_B.shape, *every.shape)
-    return Batch(decode(x), every.y[row_B], mask_B, key)
+    return Batch(normalise_inputs(x), every.y[row_B], mask_B, key)
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:
@@ -66,10 +68,10 @@ def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batc
     at_B = i * size + jnp.arange(size)
     real = jnp.maximum(data.shard.size, 1)
     mask_B = (at_B < data.shard.size).astype(jnp.float32)
-    return take(data, order_M[at_B % real], mask_B, key)
+    return gather_examples(data, order_M[at_B % real], mask_B, key)
 
 
-def sum_over(f, data: Data, at_most: int = SWEEP_BATCH) -> Tree:
+def sum_over_batches(f, data: Data, at_most: int = EVAL_BATCH_SIZE) -> Tree:
     """Adds `f(batch)` over all examples of one client; exact trip count, no gradient.
 
     Args:
@@ -82,7 +84,9 @@ def sum_over(f, data: Data, at_most: int = SWEEP_BATCH) -> Tree:
     def batch(i):
         at_B = i * batch_size + jnp.arange(batch_size)
         mask_B = (at_B < data.shard.size).astype(jnp.float32)
-        return take(data, jnp.minimum(at_B, len(data.shard.index) - 1), mask_B)
+        return gather_examples(
+            data, jnp.minimum(at_B, len(data.shard.index) - 1), mask_B
+        )
 
     def step(i, total):
         return jax.tree.map(jnp.add, total, f(batch(i)))

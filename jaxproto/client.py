@@ -16,60 +16,70 @@ from jaxproto.metrics import Metric, correct
 from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tree
 
 
-def restart(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
+def reset_opt_state(
+    opt: optax.GradientTransformation, params: Tree, kept: Tree
+) -> Tree:
     """A fresh optimiser each round, as in the papers' code."""
     del kept
     return opt.init(params)
 
 
-def keep(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
+def keep_opt_state(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
     """The optimiser goes on where the client's last round left it."""
     del opt, params
     return kept
 
 
-def constant(r: Array) -> float:
+def constant_schedule(r: Array) -> float:
     """The learning rate is the same in every round."""
     del r
     return 1.0
 
 
-def independent(key: Array, id: Array) -> Array:
+def per_client_init_key(key: Array, id: Array) -> Array:
     """Every client draws its own initial network, as the papers T and N have it."""
     return jax.random.fold_in(key, id)
 
 
-def same(key: Array, id: Array) -> Array:
+def shared_init_key(key: Array, id: Array) -> Array:
     """Clients of one architecture start from equal weights, as in HtFLlib's code."""
     return jax.random.fold_in(key, jnp.zeros_like(id))
 
 
-def by_batch(loss: Callable) -> Callable:
+def batch_value_and_grad(loss: Callable) -> Callable:
     """Value and gradient of the loss of a batch."""
     return jax.value_and_grad(loss, has_aux=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Local:
+class LocalTraining:
     """How clients start, and train between two exchanges (defaults: N Section 5.1)."""
 
     opt: optax.GradientTransformation
     epochs: int = 1
     batch_size: int = 32
     order: Callable = batches.shuffled  # key, shard -> positions [M] of an epoch
-    steps_per_epoch: Callable = batches.wrap  # size, batch_size -> batches per epoch
-    init_opt_state: Callable = restart  # opt, params, kept -> optimiser state
-    schedule: Callable = constant  # round -> factor of the learning rate
+    steps_per_epoch: Callable = (
+        batches.at_least_one_batch
+    )  # size, batch_size -> batches per epoch
+    init_opt_state: Callable = reset_opt_state  # opt, params, kept -> optimiser state
+    schedule: Callable = constant_schedule  # round -> factor of the learning rate
     factor: float | Array = 1.0  # of the learning rate, as it is now
-    init_key: Callable = independent  # key, id -> key of a client's initial network
-    gradient: Callable = by_batch  # loss -> what it and its gradient are on a batch
+    init_key: Callable = (
+        per_client_init_key  # key, id -> key of a client's initial network
+    )
+    gradient: Callable = (
+        batch_value_and_grad  # loss -> what it and its gradient are on a batch
+    )
 
-    def at_round(self, r: Array) -> "Local":
+    def at_round(self, r: Array) -> "LocalTraining":
         """As it is in round `r`, from 0."""
         return dataclasses.replace(self, factor=self.schedule(r))
 
 
-def init(method: Method, net: Net, local: Local, key: Array, id: Array, count: Array):
+def init_client(
+    method: Method, net: Net, local: LocalTraining, key: Array, id: Array, count: Array
+):
     """A new client. Its randomness depends on the key and its id alone (`init_key`).
 
     Args:
@@ -80,7 +90,7 @@ def init(method: Method, net: Net, local: Local, key: Array, id: Array, count: A
     return Client(params, norm, local.opt.init(params), memory, count, id, steps)
 
 
-class Session(NamedTuple):
+class LocalState(NamedTuple):
     """One client in the middle of its local training."""
 
     before: Client  # as it starts, with what it received
@@ -92,18 +102,18 @@ class Session(NamedTuple):
     loss: Array  # summed over the steps so far
 
 
-class Task(NamedTuple):
+class LocalTask(NamedTuple):
     """What every client of a cohort trains with in one round."""
 
     method: Method
     net: Net
-    local: Local
+    local: LocalTraining
     key: Array  # the round's, the same for all clients
     down: Tree  # the broadcast
     examples: Examples
 
 
-def start_session(task: Task, client: Client, shard: Shard) -> Session:
+def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> LocalState:
     """Receives, and lays out the batches of all epochs."""
     local, (order_key, _) = task.local, _keys(task, client)
     steps = local.steps_per_epoch(shard.size, local.batch_size) * local.epochs
@@ -113,7 +123,7 @@ def start_session(task: Task, client: Client, shard: Shard) -> Session:
     before = client.replace(params=params, norm=norm, opt=opt, steps=steps)
     keys = jax.random.split(order_key, local.epochs)
     order_EM = jnp.stack([local.order(key, shard) for key in keys])
-    start = Session(before, order_EM, params, norm, opt, (), jnp.zeros(()))
+    start = LocalState(before, order_EM, params, norm, opt, (), jnp.zeros(()))
     loss = partial(task.method.loss, task.net)
 
     def first(params):
@@ -125,8 +135,8 @@ def start_session(task: Task, client: Client, shard: Shard) -> Session:
 
 
 def local_steps(
-    task: Task, session: Session, first, last, client: Client, shard: Shard
-) -> Session:
+    task: LocalTask, session: LocalState, first, last, client: Client, shard: Shard
+) -> LocalState:
     """Local steps from `first` to before `last`, as far as the client has steps."""
     del client  # `session.before` is the client with what it received
 
@@ -151,7 +161,9 @@ def local_steps(
     return lax.fori_loop(first, last, step, session)
 
 
-def end_session(task: Task, session: Session, client: Client, shard: Shard):
+def finish_local_training(
+    task: LocalTask, session: LocalState, client: Client, shard: Shard
+):
     """Uploads: the client afterwards, its upload, the mean of its losses."""
     del client
     before, (_, _, params, norm, opt, sums, loss) = session.before, session
@@ -164,7 +176,7 @@ def end_session(task: Task, session: Session, client: Client, shard: Shard):
     return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
 
 
-def _batch(task: Task, now: Session, shard: Shard, s) -> Batch:
+def _batch(task: LocalTask, now: LocalState, shard: Shard, s) -> Batch:
     """The batch of step `s`."""
     each = jnp.maximum(now.before.steps // task.local.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
@@ -172,7 +184,7 @@ def _batch(task: Task, now: Session, shard: Shard, s) -> Batch:
     return batches.training_batch(data, order_M, s % each, task.local.batch_size, key)
 
 
-def _keys(task: Task, client: Client):
+def _keys(task: LocalTask, client: Client):
     """Two keys of this client in this round: batch order, steps."""
     return jax.random.split(_own_key(task, client))
 
@@ -180,11 +192,13 @@ def _keys(task: Task, client: Client):
 RELEASE = 2  # stream of a client's key; `split` of `_keys` uses 0 and 1
 
 
-def _own_key(task: Task, client: Client) -> Array:
+def _own_key(task: LocalTask, client: Client) -> Array:
     return jax.random.fold_in(task.key, client.id)
 
 
-def hits(method: Method, net: Net, down: Tree, client: Client, batch: Batch):
+def correct_predictions(
+    method: Method, net: Net, down: Tree, client: Client, batch: Batch
+):
     """Which examples of a batch a client gets right: {rule: [B]}.
 
     A score of -inf (no prototype) or nan is never correct.
@@ -193,15 +207,20 @@ def hits(method: Method, net: Net, down: Tree, client: Client, batch: Batch):
     return {rule: correct(scores, batch.y) for rule, scores in by_rule.items()}
 
 
-class Asked(NamedTuple):
+class EvaluationSpec(NamedTuple):
     """What an evaluation asks of every client."""
 
     metrics: Sequence[Metric]
     rules: Sequence[str] = ()  # () is every rule
 
 
-def score(
-    method: Method, net: Net, down: Tree, client: Client, data: Data, asked: Asked
+def evaluate_client(
+    method: Method,
+    net: Net,
+    down: Tree,
+    client: Client,
+    data: Data,
+    asked: EvaluationSpec,
 ):
     """Sums of one client: {rule: {metric: tree}}."""
 
@@ -216,4 +235,4 @@ def score(
             if rule in (asked.rules or by_rule)
         }
 
-    return batches.sum_over(f, data)
+    return batches.sum_over_batches(f, data)

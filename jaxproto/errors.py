@@ -16,10 +16,10 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: str):
-        super().__init__("\n".join(map(escaped, message.split("\n"))))
+        super().__init__("\n".join(map(escape_unprintable, message.split("\n"))))
 
 
-def hidden(text: str) -> str:
+def first_unprintable(text: str) -> str:
     """The first character that cannot be printed, escaped, or "" without one.
 
     Control codes and line ends, what turns the direction of writing, and surrogates,
@@ -29,18 +29,18 @@ def hidden(text: str) -> str:
     return next((ascii(c)[1:-1] for c in bad), "")
 
 
-def escaped(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """The text with escapes in place of characters that cannot be printed."""
-    return "".join(ascii(c)[1:-1] if hidden(c) else c for c in text)
+    return "".join(ascii(c)[1:-1] if first_unprintable(c) else c for c in text)
 
 
-def cut(value) -> str:
+def shorten(value) -> str:
     """How Python writes a value, without the middle if that is long."""
     text, half = repr(value), LONGEST // 2
     return text if len(text) <= LONGEST else f"{text[:half]}...{text[-half:]}"
 
 
-def told_once(reasons: Mapping[str, str]) -> list[str]:
+def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     """A line for each reason, with all that have it; reasons may begin with the name.
 
     Args:
@@ -52,14 +52,14 @@ def told_once(reasons: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(names)}: {why}" for why, names in having.items()]
 
 
-def some(names: Iterable, most: int = 5) -> str:
+def first_few(names: Iterable, most: int = 5) -> str:
     """The first names, and how many there are if that is not all."""
     names = [str(name) for name in names]
     more = f", ... ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def pick(kind: str, name: str, options: Iterable[str]) -> str:
+def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
     """Returns `name` if it is one of `options`.
 
     Raises:
@@ -68,8 +68,8 @@ def pick(kind: str, name: str, options: Iterable[str]) -> str:
     options = sorted(options)
     if name in options:
         return name
-    near = difflib.get_close_matches(cut(name).strip("'"), options, n=1)
+    near = difflib.get_close_matches(shorten(name).strip("'"), options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UserError(
-        f"unknown {kind} {cut(name)}.{hint} There are: {', '.join(options)}."
+        f"unknown {kind} {shorten(name)}.{hint} There are: {', '.join(options)}."
     )

@@ -12,14 +12,14 @@ from jax import lax
 
 from jaxproto import batches
 from jaxproto import client as clients_
-from jaxproto.client import Asked
+from jaxproto.client import EvaluationSpec
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.metrics import ACCURACY, Metric
 from jaxproto.types import Array, Client, Data, Examples, Shard, Tree
 
 
-class Evaluation(NamedTuple):
+class EvaluationInputs(NamedTuple):
     """Inputs that all clients of a cohort share in an evaluation."""
 
     method: Method
@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_cohort(
-    given: Evaluation, clients: Client, shards: Shard
+    inputs: EvaluationInputs, clients: Client, shards: Shard
 ) -> dict[str, Tree]:
     """Returns sums per rule, metric and client: {rule: {metric: [R, ...]}}.
 
@@ -38,17 +38,19 @@ def evaluate_cohort(
       clients: that are evaluated, [R, ...].
       shards: their test examples.
     """
-    method, cohort, metrics, down, examples = given
+    method, cohort, metrics, down, examples = inputs
 
     def one(client, shard):
         data = Data(examples, shard)
-        return clients_.score(method, cohort.net, down, client, data, Asked(metrics))
+        return clients_.evaluate_client(
+            method, cohort.net, down, client, data, EvaluationSpec(metrics)
+        )
 
     return cohort.mode.each(one)(clients, shards)
 
 
 def evaluate_shared(
-    given: Evaluation, rules: Sequence[str], clients: Client, shards: Shard
+    inputs: EvaluationInputs, rules: Sequence[str], clients: Client, shards: Shard
 ) -> dict[str, Tree]:
     """Returns sums of a network shared by all clients, as `evaluate_cohort`.
 
@@ -57,18 +59,18 @@ def evaluate_shared(
       clients: that keep no state.
       shards: test examples of clients, equal ones once.
     """
-    method, cohort, metrics, down, examples = given
-    client, asked = _any_client(given, clients), Asked(metrics, rules)
+    method, cohort, metrics, down, examples = inputs
+    client, asked = _any_client(inputs, clients), EvaluationSpec(metrics, rules)
 
     def one(shard):
         data = Data(examples, shard)
-        return clients_.score(method, cohort.net, down, client, data, asked)
+        return clients_.evaluate_client(method, cohort.net, down, client, data, asked)
 
     return cohort.mode.each(one)(shards)
 
 
 def evaluate_examples(
-    given: Evaluation, rules: Sequence[str], clients: Client, index_TB: Array
+    inputs: EvaluationInputs, rules: Sequence[str], clients: Client, index_TB: Array
 ) -> dict[str, Tree]:
     """Returns which test examples a shared network gets right, each computed once.
 
@@ -79,21 +81,21 @@ def evaluate_examples(
     Returns:
       {rule: {"accuracy": [T, B]}}.
     """
-    method, cohort, _, down, examples = given
-    client = _any_client(given, clients)
+    method, cohort, _, down, examples = inputs
+    client = _any_client(inputs, clients)
 
     def batch(index_B):
         data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
-        given = batches.take(data, jnp.arange(len(index_B)), ones)
-        hits = clients_.hits(method, cohort.net, down, client, given)
+        inputs = batches.gather_examples(data, jnp.arange(len(index_B)), ones)
+        hits = clients_.correct_predictions(method, cohort.net, down, client, inputs)
         return {rule: {ACCURACY: hits[rule]} for rule in rules}
 
     return lax.map(batch, index_TB)
 
 
-def _any_client(given: Evaluation, clients: Client) -> Client:
+def _any_client(inputs: EvaluationInputs, clients: Client) -> Client:
     """Returns a client of which rules read nothing."""
-    first, cohort = jax.tree.map(lambda a: a[:1], clients), given.cohort
-    stacked = cohort.persistence.restore(given.method, cohort.net, first)
+    first, cohort = jax.tree.map(lambda a: a[:1], clients), inputs.cohort
+    stacked = cohort.persistence.restore(inputs.method, cohort.net, first)
     return jax.tree.map(lambda a: a[0], stacked)

@@ -19,7 +19,7 @@ from jax import lax
 
 from jaxproto.types import Tree
 
-LIMIT = np.iinfo(np.int32).max  # more steps than any client takes
+MAX_STEPS = np.iinfo(np.int32).max  # more steps than any client takes
 
 
 Steps = Sequence[int] | np.ndarray  # of each client
@@ -33,19 +33,19 @@ class ClientStages(NamedTuple):
     end: Callable  # session, *client -> result, what is summed over the clients
 
 
-Over = Callable[[Callable], Callable]  # f of one client -> f of all
+ClientMap = Callable[[Callable], Callable]  # f of one client -> f of all
 
 
 class ExecutionMode(NamedTuple):
     """Maps over the leading axis of clients."""
 
-    summing: Over  # of f -> result, addend: the results [K, ...] and one sum
+    map_and_sum: ClientMap  # of f -> result, addend: the results [K, ...] and one sum
     train: Callable[[ClientStages], Callable]  # stages of one client -> training of all
     steps: Callable[[Steps], int]  # of each client -> run, padding included
 
     def each(self, f: Callable) -> Callable:
         """`f` of one client, of all."""
-        return lambda *args: self.summing(lambda *one: (f(*one), ()))(*args)[0]
+        return lambda *args: self.map_and_sum(lambda *one: (f(*one), ()))(*args)[0]
 
 
 class Segment(NamedTuple):
@@ -56,7 +56,7 @@ class Segment(NamedTuple):
     clients: int
 
 
-def by_batch(size: int) -> Over:
+def map_in_batches(size: int) -> ClientMap:
     """`size` clients in step at a time, those left over after them."""
 
     def summing(f):
@@ -104,7 +104,7 @@ def _add(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(jnp.add, a, b)
 
 
-def in_step(f: Callable) -> Callable:
+def map_all(f: Callable) -> Callable:
     """All clients in step."""
 
     def all(*args):
@@ -114,7 +114,7 @@ def in_step(f: Callable) -> Callable:
     return all
 
 
-def mapped(summing: Over, size: int | None) -> ExecutionMode:
+def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
     """A mode that trains each client from start to end under one map.
 
     Args:
@@ -124,7 +124,7 @@ def mapped(summing: Over, size: int | None) -> ExecutionMode:
 
     def train(stages):
         def whole(*client):
-            session = stages.steps(stages.start(*client), 0, LIMIT, *client)
+            session = stages.steps(stages.start(*client), 0, MAX_STEPS, *client)
             return stages.end(session, *client)
 
         return summing(whole)
@@ -139,27 +139,27 @@ def mapped(summing: Over, size: int | None) -> ExecutionMode:
 
 def one_by_one() -> ExecutionMode:
     """One after the other, each with its own number of steps (fast on CPU)."""
-    return mapped(by_batch(1), 1)
+    return mapped_mode(map_in_batches(1), 1)
 
 
 def in_chunks(size: int) -> ExecutionMode:
     """`size` clients in step at a time, as long as the slowest of them."""
-    return mapped(by_batch(size), size)
+    return mapped_mode(map_in_batches(size), size)
 
 
 def all_at_once() -> ExecutionMode:
     """All in step, as long as the slowest."""
-    return mapped(in_step, None)
+    return mapped_mode(map_all, None)
 
 
 def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
     """All in step (accelerators); who has no steps left does not run along.
 
     Args:
-      segments: from `plan`.
+      segments: from `plan_segments`.
       chunk: clients at a time where a client's whole data is swept.
     """
-    summing = by_batch(chunk)
+    summing = map_in_batches(chunk)
 
     def train(stages):
         def one(first, last):
@@ -175,7 +175,7 @@ def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
 
         return whole
 
-    return ExecutionMode(summing, train, lambda steps_K: work(segments))
+    return ExecutionMode(summing, train, lambda steps_K: padded_steps(segments))
 
 
 def _head(tree: Tree, k: int) -> Tree:
@@ -186,12 +186,12 @@ def _put(head: Tree, tree: Tree, k: int) -> Tree:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[k:]]), head, tree)
 
 
-def plan(steps_K: Steps, most: int = 4) -> tuple[Segment, ...]:
-    """At most `most` segments with the least padded work.
+def plan_segments(steps_K: Steps, max_segments: int = 4) -> tuple[Segment, ...]:
+    """At most `max_segments` segments with the least padded work.
 
     Args:
       steps_K: local steps per client, in descending order.
-      most: segments; each is compiled once more.
+      max_segments: segments; each is compiled once more.
     """
     own_K = np.asarray(steps_K)
     ends = np.unique(own_K[own_K > 0])  # ascending; a segment ends at one of them
@@ -199,14 +199,14 @@ def plan(steps_K: Steps, most: int = 4) -> tuple[Segment, ...]:
     n = len(ends)
     edge = np.concatenate([[0], ends])
     # cost[i]: least work up to edge[i]; a segment from a to b runs runs[a] rows
-    cost = np.full((most + 1, n + 1), np.inf)
-    cost[:, 0], back = 0, np.zeros((most + 1, n + 1), int)
-    for m in range(1, most + 1):
+    cost = np.full((max_segments + 1, n + 1), np.inf)
+    cost[:, 0], back = 0, np.zeros((max_segments + 1, n + 1), int)
+    for m in range(1, max_segments + 1):
         for b in range(1, n + 1):
             work = cost[m - 1, :b] + (edge[b] - edge[:b]) * runs[:b]
             back[m, b] = np.argmin(work)
             cost[m, b] = work[back[m, b]]
-    segments, b, m = [], n, most
+    segments, b, m = [], n, max_segments
     while b > 0:
         a = back[m, b]
         segments.append(Segment(int(edge[a]), int(edge[b]), int(runs[a])))
@@ -214,6 +214,6 @@ def plan(steps_K: Steps, most: int = 4) -> tuple[Segment, ...]:
     return tuple(reversed(segments))
 
 
-def work(segments: Sequence[Segment]) -> int:
+def padded_steps(segments: Sequence[Segment]) -> int:
     """Steps that the segments run, padding included."""
     return sum((s.last - s.first) * s.clients for s in segments)

@@ -19,7 +19,7 @@ from jax import lax
 
 from jaxproto import client as clients_
 from jaxproto import gather, kernels, participation, wire
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Aggregation, Method, no_pre_upload
 from jaxproto.participation import Participation, Sampler
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
     """What the floats of a configuration go into."""
 
     method: Method
-    local: Local
+    local: LocalTraining
     sampler: Sampler
     dropout: float | Array  # probability that a trained update is lost
 
@@ -85,11 +85,11 @@ class Broadcast(NamedTuple):
     bytes: Array  # [] on the wire
 
 
-class Exchange(NamedTuple):
+class RoundInputs(NamedTuple):
     """What every cohort works with in one round."""
 
     method: Method
-    local: Local  # with the learning rate of this round
+    local: LocalTraining  # with the learning rate of this round
     formats: Wire  # of values on the wire
     participants: Participation  # by client id over all cohorts
     down: Tree  # the broadcast, as clients have it
@@ -104,7 +104,7 @@ class Uploads(NamedTuple):
     total: Tree  # the sum over the clients, where the aggregation has a summand
 
 
-class Report(NamedTuple):
+class CohortReport(NamedTuple):
     """What a cohort sends after a round, and what is watched; rows are clients."""
 
     uploads: Uploads | tuple[()]  # () where they stay on the device
@@ -121,10 +121,10 @@ class Report(NamedTuple):
         return self.uploads.up if self.uploads else ()
 
 
-class PreUpload(NamedTuple):
+class PreUploadReport(NamedTuple):
     """What a cohort sends before it trains; rows are clients."""
 
-    uploads: Uploads | tuple[()]  # as of `Report`
+    uploads: Uploads | tuple[()]  # as of `CohortReport`
     id: Array  # [R]
     sent: Array  # [R] scalars
     bytes: Array  # [R]
@@ -138,7 +138,7 @@ class PreUpload(NamedTuple):
 SAMPLING, TRAINING, SERVER, FIRST = range(4)  # streams of a round's key
 
 
-def begin(federation: Federation, floats: Mapping, keys: Array) -> Model:
+def init_model(federation: Federation, floats: Mapping, keys: Array) -> Model:
     """The model before the first round.
 
     Args:
@@ -153,7 +153,7 @@ def begin(federation: Federation, floats: Mapping, keys: Array) -> Model:
 
 def one_round(
     federation: Federation, floats: Mapping, key: Array, model: Model, r: Array
-) -> tuple[Model, list[Report]]:
+) -> tuple[Model, list[CohortReport]]:
     """One round: sampler, broadcast, local training of every cohort, server's step.
 
     Args:
@@ -165,12 +165,12 @@ def one_round(
     """
     cohorts, now = federation.cohorts, federation.parts(floats)
     method, server, stream = now.method, model.server, partial(jax.random.fold_in, key)
-    who = taking_part(now, federation.num_clients, stream(SAMPLING), server, r)
+    who = draw_participants(now, federation.num_clients, stream(SAMPLING), server, r)
     every = zip(cohorts, model.clients, federation.shards, strict=True)
     rows = [gather.gather(who, own, data, c.num_rows)[0] for c, own, data in every]
 
     def in_cohorts(step, server):
-        exchange = Exchange(
+        exchange = RoundInputs(
             method=method,
             local=now.local.at_round(r),
             formats=federation.formats,
@@ -178,9 +178,9 @@ def one_round(
             down=broadcast(method, server, federation.formats).message,
             key=stream(TRAINING),
         )
-        given = zip(cohorts, rows, strict=True)
+        cohort_rows = zip(cohorts, rows, strict=True)
         x = federation.examples
-        return [step(exchange, c, own.clients, x, own.shards) for c, own in given]
+        return [step(exchange, c, own.clients, x, own.shards) for c, own in cohort_rows]
 
     if method.pre_upload is not no_pre_upload:  # the first of two exchanges
         first = [sent.uploads for sent in in_cohorts(pre_upload_cohort, server)]
@@ -193,7 +193,7 @@ def one_round(
     return Model(server, clients), list(reports)
 
 
-def taking_part(
+def draw_participants(
     parts: Parts, num_clients: int, key: Array, server: Tree, r: Array
 ) -> Participation:
     """Who trains in round `r`, and whose upload arrives."""
@@ -210,7 +210,7 @@ def all_finite(tree: Tree) -> Array:
 
 def init_cohort(
     method: Method,
-    local: Local,
+    local: LocalTraining,
     cohort: Cohort,
     key: Array,
     count: Array,
@@ -223,7 +223,7 @@ def init_cohort(
       ids: [K]; None is all of the cohort.
     """
     ids = jnp.asarray(cohort.ids) if ids is None else ids
-    new = partial(clients_.init, method, cohort.net, local, key)
+    new = partial(clients_.init_client, method, cohort.net, local, key)
     return cohort.persistence.init(new, ids, count)
 
 
@@ -231,16 +231,18 @@ def broadcast(method: Method, server: Tree, formats: Wire) -> Broadcast:
     """What the server sends: once a round, and once more between two exchanges."""
     message = method.broadcast(server)
     packed = lax.optimization_barrier(wire.pack(message, formats.down))
-    return Broadcast(wire.unpack(packed), wire.scalars(message), wire.size(packed))
+    return Broadcast(
+        wire.unpack(packed), wire.scalars(message), wire.message_bytes(packed)
+    )
 
 
 def train_cohort(
-    exchange: Exchange,
+    exchange: RoundInputs,
     cohort: Cohort,
     clients: Client,
     examples: Examples,
     shards: Shard,
-) -> tuple[Client, Report]:
+) -> tuple[Client, CohortReport]:
     """Trains the participants of a cohort for one round.
 
     A client that sits out keeps its state and takes no step; one that does not report
@@ -251,20 +253,20 @@ def train_cohort(
       shards: training examples of each row.
     """
     method, local, formats, who, down, key = exchange
-    task = clients_.Task(method, cohort.net, local, key, down, examples)
-    trains_R, reports_R = gather.flags(who, clients.id)
+    task = clients_.LocalTask(method, cohort.net, local, key, down, examples)
+    trains_R, reports_R = gather.participation_flags(who, clients.id)
 
     def end(session, client, shard, reports):
-        after, up, loss = clients_.end_session(task, session, client, shard)
+        after, up, loss = clients_.finish_local_training(task, session, client, shard)
         packed = wire.pack(up, formats.up)
         finite = all_finite((loss, wire.unpack(packed), after.params))
-        size = wire.scalars(up), wire.size(packed)
-        up, total = collected(method.aggregation, if_reports(reports, packed))
+        size = wire.scalars(up), wire.message_bytes(packed)
+        up, total = upload_and_summand(method.aggregation, mask_upload(reports, packed))
         return (cohort.persistence.keep(after), up, loss, finite, *size), total
 
     def start(client, shard, reports):
         del reports
-        return clients_.start_session(task, client, shard)
+        return clients_.begin_local_training(task, client, shard)
 
     def steps(session, first, last, client, shard, reports):
         del reports
@@ -275,7 +277,7 @@ def train_cohort(
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
     each, total = run(begin, shards, reports_R)
     after, up, loss_R, finite_R, sent_R, bytes_R = each
-    report = Report(
+    report = CohortReport(
         uploads=Uploads(clients.id, up, total),
         id=clients.id,
         loss=loss_R,
@@ -284,41 +286,41 @@ def train_cohort(
         sent=sent_R * reports_R,
         bytes=bytes_R * reports_R,
     )
-    return gather.select(trains_R, after, clients), report
+    return gather.where_rows(trains_R, after, clients), report
 
 
-def if_reports(reports: Array, up: Tree) -> Tree:
+def mask_upload(reports: Array, up: Tree) -> Tree:
     """The upload of a client that reports; zeros, "not there", of another."""
     return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)
 
 
-def collected(aggregation: Aggregation, packed: Tree) -> tuple[Tree, Tree]:
+def upload_and_summand(aggregation: Aggregation, packed: Tree) -> tuple[Tree, Tree]:
     """What the server gets of a client's packed upload: itself, and a summand."""
     if aggregation.summand is None:
         return packed, ()
     return (), aggregation.summand(wire.unpack(packed))
 
 
-def reduced(
+def reduce_uploads(
     aggregation: Aggregation, cohorts: Sequence[Cohort], uploads: Sequence[Uploads]
 ) -> Tree:
     """All uploads in the order of ids, or the sum of the summands."""
     if aggregation.summand is None:
-        return received(cohorts, uploads)
+        return collect_uploads(cohorts, uploads)
     first, *others = (u.total for u in uploads)
     return jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), first, *others)
 
 
 def pre_upload_cohort(
-    exchange: Exchange,
+    exchange: RoundInputs,
     cohort: Cohort,
     clients: Client,
     examples: Examples,
     shards: Shard,
-) -> PreUpload:
+) -> PreUploadReport:
     """The first of two exchanges: what clients send before they train."""
     method, down = exchange.method, exchange.down
-    trains_R = gather.flags(exchange.participants, clients.id).trains
+    trains_R = gather.participation_flags(exchange.participants, clients.id).trains
     begin = cohort.persistence.restore(method, cohort.net, clients)
 
     def one(client, shard, trains):
@@ -328,22 +330,22 @@ def pre_upload_cohort(
         )
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, exchange.formats.up)
-        size = wire.scalars(message), wire.size(packed)
-        return if_reports(trains, packed), *size
+        size = wire.scalars(message), wire.message_bytes(packed)
+        return mask_upload(trains, packed), *size
 
     up, sent_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
     uploads = Uploads(clients.id, up, ())
-    return PreUpload(uploads, clients.id, sent_R * trains_R, bytes_R * trains_R)
+    return PreUploadReport(uploads, clients.id, sent_R * trains_R, bytes_R * trains_R)
 
 
-def received(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
+def collect_uploads(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
     """What the server has of all cohorts' packed messages, in the order of ids."""
     most = sum(c.num_rows for c in cohorts)  # lanes and devices may have a row more
-    rows = gather.by_id([u.id for u in uploads], [u.up for u in uploads])
+    rows = gather.join_by_id([u.id for u in uploads], [u.up for u in uploads])
     return wire.unpack(jax.tree.map(lambda a: a[:most], rows))
 
 
-@kernels.exact
+@kernels.float32_matmuls
 def update_server(
     method: Method,
     cohorts: Sequence[Cohort],
@@ -352,11 +354,11 @@ def update_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
-    all_of_them = reduced(method.aggregation, cohorts, uploads)
+    all_of_them = reduce_uploads(method.aggregation, cohorts, uploads)
     return method.aggregation.finish(cohorts[0].net, server, all_of_them, key)
 
 
-@kernels.exact
+@kernels.float32_matmuls
 def pre_aggregate_server(
     method: Method,
     cohorts: Sequence[Cohort],
@@ -365,4 +367,4 @@ def pre_aggregate_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """The server's state with what it makes of the first exchange."""
-    return method.pre_aggregate(server, received(cohorts, uploads), key)
+    return method.pre_aggregate(server, collect_uploads(cohorts, uploads), key)

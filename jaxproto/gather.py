@@ -16,7 +16,7 @@ from jaxproto.participation import Participation
 from jaxproto.types import Array, Client, Shard, Tree
 
 
-class Rows(NamedTuple):
+class ParticipantRows(NamedTuple):
     """Clients of a cohort that one call trains."""
 
     place: Array | None  # [R] in the cohort, its length for unused rows; None: all
@@ -24,12 +24,12 @@ class Rows(NamedTuple):
     shards: Shard  # [R, ...]
 
 
-def flags(who: Participation, id_R: Array) -> Participation:
+def participation_flags(who: Participation, id_R: Array) -> Participation:
     """Returns who of the clients `id_R` trains and reports, [R]; unknown ids do not."""
     return Participation(*(a.at[id_R].get(mode="fill", fill_value=False) for a in who))
 
 
-def places(
+def participant_places(
     who: Participation, id_K: Array, num_rows: int, lanes: int = 1
 ) -> list[tuple[Array | None, Array]]:
     """Returns places and ids of the participants of a cohort, [R] for each lane.
@@ -48,29 +48,29 @@ def places(
         return [(None, id_K)]
     width = -(-num_rows // lanes)
     number = jnp.arange(1, width * lanes + 1)  # of each participant in the cohort
-    place = jnp.searchsorted(jnp.cumsum(flags(who, id_K).trains), number)
+    place = jnp.searchsorted(jnp.cumsum(participation_flags(who, id_K).trains), number)
     ids = id_K.at[place].get(mode="fill", fill_value=len(who.trains))
     return [(place[lane::lanes], ids[lane::lanes]) for lane in range(lanes)]
 
 
 def gather(
     who: Participation, clients: Client, shards: Shard, num_rows: int, lanes: int = 1
-) -> list[Rows]:
+) -> list[ParticipantRows]:
     """Gathers the participants of a cohort; unused rows hold arbitrary values.
 
     Args:
       clients: all of the cohort, [K, ...].
       shards: their training examples, [K, ...].
-      who, num_rows, lanes: as in `places`.
+      who, num_rows, lanes: as in `participant_places`.
     """
     found = []
-    for place, ids in places(who, clients.id, num_rows, lanes):
-        own, tables = take((clients, shards), place)
-        found.append(Rows(place, own.replace(id=ids), tables))
+    for place, ids in participant_places(who, clients.id, num_rows, lanes):
+        own, tables = take_rows((clients, shards), place)
+        found.append(ParticipantRows(place, own.replace(id=ids), tables))
     return found
 
 
-def take(tree: Tree, place: Array | None) -> Tree:
+def take_rows(tree: Tree, place: Array | None) -> Tree:
     """Returns rows of arrays [K, ...]; places beyond the last row give that one."""
     if place is None:
         return tree
@@ -82,16 +82,16 @@ def scatter(
 ) -> Client:
     """Returns all clients of a cohort with the trained rows of each lane."""
     for place, new in zip(places, trained, strict=True):
-        clients = new if place is None else put(clients, place, new)
+        clients = new if place is None else put_rows(clients, place, new)
     return clients
 
 
-def put(tree: Tree, place: Array, new: Tree) -> Tree:
+def put_rows(tree: Tree, place: Array, new: Tree) -> Tree:
     """Returns arrays [K, ...] with new rows; those of places beyond K are dropped."""
     return jax.tree.map(lambda a, b: a.at[place].set(b, mode="drop"), tree, new)
 
 
-def select(on_R: Array, new: Tree, old: Tree) -> Tree:
+def where_rows(on_R: Array, new: Tree, old: Tree) -> Tree:
     """Returns rows of `new` where `on_R`, else of `old`."""
 
     def choose(a, b):
@@ -100,7 +100,7 @@ def select(on_R: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(choose, new, old)
 
 
-def by_id(ids: Sequence[Array | Sequence[int]], parts: Sequence[Tree]) -> Tree:
+def join_by_id(ids: Sequence[Array | Sequence[int]], parts: Sequence[Tree]) -> Tree:
     """Joins rows of several arrays in the order of their ids, unused rows last.
 
     Args:

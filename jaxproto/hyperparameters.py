@@ -10,14 +10,14 @@ STATIC = "static"  # Annotated[float, STATIC]: a float that programs do not take
 # an argument, because it decides a shape or a branch
 
 
-def is_known(value: float | ArrayLike) -> TypeGuard[float]:
+def is_concrete(value: float | ArrayLike) -> TypeGuard[float]:
     """Whether a number is one of Python, and not an argument of a traced program."""
     return isinstance(value, int | float)
 
 
-def is_off(value: float | ArrayLike) -> bool:
+def is_zero(value: float | ArrayLike) -> bool:
     """Whether a number is known to be 0."""
-    return is_known(value) and value == 0
+    return is_concrete(value) and value == 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,23 +40,23 @@ class Range:
         return bool(low and high)
 
 
-MOST = 2**31 - 1  # of a whole number in a compiled program
+MAX_INT = 2**31 - 1  # of a whole number in a compiled program
 POSITIVE = Range("above 0", 0, ends="(]")
-PART = Range("above 0 and at most 1", 0, 1, "(]")
+POSITIVE_SHARE = Range("above 0 and at most 1", 0, 1, "(]")
 BELOW_ONE = Range("at least 0 and below 1", 0, 1, "[)")
-COUNT = Range("at least 1 and below 2**31", 1, MOST)
+COUNT = Range("at least 1 and below 2**31", 1, MAX_INT)
 SEED = Range("from 0 to 2**32 - 1", 0, 2**32 - 1)
 Real = float | Array  # an array where a compiled program takes it as an argument
 NonNegative = Annotated[Real, Range("at least 0", 0)]
 Positive = Annotated[Real, POSITIVE]
 Share = Annotated[Real, Range("from 0 to 1", 0, 1)]
-Part = Annotated[Real, PART]
+PositiveShare = Annotated[Real, POSITIVE_SHARE]
 Momentum = Annotated[Real, BELOW_ONE]
 Count = Annotated[int, COUNT]
-Million = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
+UpToMillion = Annotated[int, Range("from 1 to 1,000,000", 1, 10**6)]
 Seed = Annotated[int, SEED]
 
 
 def or_zero(meaning: str) -> Range:
     """Of a `Count` that can be 0, which means something else."""
-    return Range(f"0 ({meaning}) or more, below 2**31", 0, MOST)
+    return Range(f"0 ({meaning}) or more, below 2**31", 0, MAX_INT)

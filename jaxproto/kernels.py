@@ -2,7 +2,7 @@
 
 Networks compute as the accelerator does by default (matrix products of float32 in TF32
 on a GPU, in bfloat16 on a TPU); what is computed of prototypes and on the server is
-`exact`, as differences of near prototypes would be lost.
+`float32_matmuls`, as differences of near prototypes would be lost.
 
 Source: ProtoNorm (Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype
 Alignment and Upscaling), equation numbers beside the lines.
@@ -21,7 +21,7 @@ from jax import lax
 from jaxproto.types import Array, Protos, Tree
 
 
-def exact(f: Callable) -> Callable:
+def float32_matmuls(f: Callable) -> Callable:
     """`f` with matrix products in full float32 on any device (CPUs have no other)."""
 
     @functools.wraps(f)
@@ -45,12 +45,12 @@ def mean_of(sums) -> Protos:
     return Protos(sum_CD / jnp.maximum(count_C, 1.0)[:, None], count_C)
 
 
-def empty(num_classes: int, feat_dim: int) -> Protos:
+def no_prototypes(num_classes: int, feat_dim: int) -> Protos:
     """No prototype yet: every count is 0."""
     return Protos(jnp.zeros((num_classes, feat_dim)), jnp.zeros(num_classes))
 
 
-@exact
+@float32_matmuls
 def mean_over_clients(up: Protos) -> Protos:
     """Plain mean over the clients that hold each class; count is their number (Eq. 7).
 
@@ -61,7 +61,7 @@ def mean_over_clients(up: Protos) -> Protos:
     return mean_of((jnp.einsum("kcd,kc->cd", up.mean, has_KC), jnp.sum(has_KC, 0)))
 
 
-@exact
+@float32_matmuls
 def mean_over_examples(up: Protos) -> Protos:
     """Mean over clients weighted by their counts n_ij; count is the total.
 
@@ -71,18 +71,18 @@ def mean_over_examples(up: Protos) -> Protos:
     return mean_of((jnp.einsum("kcd,kc->cd", up.mean, up.count), jnp.sum(up.count, 0)))
 
 
-def is_there(up: Tree) -> Array:
+def is_present(up: Tree) -> Array:
     """1.0 for an upload that is there, 0.0 for one that is all zero."""
     there = [jnp.any(a != 0) for a in jax.tree.leaves(up)]
     return jnp.any(jnp.stack(there)).astype(jnp.float32)
 
 
-def arrived(up: Tree) -> Array:
+def are_present(up: Tree) -> Array:
     """The same of uploads [K, ...]."""
-    return jax.vmap(is_there)(up)
+    return jax.vmap(is_present)(up)
 
 
-@exact
+@float32_matmuls
 def nearest(feat_BD: Array, protos: Protos) -> Array:
     """Scores [B, C], highest for the nearest prototype; -inf where absent (Eq. 6).
 
@@ -92,13 +92,13 @@ def nearest(feat_BD: Array, protos: Protos) -> Array:
     """
     chex.assert_rank([feat_BD, protos.mean], 2)
     here_C = (protos.count > 0).astype(feat_BD.dtype)
-    middle_D = middle(protos.mean, here_C)
+    middle_D = centroid(protos.mean, here_C)
     proto_CD = protos.mean - middle_D
     away_BC = jnp.sum(proto_CD**2, -1) - 2 * (feat_BD - middle_D) @ proto_CD.T
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
-@exact
+@float32_matmuls
 def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
     """As `nearest`, but every class by the coordinates of its own mask alone."""
     chex.assert_rank([feat_BD, protos.mean, mask_CD], 2)
@@ -108,14 +108,14 @@ def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
 
 
-@exact
+@float32_matmuls
 def angles(mean_CD: Array) -> Array:
     """Pairwise angles [C, C] in degrees."""
-    unit_CD = unit(mean_CD)
+    unit_CD = normalise_rows(mean_CD)
     return jnp.degrees(jnp.arccos(jnp.clip(unit_CD @ unit_CD.T, -1.0, 1.0)))
 
 
-def unit(mean_CD: Array) -> Array:
+def normalise_rows(mean_CD: Array) -> Array:
     """Rows scaled to length 1; a zero row stays zero."""
     length_C1 = jnp.linalg.norm(mean_CD, axis=-1, keepdims=True)
     return mean_CD / jnp.maximum(length_C1, 1e-12)
@@ -124,14 +124,14 @@ def unit(mean_CD: Array) -> Array:
 FEW = 2**17  # numbers: half a MiB of differences
 
 
-@exact
+@float32_matmuls
 def repulsion(point_CD: Array, present_C: Array) -> Array:
     """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11)."""
     chex.assert_rank([point_CD, present_C], [2, 1])
     here_C = present_C.astype(point_CD.dtype)
     pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
     by = by_differences if point_CD.size * len(here_C) <= FEW else by_products
-    middle_D = middle(point_CD, here_C)
+    middle_D = centroid(point_CD, here_C)
     return by((point_CD - middle_D) * here_C[:, None], pair_CC)
 
 
@@ -177,30 +177,30 @@ class Spacing(NamedTuple):
     largest_distance: Array
 
 
-@exact
+@float32_matmuls
 def spacing(point_CD: Array, present_C: Array) -> Spacing:
     """Energy, forces, angles and distances of unit vectors.
 
     Angles come from distances, as products lose small ones in float32.
     """
     chex.assert_rank([point_CD, present_C], [2, 1])
-    square_CC = squares(point_CD, present_C)
-    away_CC, pair_CC = jnp.sqrt(square_CC), pairs(present_C)
+    square_CC = pairwise_sq_distances(point_CD, present_C)
+    away_CC, pair_CC = jnp.sqrt(square_CC), distinct_pairs(present_C)
     angle_CC = jnp.degrees(2 * jnp.arcsin(jnp.minimum(away_CC / 2, 1.0)))
     log_CC = jnp.where(pair_CC, jnp.log(square_CC + 1e-10), 0.0)  # as the force has it
     force_C = jnp.linalg.norm(repulsion(point_CD, present_C), axis=-1)
     return Spacing(
         energy=-jnp.sum(log_CC) / 4,  # of squares, and of every pair twice
         force=jnp.mean(force_C, where=present_C),
-        smallest_angle=least(angle_CC, pair_CC),
+        smallest_angle=min_over_pairs(angle_CC, pair_CC),
         mean_angle=jnp.mean(angle_CC, where=pair_CC),
-        smallest_distance=least(away_CC, pair_CC),
+        smallest_distance=min_over_pairs(away_CC, pair_CC),
         mean_distance=jnp.mean(away_CC, where=pair_CC),
-        largest_distance=-least(-away_CC, pair_CC),
+        largest_distance=-min_over_pairs(-away_CC, pair_CC),
     )
 
 
-def middle(point_CD: Array, here_C: Array) -> Array:
+def centroid(point_CD: Array, here_C: Array) -> Array:
     """Mean [D] of the points whose number in `here_C` is 1 of 0 and 1; 0 of none.
 
     By a reciprocal: XLA takes one for the division in some programs, in others not.
@@ -208,21 +208,21 @@ def middle(point_CD: Array, here_C: Array) -> Array:
     return here_C @ point_CD * (1 / jnp.maximum(jnp.sum(here_C), 1.0))
 
 
-def pairs(present_C: Array) -> Array:
+def distinct_pairs(present_C: Array) -> Array:
     """Which [C, C] are two different present ones."""
     return present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
 
 
-def least(value_CC: Array, pair_CC: Array) -> Array:
+def min_over_pairs(value_CC: Array, pair_CC: Array) -> Array:
     """The smallest of the pairs; nan if there is none."""
     found = jnp.min(jnp.where(pair_CC, value_CC, jnp.inf))
     return jnp.where(jnp.any(pair_CC), found, jnp.nan)
 
 
-def squares(point_CD: Array, present_C: Array) -> Array:
+def pairwise_sq_distances(point_CD: Array, present_C: Array) -> Array:
     """Squared distances [C, C]; in few numbers by differences, as `repulsion`."""
     here_C = present_C.astype(point_CD.dtype)
-    middle_D = middle(point_CD, here_C)
+    middle_D = centroid(point_CD, here_C)
     x_CD = (point_CD - middle_D) * here_C[:, None]
     if x_CD.size * len(x_CD) <= FEW:
         return jnp.sum((x_CD[:, None] - x_CD) ** 2, -1)
@@ -311,14 +311,14 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
         force = jnp.round(1e4 * jnp.mean(length_C - radial, where=present_C))
         repeat = (s.step > 10) & (force == s.force)
         same = jnp.where(repeat, s.same + 1, 0)
-        point_CD = unit(s.point + move_CD)  # Eq. 13, 14
+        point_CD = normalise_rows(s.point + move_CD)  # Eq. 13, 14
         return Alignment(s.step + 1, point_CD, opt_state, force, same)
 
     # The radial part of every force is (C - 1) / 2; without it float32 can tell
     # neighbours at the fourth decimal apart. As 1e4 times it is a whole number,
     # the rounding is that of the full length.
     radial = (jnp.sum(present_C) - 1) / 2
-    start_CD = unit(mean_CD)
+    start_CD = normalise_rows(mean_CD)
     zero = jnp.zeros((), jnp.int32)
     start = Alignment(zero, start_CD, opt.init(start_CD), jnp.float32(-1), zero)
     return onwards, iterate, start
@@ -326,23 +326,23 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
 
 def smallest_angle(protos: Protos) -> Array:
     """Smallest angle in degrees between two present prototypes; nan if fewer than 2."""
-    return least(angles(protos.mean), pairs(protos.count > 0))
+    return min_over_pairs(angles(protos.mean), distinct_pairs(protos.count > 0))
 
 
 def mean_angle(protos: Protos) -> Array:
     """Mean angle in degrees between two present prototypes; nan if fewer than 2."""
-    return jnp.mean(angles(protos.mean), where=pairs(protos.count > 0))
+    return jnp.mean(angles(protos.mean), where=distinct_pairs(protos.count > 0))
 
 
-@exact
-def largest_gap(protos: Protos) -> Array:
+@float32_matmuls
+def max_nearest_distance(protos: Protos) -> Array:
     """Largest over classes of the distance to the nearest other class; inf if alone.
 
     Both classes must be present. The prototypes are centred first, as in `repulsion`.
     """
     here_C = protos.count > 0
     on_C = here_C.astype(protos.mean.dtype)
-    middle_D = middle(protos.mean, on_C)
+    middle_D = centroid(protos.mean, on_C)
     x_CD = (protos.mean - middle_D) * on_C[:, None]
     own_C = jnp.sum(x_CD**2, -1)
     square_CC = jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
@@ -351,13 +351,13 @@ def largest_gap(protos: Protos) -> Array:
     return jnp.sqrt(jnp.max(jnp.where(here_C, nearest_C, 0.0)))
 
 
-def compressed(mean: Array, index_CS: Array) -> Array:
+def compress(mean: Array, index_CS: Array) -> Array:
     """The entries [..., C, S] of prototypes [..., C, D] that masks keep (T Eq. 8)."""
     index = jnp.broadcast_to(index_CS, mean.shape[:-1] + index_CS.shape[-1:])
     return jnp.take_along_axis(mean, index, -1)
 
 
-def sparse(value: Array, index_CS: Array, feat_dim: int) -> Array:
+def decompress(value: Array, index_CS: Array, feat_dim: int) -> Array:
     """Prototypes [..., C, D] with compressed entries [..., C, S] in their places.
 
     The others are zero: of a compressed prototype this makes the structured sparse

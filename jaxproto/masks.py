@@ -8,8 +8,8 @@ A mask is one row of an index table [C, S] (int32, ascending), made once, before
 training, by `(num_classes, feat_dim, s, seed) -> table`:
 - `free`: exactly s coordinates of every class (T 4.1).
 - `block`: whole blocks of neighbouring coordinates, s of them or fewer (released code).
-- `block_exact`: blocks, and of one more as much as s lacks (S 4.1).
-- `every`: all coordinates, no sparsification.
+- `exact_block_masks`: blocks, and of one more as much as s lacks (S 4.1).
+- `full_masks`: all coordinates, no sparsification.
 """
 
 from collections.abc import Callable
@@ -26,18 +26,18 @@ SWAPS = 100  # exchanges tried per class to move masks apart
 TRIES = 100  # choices of blocks tried per class before one is used twice
 
 
-def table(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
+def mask_indices(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
     """The index table [C, S] of a federation.
 
     Args:
-      masks: `free`, `block` or `every`.
+      masks: `free`, `block` or `full_masks`.
       s: coordinates per class; 0 is a tenth of them, the compression rate of 90% that
         is T's default (T 5.1: 50 of 500).
 
     Raises:
       UserError: prototypes have fewer coordinates, or no block of them fits.
     """
-    s = kept(s, spec.feat_dim)
+    s = coordinates_per_class(s, spec.feat_dim)
     if not 0 < s <= spec.feat_dim:
         raise UserError(
             f"s is {s}, but prototypes have {spec.feat_dim} coordinates "
@@ -46,18 +46,18 @@ def table(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
     return masks(spec.num_classes, spec.feat_dim, s, seed)
 
 
-def kept(s: int, feat_dim: int) -> int:
+def coordinates_per_class(s: int, feat_dim: int) -> int:
     """Coordinates per class; 0 is a tenth of them, rounded up."""
     return s or -(-feat_dim // 10)
 
 
-def every(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+def full_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     """All coordinates of all classes."""
     del s, seed
     return np.tile(np.arange(feat_dim, dtype=np.int32), (num_classes, 1))
 
 
-def free(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+def random_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     """Random masks of exactly s coordinates, far apart in Hamming distance (T 4.1).
 
     No coordinate is used more than once oftener than another, so that the sum of all
@@ -116,15 +116,15 @@ def _move_apart(mask_CD, rng):
             mask_CD[a, [x, y]], mask_CD[b, [x, y]] = (0, 1), (1, 0)
 
 
-def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     """Masks of whole blocks (S 4.1; docs/decisions.md#masks).
 
     There are C blocks of floor(D / C) coordinates; the rest is never used. Every class
-    has floor(C s / D) of them, so that what is sent, `table.shape[1]`, can be fewer
-    than s. The first class takes the last blocks, each further one those that maximise
-    the sum of its distances to the classes before it: the least used. (The released
-    code takes the best of 10,000 random choices.) No choice is taken twice while
-    there is another.
+    has floor(C s / D) of them, so that what is sent, `mask_indices.shape[1]`, can be
+    fewer than s. The first class takes the last blocks, each further one those that
+    maximise the sum of its distances to the classes before it: the least used. (The
+    released code takes the best of 10,000 random choices.) No choice is taken twice
+    while there is another.
 
     Raises:
       UserError: a class would have no block.
@@ -151,7 +151,7 @@ def block(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     return _indices(np.repeat(mask_CC, length, 1))
 
 
-def block_exact(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
+def exact_block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
     """Masks of exactly s coordinates in blocks (S 4.1, which has K s / D whole blocks).
 
     Where s is a number of whole blocks they are those of `block`. Else a class takes
@@ -196,10 +196,10 @@ def _indices(mask_CD):
 
 
 MASKS = {
-    "free": free,
-    "block": block,
-    "block_exact": block_exact,
-    "none": every,
+    "free": random_masks,
+    "block": block_masks,
+    "block_exact": exact_block_masks,
+    "none": full_masks,
 }  # by their names in a config
 
 
@@ -216,10 +216,10 @@ class SentMasks(flax.struct.PyTreeNode, eq=False):  # compared as one thing
     masks: ArrayLike  # [C, D] bool, or the index table [C, S] in its smallest integers
 
 
-def message(index_CS: np.ndarray, feat_dim: int) -> SentMasks | tuple:
+def mask_message(index_CS: np.ndarray, feat_dim: int) -> SentMasks | tuple:
     """What a client must be sent to know all masks, in the form of fewer bytes."""
     if index_CS.shape[1] == feat_dim:
         return ()
     small = index_CS.astype(np.min_scalar_type(feat_dim - 1))
-    bits = wire.bits(len(index_CS) * feat_dim)
+    bits = wire.bitmap_bytes(len(index_CS) * feat_dim)
     return SentMasks(small if small.nbytes < bits else bitmap(index_CS, feat_dim))

@@ -1,10 +1,11 @@
 """Clients over several devices: who is where, and what moves between them.
 
-The rows of a cohort are dealt to the devices of a `Layout` one by one. As they stand in
-the order of local steps, all devices have about the same work. `n` rows become
+The rows of a cohort are dealt to the devices of a `DeviceLayout` one by one. As they
+stand in the order of local steps, all devices have about the same work. `n` rows become
 `[devices * width]`, those of a device together, with rows of nobody where there are
-fewer. Local training moves nothing between devices; `everyone` gathers what the server
-is to have, `fetch` and `put` bring participants to where they train, and back.
+fewer. Local training moves nothing between devices; `all_gather_rows` gathers what the
+server is to have, `redistribute` and `scatter_back` bring participants to where they
+train, and back.
 
 Rows move as bits, so numbers do not depend on where a client is.
 """
@@ -26,13 +27,13 @@ SHARDED = PartitionSpec(AXIS)  # the leading axis has clients
 REPLICATED = PartitionSpec()
 
 
-class Layout(NamedTuple):
+class DeviceLayout(NamedTuple):
     """Several devices in a row."""
 
     mesh: Mesh
 
     @property
-    def number(self) -> int:
+    def num_devices(self) -> int:
         """Devices."""
         return self.mesh.size
 
@@ -40,14 +41,14 @@ class Layout(NamedTuple):
         """Of arrays that are laid out by `spec`."""
         return NamedSharding(self.mesh, spec)
 
-    def dealt(self, tree: Tree) -> Tree:
+    def shard_rows(self, tree: Tree) -> Tree:
         """Arrays [n, ...] of the host on the devices, [devices * width, ...]."""
-        return self.put(deal(tree, self.number), SHARDED)
+        return self.put(interleave(tree, self.num_devices), SHARDED)
 
-    def dealt_ids(self, id_K: ArrayLike, nobody: int) -> Array:
+    def shard_ids(self, id_K: ArrayLike, nobody: int) -> Array:
         """Ids of clients [K] on the devices; `nobody` where there is none."""
         ids = np.append(np.asarray(id_K), nobody).astype(np.int32)
-        places = order(len(id_K), self.number)
+        places = interleaved_order(len(id_K), self.num_devices)
         return self.put(ids[np.minimum(places, len(id_K))], SHARDED)
 
     def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
@@ -63,7 +64,7 @@ class Layout(NamedTuple):
 
         return jax.tree.map(one, tree)
 
-    def taken(self, array: ArrayLike, rows: np.ndarray) -> Array:
+    def shard_selected(self, array: ArrayLike, rows: np.ndarray) -> Array:
         """Rows of an array of the host; each device gets its part of `rows`."""
         shape, where = (len(rows), *array.shape[1:]), self.sharding(SHARDED)
 
@@ -73,12 +74,12 @@ class Layout(NamedTuple):
         return jax.make_array_from_callback(shape, where, part)
 
 
-def layout(devices: list[jax.Device]) -> Layout:
+def make_layout(devices: list[jax.Device]) -> DeviceLayout:
     """Of these devices."""
-    return Layout(Mesh(np.array(devices), (AXIS,)))
+    return DeviceLayout(Mesh(np.array(devices), (AXIS,)))
 
 
-def chosen(which: str) -> Layout | None:
+def parse_devices(which: str) -> DeviceLayout | None:
     """The devices of `--devices`; None is the first one alone.
 
     Args:
@@ -113,30 +114,34 @@ def chosen(which: str) -> Layout | None:
             f"--devices={which}, but JAX has {len(there)} here, each to be named once: "
             f"{names}."
         )
-    return layout([there[i] for i in places]) if len(places) > 1 else None
+    return make_layout([there[i] for i in places]) if len(places) > 1 else None
 
 
-def width(count: int, devices: int) -> int:
+def rows_per_device(count: int, devices: int) -> int:
     """Rows of each device."""
     return -(-count // devices)
 
 
-def order(count: int, devices: int) -> np.ndarray:
+def interleaved_order(count: int, devices: int) -> np.ndarray:
     """The row that stands in each place; `count` and more is nobody."""
-    return np.arange(width(count, devices) * devices).reshape(-1, devices).T.ravel()
+    return (
+        np.arange(rows_per_device(count, devices) * devices)
+        .reshape(-1, devices)
+        .T.ravel()
+    )
 
 
-def deal(tree: Tree, devices: int) -> Tree:
+def interleave(tree: Tree, devices: int) -> Tree:
     """Arrays [n, ...] as [devices * width, ...]; the last row stands for nobody."""
 
     def one(a):
         a = np.asarray(a)
-        return a[np.minimum(order(len(a), devices), len(a) - 1)]
+        return a[np.minimum(interleaved_order(len(a), devices), len(a) - 1)]
 
     return jax.tree.map(one, tree)
 
 
-def undeal(tree: Tree, count: int, devices: int) -> Tree:
+def deinterleave(tree: Tree, count: int, devices: int) -> Tree:
     """Arrays [devices * width, ...] of the host as [count, ...]."""
 
     def one(a):
@@ -157,7 +162,7 @@ def to_host(tree: Tree) -> Tree:
 # Inside of a program that runs on every device
 
 
-def everyone(tree: Tree) -> Tree:
+def all_gather_rows(tree: Tree) -> Tree:
     """Rows [width, ...] of each device as [width * devices, ...], in their order."""
 
     def one(a):
@@ -167,12 +172,12 @@ def everyone(tree: Tree) -> Tree:
     return jax.tree.map(one, tree)
 
 
-def fetch(tree: Tree, at_R: Array) -> Tree:
+def redistribute(tree: Tree, at_R: Array) -> Tree:
     """Rows of all devices, dealt anew: [width, ...] -> [R / devices, ...].
 
     Args:
-      at_R: row in the order of `everyone` for each of the new rows; one that there is
-        not gives zeros.
+      at_R: row in the order of `all_gather_rows` for each of the new rows; one that
+        there is not gives zeros.
     """
     here, row, number = *_home(at_R), lax.axis_size(AXIS)
 
@@ -187,14 +192,14 @@ def fetch(tree: Tree, at_R: Array) -> Tree:
     return jax.tree.map(one, tree)
 
 
-def put(tree: Tree, at_R: Array, new: Tree) -> Tree:
+def scatter_back(tree: Tree, at_R: Array, new: Tree) -> Tree:
     """Rows [width, ...] with those that were fetched, `new`, back in their places."""
     here, row = _home(at_R)
 
     def one(a, b):
         return a.at[jnp.where(here, row, len(a))].set(b, mode="drop")
 
-    return jax.tree.map(one, tree, everyone(new))
+    return jax.tree.map(one, tree, all_gather_rows(new))
 
 
 def _home(at_R: Array) -> tuple[Array, Array]:

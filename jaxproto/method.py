@@ -14,14 +14,14 @@ def own_network(net: Net, key: Array):
     return {"net": params}, {"net": norm}, ()
 
 
-def by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
+def predict_by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
     """Rule `head`: the logits of the client's own network."""
     del down
     out = net.apply(client.params["net"], client.norm["net"], x, False)
     return {"head": out.logits}
 
 
-def by_network(net: Net, client: Client, x: Array) -> Array:
+def own_features(net: Net, client: Client, x: Array) -> Array:
     """Features [B, D] of the client's own network."""
     return net.apply(client.params["net"], client.norm["net"], x, False).feat
 
@@ -111,7 +111,7 @@ class Method:
     receive: Callable = lambda params, down: params  # params, down -> params
     receive_stats: Callable = lambda norm, down: norm  # norm, down -> norm
     transform_grads: Callable = lambda grads: grads  # before the optimiser
-    predict: Callable = by_head  # net, client, x, down -> {rule: scores_BC}
+    predict: Callable = predict_by_head  # net, client, x, down -> {rule: scores_BC}
     pre_upload: Callable = no_pre_upload  # net, client, data, down -> message
     pre_aggregate: Callable = lambda server, ups, key: server  # ups [K, ...] -> server
     release: Callable | None = None  # net, after, data, up, down, key -> what is sent
@@ -119,7 +119,7 @@ class Method:
     setup: Tree = ()  # sent once to every client, before the first round
     adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
     check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used
-    features: Callable = by_network  # net, client, x -> what prototypes are of [B, D]
+    features: Callable = own_features  # net, client, x -> what prototypes are of [B, D]
     client_view: Callable = lambda down: down  # down -> the same with prototypes as
     # clients compare with them (ProtoNorm: scaled); for pictures
     title: str = ""  # as papers print it, for tables and pictures; "": its name

@@ -22,7 +22,7 @@ import numpy as np
 from jax.scipy import stats
 
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import is_known
+from jaxproto.hyperparameters import is_concrete
 from jaxproto.types import Array
 
 
@@ -37,7 +37,7 @@ Draw = Callable[[Array, int, Array | int], Participation]  # key, num_clients, r
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounded:
+class BoundedSampler:
     """A sampler that knows the most clients it can draw: a round has room for them."""
 
     draw: Draw
@@ -48,17 +48,17 @@ class Bounded:
         return self.draw(key, num_clients, r)
 
 
-Sampler = Draw | Bounded
+Sampler = Draw | BoundedSampler
 
 
-def most(sampler: Sampler, num_clients: int) -> int:
+def max_clients(sampler: Sampler, num_clients: int) -> int:
     """The most clients that a sampler can draw; all, if it does not say."""
-    if not isinstance(sampler, Bounded):
+    if not isinstance(sampler, BoundedSampler):
         return num_clients
     return min(num_clients, sampler.most(num_clients))
 
 
-def room(clients: int) -> int:
+def row_count(clients: int) -> int:
     """Rows of a round's arrays for at most so many clients.
 
     Up to an eighth more, so that nearby shares have the same compiled programs.
@@ -67,28 +67,28 @@ def room(clients: int) -> int:
     return -(-clients // step) * step
 
 
-def both(on_K: Array) -> Participation:
+def all_report(on_K: Array) -> Participation:
     """Whoever trains reports."""
     return Participation(on_K, on_K)
 
 
-def everyone() -> Sampler:
+def all_clients() -> Sampler:
     """All clients in every round (the four papers)."""
 
     def sampler(key, num_clients, r):
         del key, r
-        return both(jnp.ones(num_clients, bool))
+        return all_report(jnp.ones(num_clients, bool))
 
     return sampler
 
 
-def share(fraction: float | Array, num_clients: int) -> Array:
+def count_of_fraction(fraction: float | Array, num_clients: int) -> Array:
     """The nearest whole number of clients, at least one."""
     return jnp.maximum(jnp.round(jnp.float32(fraction) * num_clients), 1)
 
 
-def at_most(fraction: float | Array) -> Callable[[int], int]:
-    """`share` of a known fraction on the host, for `Bounded.most`."""
+def max_of_fraction(fraction: float | Array) -> Callable[[int], int]:
+    """`share` of a known fraction on the host, for `BoundedSampler.most`."""
 
     def clients(num_clients):
         whole = np.round(np.float32(fraction) * np.float32(num_clients))
@@ -97,7 +97,7 @@ def at_most(fraction: float | Array) -> Callable[[int], int]:
     return clients
 
 
-def largest(score_K: Array, count: Array) -> Array:
+def top_k_mask(score_K: Array, count: Array) -> Array:
     """Whether each score is among the `count` largest; of equal ones the first are."""
     whole = jnp.asarray(count, jnp.int32)
     least = jnp.sort(score_K)[len(score_K) - whole]
@@ -111,9 +111,9 @@ def uniform(fraction: float | Array) -> Sampler:
     def sampler(key, num_clients, r):
         del r
         score_K = -jax.random.uniform(key, (num_clients,))
-        return both(largest(score_K, share(fraction, num_clients)))
+        return all_report(top_k_mask(score_K, count_of_fraction(fraction, num_clients)))
 
-    return Bounded(sampler, at_most(fraction))
+    return BoundedSampler(sampler, max_of_fraction(fraction))
 
 
 def random_count() -> Sampler:
@@ -123,12 +123,14 @@ def random_count() -> Sampler:
         del r
         count_key, which_key = jax.random.split(key)
         count = jax.random.randint(count_key, (), 1, num_clients + 1)
-        return both(largest(jax.random.uniform(which_key, (num_clients,)), count))
+        return all_report(
+            top_k_mask(jax.random.uniform(which_key, (num_clients,)), count)
+        )
 
     return sampler
 
 
-def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
+def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
     """A share of the clients, drawn one after the other without replacement.
 
     Args:
@@ -138,7 +140,7 @@ def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
     Raises:
       UserError: a share of 1, which would be everyone.
     """
-    if is_known(fraction) and fraction >= 1:
+    if is_concrete(fraction) and fraction >= 1:
         raise UserError(
             f"participation.fraction is {fraction}: every client would take part, "
             "whatever the law says of their order; set a smaller one (FAST: 0.1)."
@@ -149,14 +151,14 @@ def by_index(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
         edge = jnp.arange(num_clients + 1) / num_clients
         mass_K = jnp.maximum(jnp.diff(cdf(edge)), 1e-30)  # nobody is impossible
         score_K = jnp.log(mass_K) + jax.random.gumbel(key, (num_clients,))
-        return both(largest(score_K, share(fraction, num_clients)))
+        return all_report(top_k_mask(score_K, count_of_fraction(fraction, num_clients)))
 
-    return Bounded(sampler, at_most(fraction))
+    return BoundedSampler(sampler, max_of_fraction(fraction))
 
 
 def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
     """Client ids by a Beta distribution: low ones are there most."""
-    return by_index(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
+    return sequential_draw(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
 
 
 def gamma(
@@ -164,7 +166,7 @@ def gamma(
 ) -> Sampler:
     """Client ids by a Gamma distribution, by default with mean 0.1 K."""
     cdf = stats.gamma.cdf
-    return by_index(lambda x: cdf(x, gamma_shape, scale=gamma_scale), fraction)
+    return sequential_draw(lambda x: cdf(x, gamma_shape, scale=gamma_scale), fraction)
 
 
 def weibull(
@@ -175,10 +177,10 @@ def weibull(
     def cdf(x):
         return -jnp.expm1(-((x / weibull_scale) ** weibull_shape))
 
-    return by_index(cdf, fraction)
+    return sequential_draw(cdf, fraction)
 
 
-def group_of(num_clients: int, groups: int) -> Array:
+def group_ids(num_clients: int, groups: int) -> Array:
     """Group of each client [K]: neighbours, of sizes that differ by one at most."""
     return jnp.arange(num_clients) * min(groups, num_clients) // num_clients
 
@@ -188,15 +190,17 @@ def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
 
     def sampler(key, num_clients, r):
         turn = r % min(cyclic_groups, num_clients)
-        here_K = group_of(num_clients, cyclic_groups) == turn
+        here_K = group_ids(num_clients, cyclic_groups) == turn
         score_K = jnp.where(here_K, jax.random.uniform(key, (num_clients,)), -1.0)
-        return both(here_K & largest(score_K, share(fraction, num_clients)))
+        return all_report(
+            here_K & top_k_mask(score_K, count_of_fraction(fraction, num_clients))
+        )
 
     def at_turn(num_clients):
         longest = -(-num_clients // min(cyclic_groups, num_clients))
-        return min(longest, at_most(fraction)(num_clients))
+        return min(longest, max_of_fraction(fraction)(num_clients))
 
-    return Bounded(sampler, at_turn)
+    return BoundedSampler(sampler, at_turn)
 
 
 def circular(circular_groups: int = 10) -> Sampler:
@@ -204,9 +208,12 @@ def circular(circular_groups: int = 10) -> Sampler:
     return cyclic(1.0, circular_groups)
 
 
-LOST, EITHER = 2, 3  # streams of a round's key; `split` of a sampler uses 0 and 1
+UPLOAD_LOST, EITHER = (
+    2,
+    3,
+)  # streams of a round's key; `split` of a sampler uses 0 and 1
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
-    "all": everyone,
+    "all": all_clients,
     "uniform": uniform,
     "beta": beta,
     "gamma": gamma,
@@ -222,14 +229,16 @@ def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:
 
     def lossy(key, num_clients, r):
         participants = sampler(key, num_clients, r)  # the same as without dropouts
-        draw_K = jax.random.uniform(jax.random.fold_in(key, LOST), (num_clients,))
+        draw_K = jax.random.uniform(
+            jax.random.fold_in(key, UPLOAD_LOST), (num_clients,)
+        )
         arrives_K = draw_K >= share
         return participants._replace(reports=participants.reports & arrives_K)
 
-    return Bounded(lossy, partial(most, sampler))
+    return BoundedSampler(lossy, partial(max_clients, sampler))
 
 
-def mixed(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
+def mixture(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
     """The first sampler with a probability, drawn anew every round, else the other."""
 
     def sampler(key, num_clients, r):
@@ -239,4 +248,6 @@ def mixed(first: Sampler, other: Sampler, probability: float | Array) -> Sampler
             *(jnp.where(heads, a, b) for a, b in zip(*either, strict=True))
         )
 
-    return Bounded(sampler, lambda n: max(most(first, n), most(other, n)))
+    return BoundedSampler(
+        sampler, lambda n: max(max_clients(first, n), max_clients(other, n))
+    )

@@ -21,7 +21,7 @@ class Transform(NamedTuple):
     update: Callable[[Protos, Tree], tuple[Protos, Tree]]
 
 
-class Watched(NamedTuple):
+class Diagnostics(NamedTuple):
     """A memory that only says what was seen of the last round.
 
     Nothing follows from it, and a checkpoint may lack it (`checkpoint.py`).
@@ -30,12 +30,12 @@ class Watched(NamedTuple):
     watched: dict[str, Array]  # name -> scalar
 
 
-def watched(tree: Tree) -> dict[str, Array]:
-    """All that `Watched` nodes of a tree say."""
-    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Watched))
+def diagnostics_of(tree: Tree) -> dict[str, Array]:
+    """All that `Diagnostics` nodes of a tree say."""
+    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Diagnostics))
     found: dict[str, Array] = {}
     for node in nodes:
-        found |= node.watched if isinstance(node, Watched) else {}
+        found |= node.watched if isinstance(node, Diagnostics) else {}
     return found
 
 
@@ -88,20 +88,20 @@ def show_count() -> Transform:
     return stateless(lambda p: p.replace(disclosed=True))
 
 
-def by_count() -> Transform:
+def scale_by_count() -> Transform:
     """Multiplies every prototype by its count n_ij (TinyProto Eq. 10, PPA)."""
     return stateless(lambda p: p.replace(mean=p.mean * p.count[..., None]))
 
 
 def compress(index_CS: Array) -> Transform:
     """Keeps the entries that masks name: [C, D] to [C, S] (TinyProto Eq. 8)."""
-    return stateless(lambda p: p.replace(mean=kernels.compressed(p.mean, index_CS)))
+    return stateless(lambda p: p.replace(mean=kernels.compress(p.mean, index_CS)))
 
 
 def expand(index_CS: Array, feat_dim: int) -> Transform:
     """Puts compressed entries back in their places, zeros elsewhere (Eq. 7)."""
     return stateless(
-        lambda p: p.replace(mean=kernels.sparse(p.mean, index_CS, feat_dim))
+        lambda p: p.replace(mean=kernels.decompress(p.mean, index_CS, feat_dim))
     )
 
 
@@ -111,18 +111,18 @@ ALIGNMENT = ("iterations", "energy_before", "energy_after", "force")
 def align(max_steps: int = 500) -> Transform:
     """Prototype Alignment on the unit sphere (ProtoNorm Algorithm 1).
 
-    It remembers, as `Watched`, the iterations of the last round, the energy of the unit
-    vectors before and after (Eq. 10), and the mean force after (Eq. 11).
+    It remembers, as `Diagnostics`, the iterations of the last round, the energy of the
+    unit vectors before and after (Eq. 10), and the mean force after (Eq. 11).
     """
 
     def told(*values):
         names = (f"alignment_{name}" for name in ALIGNMENT)
-        return Watched(dict(zip(names, map(jnp.float32, values), strict=True)))
+        return Diagnostics(dict(zip(names, map(jnp.float32, values), strict=True)))
 
     def update(p, state):
         del state
         here_C = p.count > 0
-        before = kernels.spacing(kernels.unit(p.mean), here_C)
+        before = kernels.spacing(kernels.normalise_rows(p.mean), here_C)
         mean_CD, steps = kernels.align(p.mean, here_C, max_steps=max_steps)
         after = kernels.spacing(mean_CD, here_C)
         seen = told(steps, before.energy, after.energy, after.force)
@@ -142,4 +142,6 @@ def _carried(p: Protos, kept: Protos) -> tuple[Protos, Protos]:
 
 
 # Keeps the last prototype of a class that nobody uploaded this round
-CARRY_OVER = Transform(lambda protos: kernels.empty(*protos.mean.shape), _carried)
+CARRY_OVER = Transform(
+    lambda protos: kernels.no_prototypes(*protos.mean.shape), _carried
+)

@@ -89,7 +89,7 @@ class Batch(NamedTuple):
     key: Array | None = None
 
 
-class Out(NamedTuple):
+class NetOutput(NamedTuple):
     """What a network returns for a batch."""
 
     feat: Array  # [B, D]
@@ -104,11 +104,11 @@ class Net(NamedTuple):
     """
 
     init: Callable[[Array], tuple[Tree, Tree]]  # key -> params, norm
-    apply: Callable[..., Out]  # params, norm, x_B, train, key=None -> Out
+    apply: Callable[..., NetOutput]  # params, norm, x_B, train, key=None -> Out
     head: Callable[[Tree, Array], Array]  # params["head"], feat_BD -> logits_BC
 
 
-class Aux(NamedTuple):
+class LossAux(NamedTuple):
     """What a loss hands back: new statistics, and sums added up over the round."""
 
     norm: Tree

@@ -12,10 +12,10 @@ import pytest
 from support.every import every
 
 from jaxproto import batches, client
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.types import Aux, Batch, Data, Examples, Net, Out, Shard, Spec
+from jaxproto.types import Batch, Data, Examples, LossAux, Net, NetOutput, Shard, Spec
 
 N, C = 40, 3  # examples of the pool, classes
 SPEC = Spec(C, 4)
@@ -30,7 +30,7 @@ def linear() -> Net:
         return {"body": {}, "head": {"kernel": kernel}}, {}
 
     def apply(params, norm, x, train, key=None):
-        return Out(x, head(params["head"], x), norm)
+        return NetOutput(x, head(params["head"], x), norm)
 
     def head(params, feat):
         return feat @ params["kernel"]
@@ -68,12 +68,12 @@ def witness(net, params, norm, batch, down, client):
     out = net.apply(params["net"], norm["net"], batch.x, True)
     row_B = jnp.argmin(((batch.x[:, None] - POOL.x) ** 2).sum(-1), axis=1)
     seen_N = jnp.zeros(N).at[row_B].add(batch.mask)
-    return 0.0 * out.logits.sum(), Aux({"net": out.norm}, seen_N)
+    return 0.0 * out.logits.sum(), LossAux({"net": out.norm}, seen_N)
 
 
 def descent(net, params, norm, batch, down, client):
     """|w|^2 / 2 whatever the data: the gradient is the weight itself."""
-    return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), Aux(norm)
+    return 0.5 * jnp.sum(params["net"]["head"]["kernel"] ** 2), LossAux(norm)
 
 
 @cache
@@ -82,17 +82,17 @@ def trainer(method, options):
 
     @jax.jit
     def train(key, state, data):
-        task = client.Task(method, NET, options, key, (), data.examples)
+        task = client.LocalTask(method, NET, options, key, (), data.examples)
         own = state, data.shard
-        session = client.start_session(task, *own)
+        session = client.begin_local_training(task, *own)
         session = client.local_steps(task, session, 0, 10**6, *own)
-        return client.end_session(task, session, *own)
+        return client.finish_local_training(task, session, *own)
 
     return train
 
 
 def new(method, options, id=0):
-    return client.init(
+    return client.init_client(
         method, NET, options, jax.random.key(1), jnp.int32(id), jnp.ones(C)
     )
 
@@ -100,9 +100,9 @@ def new(method, options, id=0):
 WITNESS, DESCENT = made_of(witness), made_of(descent)
 LOCAL = METHODS["local"](SPEC)
 STILL = optax.sgd(0.0)
-FIXED = Local(STILL, EPOCHS, 4, batches.fixed)
-SHUFFLED = Local(STILL, EPOCHS, 4, batches.shuffled)
-FIXED_SKIP = Local(STILL, EPOCHS, 4, batches.fixed, batches.skip)
+FIXED = LocalTraining(STILL, EPOCHS, 4, batches.fixed)
+SHUFFLED = LocalTraining(STILL, EPOCHS, 4, batches.shuffled)
+FIXED_SKIP = LocalTraining(STILL, EPOCHS, 4, batches.fixed, batches.whole_batches_only)
 
 
 def seen_by(options, size, key=0):
@@ -126,8 +126,8 @@ def cross_entropy(kernel, rows):
 
 @every([(0, 0, 0), (1, 1, 0), (3, 1, 0), (4, 1, 1), (11, 2, 2)])
 def test_whole_batches_per_epoch_and_what_is_done_below_one(size, wrap, skip):
-    assert batches.wrap(jnp.int32(size), 4) == wrap
-    assert batches.skip(jnp.int32(size), 4) == skip
+    assert batches.at_least_one_batch(jnp.int32(size), 4) == wrap
+    assert batches.whole_batches_only(jnp.int32(size), 4) == skip
 
 
 @every([4, 11, 20])
@@ -151,7 +151,9 @@ def test_what_a_shuffled_epoch_leaves_out_differs_between_epochs_and_rounds():
 def test_a_client_below_one_batch_never_trains_with_skip_or_sees_each_example_once():
     state, seen_M = seen_by(FIXED, 3)
     assert seen_M.tolist() == [EPOCHS] * 3 and state.steps == EPOCHS
-    options = Local(optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.skip)
+    options = LocalTraining(
+        optax.sgd(0.1), EPOCHS, 4, batches.fixed, batches.whole_batches_only
+    )
     before = new(LOCAL, options)
     after, _, loss = trainer(LOCAL, options)(jax.random.key(0), before, data(3))
     assert loss == 0 and after.steps == 0
@@ -183,15 +185,15 @@ def test_examples_in_rows_make_the_batches_of_images_and_bytes_become_floats():
     given = data(5).shard, jnp.arange(4), jnp.ones(4)
 
     def take(examples, shard, *at):
-        return batches.take(Data(examples, shard), *at)
+        return batches.gather_examples(Data(examples, shard), *at)
 
     images = jax.jit(take)(Examples(x, POOL.y), *given)
     jax.tree.map(np.testing.assert_array_equal, images, jax.jit(take)(rows, *given))
     assert images.x.shape == (4, 2, 3, 2)
     x = jnp.array([[0, 51, 255]], jnp.uint8)
-    assert np.allclose(batches.decode(x), [[-1, -0.6, 1]], atol=1e-6)
-    assert batches.decode(jnp.ones((1, 2), jnp.int32)).dtype == jnp.int32
-    assert np.array_equal(batches.decode(POOL.x), POOL.x)
+    assert np.allclose(batches.normalise_inputs(x), [[-1, -0.6, 1]], atol=1e-6)
+    assert batches.normalise_inputs(jnp.ones((1, 2), jnp.int32)).dtype == jnp.int32
+    assert np.array_equal(batches.normalise_inputs(POOL.x), POOL.x)
 
 
 def test_shuffled_is_a_permutation_with_the_real_rows_first_and_fixed_is_the_split():
@@ -210,7 +212,7 @@ def test_sum_over_equals_a_loop_over_the_examples(at_most, size):
         return {"x": both[0], "n": both[1], "y": jnp.sum(batch.y * batch.mask)}
 
     one = data(size)
-    total = jax.jit(lambda d: batches.sum_over(f, d, at_most))(one)
+    total = jax.jit(lambda d: batches.sum_over_batches(f, d, at_most))(one)
     rows = np.asarray(one.shard.index)[:size]
     x, y = np.asarray(POOL.x)[rows], np.asarray(POOL.y)[rows]
     want = {"x": x.sum(0), "n": size, "y": y.sum()}
@@ -218,10 +220,18 @@ def test_sum_over_equals_a_loop_over_the_examples(at_most, size):
         assert np.allclose(total[name], value, atol=1e-5)
 
 
-@every([(client.restart, None), (client.keep, None), (client.restart, 0.5)])
+@every(
+    [
+        (client.reset_opt_state, None),
+        (client.keep_opt_state, None),
+        (client.reset_opt_state, 0.5),
+    ]
+)
 def test_momentum_restarts_or_is_kept_and_a_schedule_lowers_the_rate(begin, decay):
     """v <- m v + w, w <- w - eta f(r) v; PyTorch's schedulers change eta so, too."""
-    options = Local(optax.sgd(0.1, momentum=0.9), EPOCHS, 4, init_opt_state=begin)
+    options = LocalTraining(
+        optax.sgd(0.1, momentum=0.9), EPOCHS, 4, init_opt_state=begin
+    )
     if decay:
         options = dataclasses.replace(options, schedule=lambda r: decay**r)
     state = new(DESCENT, options)
@@ -230,7 +240,7 @@ def test_momentum_restarts_or_is_kept_and_a_schedule_lowers_the_rate(begin, deca
     for r in range(3):
         train = trainer(DESCENT, options.at_round(r) if decay else options)
         state, _, loss = train(jax.random.key(r), state, data(4))
-        v, losses = (v if begin is client.keep else 0.0), []
+        v, losses = (v if begin is client.keep_opt_state else 0.0), []
         for _ in range(EPOCHS):
             losses.append(0.5 * np.sum(w**2))
             v = 0.9 * v + w
@@ -240,8 +250,11 @@ def test_momentum_restarts_or_is_kept_and_a_schedule_lowers_the_rate(begin, deca
 
 
 def test_adam_counts_its_steps_over_rounds_only_if_kept():
-    for begin, count in [(client.restart, EPOCHS), (client.keep, 2 * EPOCHS)]:
-        options = Local(optax.adam(0.1), EPOCHS, 4, init_opt_state=begin)
+    for begin, count in [
+        (client.reset_opt_state, EPOCHS),
+        (client.keep_opt_state, 2 * EPOCHS),
+    ]:
+        options = LocalTraining(optax.adam(0.1), EPOCHS, 4, init_opt_state=begin)
         state = new(DESCENT, options)
         for r in range(2):
             state, _, _ = trainer(DESCENT, options)(jax.random.key(r), state, data(4))
@@ -251,9 +264,9 @@ def test_adam_counts_its_steps_over_rounds_only_if_kept():
 def test_the_order_of_examples_and_the_start_depend_on_round_key_and_id_alone():
     def order(round_key, id):
         key, one = jax.random.key(round_key), data(20)
-        task = client.Task(WITNESS, NET, SHUFFLED, key, (), one.examples)
+        task = client.LocalTask(WITNESS, NET, SHUFFLED, key, (), one.examples)
         start = new(WITNESS, SHUFFLED, id)
-        session = client.start_session(task, start, one.shard)
+        session = client.begin_local_training(task, start, one.shard)
         return tuple(np.asarray(session.order).ravel())
 
     assert order(0, 0) == order(0, 0)

@@ -15,7 +15,7 @@ from jaxproto.methods import METHODS
 
 def waste(steps_K, segments):
     """Share of the work that only pads."""
-    work = execution.work(segments)
+    work = execution.padded_steps(segments)
     return 1 - sum(steps_K) / work if work else 0.0
 
 
@@ -36,7 +36,7 @@ def run(segments, clients):
 def test_segments_cover_every_step_once_and_more_of_them_never_waste_more(steps_K):
     shares = []
     for most in (1, 2, 3, 4, 5, 40):
-        segments = execution.plan(steps_K, most)
+        segments = execution.plan_segments(steps_K, most)
         assert len(segments) <= most
         assert all(a.last == b.first for a, b in itertools.pairwise(segments))
         if segments:
@@ -49,13 +49,16 @@ def test_segments_cover_every_step_once_and_more_of_them_never_waste_more(steps_
 
 def test_one_segment_pads_all_to_the_longest_and_every_form_tells_its_steps():
     steps_K = [10, 5, 1]
-    segments = execution.plan(steps_K, 1)
+    segments = execution.plan_segments(steps_K, 1)
     assert segments == (execution.Segment(0, 10, 3),)
     assert waste(steps_K, segments) == pytest.approx(1 - 16 / 30)
     assert execution.one_by_one().steps(steps_K) == 16
     assert execution.in_chunks(2).steps(steps_K) == 21
     assert execution.all_at_once().steps(steps_K) == 30
-    assert execution.in_segments(execution.plan(steps_K, 2), 1).steps(steps_K) == 20
+    assert (
+        execution.in_segments(execution.plan_segments(steps_K, 2), 1).steps(steps_K)
+        == 20
+    )
 
 
 def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
@@ -67,10 +70,10 @@ def test_four_segments_waste_at_most_15_percent_at_dirichlet_01():
     steps = [int(0.75 * int(n)) // 32 for n in sizes.split(",")]
     for first in range(4):
         cohort = sorted(steps[first::4], reverse=True)
-        assert waste(cohort, execution.plan(cohort)) <= 0.15
+        assert waste(cohort, execution.plan_segments(cohort)) <= 0.15
     everyone = sorted(steps, reverse=True)
-    assert waste(everyone, execution.plan(everyone)) <= 0.15
-    assert waste(everyone, execution.plan(everyone, 1)) > 0.4
+    assert waste(everyone, execution.plan_segments(everyone)) <= 0.15
+    assert waste(everyone, execution.plan_segments(everyone, 1)) > 0.4
 
 
 OWN = [6, 6, 4, 4, 2, 2]  # steps of clients 5 to 0, whose sizes all differ
@@ -78,7 +81,9 @@ LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 FORMS = {
     "all": execution.all_at_once(),
     "two": execution.in_chunks(2),
-    "segments": execution.in_segments(execution.plan(OWN, most=3), chunk=2),
+    "segments": execution.in_segments(
+        execution.plan_segments(OWN, max_segments=3), chunk=2
+    ),
 }
 MADE = {name: METHODS[name](toys.SPEC) for name in ("fedproto", "fedavg")}
 

@@ -29,7 +29,7 @@ def by_function(exp, seed):
     """Rounds of a seed as one program."""
     whole, floats = build.federation(exp), dict(exp.floats)
     clients, server, rounds = programs.keys(seed)
-    start = federation.begin(whole, floats, jnp.stack([clients, server]))
+    start = federation.init_model(whole, floats, jnp.stack([clients, server]))
 
     def step(model, r):
         key = jax.random.fold_in(rounds, r)

@@ -14,11 +14,11 @@ from support import toys
 import jaxproto
 from jaxproto import client as clients_
 from jaxproto import config, execution, gather, participation
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, cohorts, statelessness
 from jaxproto.methods import METHODS
-from jaxproto.metrics import ACCURACY, named
+from jaxproto.metrics import ACCURACY, metrics_by_name
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import client_store, evaluation
@@ -46,24 +46,30 @@ def there(*ids, clients=6):
 
 
 def test_rows_are_the_participants_in_the_order_of_the_cohort():
-    ((place, ids),) = gather.places(there(0, 2, 3), jnp.asarray([4, 0, 5, 2]), 3)
+    ((place, ids),) = gather.participant_places(
+        there(0, 2, 3), jnp.asarray([4, 0, 5, 2]), 3
+    )
     assert place.tolist() == [1, 3, 4] and ids.tolist() == [0, 2, 6]
     lost = there(0, 2)._replace(reports=there(2).reports)
-    assert gather.flags(lost, ids).trains.tolist() == [True, True, False]
-    assert gather.flags(lost, ids).reports.tolist() == [False, True, False]
+    assert gather.participation_flags(lost, ids).trains.tolist() == [True, True, False]
+    assert gather.participation_flags(lost, ids).reports.tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_rows_of_all_are_not_moved():
     ids, a = jnp.arange(6), jnp.arange(12.0).reshape(6, 2)
-    ((place, same),) = gather.places(there(1), ids, 6)
-    assert place is None and same is ids and gather.take(a, place) is a
+    ((place, same),) = gather.participant_places(there(1), ids, 6)
+    assert place is None and same is ids and gather.take_rows(a, place) is a
     assert gather.scatter(a, [place], [a + 1]).tolist() == (a + 1).tolist()
 
 
 def test_rows_that_are_scattered_change_no_other():
-    ((place, _),) = gather.places(there(1, 4), jnp.arange(6), 3)
+    ((place, _),) = gather.participant_places(there(1, 4), jnp.arange(6), 3)
     a = jnp.arange(6.0)
-    assert gather.take(a, place)[:2].tolist() == [1, 4]
+    assert gather.take_rows(a, place)[:2].tolist() == [1, 4]
     new = gather.scatter(a, [place], [jnp.asarray([7.0, 8.0, 9.0])])
     assert new.tolist() == [0, 7, 2, 3, 8, 5]
 
@@ -71,7 +77,7 @@ def test_rows_that_are_scattered_change_no_other():
 def test_parts_are_joined_in_the_order_of_ids():
     ids = [jnp.asarray([4, 9]), (1, 2, 9)]
     parts = [jnp.asarray([40, -1]), jnp.asarray([10, 20, -1])]
-    assert gather.by_id(ids, parts)[:3].tolist() == [10, 20, 40]
+    assert gather.join_by_id(ids, parts)[:3].tolist() == [10, 20, 40]
 
 
 @pytest.mark.parametrize("mode", ["one", *map(long, ["chunks", "all"])])
@@ -138,15 +144,21 @@ def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
 def test_examples_that_clients_share_are_evaluated_once():
     """An official test part is everybody's; others are joined."""
     (cohort,) = toys.cohorts((8, (0, 1, 2)))
-    cohort, accuracy = toys.planned(cohort, ("received",)), named(ACCURACY)
+    cohort, accuracy = toys.planned(cohort, ("received",)), metrics_by_name(ACCURACY)
     same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
-    assert cohorts.tests(cohort, same, accuracy).size == 128  # two batches of 64
-    assert cohorts.tests(cohort, own, accuracy).ravel().tolist() == [3, 7, 9]
+    assert (
+        cohorts.evaluation_tables(cohort, same, accuracy).size == 128
+    )  # two batches of 64
+    assert cohorts.evaluation_tables(cohort, own, accuracy).ravel().tolist() == [
+        3,
+        7,
+        9,
+    ]
     hit = np.arange(128) % 2 == 0
-    assert evaluation.hits_of(same, hit).tolist() == [50, 50, 50]
+    assert evaluation.correct_per_client(same, hit).tolist() == [50, 50, 50]
     right = np.array([True, False, True])  # of examples 3, 7, 9
-    assert evaluation.hits_of(own, right).tolist() == [1, 1, 1]
-    assert evaluation.hits_of(own, ~right).tolist() == [1, 0, 0]
+    assert evaluation.correct_per_client(own, right).tolist() == [1, 1, 1]
+    assert evaluation.correct_per_client(own, ~right).tolist() == [1, 0, 0]
 
 
 def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
@@ -156,11 +168,11 @@ def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
     state = State(np.ones(3), (client,), np.zeros(2, np.int64))
     checkpoint.save(tmp_path, 1, state)
     like = state._replace(clients=(client.replace(params=()),))
-    found = checkpoint.latest(tmp_path, like)
+    found = checkpoint.restore_latest(tmp_path, like)
     assert found.state.clients[0].params == ()
     other = state._replace(clients=(client.replace(params={"v": np.ones(1)}),))
     with pytest.raises(UserError, match="is not of this run"):
-        checkpoint.latest(tmp_path, other)
+        checkpoint.restore_latest(tmp_path, other)
 
 
 def test_none_is_refused_where_clients_have_networks_of_their_own(tmp_path):
@@ -177,7 +189,7 @@ def test_a_sample_of_the_clients_is_evaluated(tmp_path):
     c.rounds, c.data.clients, c.model.group, c.eval.clients = 1, 5, "mlp", "3"
     jaxproto.run(c, tmp_path / "3", QUIET)
     exp = build.experiment(c, "cpu")
-    ids = [i for cohort in exp.cohorts for i in cohorts.tested_ids(cohort)]
+    ids = [i for cohort in exp.cohorts for i in cohorts.evaluated_ids(cohort)]
     assert len(ids) == 3 and sum(len(s.size) for s in exp.test) == 3
     sizes = [len(exp.partition.test[i]) for i in ids]
     c.eval.clients = "all"
@@ -217,12 +229,12 @@ def asks(name, keep=False, net=None):
     local = toys.LOCAL if not keep else with_kept_optimiser()
     examples, _ = toys.pool_and_rows()
     args = method, net, local
-    given = statelessness.shapes(
+    given = statelessness.client_shapes(
         *args, toys.SPEC.num_classes, jax.eval_shape(lambda: examples), 2
     )
-    return statelessness.uploads_ask(
+    return statelessness.upload_depends_on_state(
         *args, given
-    ), statelessness.rules_that_ask_nothing(method, net, given)
+    ), statelessness.client_independent_rules(method, net, given)
 
 
 def plain() -> Net:
@@ -236,9 +248,11 @@ def plain() -> Net:
     return Net(lambda key: (net.init(key)[0], {}), apply, net.head)
 
 
-def with_kept_optimiser() -> Local:
+def with_kept_optimiser() -> LocalTraining:
     opt = optax.sgd(0.1, momentum=0.9)
-    return dataclasses.replace(toys.LOCAL, opt=opt, init_opt_state=clients_.keep)
+    return dataclasses.replace(
+        toys.LOCAL, opt=opt, init_opt_state=clients_.keep_opt_state
+    )
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "fednova", "fast"])
@@ -259,40 +273,40 @@ def test_statistics_and_optimisers_that_go_on_are_kept():
 @pytest.mark.parametrize("clients", [7, *map(long, [1, 8, 40, 1000])])
 def test_there_is_room_for_whom_a_sampler_draws(clients):
     for make in (
-        participation.everyone(),
+        participation.all_clients(),
         participation.uniform(0.13),
         participation.beta(0.3),
         participation.cyclic(0.4, 3),
         participation.circular(6),
         participation.random_count(),
-        participation.mixed(
+        participation.mixture(
             participation.uniform(0.2), participation.uniform(0.6), 0.5
         ),
         participation.with_dropouts(participation.uniform(0.2), 0.5),
     ):
-        most = participation.most(make, clients)
+        most = participation.max_clients(make, clients)
         drawn = [
             int(make(jax.random.key(r), clients, r).trains.sum()) for r in range(8)
         ]
-        assert max(drawn) <= most <= participation.room(most)
-        assert participation.room(most) <= max(most * 1.13, most + 1)
+        assert max(drawn) <= most <= participation.row_count(most)
+        assert participation.row_count(most) <= max(most * 1.13, most + 1)
 
 
 def test_the_share_is_the_same_on_host_and_device():
     for clients in (3, 20, 25, 1000, 99_999):
         for fraction in np.linspace(0.001, 1, 157):
-            share = participation.share(float(fraction), clients)
-            assert participation.at_most(float(fraction))(clients) == int(share)
+            share = participation.count_of_fraction(float(fraction), clients)
+            assert participation.max_of_fraction(float(fraction))(clients) == int(share)
 
 
 def test_a_sampler_of_ones_own_may_draw_everybody():
-    assert participation.most(lambda key, n, r: there(0, clients=n), 9) == 9
+    assert participation.max_clients(lambda key, n, r: there(0, clients=n), 9) == 9
 
 
 def test_room_is_the_same_for_nearby_shares():
-    assert {participation.room(n) for n in (97, 100, 104)} == {104}
-    assert [participation.room(n) for n in (1, 5, 16, 17)] == [1, 5, 16, 18]
-    assert np.all(np.diff([participation.room(n) for n in range(1, 2000)]) >= 0)
+    assert {participation.row_count(n) for n in (97, 100, 104)} == {104}
+    assert [participation.row_count(n) for n in (1, 5, 16, 17)] == [1, 5, 16, 18]
+    assert np.all(np.diff([participation.row_count(n) for n in range(1, 2000)]) >= 0)
 
 
 # ------------------------------------------------------------------------------- lanes
@@ -302,7 +316,7 @@ def test_every_participant_is_in_one_lane():
     ids = jnp.arange(10) + 3
     for clients, number in itertools.product([1, 5, 6, 7], [2, 3]):
         here = there(*range(3, 3 + clients), clients=20)
-        lanes = [own for _, own in gather.places(here, ids, 7, number)]
+        lanes = [own for _, own in gather.participant_places(here, ids, 7, number)]
         used = [[i for i in own.tolist() if i < 20] for own in lanes]
         assert sorted(itertools.chain(*used)) == list(range(3, 3 + clients))
         assert np.ptp([len(own) for own in used]) <= 1
@@ -313,7 +327,7 @@ def test_evaluations_of_lanes_are_joined_in_order():
     for count in (1, 4, 5, 6):
         a = np.arange(count * 2).reshape(count, 2)
         lanes = client_store._in_lanes(a, 3)
-        assert np.array_equal(evaluation.joined(lanes), a)
+        assert np.array_equal(evaluation.merge_lanes(lanes), a)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "protonorm", "refprotofl"])
@@ -328,7 +342,7 @@ def test_lanes_change_no_number_of_a_client(tmp_path, monkeypatch, name, share):
         c.rounds, c.data.clients, c.model.group, c.eval_every = 2, 8, "mlp", 1
         if share < 1:
             c.participation.law, c.participation.fraction = "uniform", share
-        assert {g.lanes for g in build.experiment(c, "cpu").cohorts} == {cores}
+        assert {g.num_lanes for g in build.experiment(c, "cpu").cohorts} == {cores}
         jaxproto.run(c, tmp_path / str(cores), QUIET)
         told[cores] = records.read(tmp_path / str(cores) / "metrics.jsonl")
     for one, several in zip(told[1], told[3], strict=True):

@@ -12,7 +12,7 @@ from jaxproto.types import Spec
 
 # CIFAR-10, AG News, GTSRB, CIFAR-100, Flowers-102 at d = 500
 FREE = [(k, 500, 50) for k in (10, 4, 43, 100, 102)]
-free = functools.cache(masks.free)
+free = functools.cache(masks.random_masks)
 
 
 def bitmaps(index_CS, d):
@@ -49,7 +49,7 @@ def test_free_masks_are_further_apart_than_random_ones(k, d, s):
 
 def test_masks_depend_on_the_seed_alone_and_give_back_the_masked_part():
     """Definitions 1 and 2: scatter(gather(c)) = c o m."""
-    for make in (masks.free, masks.block, masks.block_exact):
+    for make in (masks.random_masks, masks.block_masks, masks.exact_block_masks):
         a, b, c = (make(10, 500, 250, seed) for seed in (0, 0, 1))
         np.testing.assert_array_equal(a, b)
         assert np.any(a != c)
@@ -58,8 +58,8 @@ def test_masks_depend_on_the_seed_alone_and_give_back_the_masked_part():
 
     def check(*lead):
         mean = np.random.default_rng(0).normal(size=(*lead, 5, 8)).astype(np.float32)
-        sent = jit(kernels.compressed)(mean, index_CS)
-        got = jit(kernels.sparse, static_argnums=2)(sent, index_CS, 8)
+        sent = jit(kernels.compress)(mean, index_CS)
+        got = jit(kernels.decompress, static_argnums=2)(sent, index_CS, 8)
         np.testing.assert_array_equal(got, mean * mask_CD)
 
     check_every([(), (3,)], check)
@@ -73,7 +73,7 @@ S_EFF += [(1000, 200, 100)]
 @every(S_EFF)
 def test_blocks_keep_what_the_released_code_keeps_at_a_tenth(d, k, kept):
     """docs/decisions.md#masks; the dimensions used are K floor(d / K)."""
-    mask_CD = bitmaps(masks.block(k, d, d // 10, 0), d)
+    mask_CD = bitmaps(masks.block_masks(k, d, d // 10, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == kept)
     length = d // k
     used_CD, rest_CD = np.split(mask_CD, [k * length], 1)
@@ -87,7 +87,7 @@ def test_blocks_keep_what_the_released_code_keeps_at_a_tenth(d, k, kept):
 def test_blocks_are_chosen_for_the_largest_sum_of_distances():
     """Every class against the best of all choices, as the released code means to."""
     k, d, s = 5, 10, 4
-    mask_CD = bitmaps(masks.block(k, d, s, 3), d)
+    mask_CD = bitmaps(masks.block_masks(k, d, s, 3), d)
     choices = [
         np.repeat(np.isin(np.arange(k), (a, b)), 2) for a in range(k) for b in range(a)
     ]
@@ -104,7 +104,7 @@ EXACT += [(102, 500, 50), (10, 64, 7), (102, 100, 10), (6, 2, 1), (10, 64, 62)]
 
 @every(EXACT)
 def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
-    mask_CD = bitmaps(masks.block_exact(k, d, s, 0), d)
+    mask_CD = bitmaps(masks.exact_block_masks(k, d, s, 0), d)
     assert mask_CD.shape == (k, d) and np.all(mask_CD.sum(1) == s)
     length, blocks = max(d // k, 1), min(d, k)
     used_CD = mask_CD[:, : blocks * length]
@@ -116,38 +116,42 @@ def test_exact_blocks_have_s_coordinates_in_as_few_blocks_as_hold_them(k, d, s):
 
 def test_exact_blocks_are_the_released_codes_and_too_few_coordinates_have_a_way_out():
     for case in ((10, 500, 50), (100, 500, 250), (5, 10, 10)):
-        exact, block = masks.block_exact(*case, 3), masks.block(*case, 3)
+        exact, block = masks.exact_block_masks(*case, 3), masks.block_masks(*case, 3)
         np.testing.assert_array_equal(exact, block)
-    np.testing.assert_array_equal(masks.block(5, 10, 10, 0), masks.every(5, 10, 10, 0))
+    np.testing.assert_array_equal(
+        masks.block_masks(5, 10, 10, 0), masks.full_masks(5, 10, 10, 0)
+    )
     for k, d, s, way in (
         (4, 500, 50, "at least 125 or use free"),  # AG News
         (4, 500, 124, "use free"),
         (102, 100, 10, "coordinates each; use free"),  # Flowers-102 in 100 dimensions
     ):
         with refused(way) as e:
-            masks.block(k, d, s, 0)
+            masks.block_masks(k, d, s, 0)
         said = str(e.value)
         assert f"s = {s} coordinates out of {d}" in said and f"{k}" in said
         assert free(k, d, s, 0).shape == (k, s)
-    assert masks.block(4, 500, 125, 0).shape == (4, 125)
+    assert masks.block_masks(4, 500, 125, 0).shape == (4, 125)
 
 
 def test_s_is_at_most_the_coordinates_and_a_tenth_if_zero():
     """T 5.1: 50 of 500, a compression rate of 90%."""
     with refused("s is 70, but prototypes have 64 coordinates"):
-        masks.table(masks.free, Spec(10, 64), 70, 0)
+        masks.mask_indices(masks.random_masks, Spec(10, 64), 70, 0)
     with refused("s is -1"):
-        masks.table(masks.free, Spec(10, 64), -1, 0)
-    assert masks.table(masks.free, Spec(10, 500), 0, 0).shape == (10, 50)
-    assert masks.table(masks.free, Spec(5, 8), 0, 0).shape == (5, 1)
+        masks.mask_indices(masks.random_masks, Spec(10, 64), -1, 0)
+    assert masks.mask_indices(masks.random_masks, Spec(10, 500), 0, 0).shape == (10, 50)
+    assert masks.mask_indices(masks.random_masks, Spec(5, 8), 0, 0).shape == (5, 1)
 
 
 def test_masks_are_sent_in_the_form_of_fewer_bytes():
-    few, many = masks.free(10, 500, 5, 0), masks.free(10, 500, 50, 0)
-    table, bits = masks.message(few, 500), masks.message(many, 500)
+    few, many = masks.random_masks(10, 500, 5, 0), masks.random_masks(10, 500, 50, 0)
+    table, bits = masks.mask_message(few, 500), masks.mask_message(many, 500)
     assert table.masks.dtype == np.uint16 and bits.masks.dtype == bool
     np.testing.assert_array_equal(table.masks, few)
     np.testing.assert_array_equal(bits.masks, masks.bitmap(many, 500))
-    assert int(wire.size(wire.pack(table, "float32"))) == wire.HEADER + 10 * 5 * 2
-    assert int(wire.size(wire.pack(bits, "float32"))) == wire.HEADER + 625
-    assert masks.message(masks.every(10, 500, 0, 0), 500) == ()
+    assert (
+        int(wire.message_bytes(wire.pack(table, "float32"))) == wire.HEADER + 10 * 5 * 2
+    )
+    assert int(wire.message_bytes(wire.pack(bits, "float32"))) == wire.HEADER + 625
+    assert masks.mask_message(masks.full_masks(10, 500, 0, 0), 500) == ()

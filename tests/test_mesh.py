@@ -146,22 +146,22 @@ def test_a_sweep_is_shared_by_devices(found_long):
 @pytest.mark.parametrize("number", [1, 2, 8])
 def test_rows_are_dealt_one_by_one(count, number):
     rows = np.arange(count)
-    dealt = mesh.deal(rows, number)
+    dealt = mesh.interleave(rows, number)
     each = dealt.reshape(number, -1)
-    assert len(dealt) == mesh.width(count, number) * number
+    assert len(dealt) == mesh.rows_per_device(count, number) * number
     for i, own in enumerate(each):
         assert [r for r in own if r != count - 1] == [
             r for r in range(i, count, number) if r != count - 1
         ]
-    assert mesh.undeal(dealt, count, number).tolist() == rows.tolist()
+    assert mesh.deinterleave(dealt, count, number).tolist() == rows.tolist()
 
 
 @pytest.mark.parametrize("which", ["0", "two", "1,", "-1", "0,0", "99", "0,99"])
 def test_devices_that_are_not_there_are_refused(which):
     with pytest.raises(UserError, match=f"--devices={which}"):
-        mesh.chosen(which)
+        mesh.parse_devices(which)
 
 
 @pytest.mark.parametrize("which", ["", "1", "all"])
 def test_one_device_needs_no_layout(which):
-    assert mesh.chosen(which) is None
+    assert mesh.parse_devices(which) is None

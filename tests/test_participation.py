@@ -32,7 +32,7 @@ def over(sampler, clients, keys, rounds=0):
 
 
 def test_uniform_takes_a_share_that_depends_on_the_round_alone_and_everyone_all():
-    trains, reports = turnouts(participation.everyone(), 7)
+    trains, reports = turnouts(participation.all_clients(), 7)
     assert trains.all() and reports.all() and trains.shape == (30, 7)
 
     def check(fraction, clients):
@@ -51,7 +51,7 @@ def test_uniform_takes_a_share_that_depends_on_the_round_alone_and_everyone_all(
 def test_the_largest_are_as_many_as_asked_and_of_equal_ones_the_first(count):
     score = jnp.asarray([0.5, 0.1, 0.5, 0.9, 0.5, -1.0, 0.1])
     by_rank = jnp.argsort(jnp.argsort(-score)) < count
-    found = participation.largest(score, jnp.float32(count))
+    found = participation.top_k_mask(score, jnp.float32(count))
     assert np.array_equal(found, by_rank) and int(found.sum()) == count
 
 
@@ -69,8 +69,8 @@ def test_participants_do_not_depend_on_the_order_of_clients():
 
 
 def test_dropouts_only_take_reports_away():
-    everyone, few = participation.everyone(), participation.uniform(0.3)
-    half, either = participation.uniform(0.5), participation.mixed(few, everyone, 0.5)
+    everyone, few = participation.all_clients(), participation.uniform(0.3)
+    half, either = participation.uniform(0.5), participation.mixture(few, everyone, 0.5)
     for sampler in (everyone, half, participation.random_count(), either):
         trains, reports = turnouts(participation.with_dropouts(sampler, 0.3), 20)
         assert np.all(trains | ~reports)
@@ -81,7 +81,7 @@ def test_dropouts_only_take_reports_away():
 
 
 def test_a_round_in_which_every_upload_is_lost_leaves_no_prototype():
-    sampler = participation.with_dropouts(participation.everyone(), 1.0)
+    sampler = participation.with_dropouts(participation.all_clients(), 1.0)
     r = toys.run(METHODS["fedproto"](toys.SPEC), rounds=1, sampler=sampler)
     assert np.all(r.server.protos.count == 0) and np.all(r.report.sent == 0)
     assert np.all(np.isfinite(r.server.protos.mean))
@@ -146,7 +146,7 @@ def test_a_random_count_is_uniform_and_a_mixture_is_one_of_its_laws():
     np.testing.assert_allclose(trains.mean(0), 0.6, atol=0.04)
     first, other = participation.uniform(0.3), participation.beta(0.3)
     for heads, want in ((0.0, other), (1.0, first)):
-        mixed = turnouts(participation.mixed(first, other, heads), 20)
+        mixed = turnouts(participation.mixture(first, other, heads), 20)
         assert np.array_equal(mixed[0], turnouts(want, 20)[0])
 
 

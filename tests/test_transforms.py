@@ -50,10 +50,12 @@ def test_an_alignment_says_how_many_iterations_it_took_and_what_it_gained():
     both = transforms.chain(transforms.IDENTITY, transforms.align(max_steps=7))
     start = jit(both.init)(P)
     _, state = jit(both.update)(P, start)
-    seen = transforms.watched({"else": jnp.zeros(3), "state": state})
+    seen = transforms.diagnostics_of({"else": jnp.zeros(3), "state": state})
     assert seen["alignment_iterations"] == 7
     assert seen["alignment_energy_before"] > seen["alignment_energy_after"]
     assert 0.49 < seen["alignment_force"] < 0.53  # two points face to face: 1 / 2
-    before = transforms.watched(start)
+    before = transforms.diagnostics_of(start)
     assert list(before) == list(seen) and np.isnan(list(before.values())).all()
-    assert transforms.watched(transforms.CARRY_OVER.init(P)) == {}  # nothing of others
+    assert (
+        transforms.diagnostics_of(transforms.CARRY_OVER.init(P)) == {}
+    )  # nothing of others

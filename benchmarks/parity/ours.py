@@ -53,7 +53,7 @@ class Ours:
         """
         config_.check(config)
         exp = build.experiment(config, jax.default_backend())
-        build.check(exp)
+        build.check_experiment(exp)
         self.exp, self.seed, self.r = shortened(exp, most), config.seed, 0
         self.work, self.state, _ = synthetic.start(self.exp, config.seed)
         self.shares = "aggregate" in config.method
@@ -118,7 +118,7 @@ class Ours:
         examples = self.work.examples
         every = zip(self.score, self.state.clients, self.exp.test, strict=True)
         found = self.by_client(f(down, c, examples, s) for f, c, s in every)
-        told = evaluation.outcome(
+        told = evaluation.run_evaluation(
             self.work, Model(self.state.server, self.state.clients)
         )
         right = self.by_client(told.sums)
@@ -152,12 +152,12 @@ def diagnostics(
     """Order, batches and first loss of a cohort's next round, without training it."""
     key = jax.random.fold_in(context.key, 1)  # as in programs.functions
     local = exp.local.at_round(context.r)
-    task = client.Task(exp.method, cohort.net, local, key, down, examples)
+    task = client.LocalTask(exp.method, cohort.net, local, key, down, examples)
     numbers = jnp.arange(len(examples.y), dtype=jnp.int32)
     most = -(-shards.index.shape[1] // local.batch_size) * local.epochs
 
     def one(both):
-        session = client.start_session(task, *both)
+        session = client.begin_local_training(task, *both)
 
         def step(session, s):
             session = client.local_steps(task, session, s, s + 1, *both)
@@ -185,7 +185,9 @@ def scores(exp: Experiment, cohort: Cohort, down, clients, examples, shards) -> 
     def one(both):
         def chunk(i):
             at = jnp.minimum(i * SWEEP + jnp.arange(SWEEP), longest - 1)
-            batch = batches.take(Data(examples, both[1]), at, jnp.ones(SWEEP))
+            batch = batches.gather_examples(
+                Data(examples, both[1]), at, jnp.ones(SWEEP)
+            )
             return exp.method.predict(cohort.net, both[0], batch.x, down)
 
         found = lax.map(chunk, jnp.arange(-(-longest // SWEEP)))
@@ -239,7 +241,7 @@ def begun(seen: list[Look]) -> Record:
     }
 
 
-def after(exp: Experiment, state: State, learnt: rounds.Round) -> Record:
+def after(exp: Experiment, state: State, learnt: rounds.RoundSummary) -> Record:
     """Weights, and the loss that a run logs."""
     return {
         record.WEIGHTS: record.of_clients(weights(exp, state)),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import ml_collections
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.types import Spec
 
 FIXED = {  # what the loops in PyTorch have no other form of
@@ -79,9 +79,9 @@ def mistaken(rules: Rules, mistakes: Sequence[str]) -> Rules:
     for mistake in mistakes:
         name, _, text = mistake.partition("=")
         there = [k for k in rules._fields if k not in ("shares", "classes", "dim")]
-        kind = type(getattr(rules, pick("rule to perturb", name, there)))
+        kind = type(getattr(rules, choose_from("rule to perturb", name, there)))
         if name in CHOICES:
-            pick(f"value of {name}", text, CHOICES[name])
+            choose_from(f"value of {name}", text, CHOICES[name])
         try:
             rules = rules._replace(**{name: kind(text)})
         except ValueError as e:

@@ -25,7 +25,7 @@ from benchmarks.parity import record
 from benchmarks.parity.record import Record, Start
 from benchmarks.parity.rules import Rules
 from benchmarks.torch_loops import align
-from jaxproto.errors import pick
+from jaxproto.errors import choose_from
 
 SWEEP = 256  # examples at a time, without gradients
 
@@ -218,7 +218,7 @@ def network(name: str, shape, rules: Rules, weights) -> nn.Module:
             for name in ("resnet4", "resnet6", "resnet8", "resnet10", "resnet18")
         },
     }
-    body = bodies[pick("network that parity knows", name, bodies)]()
+    body = bodies[choose_from("network that parity knows", name, bodies)]()
     net = torch_nets.Split(body, rules.dim, rules.classes)
     net.names = {name: name_of(name) for name in weights}
     load(net, weights)

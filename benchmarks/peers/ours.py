@@ -15,7 +15,7 @@ from benchmarks.peers import shared
 from jaxproto import config as config_
 from jaxproto import models
 from jaxproto.experiment import build
-from jaxproto.models.from_modules import bundle
+from jaxproto.models.from_modules import make_net
 from jaxproto.models.mlp import Perceptron
 from jaxproto.models.ops import Ops
 from jaxproto.training import evaluation, rounds
@@ -32,7 +32,7 @@ def logistic(
 ) -> Net:
     """Logistic regression: a head on the pixels, `feat_dim` of them."""
     widths = (math.prod(input_shape),)
-    return bundle(
+    return make_net(
         lambda draws: Perceptron(widths, False, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,

@@ -119,7 +119,7 @@ def complete(path: str, settings: dict):
 
 def drawn(exp: Experiment, total: int) -> tuple[Tree, np.ndarray]:
     """The first network, and who takes part in each round [R, P]."""
-    run = programs.with_floats(programs.functions(exp), exp.floats)
+    run = programs.with_floats(programs.build_programs(exp), exp.floats)
     server = run.start_server(programs.keys(SEED)[1])
     cohorts = [
         np.flatnonzero(run.participate(programs.round_context(SEED, r), server).trains)

@@ -18,7 +18,7 @@ FEW = {"digits": [5, 10, 20], "spiral": [2, 5, 10]}
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has a method and presets of its configuration."""
-    return config.of_tables("clients", arg, "protonorm")
+    return config.paper_width_config("clients", arg, "protonorm")
 
 
 def get_sweep(arg: str = ""):

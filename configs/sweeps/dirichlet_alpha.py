@@ -19,7 +19,7 @@ SMALL = ("digits", "spiral")
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has a method and presets of its configuration."""
-    return config.of_tables("dirichlet_alpha", arg, "protonorm")
+    return config.paper_width_config("dirichlet_alpha", arg, "protonorm")
 
 
 def get_sweep(arg: str = ""):

@@ -19,10 +19,10 @@ NAME = "protonorm_table4"
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has presets of configs/protonorm.py."""
-    method, given = config.of_sweep(arg, ["protonorm"], "cifar100")
+    method, given = config.parse_sweep_arg(arg, ["protonorm"], "cifar100")
     made = config.experiment(method, given)
     made.name = NAME
-    config.apply(made, presets.PROTONORM)
+    config.apply_fields(made, presets.PROTONORM)
     return made
 
 

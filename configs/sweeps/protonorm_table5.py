@@ -20,10 +20,10 @@ NAME = "protonorm_table5"
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has a method and presets of its configuration."""
-    method, given = config.of_sweep(arg, ["fedproto", "fedtgp"], "cifar10")
+    method, given = config.parse_sweep_arg(arg, ["fedproto", "fedtgp"], "cifar10")
     made = config.experiment(method, given)
     made.name = f"{NAME}-{method}"
-    config.apply(made, presets.PROTONORM)
+    config.apply_fields(made, presets.PROTONORM)
     return made
 
 

@@ -19,7 +19,7 @@ NAME = "tinyproto_figure4"
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has presets of configs/tinyproto.py."""
-    method, given = config.of_sweep(arg, ["tinyproto"], "cifar100")
+    method, given = config.parse_sweep_arg(arg, ["tinyproto"], "cifar100")
     base = "" if "fp" in given.split(",") else ",ft"
     made = config.experiment(method, given + base)
     made.name = NAME

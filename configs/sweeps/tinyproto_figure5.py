@@ -22,7 +22,7 @@ NAME = "tinyproto_figure5"
 
 def get_config(arg: str = ""):
     """The configuration; `arg` has a method and presets of its configuration."""
-    method, given = config.of_sweep(arg, ["tinyproto", "fedproto"], "cifar100")
+    method, given = config.parse_sweep_arg(arg, ["tinyproto", "fedproto"], "cifar100")
     made = config.experiment(method, given)
     made.name = f"{NAME}-{method}"
     return made

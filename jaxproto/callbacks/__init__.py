@@ -6,8 +6,8 @@ is imported when the writer is asked for.
 
 from jaxproto.callbacks.base import Callback, RunInfo, Stop
 from jaxproto.callbacks.early_stopping import EarlyStopping
-from jaxproto.callbacks.registry import WRITERS, made, makers
-from jaxproto.callbacks.scalars import points
+from jaxproto.callbacks.registry import WRITERS, callback_factories, make_callbacks
+from jaxproto.callbacks.scalars import scalar_points
 
 __all__ = [
     "WRITERS",
@@ -15,7 +15,7 @@ __all__ = [
     "EarlyStopping",
     "RunInfo",
     "Stop",
-    "made",
-    "makers",
-    "points",
+    "callback_factories",
+    "make_callbacks",
+    "scalar_points",
 ]

@@ -37,7 +37,7 @@ class EarlyStopping(Callback):
         if not self._records:
             return None
         rule = self._rule or next(iter(self._records[-1]["rules"]))
-        best, at, waited = best_of(self._records, rule, self._least)
+        best, at, waited = best_and_wait(self._records, rule, self._least)
         if waited < self._patience:
             return None
         return Stop(
@@ -46,7 +46,7 @@ class EarlyStopping(Callback):
         )
 
 
-def best_of(
+def best_and_wait(
     records: Sequence[Mapping], rule: str, least: float
 ) -> tuple[float, int, int]:
     """The best accuracy, its round, and the evaluations since.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jaxproto.callbacks.base import EVENTS, Callback
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 
 ALWAYS = "jsonl"  # what every run writes: `metrics.jsonl`
 
@@ -19,7 +19,7 @@ class Writer(NamedTuple):
 
 
 WRITERS: dict[str, Writer | Callable[[], Callback]] = {
-    "csv": Writer("jaxproto.callbacks.csv_file", "Csv"),
+    "csv": Writer("jaxproto.callbacks.csv_file", "CsvWriter"),
     "tensorboard": Writer(
         "jaxproto.callbacks.tensorboard", "TensorBoard", "tensorboard"
     ),
@@ -27,10 +27,10 @@ WRITERS: dict[str, Writer | Callable[[], Callback]] = {
     "mlflow": Writer("jaxproto.contrib.callbacks.mlflow", "Mlflow", "mlflow"),
     "aim": Writer("jaxproto.contrib.callbacks.aim", "Aim", "aim"),
 }
-Given = str | Callable[[], Callback]  # a writer's name, or what makes a callback
+CallbackSpec = str | Callable[[], Callback]  # a writer's name, or what makes a callback
 
 
-def makers(given: Sequence[Given]) -> list[Callable[[], Callback]]:
+def callback_factories(given: Sequence[CallbackSpec]) -> list[Callable[[], Callback]]:
     """What makes the callbacks of a run, or of each run of a sweep.
 
     Raises:
@@ -41,17 +41,17 @@ def makers(given: Sequence[Given]) -> list[Callable[[], Callback]]:
     return [_maker(one) for one in names if one != ALWAYS]
 
 
-def made(given: Sequence[str | Callback]) -> list[Callback]:
+def make_callbacks(given: Sequence[str | Callback]) -> list[Callback]:
     """The callbacks of one run, of which writers may be given by name.
 
     Raises:
-      UserError: as `makers`; or what was given is no callback.
+      UserError: as `callback_factories`; or what was given is no callback.
     """
     found = []
     for one in given:
         if isinstance(one, str):
-            found += [make() for make in makers([one])]
-        elif isinstance(one, type) or not listens(one):
+            found += [make() for make in callback_factories([one])]
+        elif isinstance(one, type) or not is_callback(one):
             raise UserError(
                 f"{one!r} is no callback: give an object that has one of the methods "
                 f"{', '.join(EVENTS)}, or the name of a writer."
@@ -61,12 +61,12 @@ def made(given: Sequence[str | Callback]) -> list[Callback]:
     return found
 
 
-def listens(candidate: object) -> bool:
+def is_callback(candidate: object) -> bool:
     """Whether an object has a method of a callback."""
     return any(callable(getattr(candidate, event, None)) for event in EVENTS)
 
 
-def _maker(given: Given) -> Callable[[], Callback]:
+def _maker(given: CallbackSpec) -> Callable[[], Callback]:
     if not isinstance(given, str):
         if not callable(given):
             raise UserError(
@@ -74,7 +74,7 @@ def _maker(given: Given) -> Callable[[], Callback]:
                 "give the class, or a function that makes one."
             )
         return given
-    found = WRITERS[pick("writer", given, [ALWAYS, *WRITERS])]
+    found = WRITERS[choose_from("writer", given, [ALWAYS, *WRITERS])]
     return _imported(given, found) if isinstance(found, Writer) else found
 
 

@@ -24,7 +24,7 @@ class Point(NamedTuple):
     values: dict[str, float]
 
 
-def points(record: Mapping) -> list[Point]:
+def scalar_points(record: Mapping) -> list[Point]:
     """A record as numbers: the evaluation, and before it the rounds since the last one.
 
     Accuracies are `accuracy/RULE/pooled` and so on; what is of the round is
@@ -38,11 +38,11 @@ def points(record: Mapping) -> list[Point]:
         for r, value in enumerate(values, last - len(values) + 1):
             if _is_number(value):
                 found.setdefault(r, {})[f"server/{name}"] = value
-    found.setdefault(last, {}).update(numbers(record))
+    found.setdefault(last, {}).update(flatten_scalars(record))
     return [Point(r, found[r]) for r in sorted(found)]
 
 
-def numbers(record: Mapping) -> dict[str, float]:
+def flatten_scalars(record: Mapping) -> dict[str, float]:
     """The numbers of the evaluation alone."""
     found: dict[str, float] = {}
     for name, value in record.items():

@@ -6,7 +6,7 @@ from tensorboardX import SummaryWriter
 from tensorboardX import summary as messages
 
 from jaxproto.callbacks.base import Callback, RunInfo
-from jaxproto.callbacks.scalars import points
+from jaxproto.callbacks.scalars import scalar_points
 
 FOLDER = "tensorboard"  # of the work directory
 
@@ -42,11 +42,11 @@ class TensorBoard(Callback):
         self._writer.close()
 
     def _write(self, record: Mapping):
-        for r, values in points(record):
+        for r, values in scalar_points(record):
             for name, value in values.items():
                 self._writer.add_scalar(name, value, r)
         if self._tell_config:
-            self._hyper_parameters(points(record)[-1].values)
+            self._hyper_parameters(scalar_points(record)[-1].values)
 
     def _hyper_parameters(self, values: Mapping):
         """The table under HParams: settings, and the accuracies of the run beside."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import wandb
 
 from jaxproto.callbacks.base import Callback, RunInfo
-from jaxproto.callbacks.scalars import points
+from jaxproto.callbacks.scalars import scalar_points
 from jaxproto.io import atomic
 
 NAME = "wandb_id.txt"  # in the work directory: the id of the run, for when it goes on
@@ -41,7 +41,7 @@ class Wandb(Callback):
 
     def on_evaluation(self, record: Mapping):
         """Logs the numbers of a record."""
-        for r, values in points(record):
+        for r, values in scalar_points(record):
             if r >= self._run.step:  # smaller ones are there, from before a kill
                 self._run.log(values, step=r)
 

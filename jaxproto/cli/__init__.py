@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.training import signals
 
 COMMANDS = {  # name -> what it does
@@ -27,7 +27,7 @@ COMMANDS = {  # name -> what it does
     "cache": "what the cache of decoded data sets holds",
     "list": "the names that a configuration can choose from",
 }
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # of a disk
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # of a disk
 MODULES = {"list": "names"}  # where it is not named as the command
 
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None):
         signals are watched from then on.
     """
     if arguments is None:
-        signals.watch()
+        signals.install_signal_handlers()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
@@ -66,17 +66,17 @@ def call(name: str, prog: str, arguments: Sequence[str]):
       prog: what the user typed, for messages.
     """
     try:
-        pick("command", name, COMMANDS)
+        choose_from("command", name, COMMANDS)
         command = importlib.import_module(f"{__name__}.{MODULES.get(name, name)}")
         sys.exit(command.main(prog, list(arguments)))
     except UserError as e:
         sys.exit(f"error: {e}")
     except OSError as e:  # what no command has expected
-        if e.errno not in FULL:
+        if e.errno not in DISK_FULL_ERRORS:
             raise
         what = f"cannot write {e.filename or 'the output'}: {e.strerror}"
         sys.exit(f"error: {what}. Make room there; the same command then goes on.")
     except KeyboardInterrupt as e:  # in a process whose signals are not watched
-        after = str(e) or signals.after()
+        after = str(e) or signals.exit_hint()
         sys.stderr.write(": ".join(filter(None, ["interrupted", after])) + "\n")
         sys.exit(130)

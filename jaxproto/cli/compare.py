@@ -18,7 +18,7 @@ from jaxproto.reporting.compare import (
     significance,
     tidy,
 )
-from jaxproto.reporting.compare.run_groups import Group
+from jaxproto.reporting.compare.run_groups import SeedGroup
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -27,11 +27,13 @@ def main(prog: str, arguments: Sequence[str]):
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
-    args = parsed(prog, arguments)
-    show(compare.groups(map(compare.load, _runs(args.workdirs))), args)
+    args = parse_args(prog, arguments)
+    print_comparison(
+        compare.group_by_seed(map(compare.load, _runs(args.workdirs))), args
+    )
 
 
-def parsed(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
+def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments.
 
     Raises:
@@ -48,7 +50,7 @@ def parsed(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def show(groups: Sequence[Group], args: argparse.Namespace):
+def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
     """Prints or writes the table of these groups; the seeds too."""
     kept = {
         "average": args.average,
@@ -77,7 +79,7 @@ def show(groups: Sequence[Group], args: argparse.Namespace):
     if args.out is not None:
         atomic.write(args.out, text.encode())
         text = f"written to {args.out}\n"
-    table_output.put(text, notes)
+    table_output.print_text(text, notes)
 
 
 def _parser(prog: str) -> Parser:

@@ -22,7 +22,7 @@ CONFIG = """  --config=FILE.py[:PRESETS]  such as configs/protonorm.py:spiral
 """
 
 
-def start(
+def run_command(
     show: Callable[[ml_collections.ConfigDict], bool | None],
     prog: str,
     arguments: Sequence[str],
@@ -39,7 +39,7 @@ def start(
         sys.stdout.write(help_text(prog, about))
         sys.exit(0)
     jax.config.parse_flags_with_absl()  # before a required flag exists
-    command = [prog, *config.with_paths(arguments)]
+    command = [prog, *config.resolve_paths(arguments)]
     chosen = config_flags.DEFINE_config_file(
         "config", lock_config=True, sys_argv=command
     )
@@ -49,11 +49,11 @@ def start(
 
     def parse(argv):
         config.check_flags(argv[1:])
-        said[:] = [argv[0], *config.with_neutral(argv[1:])]
+        said[:] = [argv[0], *config.apply_neutral_preset(argv[1:])]
         if said != argv:
             sys.stdout.write(NEUTRAL)
         try:
-            rest = flags.FLAGS(config.with_numbers(said))
+            rest = flags.FLAGS(config.replace_follow(said))
         except (flags.Error, TypeError, ValueError) as e:
             raise UserError(" ".join(f"{e}".split())) from e
         config.check_words(rest[1:])
@@ -64,19 +64,19 @@ def start(
             logging.set_verbosity(logging.WARNING)  # JAX and matplotlib chat otherwise
         config.check(chosen.value)
         if printed.value:
-            sys.stdout.write(listing.text(chosen.value, said[1:]))
+            sys.stdout.write(listing.format_fields(chosen.value, said[1:]))
             return False
         return show(chosen.value) is True
 
     app.run(main, argv=command, flags_parser=parse)
 
 
-def plain() -> ml_collections.ConfigDict:
-    """What the default folder of the run is named after: see `config.plain`."""
-    return config.plain(file())
+def plain_config() -> ml_collections.ConfigDict:
+    """What the default folder is named after: see `config.unmodified_config`."""
+    return config.unmodified_config(config_file())
 
 
-def file() -> str:
+def config_file() -> str:
     """What --config says: "FILE.py:PRESETS"."""
     return config_flags.get_config_filename(flags.FLAGS["config"])
 

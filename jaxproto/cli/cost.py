@@ -14,9 +14,9 @@ from jaxproto.reporting.analysis import cost
 def main(prog: str, arguments: Sequence[str]):
     """Prints the cost of one method, or of every method side by side."""
     every = flags.DEFINE_bool("all", False, "every method side by side")
-    form = table_output.flag()
+    form = table_output.define_format_flag()
 
     def show(config):
-        table_output.show(cost.view(config, every.value), form.value)
+        table_output.print_table(cost.view(config, every.value), form.value)
 
-    config_command.start(show, prog, arguments, __doc__.strip())
+    config_command.run_command(show, prog, arguments, __doc__.strip())

@@ -17,17 +17,17 @@ def main(prog: str, arguments: Sequence[str]):
     path = flags.DEFINE_string(
         "agreement", "", "with data.name=nodes: agreement.json of the server's folder"
     )
-    form = table_output.flag()
+    form = table_output.define_format_flag()
 
     def show(config):
         made = node_schema.read(Path(path.value)) if path.value else None
-        table_output.show(
+        table_output.print_table(
             disclosure.view(config, every.value, _spent, made), form.value
         )
 
-    config_command.start(show, prog, arguments, __doc__)
+    config_command.run_command(show, prog, arguments, __doc__)
 
 
 def _spent(config, exp) -> dict:
     """What a whole run spends of privacy."""
-    return privacy_ledger.ledger(config, exp)(config.rounds)["privacy"]
+    return privacy_ledger.privacy_ledger(config, exp)(config.rounds)["privacy"]

@@ -32,7 +32,7 @@ def main(prog: str, arguments: Sequence[str]):
         from jaxproto.storage import default_workdir
         from jaxproto.storage.status import status_of
 
-        named = default_workdir.chosen(config, config_command.plain())
+        named = default_workdir.resolve_workdir(config, config_command.plain_config())
         where = path.value or f"{named}-flower"
         if form.value == FORMS[2]:
             made = flower.rehearse(config, where, data.value)
@@ -48,4 +48,4 @@ def main(prog: str, arguments: Sequence[str]):
         summary = run(config, where, data.value, **times)
         return not status_of(summary).ok
 
-    config_command.start(show, prog, arguments, __doc__)
+    config_command.run_command(show, prog, arguments, __doc__)

@@ -15,8 +15,8 @@ def main(prog: str, arguments: Sequence[str]):
     every = flags.DEFINE_bool("all", False, "nominal costs of every method")
 
     def show(config):
-        run = default_workdir.default(config, config_command.plain())
+        run = default_workdir.default_workdir(config, config_command.plain_config())
         beside = run.with_name(f"{run.name}-inspect")
         data_report.show(config, out.value or beside, every.value)
 
-    config_command.start(show, prog, arguments, __doc__)
+    config_command.run_command(show, prog, arguments, __doc__)

@@ -23,7 +23,7 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a run or the folder to write into cannot be used.
     """
     args = _parser(prog).parse_args(arguments)
-    asked = leakage.Asked(
+    asked = leakage.AttackRequest(
         workdirs=args.workdirs,
         clients=_numbers("clients", args.clients, int),
         formats=[form for form in args.formats.split(",") if form],
@@ -33,10 +33,10 @@ def main(prog: str, arguments: Sequence[str]):
         seed=args.seed,
         data_dir=args.data_dir,
     )
-    made = leakage.measure(
+    made = leakage.run_attack(
         args.attack, asked, lambda what: sys.stderr.write(f"{what}\n")
     )
-    table_output.show(made.view, "text")
+    table_output.print_table(made.view, "text")
     if args.out is not None:
         for path in _write(args.attack, made, args.out):
             sys.stderr.write(f"written: {path}\n")
@@ -86,9 +86,9 @@ def _sizes(text: str) -> list[tuple[int, int]]:
     return [(int(batch), int(steps)) for batch, steps in parts]
 
 
-def _write(name: str, made: leakage.Measured, out: Path) -> list[Path]:
+def _write(name: str, made: leakage.AttackTable, out: Path) -> list[Path]:
     """Tables and pictures into a folder."""
-    with atomic.writing(out, 0):
+    with atomic.write_errors(out, 0):
         out.mkdir(parents=True, exist_ok=True)
     written = []
     for form, suffix in TABLES.items():
@@ -97,4 +97,4 @@ def _write(name: str, made: leakage.Measured, out: Path) -> list[Path]:
     if not plots.available():
         sys.stderr.write(f"no pictures: {plots.HINT}\n")
         return written
-    return written + figures.draw(name, made, out)
+    return written + figures.draw_attack(name, made, out)

@@ -24,10 +24,12 @@ KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "datasets": lambda: {**datasets.DATASETS, **READERS, **_presets()},
     "partitions": lambda: PARTITIONS,
     "samplers": lambda: participation.SAMPLERS,
-    "optimizers": lambda: dict(sorted(optimizers.optimizers().items())),
+    "optimizers": lambda: dict(sorted(optimizers.optax_optimizers().items())),
     "metrics": lambda: METRICS,
     "plots": lambda: _plots(),
-    "sweeps": lambda: {k: builtin.about(k) for k in builtin.names() if "/" in k},
+    "sweeps": lambda: {
+        k: builtin.docstring_line(k) for k in builtin.names() if "/" in k
+    },
 }
 
 
@@ -51,7 +53,7 @@ def _plots() -> dict[str, str]:
         registry,  # half a second: only who needs it pays
     )
 
-    return {name: picture.help for name, picture in registry.PICTURES.items()}
+    return {name: picture.help for name, picture in registry.FIGURES.items()}
 
 
 def _groups() -> dict[str, str]:

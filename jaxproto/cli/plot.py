@@ -16,8 +16,8 @@ def main(prog: str, arguments: Sequence[str]):
     """
     parser = Parser(prog=prog, description=__doc__)
     kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
-    for name, picture in registry.PICTURES.items():
-        former = [old for old, new in registry.FORMER.items() if new == name]
+    for name, picture in registry.FIGURES.items():
+        former = [old for old, new in registry.OLD_NAMES.items() if new == name]
         one = kinds.add_parser(name, help=picture.help, aliases=former)
         one.add_argument("out", type=new_file, metavar="OUT.png|.pdf|.svg")
         registry.add_arguments(one, picture)
@@ -33,7 +33,7 @@ def main(prog: str, arguments: Sequence[str]):
     if not args.out.parent.is_dir():
         raise UserError(f"cannot write {args.out}: its folder does not exist.")
     try:
-        with plots.sized(args.size):
+        with plots.paper_width(args.size):
             args.draw(args)
     except OSError as e:
         raise UserError(

@@ -33,8 +33,8 @@ def main(prog: str, arguments: Sequence[str]):
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow chats otherwise
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # threads outlive an error
-    download.bars(sys.stderr.isatty())
-    signals.unwatch()  # TFDS takes away what it has half prepared
+    download.set_progress_bars(sys.stderr.isatty())
+    signals.remove_signal_handlers()  # TFDS takes away what it has half prepared
     try:
         done = prepare.prepare(
             args.name[0],
@@ -45,7 +45,7 @@ def main(prog: str, arguments: Sequence[str]):
     except KeyboardInterrupt as e:
         again = "nothing is half prepared; the same command starts again"
         raise KeyboardInterrupt(again) from e
-    for line in prepare.report(done, default=not args.data_dir):
+    for line in prepare.prepared_message(done, default=not args.data_dir):
         _tell(line)
 
 

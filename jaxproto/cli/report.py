@@ -34,12 +34,12 @@ def main(prog: str, arguments: Sequence[str]):
     args = parser.parse_args(arguments)
     html.check(args.out, args.overwrite)
     now = datetime.datetime.now(datetime.UTC)
-    made = html.page(
+    made = html.render_page(
         args.workdirs, f"{now:%Y-%m-%d %H:%M} UTC", args.prototypes, args.data_dir
     )
     html.write(args.out, made.html)
     sys.stderr.writelines(f"left out: {path}: {why}\n" for path, why in made.left_out)
-    size = atomic.amount(args.out.stat().st_size)
+    size = atomic.format_bytes(args.out.stat().st_size)
     sys.stdout.write(
         f"{made.runs} run{'s' * (made.runs != 1)}: written to {args.out} ({size})\n"
     )

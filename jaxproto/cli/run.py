@@ -24,16 +24,16 @@ WRITERS = (
     "who else is told of the run, joined by commas: csv, tensorboard, wandb, mlflow, "
     "aim; metrics.jsonl is always written"
 )
-AGAIN = "the same command resumes from the last checkpoint"
+RESUME_HINT = "the same command resumes from the last checkpoint"
 
 
 def main(prog: str, arguments: Sequence[str]):
     """Runs or resumes an experiment or a sweep; exit code 1 unless it finishes."""
-    show = define()
-    config_command.start(show, prog, arguments, __doc__)
+    show = define_flags()
+    config_command.run_command(show, prog, arguments, __doc__)
 
 
-def define(always: bool = False) -> Callable:
+def define_flags(always: bool = False) -> Callable:
     """Defines the flags of a run and of a sweep; returns what does either.
 
     Args:
@@ -51,20 +51,20 @@ def define(always: bool = False) -> Callable:
     on = flags.DEFINE_string("devices", "", DEVICES)
     join = _define_hosts()
     writers = flags.DEFINE_list("writers", [], WRITERS)
-    sweep = sweep_flags.define(always)
+    sweep = sweep_flags.define_flags(always)
 
     def given() -> dict:
         return {"devices": on.value, "callbacks": writers.value}
 
     def show(config) -> bool:
-        signals.then(AGAIN)
+        signals.set_exit_hint(RESUME_HINT)
         join(sweep.asked())
         try:
             if sweep.asked():
                 return not sweep.run(config, path.value, grace.value, given())
             return not _run(config, path.value, grace.value, given())
-        except signals.Stopped as e:
-            signals.end(e)
+        except signals.StoppedBySignal as e:
+            signals.exit_after_stop(e)
 
     return show
 
@@ -91,7 +91,7 @@ def _define_hosts() -> Callable[[bool], None]:
                 "of a sweep go to several machines with --part or --launcher."
             )
         if address:
-            multihost.join(address, processes.value, process.value)
+            multihost.initialize(address, processes.value, process.value)
 
     return join
 
@@ -102,10 +102,12 @@ def _run(config, path: str, grace: float, given: Mapping) -> bool:
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, program_cache, runner
 
-    where = path or default_workdir.chosen(config, config_command.plain())
+    where = path or default_workdir.resolve_workdir(
+        config, config_command.plain_config()
+    )
     cache = program_cache.disk_cache
-    with multihost.together():
+    with multihost.fail_together():
         summary = runner.run(config, where, cache=cache, grace=grace, **given)
         well = status_of(summary).ok
-        multihost.part(0 if well else 1)
+        multihost.exit_secondary_processes(0 if well else 1)
     return well

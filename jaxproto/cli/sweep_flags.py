@@ -33,15 +33,15 @@ PARTS = (
 ADDRESS = "of a Ray cluster: auto or HOST:PORT; without it, Ray starts on this machine"
 
 
-class Sweep(NamedTuple):
+class SweepFlags(NamedTuple):
     """What the flags ask for."""
 
     asked: Callable[[], bool]
-    run: Callable  # config, outdir, grace, of `sweeps.How` -> whether every cell has
+    run: Callable  # config, outdir, grace, of `SweepOptions` -> whether every cell has
     # finished
 
 
-class Launch(NamedTuple):
+class LaunchFlags(NamedTuple):
     """The flags of a sweep in parts."""
 
     launcher: flags.FlagHolder
@@ -52,7 +52,7 @@ class Launch(NamedTuple):
     address: flags.FlagHolder
 
 
-def define(always: bool = False) -> Sweep:
+def define_flags(always: bool = False) -> SweepFlags:
     """Defines the flags.
 
     Args:
@@ -70,10 +70,10 @@ def define(always: bool = False) -> Sweep:
         _check(launch)
         if launch.launcher.value == "ray":  # no memory of a GPU for one who watches
             jax.config.update("jax_platforms", "cpu")
-        axes = given.value or files.axes(config_command.file())
-        how = sweeps.How(at_once.value, program_cache.disk_cache, grace)
+        axes = given.value or files.sweep_axes(config_command.config_file())
+        how = sweeps.SweepOptions(at_once.value, program_cache.disk_cache, grace)
         how = how._replace(**more)
-        plain = config_command.plain()
+        plain = config_command.plain_config()
         if launch.launcher.value == "print":
             return _print(config, axes, outdir, plain, launch.parts.value)
         if launch.launcher.value == "ray":
@@ -93,7 +93,7 @@ def define(always: bool = False) -> Sweep:
                 )
         return sweep
 
-    return Sweep(asked, run)
+    return SweepFlags(asked, run)
 
 
 def _say(done, config) -> bool:
@@ -103,15 +103,15 @@ def _say(done, config) -> bool:
 
     for path in done.files:
         sys.stdout.write(f"written to {path}\n")
-    for line in outputs.closing(done.plan, done.summaries, _alone(config)):
+    for line in outputs.closing_lines(done.plan, done.summaries, _alone(config)):
         sys.stdout.write(line + "\n")
     ended = [status_of(summary) for summary in done.summaries.values()]
     return bool(ended) and all(status.ok for status in ended)
 
 
-def _define_launch() -> Launch:
+def _define_launch() -> LaunchFlags:
     whole, share = flags.DEFINE_integer, flags.DEFINE_float
-    return Launch(
+    return LaunchFlags(
         flags.DEFINE_enum("launcher", "local", ["local", "print", "ray"], LAUNCHER),
         flags.DEFINE_string("part", "0/1", "K/N: the K-th of N parts, from 0"),
         whole("parts", 0, PARTS, lower_bound=0),
@@ -121,7 +121,7 @@ def _define_launch() -> Launch:
     )
 
 
-def _check(launch: Launch):
+def _check(launch: LaunchFlags):
     """Raises UserError for a flag that the launcher does not look at, or a bad one."""
     of_ray = ["task_cpus", "task_gpus", "ray_address"]
     unused = {"local": ["parts", *of_ray], "print": ["part", *of_ray], "ray": ["part"]}
@@ -142,10 +142,10 @@ def _print(config, axes, outdir: str, plain, parts: int) -> bool:
     from jaxproto import sweeps
     from jaxproto.sweeps import live_table
     from jaxproto.sweeps import print_launcher as launch
-    from jaxproto.sweeps.sweep import bytes_of
+    from jaxproto.sweeps.sweep import bytes_per_cell
 
     whole = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
-    for line in live_table.plan_lines(whole, bytes_of(whole)):
+    for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         sys.stderr.write(line + "\n")
     words = [sys.executable, *sys.orig_argv[1:]]
     for line in launch.commands(words, whole, parts):
@@ -153,13 +153,13 @@ def _print(config, axes, outdir: str, plain, parts: int) -> bool:
     return True
 
 
-def _on_ray(config, axes, outdir: str, how, plain, launch: Launch):
+def _on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
     """The result of a sweep on Ray."""
     from jaxproto.contrib.ray_launcher import launcher as cluster
 
     options = [name for name in flags.FLAGS if name.startswith("jax_")]
     given = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
-    where = cluster.Cluster(
+    where = cluster.RayOptions(
         launch.address.value,
         launch.cpus.value,
         launch.gpus.value,
@@ -171,13 +171,13 @@ def _on_ray(config, axes, outdir: str, how, plain, launch: Launch):
 
 def _alone(config) -> str:
     """The command of the configuration without a sweep."""
-    from jaxproto.config import flat, load
+    from jaxproto.config import flatten, load
 
-    file = config_command.file()
+    file = config_command.config_file()
     path, colon, presets = file.partition(":")
     if path.startswith(os.getcwd() + os.sep):
         path = os.path.relpath(path)
-    given, usual = flat(config), flat(load(file))
+    given, usual = flatten(config), flatten(load(file))
     changed = [f"--config.{k}={v}" for k, v in given.items() if usual.get(k) != v]
     return shlex.join(
         ["python", "main.py", f"--config={path}{colon}{presets}", *changed]

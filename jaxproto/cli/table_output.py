@@ -7,7 +7,7 @@ from absl import flags
 from jaxproto.summary import table_formats
 
 
-def flag() -> flags.FlagHolder[str]:
+def define_format_flag() -> flags.FlagHolder[str]:
     """Defines --format."""
     there = ", ".join(table_formats.FORMATS)
     return flags.DEFINE_enum(
@@ -15,12 +15,12 @@ def flag() -> flags.FlagHolder[str]:
     )
 
 
-def show(view: table_formats.View, form: str):
+def print_table(view: table_formats.TableView, form: str):
     """Prints a table whole; notes go to the standard error where a CSV has none."""
-    put(table_formats.render(view, form), view.notes if form == "csv" else ())
+    print_text(table_formats.render(view, form), view.notes if form == "csv" else ())
 
 
-def put(text: str, notes: tuple[str, ...]):
+def print_text(text: str, notes: tuple[str, ...]):
     """Prints a text as it is, and notes beside it."""
     sys.stdout.write(text)
     sys.stderr.writelines(f"{note}\n" for note in notes)

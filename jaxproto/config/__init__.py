@@ -1,38 +1,48 @@
 """Configurations: fields, presets, readings, registries, and what is built of them."""
 
-from jaxproto.config.checks import check, check_keys, saved
+from jaxproto.config.checks import check, check_keys, upgrade_saved
 from jaxproto.config.factory_fields import method_fields
-from jaxproto.config.fields import data_fields, default, differences, flat
-from jaxproto.config.files import load, of_sweep, of_tables, plain
+from jaxproto.config.fields import default, differences, flatten, resolved_data_fields
+from jaxproto.config.files import (
+    load,
+    paper_width_config,
+    parse_sweep_arg,
+    unmodified_config,
+)
 from jaxproto.config.flags import (
+    apply_neutral_preset,
     check_flags,
     check_words,
-    with_neutral,
-    with_numbers,
-    with_paths,
+    replace_follow,
+    resolve_paths,
 )
-from jaxproto.config.presets import apply, experiment, read, resolved
+from jaxproto.config.presets import (
+    apply_fields,
+    apply_variant,
+    experiment,
+    resolve_callables,
+)
 
 __all__ = [
-    "apply",
+    "apply_fields",
+    "apply_neutral_preset",
+    "apply_variant",
     "check",
     "check_flags",
     "check_keys",
     "check_words",
-    "data_fields",
     "default",
     "differences",
     "experiment",
-    "flat",
+    "flatten",
     "load",
     "method_fields",
-    "of_sweep",
-    "of_tables",
-    "plain",
-    "read",
-    "resolved",
-    "saved",
-    "with_neutral",
-    "with_numbers",
-    "with_paths",
+    "paper_width_config",
+    "parse_sweep_arg",
+    "replace_follow",
+    "resolve_callables",
+    "resolve_paths",
+    "resolved_data_fields",
+    "unmodified_config",
+    "upgrade_saved",
 ]

@@ -24,7 +24,7 @@ def names() -> list[str]:
     ]
 
 
-def short(path: str) -> str:
+def short_name(path: str) -> str:
     """A path below `configs/` without it; of another folder the file's name."""
     path = path if not Path(path).name else str(Path(path).with_suffix(".py"))
     parts = Path(path.removeprefix("configs/")).parts
@@ -42,11 +42,11 @@ def find(file: str) -> str:
     folders = (".", "configs", SWEEPS, f"configs/{SWEEPS}")
     if not path or Path(path).is_file() or str(Path(path).parent) not in folders:
         return file
-    shipped = folder() / short(path)
+    shipped = folder() / short_name(path)
     return f"{shipped}{colon}{arg}" if shipped.is_file() else file
 
 
-def about(name: str) -> str:
+def docstring_line(name: str) -> str:
     """The first line of a file's docstring."""
     text = (folder() / f"{name}.py").read_text()
     return (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]

@@ -8,25 +8,33 @@ import numpy as np
 
 from jaxproto import models
 from jaxproto.config import privacy
-from jaxproto.config.factory_fields import table
-from jaxproto.config.fields import FIELDS, TYPES, Field, Names, defaults, flat, nested
+from jaxproto.config.factory_fields import all_fields
+from jaxproto.config.fields import (
+    FIELDS,
+    TYPES,
+    Field,
+    Names,
+    defaults,
+    flatten,
+    nested,
+)
 from jaxproto.data import registry
-from jaxproto.errors import UserError, cut, hidden, pick
-from jaxproto.hyperparameters import MOST, Range
+from jaxproto.errors import UserError, choose_from, first_unprintable, shorten
+from jaxproto.hyperparameters import MAX_INT, Range
 from jaxproto.methods import METHODS
-from jaxproto.methods.history import BEFORE
-from jaxproto.metrics import named
+from jaxproto.methods.history import OLD_DEFAULTS
+from jaxproto.metrics import metrics_by_name
 
 
-def saved(given: Mapping) -> dict:
+def upgrade_saved(given: Mapping) -> dict:
     """A configuration that was saved, flat; fields that did not exist then at default.
 
     Args:
       given: nested, of this version or an older one.
     """
-    found = flat(given)
+    found = flatten(given)
     name = str(found.get("method.name", ""))
-    return {**defaults(table(name)), **BEFORE.get(name, {}), **found}
+    return {**defaults(all_fields(name)), **OLD_DEFAULTS.get(name, {}), **found}
 
 
 def check_keys(config: Mapping, paths: Iterable[str]):
@@ -36,13 +44,13 @@ def check_keys(config: Mapping, paths: Iterable[str]):
         for key in path.split("."):
             if not isinstance(node, Mapping | ml_collections.ConfigDict):
                 raise UserError(f"{seen!r} is a value and has no field {key!r}.")
-            pick(f"field of {seen!r}:", key, list(node))
+            choose_from(f"field of {seen!r}:", key, list(node))
             node, seen = node[key], f"{seen}.{key}"
 
 
 def check(config: ml_collections.ConfigDict):
     """Raises UserError for missing, unknown or impossible fields."""
-    have = flat(config)
+    have = flatten(config)
     method = [path for path in have if path.startswith("method.")]
     check_keys(nested(dict.fromkeys([*FIELDS, *method])), have)
     missing = sorted(FIELDS.keys() - have.keys())
@@ -51,11 +59,11 @@ def check(config: ml_collections.ConfigDict):
             f"the configuration lacks {', '.join(missing)}; start from "
             "jaxproto.config.default() or from a file in configs/."
         )
-    name = pick("method", have["method.name"], METHODS)
-    fields = table(name)
+    name = choose_from("method", have["method.name"], METHODS)
+    fields = all_fields(name)
     own = nested(fields)["method"]
     for path in method:
-        pick(f"field of method {name!r}:", path.removeprefix("method."), own)
+        choose_from(f"field of method {name!r}:", path.removeprefix("method."), own)
     for path, value in have.items():
         check_value(path, value, fields[path])
     check_together(config)
@@ -71,17 +79,17 @@ def check_value(path: str, value, field: Field):
     if isinstance(field.allowed, Range):
         _check_range(path, value, field.allowed)
     elif isinstance(field.allowed, Names) and field.allowed.only:
-        pick(field.allowed.kind or path, value, field.allowed)
+        choose_from(field.allowed.kind or path, value, field.allowed)
 
 
 def _check_type(path: str, value, want: type):
     """Raises UserError unless `value` is of a type; a float may be whole."""
     kinds = (int, float) if want is float else want
     if not isinstance(value, kinds) or isinstance(value, bool) != (want is bool):
-        raise UserError(f"{path} is {cut(value)}; it must be {TYPES[want]}.")
-    if isinstance(value, str) and (bad := hidden(value)):
+        raise UserError(f"{path} is {shorten(value)}; it must be {TYPES[want]}.")
+    if isinstance(value, str) and (bad := first_unprintable(value)):
         raise UserError(
-            f"{path} is {cut(value)}, with the character {bad}, which cannot be "
+            f"{path} is {shorten(value)}, with the character {bad}, which cannot be "
             "printed; leave it out, and rename the file if it is one."
         )
     if isinstance(value, float) and not math.isfinite(value):
@@ -91,7 +99,7 @@ def _check_type(path: str, value, want: type):
 def _check_range(path: str, value: float, own: Range):
     """Raises UserError unless a number is in its range, rounded to float32 too."""
     if not own.fits(value):
-        raise UserError(f"{path} is {cut(value)}; it must be {own.words}.")
+        raise UserError(f"{path} is {shorten(value)}; it must be {own.words}.")
     if isinstance(value, int) or path.startswith("data."):
         return
     with np.errstate(over="ignore"):
@@ -106,10 +114,10 @@ def _check_range(path: str, value: float, own: Range):
 def network_names(group: str) -> tuple[str, ...]:
     """Networks of a group, of one name, or of names joined by commas."""
     names = tuple(n.strip() for n in group.split(","))
-    return models.members(names if len(names) > 1 else names[0])
+    return models.group_members(names if len(names) > 1 else names[0])
 
 
-def evaluated(config) -> int:
+def num_evaluated(config) -> int:
     """The number of clients that evaluations ask; 0 is all.
 
     Raises:
@@ -118,7 +126,7 @@ def evaluated(config) -> int:
     asked = config.eval.clients
     if asked == "all":
         return 0
-    if not asked.isdecimal() or not 1 <= int(asked) <= MOST:
+    if not asked.isdecimal() or not 1 <= int(asked) <= MAX_INT:
         raise UserError(
             f"eval.clients is {asked!r}; it is all, or a number of clients such as 100."
         )
@@ -129,8 +137,8 @@ def check_together(config):
     """Raises UserError for fields that do not go together."""
     network_names(config.model.group)
     privacy.check(config)
-    evaluated(config)
-    named(config.eval.metrics)
+    num_evaluated(config)
+    metrics_by_name(config.eval.metrics)
     shared = config.data.public_share or config.data.public_source
     needs_public = config.method.get("anchors", "none") != "none"
     if config.data.name == registry.NODES and (needs_public or shared):

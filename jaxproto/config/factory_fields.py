@@ -17,7 +17,7 @@ from jaxproto.config.registries import annotations, arguments, default_name
 from jaxproto.hyperparameters import STATIC, Range
 from jaxproto.methods import METHODS
 from jaxproto.methods.history import FIRST_KEYS
-from jaxproto.methods.options import FOLLOWED, NETWORKS, OPTIONS
+from jaxproto.methods.options import INHERITED_FIELDS, NETWORKS, OPTIONS
 
 HELP = {  # hyper-parameter -> meaning, the same in every method that has it
     "lam": "weight of the pull towards prototypes",
@@ -73,7 +73,7 @@ HELP = {  # hyper-parameter -> meaning, the same in every method that has it
 }
 
 
-def table(method: str) -> dict[str, Field]:
+def all_fields(method: str) -> dict[str, Field]:
     """Returns every field of a configuration of a method, by its dotted path.
 
     Those that all methods share, if there is no such method.
@@ -88,7 +88,7 @@ def table(method: str) -> dict[str, Field]:
 
 def method_fields(name: str) -> dict:
     """A method's hyper-parameters that a configuration can hold, with defaults."""
-    return nested(defaults(table(name)))["method"]
+    return nested(defaults(all_fields(name)))["method"]
 
 
 def _of(factory: Callable) -> dict[str, Field]:
@@ -98,7 +98,7 @@ def _of(factory: Callable) -> dict[str, Field]:
         value, allowed = _value(key, default), _allowed(key, told[key])
         if isinstance(value, bool | int | float | str):
             traced = type(value) is float and STATIC not in told[key]
-            text = HELP.get(key) or documented(factory, key)
+            text = HELP.get(key) or documented_argument(factory, key)
             program = TRACED if traced else STATIC
             found[key] = Field(value, text, allowed, program)
     return found
@@ -108,7 +108,7 @@ def _value(key: str, default: Any):
     """Returns what a configuration holds in place of an argument's default."""
     if key in OPTIONS:
         return default_name(key, default)
-    return 0 if key in FOLLOWED else NETWORKS.get(key, default)
+    return 0 if key in INHERITED_FIELDS else NETWORKS.get(key, default)
 
 
 def _allowed(key: str, metadata: Iterable) -> Range | Names | None:
@@ -118,13 +118,13 @@ def _allowed(key: str, metadata: Iterable) -> Range | Names | None:
     if key in NETWORKS:
         return Names(models.NETS)
     own = next((m for m in metadata if isinstance(m, Range)), None)
-    if own is None or key not in FOLLOWED:
+    if own is None or key not in INHERITED_FIELDS:
         return own
-    words = f"0 (that of {FOLLOWED[key]}) or {own.words}"
+    words = f"0 (that of {INHERITED_FIELDS[key]}) or {own.words}"
     return dataclasses.replace(own, words=words, low=0)
 
 
-def documented(factory: Callable, name: str) -> str:
+def documented_argument(factory: Callable, name: str) -> str:
     """The line about an argument under "Args:" of a docstring; empty without one."""
     text = inspect.cleandoc(factory.__doc__ or "").partition("Args:\n")[2]
     entry = rf"^  (?:\w+, )*{name}(?:, \w+)*: (.*(?:\n    .*)*)"

@@ -17,13 +17,13 @@ from jaxproto import models, participation, wire
 from jaxproto.config import optimizers, registries
 from jaxproto.data import registry
 from jaxproto.data.partitions.registry import PARTITIONS
-from jaxproto.data.resize import LARGEST
+from jaxproto.data.resize import MAX_PIXELS
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import (
     BELOW_ONE,
     COUNT,
-    PART,
     POSITIVE,
+    POSITIVE_SHARE,
     SEED,
     STATIC,
     Range,
@@ -33,7 +33,7 @@ from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.privacy import UNITS
 
-DEEPEST = 8  # nested fields of a configuration; its own are two deep
+MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
 TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 TRACED, UNUSED = "argument", "unused"  # by compiled programs; or STATIC
@@ -75,9 +75,9 @@ class Field:
         return f"{kind}, {self.allowed.words}" if self.allowed else kind
 
 
-OFF_OR_MORE = Range("0 (off) or more", 0)
-INSIDE = Range("above 0 and below 1", 0, 1, "()")
-PIXELS = Range(f"0 (as they are) or more, {LARGEST} at most", 0, LARGEST)
+NON_NEGATIVE = Range("0 (off) or more", 0)
+BETWEEN_0_AND_1 = Range("above 0 and below 1", 0, 1, "()")
+PIXELS = Range(f"0 (as they are) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
 EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # a trace has all their keys
@@ -87,8 +87,8 @@ SCHEMES = Names(PARTITIONS, ["file:PATH"], only=False)
 NETWORKS = Names(models.GROUPS, models.NETS, only=False)
 AT_ONCE = Names(["auto", "one", "all", "a number"], only=False)
 STORES = Names(["auto", "none", "device", "host", "disk"])
-SOME = Names(["all", "a number"], only=False)
-MEASURED = Names(METRICS, ["several joined by commas"], only=False)
+ALL_OR_NUMBER = Names(["all", "a number"], only=False)
+METRIC_NAMES = Names(METRICS, ["several joined by commas"], only=False)
 
 # One row per field: path, default, meaning, what is allowed, use by compiled programs,
 # and the rules that are not as usual. Sources of defaults: N is ProtoNorm, T TinyProto.
@@ -112,30 +112,30 @@ FIELDS = {
     "data.min_size": Field(2, "examples per client at least: dirichlet, quantity", COUNT),
     "data.least_samples": Field(1, "the same: pfllib, pfllib_pathological", COUNT),
     "data.pool": Field(True, "pool official training and test parts, then split each client's"),  # N 5.1
-    "data.train_share": Field(0.75, "share of a client's examples that it trains on, pooled", INSIDE),  # N 5.1
+    "data.train_share": Field(0.75, "share of a client's examples that it trains on, pooled", BETWEEN_0_AND_1),  # N 5.1
     "data.seed": Field(1, "of the partition, one for every `seed` unless it is follow (-1)", DATA_SEED),  # docs/decisions.md#seeds
     "data.public_share": Field(0.0, "share of the examples that are known to all", BELOW_ONE),
-    "data.public_classes": Field(0.5, "share of the classes that public examples cover", PART),
+    "data.public_classes": Field(0.5, "share of the classes that public examples cover", POSITIVE_SHARE),
     "data.public_source": Field("", "a data set whose examples are public instead"),
     "model.group": Field("digits", "group of networks over the clients, or names joined by commas", NETWORKS),
     "model.feat_dim": Field(64, "features before the classifier, dimensions of a prototype", COUNT),
     "model.compute_dtype": Field("float32", "of the bodies of the networks", Names(models.registry.PRECISIONS)),
-    "model.init": Field("independent", "initial weights within an architecture: of each client, or equal", Names(registries.INITS)),
+    "model.init": Field("independent", "initial weights within an architecture: of each client, or equal", Names(registries.INIT_KEYS)),
     "method.name": Field("local", "federated learning method", Names(METHODS)),
     "local.epochs": Field(1, "passes over a client's data in a round", EPOCHS),  # N 5.1
     "local.batch_size": Field(32, "examples per step", COUNT),  # N 5.1
     "local.order": Field("shuffled", "of examples in each epoch", Names(registries.ORDERS)),  # docs/decisions.md#batches
-    "local.short": Field("wrap", "clients with fewer examples than one batch", Names(registries.SHORT)),
+    "local.short": Field("wrap", "clients with fewer examples than one batch", Names(registries.SHORT_CLIENT_POLICIES)),
     "local.optimizer_state": Field("restart", "at the start of each round", Names(registries.OPTIMIZER_STATES)),
-    "optimizer.name": Field("sgd", "any optimiser of optax that takes a learning rate", Names(sorted(optimizers.optimizers()), kind="optimizer")),
+    "optimizer.name": Field("sgd", "any optimiser of optax that takes a learning rate", Names(sorted(optimizers.optax_optimizers()), kind="optimizer")),
     "optimizer.learning_rate": Field(0.01, "of local training", POSITIVE, TRACED),  # N 5.1
     "optimizer.momentum": Field(0.0, "sgd only", BELOW_ONE, TRACED),
-    "optimizer.weight_decay": Field(0.0, "added to the gradient, as PyTorch's SGD does", OFF_OR_MORE, TRACED),
-    "optimizer.clip_norm": Field(0.0, "largest norm of the gradient; 0 is off", OFF_OR_MORE, TRACED),
+    "optimizer.weight_decay": Field(0.0, "added to the gradient, as PyTorch's SGD does", NON_NEGATIVE, TRACED),
+    "optimizer.clip_norm": Field(0.0, "largest norm of the gradient; 0 is off", NON_NEGATIVE, TRACED),
     "optimizer.schedule": Field("constant", "of the learning rate over rounds", Names(optimizers.SCHEDULES)),
-    "optimizer.decay": Field(1.0, "factor per round of schedule=exponential", PART, TRACED),
+    "optimizer.decay": Field(1.0, "factor per round of schedule=exponential", POSITIVE_SHARE, TRACED),
     "participation.law": Field("all", "which clients take part in a round", Names(participation.SAMPLERS)),
-    "participation.fraction": Field(1.0, "of uniform, beta, gamma, weibull and cyclic", PART, TRACED),
+    "participation.fraction": Field(1.0, "of uniform, beta, gamma, weibull and cyclic", POSITIVE_SHARE, TRACED),
     # The arguments of these laws are FAST's
     "participation.beta_a": Field(1.0, "of law=beta", POSITIVE, TRACED),
     "participation.beta_b": Field(10.0, "of law=beta", POSITIVE, TRACED),
@@ -149,7 +149,7 @@ FIELDS = {
     "privacy.unit": Field("off", "whose data no release depends on much: a client, an example", Names(UNITS)),
     "privacy.clip": Field(1.0, "largest L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
     "privacy.noise": Field(1.0, "standard deviation of the noise of a sum, in units of clip", POSITIVE, TRACED),
-    "privacy.delta": Field(1e-5, "of the (epsilon, delta) that is accounted for", INSIDE, UNUSED),
+    "privacy.delta": Field(1e-5, "of the (epsilon, delta) that is accounted for", BETWEEN_0_AND_1, UNUSED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
     "wire.check": Field(False, "encode and decode every message of every round", compared=False),
@@ -158,17 +158,17 @@ FIELDS = {
     "early_stopping.least": Field(0.0, "share of the examples that is an improvement", BELOW_ONE, UNUSED, resume=STOPPED),
     "clients_at_once": Field("auto", "how many clients of a cohort the device trains at a time", AT_ONCE, compared=False),
     "clients.store": Field("auto", "where clients are between rounds; none where they keep nothing", STORES),
-    "eval.clients": Field("all", "clients that are evaluated: all, or a sample of so many", SOME),
-    "eval.metrics": Field("accuracy", "what is measured of every rule, besides the accuracy", MEASURED),
+    "eval.clients": Field("all", "clients that are evaluated: all, or a sample of so many", ALL_OR_NUMBER),
+    "eval.metrics": Field("accuracy", "what is measured of every rule, besides the accuracy", METRIC_NAMES),
     "eval.per_client": Field(False, "write a table of the clients for each evaluation", program=UNUSED),
 }
 # fmt: on
 
 
-def where(**values) -> set[str]:
+def fields_where(**values) -> set[str]:
     """Returns the paths of fields of which the table has these values.
 
-    `where(compared=False)` are those that say nothing of a run's numbers.
+    `fields_where(compared=False)` are those that say nothing of a run's numbers.
     """
     return {
         path
@@ -190,7 +190,7 @@ def extended(config: ml_collections.ConfigDict, begun: Mapping) -> set[str]:
       config: the configuration to go on with.
       begun: the flat one that the run began with.
     """
-    here = flat(config)
+    here = flatten(config)
     return {path for path in resumable(config, MORE) if here[path] > begun[path]}
 
 
@@ -216,7 +216,7 @@ def nested(fields: Mapping[str, Any]) -> dict:
     return out
 
 
-def flat(config) -> dict:
+def flatten(config) -> dict:
     """Dotted path -> value; tuples become lists as they do in JSON.
 
     Raises:
@@ -226,9 +226,9 @@ def flat(config) -> dict:
 
 
 def _flat(config, above: tuple[str, ...]) -> dict:
-    if len(above) > DEEPEST:
+    if len(above) > MAX_DEPTH:
         raise UserError(
-            f"the configuration is nested more than {DEEPEST} deep at "
+            f"the configuration is nested more than {MAX_DEPTH} deep at "
             f"{'.'.join(above)[:80]}; its fields are such as method.lam."
         )
     out: dict[str, Any] = {}
@@ -241,7 +241,9 @@ def _flat(config, above: tuple[str, ...]) -> dict:
     return out
 
 
-def data_fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+def resolved_data_fields(
+    config: ml_collections.ConfigDict,
+) -> ml_collections.ConfigDict:
     """The fields `data` of a run, with `data.seed` resolved where it follows `seed`."""
     data = ml_collections.ConfigDict(config.data.to_dict())
     if data.seed == FOLLOW:

@@ -47,7 +47,7 @@ def load(file: str) -> ml_collections.ConfigDict:
     return made
 
 
-def axes(file: str):
+def sweep_axes(file: str):
     """What `get_sweep` of "FILE.py:ARG" returns: the axes of a sweep.
 
     It gets `ARG`, as `get_config` does, if it takes an argument.
@@ -72,7 +72,7 @@ def axes(file: str):
         raise UserError(f"{_where(path, e)}: {type(e).__name__}: {_first(e)}") from e
 
 
-def of_sweep(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
+def parse_sweep_arg(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
     """The method and the presets that the `ARG` of a sweep's file names.
 
     Args:
@@ -93,18 +93,18 @@ def of_sweep(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
     return [*found, *methods][0], ",".join(rest)
 
 
-def of_tables(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
+def paper_width_config(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
     """A sweep's configuration of any method at the widths of the papers' tables.
 
     Args:
       name: of the sweep.
-      arg: as in `of_sweep`; CIFAR-100 where no data set is named.
+      arg: as in `parse_sweep_arg`; CIFAR-100 where no data set is named.
       first: the method where none is named.
     """
-    method, given = of_sweep(arg, [first, *METHODS], "cifar100")
+    method, given = parse_sweep_arg(arg, [first, *METHODS], "cifar100")
     made = presets.experiment(method, given)
     made.name = f"{name}-{method}"
-    presets.apply(made, presets.TABLES.get(method, presets.PROTONORM))
+    presets.apply_fields(made, presets.TABLES.get(method, presets.PROTONORM))
     return made
 
 
@@ -113,7 +113,7 @@ def _missing(path: str) -> str:
     there = [f"{name}.py" for name in builtin.names()]
     beside = [p.name for p in Path(path).parent.glob("*.py") if _is_config(p)]
     stems = {name.removesuffix(".py"): name for name in (*there, *beside)}
-    stem = builtin.short(path).removesuffix(".py")
+    stem = builtin.short_name(path).removesuffix(".py")
     near = difflib.get_close_matches(stem, stems, n=1)
     hint = f" Did you mean {stems[near[0]]!r}?" if near else ""
     kind = "it is no regular file" if os.path.exists(path) else "no such file"
@@ -140,7 +140,7 @@ def _first(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or "without a message"
 
 
-def plain(file: str) -> ml_collections.ConfigDict:
+def unmodified_config(file: str) -> ml_collections.ConfigDict:
     """What the default folder of a run of "FILE.py:ARG" is named after.
 
     The configuration of the file without overrides and with no preset but that of the

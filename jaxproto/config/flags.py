@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from jaxproto.config import builtin, files
 from jaxproto.config.checks import check_keys
-from jaxproto.config.fields import FOLLOW, flat
-from jaxproto.config.presets import FIRST
-from jaxproto.errors import UserError, cut, pick
+from jaxproto.config.fields import FOLLOW, flatten
+from jaxproto.config.presets import DEFAULT_DATASET
+from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.methods import METHODS
 
 FOLLOWS = {"data.seed": FOLLOW}  # field that takes `follow` -> how it is kept
@@ -23,7 +23,7 @@ class Flag(NamedTuple):
     value: str
 
 
-def found(arguments: Sequence[str]) -> list[Flag]:
+def find_config_flags(arguments: Sequence[str]) -> list[Flag]:
     """The flags of a configuration, in their order."""
     out = []
     for i, (argument, following) in enumerate(itertools.pairwise([*arguments, ""])):
@@ -42,7 +42,7 @@ def found(arguments: Sequence[str]) -> list[Flag]:
 
 def config_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """What --config and --config.FIELD name on a command line."""
-    flags = found(arguments)
+    flags = find_config_flags(arguments)
     return [f.value for f in flags if not f.field], [f.field for f in flags if f.field]
 
 
@@ -51,7 +51,7 @@ def check_flags(arguments: Sequence[str]):
     given, fields = config_flags(arguments)
     if len(given) > 1:
         raise UserError(
-            f"--config is given {len(given)} times ({', '.join(map(cut, given))}); "
+            f"--config is given {len(given)} times ({', '.join(map(shorten, given))}); "
             "leave one."
         )
     if not given or not given[0] or given[0].startswith("-"):
@@ -62,14 +62,14 @@ def check_flags(arguments: Sequence[str]):
         )
     config = files.load(given[0])
     check_keys(config, fields)
-    for flag in found(arguments):
+    for flag in find_config_flags(arguments):
         if flag.field == "method.name":
             _check_method(flag.value, config.method.name, given[0])
 
 
 def _check_method(value: str, own: str, file: str):
     """Raises UserError for another method by a flag: its fields would be missing."""
-    if pick("method", value, METHODS) != own:
+    if choose_from("method", value, METHODS) != own:
         arg = file.partition(":")[2]
         raise UserError(
             f"--config.method.name={value} would leave the fields of {own} "
@@ -83,15 +83,15 @@ def check_words(words: Sequence[str]):
     for word in words[:1]:
         field = re.match(r"config\.[\w.]+=", word)
         way = f"write --{word}" if field else "leave it out; every flag begins with --"
-        raise UserError(f"{cut(word)} is no flag: {way}.")
+        raise UserError(f"{shorten(word)} is no flag: {way}.")
 
 
-def with_paths(arguments: Sequence[str]) -> list[str]:
+def resolve_paths(arguments: Sequence[str]) -> list[str]:
     """Flags with the path of a shipped configuration file in place of its name."""
     return _renamed(arguments, builtin.find)
 
 
-def with_neutral(arguments: Sequence[str]) -> list[str]:
+def apply_neutral_preset(arguments: Sequence[str]) -> list[str]:
     """Flags as absl takes them, with the preset `neutral` where it applies.
 
     That is where `data.name` is given and no preset is: without it a data set of one's
@@ -102,10 +102,10 @@ def with_neutral(arguments: Sequence[str]) -> list[str]:
     return _renamed(arguments, _instead_of_digits) if named else list(arguments)
 
 
-def with_numbers(arguments: Sequence[str]) -> list[str]:
+def replace_follow(arguments: Sequence[str]) -> list[str]:
     """Flags with the number that stands for `follow` in its place."""
     out = list(arguments)
-    for flag in found(arguments):
+    for flag in find_config_flags(arguments):
         if flag.value == "follow" and flag.field in FOLLOWS:
             number = str(FOLLOWS[flag.field])
             out[flag.at] = out[flag.at].removesuffix("follow") + number
@@ -117,7 +117,7 @@ def _renamed(
 ) -> list[str]:
     """Flags whose --config has the name that `rename` gives it, if it gives one."""
     out = list(arguments)
-    for flag in found(arguments):
+    for flag in find_config_flags(arguments):
         if not flag.field and flag.value and (file := rename(flag.value)):
             out[flag.at] = out[flag.at].removesuffix(flag.value) + file
     return out
@@ -130,11 +130,11 @@ def _instead_of_digits(file: str) -> str | None:
     def named(*presets):
         return f"{path}:{','.join([*filter(None, [arg]), *presets])}"
 
-    if FIRST in arg.split(","):
+    if DEFAULT_DATASET in arg.split(","):
         return None
     try:
-        implied, said = files.load(file), files.load(named(FIRST))
+        implied, said = files.load(file), files.load(named(DEFAULT_DATASET))
         files.load(named("neutral"))
     except Exception:  # a file of one's own that knows no presets may raise anything
         return None
-    return named("neutral") if flat(implied) == flat(said) else None
+    return named("neutral") if flatten(implied) == flatten(said) else None

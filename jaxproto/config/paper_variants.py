@@ -39,13 +39,16 @@ def _collect(config) -> str:
     return "before_training" if config.method.base == "fedtgp" else "train_pass"
 
 
-RELEASE = {  # of HtFLlib and the programs made from it
+RELEASED_CODE = {  # of HtFLlib and the programs made from it
     "data.partition": "pfllib",
     "local.order": "fixed",
     "local.short": "skip",
     "model.group": _network,
 }
-HTFLLIB = {**RELEASE, "model.init": "same"}  # TinyProto and ProtoNorm draw every client
+HTFLLIB = {
+    **RELEASED_CODE,
+    "model.init": "same",
+}  # TinyProto and ProtoNorm draw every client
 ATTACHED = {"method.target": "attached"}
 READINGS: dict[str, dict[str, dict]] = {
     "local": {"paper": {}, "code": HTFLLIB},
@@ -60,7 +63,7 @@ READINGS: dict[str, dict[str, dict]] = {
     "protonorm": {
         "paper": DISTANCE,
         "code": {
-            **RELEASE,
+            **RELEASED_CODE,
             **SQUARED,
             "method.collect": "before_training",
             "method.upscale": _gamma,
@@ -69,7 +72,7 @@ READINGS: dict[str, dict[str, dict]] = {
     "tinyproto": {
         "paper": DISTANCE,
         "code": {
-            **RELEASE,
+            **RELEASED_CODE,
             **SQUARED,
             "method.collect": _collect,
             "method.masks": "block",
@@ -83,7 +86,7 @@ READINGS: dict[str, dict[str, dict]] = {
             "method.compare": "sparse",  # S 4.3
         },
         "code": {
-            **RELEASE,
+            **RELEASED_CODE,
             **SQUARED,
             "method.collect": _collect,
             "method.masks": "block",

@@ -10,9 +10,9 @@ from jaxproto.config import builtin
 from jaxproto.config.factory_fields import method_fields
 from jaxproto.config.fields import default
 from jaxproto.config.paper_variants import READINGS
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 
-FIRST = "digits"  # the data set where none is named
+DEFAULT_DATASET = "digits"  # the data set where none is named
 WIDE = {  # of every method, so that their runs are of the same clients
     "data.partition": "pfllib",  # as all released code divides
     "data.min_size": 40,  # N Section 5.1, of --config.data.partition=dirichlet
@@ -169,7 +169,9 @@ def averaging(more: Mapping = MappingProxyType({})) -> dict[str, dict]:
 
 
 def experiment(
-    method: str, arg: str = FIRST, variants: Mapping[str, Mapping] | None = None
+    method: str,
+    arg: str = DEFAULT_DATASET,
+    variants: Mapping[str, Mapping] | None = None,
 ) -> ml_collections.ConfigDict:
     """A configuration of `method` changed by the presets named in `arg`.
 
@@ -192,18 +194,18 @@ def experiment(
     variants = {**variants, **readings}
     names = sorted((n for n in arg.split(",") if n), key=readings.__contains__)
     for name in names:
-        pick("preset", name, {*DATASETS, *variants})
-    datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [FIRST]
+        choose_from("preset", name, {*DATASETS, *variants})
+    datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]
     _check_one("data sets", arg, datasets)
     _check_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
     config = default()
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
     for name in [*datasets, *(n for n in names if n not in DATASETS)]:
-        apply(config, DATASETS.get(name, {}))
+        apply_fields(config, DATASETS.get(name, {}))
         if name in LAM and {"reg", "pull"} & {*config.method}:
             config.method.lam = LAM[name]
-        apply(config, variants.get(name, {}))
+        apply_fields(config, variants.get(name, {}))
     return config
 
 
@@ -216,7 +218,7 @@ def _check_one(kind: str, arg: str, names: Sequence[str]):
         )
 
 
-def read(config: ml_collections.ConfigDict, reading: str):
+def apply_variant(config: ml_collections.ConfigDict, reading: str):
     """Reads the method as `paper` or `code` does; "" leaves it as it is.
 
     Raises:
@@ -228,14 +230,14 @@ def read(config: ml_collections.ConfigDict, reading: str):
     if name not in READINGS:
         raise UserError(f"{name} has one reading only: leave {reading!r} out.")
     there = READINGS[name]
-    apply(config, there[pick(f"reading of {name}", reading, there)])
+    apply_fields(config, there[choose_from(f"reading of {name}", reading, there)])
 
 
-def apply(config: ml_collections.ConfigDict, fields: Mapping):
+def apply_fields(config: ml_collections.ConfigDict, fields: Mapping):
     """Sets flat fields; a value that is a function gets the configuration."""
-    config.update_from_flattened_dict(resolved(config, fields))
+    config.update_from_flattened_dict(resolve_callables(config, fields))
 
 
-def resolved(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
+def resolve_callables(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
     """Flat fields whose functions have got the configuration."""
     return {k: v(config) if callable(v) else v for k, v in fields.items()}

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 from jaxproto import participation
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.config import registries
 from jaxproto.data.registry import NODES
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import METHODS
 from jaxproto.privacy import (
     CLIENT,
@@ -32,10 +32,13 @@ OF_EXAMPLES = {  # the same, of unit `example`
     "reg": (("mse_mean", "sq_l2_mean"), "another mixes the examples of a batch"),
     "collect": (("after_training",), "another counts an example more than once"),
 }
-FIXED = ("all", "uniform")  # laws with the same number of clients in every round
+FIXED_SIZE_LAWS = (
+    "all",
+    "uniform",
+)  # laws with the same number of clients in every round
 
 
-def methods() -> list[str]:
+def private_methods() -> list[str]:
     """Those with a guarantee: their factories take `privacy`."""
     return [name for name, f in METHODS.items() if "privacy" in _arguments(f)]
 
@@ -44,43 +47,49 @@ def _arguments(factory):
     return inspect.signature(factory).parameters
 
 
-def of_run(run) -> Privacy:
+def privacy_of(run) -> Privacy:
     """As the functions of a run take it; its floats may be traced."""
     own, clients = run.privacy, run.data.clients
     law = run.participation
     some = law.law == "uniform"
-    among = participation.share(law.fraction, clients) if some else float(clients)
+    among = (
+        participation.count_of_fraction(law.fraction, clients)
+        if some
+        else float(clients)
+    )
     return Privacy(own.unit, own.clip, own.noise, among)
 
 
-def local(run, plain: Local) -> Local:
+def private_local_training(run, plain: LocalTraining) -> LocalTraining:
     """Local training of a run: by DP-SGD where examples are the unit."""
     if run.privacy.unit != EXAMPLE:
         return plain
-    return dataclasses.replace(plain, gradient=mechanism.by_example(of_run(run)))
+    return dataclasses.replace(
+        plain, gradient=mechanism.dp_sgd_gradient(privacy_of(run))
+    )
 
 
-def without_noise(run, plain: Local) -> Callable:
+def noiseless_gradient(run, plain: LocalTraining) -> Callable:
     """The gradient of local training, but for its noise."""
     if run.privacy.unit != EXAMPLE:
         return plain.gradient
-    return mechanism.by_example(of_run(run)._replace(noise=0.0))
+    return mechanism.dp_sgd_gradient(privacy_of(run)._replace(noise=0.0))
 
 
-def drawn(config) -> int:
-    """Clients of a round, of a law in `FIXED`."""
+def clients_per_round(config) -> int:
+    """Clients of a round, of a law in `FIXED_SIZE_LAWS`."""
     clients, law = config.data.clients, config.participation
-    some = participation.at_most(law.fraction)(clients)
+    some = participation.max_of_fraction(law.fraction)(clients)
     return some if law.law == "uniform" else clients
 
 
 def check(config):
     """Raises UserError for what would have no guarantee."""
     unit = config.privacy.unit
-    if pick("privacy.unit", unit, (OFF, CLIENT, EXAMPLE)) == OFF:
+    if choose_from("privacy.unit", unit, (OFF, CLIENT, EXAMPLE)) == OFF:
         return
-    accounting.check()
-    there, name = methods(), config.method.name
+    accounting.check_installed()
+    there, name = private_methods(), config.method.name
     if name not in there:
         raise UserError(
             f"privacy.unit is {unit!r}, but what {name} sends is not clipped and noisy "
@@ -105,9 +114,9 @@ def check(config):
 def _check_shares(config):
     """Whether the clients of a round add as much noise as is accounted for."""
     law, up = config.participation.law, config.wire.up
-    if law not in FIXED:
+    if law not in FIXED_SIZE_LAWS:
         fixed = "noise comes in shares from a known number of clients"
-        _refuse(CLIENT, "participation.law", law, " or ".join(FIXED), fixed)
+        _refuse(CLIENT, "participation.law", law, " or ".join(FIXED_SIZE_LAWS), fixed)
     if up != "float32":
         why = "rounding after a client's share of the noise depends on its upload"
         _refuse(CLIENT, "wire.up", up, "float32", why)
@@ -134,7 +143,7 @@ def check_networks(unit: str, cohorts):
             )
 
 
-def forgets(config) -> bool:
+def is_stateless(config) -> bool:
     """Whether clients keep nothing that a later upload depends on.
 
     Only then does the sampling of clients amplify: what a client keeps of earlier
@@ -148,7 +157,7 @@ def _updates(config) -> bool:
     return UPDATES in registries.annotations(METHODS[config.method.name])["privacy"]
 
 
-def account(config, taken_K: np.ndarray, rounds: int) -> dict:
+def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
     """What a record says of the first `rounds` rounds.
 
     Args:
@@ -156,14 +165,16 @@ def account(config, taken_K: np.ndarray, rounds: int) -> dict:
     """
     own, most = config.privacy, int(taken_K.max(initial=0))
     amplified = (
-        own.unit == CLIENT and config.participation.law == "uniform" and forgets(config)
+        own.unit == CLIENT
+        and config.participation.law == "uniform"
+        and is_stateless(config)
     )
     if amplified:
-        sampling = accounting.Sampling(config.data.clients, drawn(config))
-        epsilon = accounting.sampled(own.noise, rounds, own.delta, sampling)
+        sampling = accounting.Sampling(config.data.clients, clients_per_round(config))
+        epsilon = accounting.epsilon_subsampled(own.noise, rounds, own.delta, sampling)
     else:
-        times = most * releases(config)
-        epsilon = accounting.composed(own.noise, times, own.delta)
+        times = most * num_releases(config)
+        epsilon = accounting.epsilon_composed(own.noise, times, own.delta)
     return {
         "unit": own.unit,
         "epsilon": epsilon,
@@ -173,7 +184,7 @@ def account(config, taken_K: np.ndarray, rounds: int) -> dict:
     }
 
 
-def releases(config) -> int:
+def num_releases(config) -> int:
     """Gaussian mechanisms that a unit has a part in, in a round of its client."""
     if config.privacy.unit == CLIENT:
         return 1

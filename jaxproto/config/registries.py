@@ -9,31 +9,34 @@ from typing import Any
 
 from jaxproto import batches, client
 from jaxproto.methods import METHODS
-from jaxproto.methods.options import FOLLOWED, OPTIONS, VALUES
-from jaxproto.methods.options import FROM_RUN as FROM_RUN
+from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
+from jaxproto.methods.options import GROUPED_ARGUMENTS, INHERITED_FIELDS, OPTIONS
 from jaxproto.methods.options import NETWORKS as NETWORKS
 
-SHIPPED = {key: dict(values) for key, values in OPTIONS.items()}
-FOLLOWING = {  # argument that is 0 in a configuration -> whole configuration -> value
-    key: operator.attrgetter(path) for key, path in FOLLOWED.items()
+BUILTIN_OPTIONS = {key: dict(values) for key, values in OPTIONS.items()}
+INHERITED_VALUES = {  # argument that is 0 in a configuration -> config -> value
+    key: operator.attrgetter(path) for key, path in INHERITED_FIELDS.items()
 }
 ORDERS = {"shuffled": batches.shuffled, "fixed": batches.fixed}
-SHORT = {"wrap": batches.wrap, "skip": batches.skip}
-INITS = {"independent": client.independent, "same": client.same}
-OPTIMIZER_STATES = {"restart": client.restart, "keep": client.keep}
+SHORT_CLIENT_POLICIES = {
+    "wrap": batches.at_least_one_batch,
+    "skip": batches.whole_batches_only,
+}
+INIT_KEYS = {"independent": client.per_client_init_key, "same": client.shared_init_key}
+OPTIMIZER_STATES = {"restart": client.reset_opt_state, "keep": client.keep_opt_state}
 
 
 def arguments(factory: Callable) -> dict:
-    """What a factory takes, with defaults; the fields of `VALUES` one by one."""
+    """Returns a factory's arguments and defaults; `GROUPED_ARGUMENTS` by field."""
     flat: dict[str, Any] = {}
     for key, p in inspect.signature(factory).parameters.items():
-        together = isinstance(p.default, VALUES)
+        together = isinstance(p.default, GROUPED_ARGUMENTS)
         flat |= p.default._asdict() if together else {key: p.default}
     return flat
 
 
 def annotations(factory: Callable) -> dict[str, tuple]:
-    """What `Annotated` says of each argument; the fields of `VALUES` one by one.
+    """Returns the `Annotated` of each argument; `GROUPED_ARGUMENTS` by field.
 
     A factory whose annotations cannot be resolved has none.
     """
@@ -43,7 +46,7 @@ def annotations(factory: Callable) -> dict[str, tuple]:
         parameters = inspect.signature(factory).parameters
     flat: dict[str, tuple] = {}
     for key, p in parameters.items():
-        if isinstance(p.default, VALUES):
+        if isinstance(p.default, GROUPED_ARGUMENTS):
             hints = typing.get_type_hints(type(p.default), include_extras=True)
             flat |= {name: _metadata(hint) for name, hint in hints.items()}
         else:
@@ -61,11 +64,11 @@ def _metadata(hint) -> tuple:
     return tuple(found for part in parts for found in _metadata(part))
 
 
-def gathered(factory: Callable, given: Mapping) -> dict:
-    """Arguments of a factory of which those of `VALUES` were given by their fields."""
+def group_arguments(factory: Callable, given: Mapping) -> dict:
+    """Returns a factory's arguments, `GROUPED_ARGUMENTS` built of fields."""
     made = dict(given)
     for key, p in inspect.signature(factory).parameters.items():
-        if isinstance(p.default, VALUES):
+        if isinstance(p.default, GROUPED_ARGUMENTS):
             own = {k: made.pop(k) for k in p.default._fields if k in made}
             made[key] = made.get(key, p.default)._replace(**own)
     return made
@@ -78,7 +81,7 @@ def default_name(key: str, value) -> str:
 
 def options_changed() -> bool:
     """Whether an option has a value that did not come with the package."""
-    return OPTIONS != SHIPPED
+    return OPTIONS != BUILTIN_OPTIONS
 
 
 def needs_rounds(config) -> bool:

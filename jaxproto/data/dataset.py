@@ -1,7 +1,7 @@
 """What a data set is, and what makes one fit to train on.
 
-Every reader hands its arrays to `assemble`, so every data set passes the same checks
-and fails them in the same words.
+Every reader hands its arrays to `make_dataset`, so every data set passes the same
+checks and fails them in the same words.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def join(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def assemble(
+def make_dataset(
     name: str,
     train: Part,
     test: Part | None = None,
@@ -64,12 +64,17 @@ def assemble(
     """
     parts = {"train": train} if test is None else {"train": train, "test": test}
     x = [_inputs(name, f"x_{split}", part[0]) for split, part in parts.items()]
-    y = [labels.check(name, f"y_{split}", part[1]) for split, part in parts.items()]
+    y = [
+        labels.check_labels(name, f"y_{split}", part[1])
+        for split, part in parts.items()
+    ]
     for split, x_N, y_N in zip(parts, x, y, strict=True):
         _check_lengths(name, split, x_N, y_N)
         _check_finite(name, f"x_{split}", x_N)
     _check_alike(name, x)
-    found = labels.number(name, dict(zip(parts, y, strict=True)), num_classes, classes)
+    found = labels.encode_labels(
+        name, dict(zip(parts, y, strict=True)), num_classes, classes
+    )
     return Dataset(
         name=name,
         x=join(x),

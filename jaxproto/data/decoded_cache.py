@@ -29,7 +29,9 @@ from jaxproto.io import atomic
 
 FORMAT = 1  # of an entry and of the decoding: a new one makes old entries unused
 LIMIT = 2**35  # bytes; what was not used for longest goes when there are more
-ABANDONED = 24 * 3600  # seconds after which an unfinished entry has no writer any more
+ABANDONED_AFTER = (
+    24 * 3600
+)  # seconds after which an unfinished entry has no writer any more
 ABOUT, UNFINISHED = "about.json", "unfinished-"
 
 
@@ -37,17 +39,17 @@ class Unwritable(Exception):
     """The cache folder cannot be written; the message is the system's."""
 
 
-class Sink(NamedTuple):
+class ArrayWriter(NamedTuple):
     """Where the rows of one array go, in order."""
 
     append: Callable[[np.ndarray], None]
     finish: Callable[[], np.ndarray]  # the whole array
 
 
-OpenSink = Callable[[tuple[int, ...], np.dtype], Sink]  # shape, type -> sink
+OpenSink = Callable[[tuple[int, ...], np.dtype], ArrayWriter]  # shape, type -> sink
 
 
-def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
+def memory_writer(shape: tuple[int, ...], dtype: np.dtype) -> ArrayWriter:
     """A sink in memory, for when the cache is off.
 
     Raises:
@@ -60,16 +62,16 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype) -> Sink:
         x[filled[0] : filled[0] + len(rows)] = rows
         filled[0] += len(rows)
 
-    return Sink(append, lambda: x)
+    return ArrayWriter(append, lambda: x)
 
 
 def _check_room(shape, dtype):
     size = math.prod(shape) * np.dtype(dtype).itemsize
     way = "choose a smaller data.pixels, or fewer examples"
-    host_memory.check(f"{shape[0]} examples of shape {shape[1:]}", size, way)
+    host_memory.check_memory(f"{shape[0]} examples of shape {shape[1:]}", size, way)
 
 
-def in_file(path: Path) -> OpenSink:
+def file_writer(path: Path) -> OpenSink:
     """A sink in an npy file: no more than the appended rows is ever in memory."""
 
     def begin(shape, dtype):
@@ -91,7 +93,7 @@ def in_file(path: Path) -> OpenSink:
             assert not left[0], left
             return np.load(path, mmap_mode="r")
 
-        return Sink(append, finish)
+        return ArrayWriter(append, finish)
 
     return begin
 
@@ -125,7 +127,7 @@ def fingerprint(paths: Iterable[str | Path]) -> str:
     return digest.hexdigest()
 
 
-def through(
+def load_or_decode(
     name: str, what: Mapping[str, str | int], read: Callable[[OpenSink], Dataset]
 ) -> Dataset:
     """Returns the data set from the cache, or reads it and keeps it there.
@@ -141,7 +143,7 @@ def through(
     """
     root = folder()
     if root is None:
-        return read(in_memory)
+        return read(memory_writer)
     text = json.dumps({"format": FORMAT, **what}, sort_keys=True)
     entry = root / hashlib.sha256(text.encode()).hexdigest()[:32]
     found = _open(entry)
@@ -151,7 +153,7 @@ def through(
         return _keep(entry, read)
     except Unwritable as error:
         note = f"{name} could not be kept decoded in {root}: {error}"
-        made = read(in_memory)
+        made = read(memory_writer)
         return made._replace(notes=(*made.notes, note))
 
 
@@ -184,14 +186,14 @@ def _keep(entry, read):
         _sweep(entry.parent)
         work = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
     try:
-        with atomic.unfinished(work):
+        with atomic.in_progress(work):
             return _filled(work, entry, read)
     finally:
         shutil.rmtree(work, ignore_errors=True)  # it is gone if all went well
 
 
 def _filled(work, entry, read):
-    made = read(in_file(work / "x.npy"))
+    made = read(file_writer(work / "x.npy"))
     if not (work / "x.npy").exists():  # texts are not kept
         return made
     with _writing():
@@ -236,11 +238,11 @@ def _sweep(root):
     """Removes what writers have left that were killed."""
     for path in root.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > ABANDONED:
+            if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-class Kept(NamedTuple):
+class CacheEntry(NamedTuple):
     """One entry of the cache."""
 
     path: Path
@@ -249,7 +251,7 @@ class Kept(NamedTuple):
     used: float  # seconds of the epoch
 
 
-def entries(root: Path) -> list[Kept]:
+def entries(root: Path) -> list[CacheEntry]:
     """The complete entries in the folder, the one used last first."""
     found = []
     for marker in root.glob(f"*/{ABOUT}"):
@@ -257,11 +259,11 @@ def entries(root: Path) -> list[Kept]:
             about = json.loads(marker.read_text())
             size = sum(about["sizes"].values())
             used = marker.stat().st_mtime
-            found.append(Kept(marker.parent, about["name"], size, used))
+            found.append(CacheEntry(marker.parent, about["name"], size, used))
     return sorted(found, key=lambda kept: -kept.used)
 
 
-def prune(root: Path, limit: int, keep: Path | None = None) -> list[Kept]:
+def prune(root: Path, limit: int, keep: Path | None = None) -> list[CacheEntry]:
     """Removes entries, those used last excepted, that together go over `limit` bytes.
 
     A process that has mapped one goes on reading it.

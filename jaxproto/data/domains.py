@@ -10,7 +10,7 @@ from jaxproto import errors
 from jaxproto.data.dataset import Dataset
 
 
-def attach(
+def attach_domains(
     dataset: Dataset, train: np.ndarray, test: np.ndarray | None = None
 ) -> Dataset:
     """The data set with the source of every example, numbered in order of their names.
@@ -59,7 +59,7 @@ def _check(name, key, array, size):
     return array
 
 
-def look(dataset: Dataset) -> tuple[np.ndarray, int]:
+def domain_ids(dataset: Dataset) -> tuple[np.ndarray, int]:
     """The source [N] of every example, and how many sources there are.
 
     Raises:

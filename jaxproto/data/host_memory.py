@@ -8,7 +8,7 @@ from jaxproto.errors import UserError
 LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container on Linux; a number or "max"
 
 
-def memory() -> float:
+def host_memory_bytes() -> float:
     """Bytes of memory that this process can ever have; infinity where nobody says."""
     try:
         machine: float = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -20,7 +20,7 @@ def memory() -> float:
         return machine
 
 
-def check(what: str, size: float, way: str):
+def check_memory(what: str, size: float, way: str):
     """Raises UserError if the machine can never hold so many bytes.
 
     Args:
@@ -28,7 +28,7 @@ def check(what: str, size: float, way: str):
       size: bytes.
       way: what to change.
     """
-    if size > (there := memory()):
+    if size > (there := host_memory_bytes()):
         raise UserError(
             f"{what} need about {size / 2**30:,.1f} GiB of memory, but the machine has "
             f"{there / 2**30:,.1f} GiB; {way}."

@@ -23,14 +23,14 @@ ENDINGS = (  # those of torchvision's ImageFolder and gif, jfif
     *(".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm"),
     *(".tif", ".tiff", ".webp"),
 )
-GREY = ("1", "L", "LA", "La")  # modes of Pillow
-COLOUR = ("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV")
+GREY_MODES = ("1", "L", "LA", "La")  # modes of Pillow
+COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV")
 CHUNK = 16  # files per thread at a time
 SHOWN = 3  # files named in a message
 THREADS = min(8, os.cpu_count() or 1)
 
 
-class Head(NamedTuple):
+class ImageInfo(NamedTuple):
     """What is known of an image before it is decoded."""
 
     shape: tuple[int, int]  # height, width
@@ -43,7 +43,7 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
-def heads(name: str, files: Sequence[str]) -> list[Head]:
+def read_infos(name: str, files: Sequence[str]) -> list[ImageInfo]:
     """What the files are, in their order.
 
     Raises:
@@ -52,7 +52,7 @@ def heads(name: str, files: Sequence[str]) -> list[Head]:
     return [head for some in _each(name, files, _head) for head in some]
 
 
-def decoded(
+def decode_batches(
     name: str, files: Sequence[str], grey: bool, size: int
 ) -> Iterator[np.ndarray]:
     """Yields the images [some, height, width, 1 or 3], a few at a time, in order.
@@ -97,7 +97,7 @@ def _each(name, files, work):
         )
 
 
-def check_one_size(name: str, files: Sequence[str], heads: Sequence[Head]) -> None:
+def check_one_size(name: str, files: Sequence[str], heads: Sequence[ImageInfo]) -> None:
     """Raises a UserError that names two files if the images differ in size."""
     count = Counter(head.shape for head in heads)
     if len(count) == 1:
@@ -115,11 +115,11 @@ def check_one_size(name: str, files: Sequence[str], heads: Sequence[Head]) -> No
 def _head(path):
     content = files_.read(path)
     with Image.open(io.BytesIO(content)) as image:
-        if image.mode not in GREY + COLOUR:
+        if image.mode not in GREY_MODES + COLOUR_MODES:
             raise ValueError(f"values of mode {image.mode}, not of 8 bits")
         width, height = image.size
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        return Head((height, width), image.mode in GREY, digest)
+        return ImageInfo((height, width), image.mode in GREY_MODES, digest)
 
 
 def decode(content: bytes, grey: bool, size: int) -> np.ndarray:

@@ -7,10 +7,10 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import host_memory
-from jaxproto.hyperparameters import MOST
+from jaxproto.hyperparameters import MAX_INT
 
 
-class Numbered(NamedTuple):
+class EncodedLabels(NamedTuple):
     """Class numbers, and what they stand for."""
 
     y: list[np.ndarray]  # per part [N] int64 in 0..num_classes-1
@@ -19,7 +19,7 @@ class Numbered(NamedTuple):
     notes: tuple[str, ...]  # sentences for the user
 
 
-def check(name: str, array: str, y: np.ndarray) -> np.ndarray:
+def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
     """Returns labels [N], integers or strings.
 
     Args:
@@ -61,19 +61,19 @@ def check(name: str, array: str, y: np.ndarray) -> np.ndarray:
 def _check_printable(name, array, y):
     """Refuses labels that would move a cursor, or that no file can hold."""
     for label in np.unique(y).tolist():
-        if bad := errors.hidden(str(label)):
+        if bad := errors.first_unprintable(str(label)):
             raise errors.UserError(
-                f"{name}: {array} has the label {errors.cut(str(label))}, with the "
+                f"{name}: {array} has the label {errors.shorten(str(label))}, with the "
                 f"character {bad}, which cannot be printed. Rename the class."
             )
 
 
-def number(
+def encode_labels(
     name: str,
     parts: Mapping[str, np.ndarray],
     num_classes: int | None = None,
     classes: Sequence[str] = (),
-) -> Numbered:
+) -> EncodedLabels:
     """Returns the labels as class numbers.
 
     Integers 0..C-1 stay, as do those below a declared number of classes. Strings, and
@@ -109,14 +109,14 @@ def number(
     if num_classes is None and gaps:
         y = [np.searchsorted(found_C, y_N.astype(found_C.dtype)) for y_N in y]
         num_classes, classes = len(found_C), [str(c) for c in found_C]
-        named = errors.some(map(repr, classes))
+        named = errors.first_few(map(repr, classes))
         notes = (f"{name}: labels {named} are numbered from 0 in this order",)
     num_classes = num_classes or max(int(found_C[-1]), 0) + 1
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
     _check_number(name, num_classes, len(found_C))
     names = _names(classes)
-    return Numbered(y, num_classes, names, notes + _unseen(name, y, names))
+    return EncodedLabels(y, num_classes, names, notes + _unseen(name, y, names))
 
 
 def _names(classes: Sequence[str]) -> tuple[str, ...]:
@@ -133,7 +133,8 @@ def _unseen(name, y, classes):
     names = [classes[c] if classes else c for c in strange]
     return (
         f"{name}: the test part has {count} examples of {len(strange)} classes that "
-        f"the training part has none of ({errors.some(repr(str(n)) for n in names)})",
+        f"the training part has none of "
+        f"({errors.first_few(repr(str(n)) for n in names)})",
     )
 
 
@@ -147,13 +148,13 @@ def _check_declared(name, found, num_classes):
 
 def _check_number(name, num_classes, found):
     """Refuses more classes than can be numbered or counted."""
-    if num_classes > MOST:
+    if num_classes > MAX_INT:
         raise errors.UserError(
             f"{name}: num_classes is {num_classes}, but labels are of {found} classes "
-            f"and numbers of classes go to {MOST}. Save the right num_classes."
+            f"and numbers of classes go to {MAX_INT}. Save the right num_classes."
         )
     counts = 8 * num_classes  # of examples by class, in int64
-    host_memory.check(
+    host_memory.check_memory(
         f"{name}: counts of num_classes={num_classes}", counts, "save fewer"
     )
 

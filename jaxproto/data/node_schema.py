@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from jaxproto.data import text
 from jaxproto.data.dataset import Dataset
-from jaxproto.errors import UserError, some
+from jaxproto.errors import UserError, first_few
 from jaxproto.io import atomic
 
 FILE = "agreement.json"
@@ -24,7 +24,7 @@ TEXTS = "texts"  # the kind of an input; others are types of numpy
 AGAIN = "Bring back the old data, or begin a new run in another folder."
 
 
-class Description(NamedTuple):
+class NodeDescription(NamedTuple):
     """What a node tells of its data."""
 
     kind: str  # uint8 (images), float32 (features), texts
@@ -35,7 +35,7 @@ class Description(NamedTuple):
     words: dict[str, int]  # of training texts -> how often they have it
 
 
-class Sizes(NamedTuple):
+class ClientSizes(NamedTuple):
     """What the agreement says of a client."""
 
     train: int
@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
     labels: tuple[str, ...]
 
 
-class Agreement(NamedTuple):
+class NodeSchema(NamedTuple):
     """What all nodes know."""
 
     kind: str
@@ -51,16 +51,16 @@ class Agreement(NamedTuple):
     labels: tuple[str, ...]  # number -> name
     tokens: tuple[str, ...]  # the vocabulary; () without texts
     number: int  # clients of the federation
-    clients: dict[int, Sizes]  # that were there when it was made
-    late: dict[int, Sizes]  # that came after; nothing of others depends on them
+    clients: dict[int, ClientSizes]  # that were there when it was made
+    late: dict[int, ClientSizes]  # that came after; nothing of others depends on them
 
 
-def to_json(made: Description | Agreement) -> str:
-    """As text; `description` and `agreement` read it."""
-    return json.dumps(made._asdict(), sort_keys=True)
+def to_json(schema: NodeDescription | NodeSchema) -> str:
+    """As text; `parse_description` and `parse_schema` read it."""
+    return json.dumps(schema._asdict(), sort_keys=True)
 
 
-def description(told: str) -> Description:
+def parse_description(told: str) -> NodeDescription:
     """The description in a text.
 
     Raises:
@@ -72,7 +72,7 @@ def description(told: str) -> Description:
         shape = tuple(map(int, found["shape"]))
         words = {str(k): int(v) for k, v in found["words"].items()}
         labels = tuple(map(str, found["labels"]))
-        return Description(str(found["kind"]), shape, labels, *sizes, words)
+        return NodeDescription(str(found["kind"]), shape, labels, *sizes, words)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise UserError(
             f"a node's description of its data cannot be read ({e!r}); give server "
@@ -80,7 +80,7 @@ def description(told: str) -> Description:
         ) from e
 
 
-def agreement(told: str) -> Agreement:
+def parse_schema(told: str) -> NodeSchema:
     """The agreement in a text.
 
     Raises:
@@ -92,7 +92,7 @@ def agreement(told: str) -> Agreement:
         labels, tokens = (tuple(map(str, found[k])) for k in ("labels", "tokens"))
         clients, late = (_sizes(found[k]) for k in ("clients", "late"))
         number = int(found["number"])
-        return Agreement(
+        return NodeSchema(
             str(found["kind"]), shape, labels, tokens, number, clients, late
         )
     except (AttributeError, KeyError, TypeError, ValueError) as e:
@@ -102,14 +102,14 @@ def agreement(told: str) -> Agreement:
         ) from e
 
 
-def read(path: Path) -> Agreement:
+def read(path: Path) -> NodeSchema:
     """The agreement in a file.
 
     Raises:
       UserError: it is not there, or is none.
     """
     try:
-        return agreement(atomic.read(path).decode())
+        return parse_schema(atomic.read(path).decode())
     except OSError as e:
         raise UserError(
             f"{path}, what the nodes of this run agreed on, cannot be read: {e}; put "
@@ -117,9 +117,9 @@ def read(path: Path) -> Agreement:
         ) from e
 
 
-def _sizes(found: Mapping) -> dict[int, Sizes]:
+def _sizes(found: Mapping) -> dict[int, ClientSizes]:
     return {
-        int(i): Sizes(int(n), int(m), tuple(map(str, labels)))
+        int(i): ClientSizes(int(n), int(m), tuple(map(str, labels)))
         for i, (n, m, labels) in found.items()
     }
 
@@ -129,7 +129,9 @@ def names(dataset: Dataset) -> tuple[str, ...]:
     return dataset.classes or tuple(map(str, range(dataset.num_classes)))
 
 
-def unite(told: Mapping[int, Description], number: int, vocab_size: int) -> Agreement:
+def merge_descriptions(
+    told: Mapping[int, NodeDescription], number: int, vocab_size: int
+) -> NodeSchema:
     """The agreement of the nodes that are there.
 
     Args:
@@ -146,21 +148,23 @@ def unite(told: Mapping[int, Description], number: int, vocab_size: int) -> Agre
     labels = _labels(told)
     if len(labels) < 2:
         raise UserError(
-            f"all examples of clients {some(sorted(told))} have one label, "
+            f"all examples of clients {first_few(sorted(told))} have one label, "
             f"{labels[0]!r}, so that there is nothing to learn; give examples of two "
             "classes at least."
         )
     tokens: tuple[str, ...] = ()
     if told[first].kind == TEXTS:
         counts = sum((Counter(of.words) for of in told.values()), Counter())
-        tokens = text.ordered(counts, vocab_size)
+        tokens = text.order_by_frequency(counts, vocab_size)
         _check_words(tokens)
-    clients = {i: Sizes(told[i].train, told[i].test, told[i].labels) for i in told}
+    clients = {
+        i: ClientSizes(told[i].train, told[i].test, told[i].labels) for i in told
+    }
     kind, shape, *_ = told[first]
-    return Agreement(kind, shape, labels, tokens, number, clients, {})
+    return NodeSchema(kind, shape, labels, tokens, number, clients, {})
 
 
-def _labels(told: Mapping[int, Description]) -> tuple[str, ...]:
+def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     """All labels, sorted: numbers by value, others as texts."""
     every = sorted({label for of in told.values() for label in of.labels})
     whole = [label for label in every if WHOLE.fullmatch(label)]
@@ -187,7 +191,7 @@ def _check_words(tokens: Iterable[str]):
         )
 
 
-def _check_alike(id: int, own: Description, who: str, other):
+def _check_alike(id: int, own: NodeDescription, who: str, other):
     """Raises UserError if inputs differ in kind or shape."""
     if own.kind != other.kind:
         raise UserError(
@@ -202,45 +206,46 @@ def _check_alike(id: int, own: Description, who: str, other):
         )
 
 
-def joined(made: Agreement, id: int, own: Description) -> Agreement:
+def add_client(schema: NodeSchema, id: int, own: NodeDescription) -> NodeSchema:
     """The agreement with a client that is there now.
 
     Raises:
       UserError: its data do not fit, or are not those that it had.
     """
-    _check_alike(id, own, "the agreement", made)
-    strange = [label for label in own.labels if label not in made.labels]
+    _check_alike(id, own, "the agreement", schema)
+    strange = [label for label in own.labels if label not in schema.labels]
     if strange:
         raise UserError(
-            f"client {id} has the labels {some(map(repr, strange))}, which the "
-            f"agreement does not know; it has {some(map(repr, made.labels))}. Rename "
+            f"client {id} has the labels {first_few(map(repr, strange))}, which the "
+            f"agreement does not know; it has "
+            f"{first_few(map(repr, schema.labels))}. Rename "
             "or remove them, or begin a new run in another folder with all nodes there."
         )
-    now = Sizes(own.train, own.test, own.labels)
-    before = {**made.clients, **made.late}.get(id, now)
+    now = ClientSizes(own.train, own.test, own.labels)
+    before = {**schema.clients, **schema.late}.get(id, now)
     if now != before:
         raise UserError(
             f"client {id} has {_said(now)}, but the agreement says {_said(before)}. "
             f"{AGAIN}"
         )
-    if id in made.clients:
-        return made
-    return made._replace(late={**made.late, id: now})
+    if id in schema.clients:
+        return schema
+    return schema._replace(late={**schema.late, id: now})
 
 
-def _said(of: Sizes) -> str:
-    labels = some(map(repr, of.labels))
+def _said(of: ClientSizes) -> str:
+    labels = first_few(map(repr, of.labels))
     return f"{of.train} training and {of.test} test examples of {labels}"
 
 
-def total(made: Agreement) -> int:
+def num_train_examples(schema: NodeSchema) -> int:
     """Training examples of all clients, as methods know them."""
-    return sum(of.train for of in made.clients.values())
+    return sum(of.train for of in schema.clients.values())
 
 
-def told_to(made: Agreement, id: int) -> Agreement:
+def schema_for(schema: NodeSchema, id: int) -> NodeSchema:
     """What a client learns of it: of the others, how many examples they have."""
-    others = {i: of._replace(labels=()) for i, of in made.clients.items()}
-    own = {i: of for i, of in made.clients.items() if i == id}
-    late = {i: of for i, of in made.late.items() if i == id}
-    return made._replace(clients={**others, **own}, late=late)
+    others = {i: of._replace(labels=()) for i, of in schema.clients.items()}
+    own = {i: of for i, of in schema.clients.items() if i == id}
+    late = {i: of for i, of in schema.late.items() if i == id}
+    return schema._replace(clients={**others, **own}, late=late)

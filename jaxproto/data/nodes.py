@@ -11,15 +11,15 @@ import numpy as np
 from jaxproto.data import node_schema, text
 from jaxproto.data import registry as datasets
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.node_schema import Agreement, Description, Sizes
+from jaxproto.data.node_schema import ClientSizes, NodeDescription, NodeSchema
 from jaxproto.data.partitions import registry as schemes
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError
 
-ABSENT = Sizes(1, 1, ())  # who was never there; nothing depends on it
+ABSENT = ClientSizes(1, 1, ())  # who was never there; nothing depends on it
 
 
-class Own(NamedTuple):
+class NodeData(NamedTuple):
     """The data of a node."""
 
     dataset: Dataset
@@ -27,7 +27,7 @@ class Own(NamedTuple):
     test: np.ndarray
 
 
-def read(config, id: int, source: str) -> Own:
+def read(config, id: int, source: str) -> NodeData:
     """Reads a node's data, and divides them unless they have a test part.
 
     Args:
@@ -50,71 +50,79 @@ def read(config, id: int, source: str) -> Own:
             f"client {id}: {source} gives {len(train)} training and {len(test)} test "
             f"examples at data.train_share={config.train_share}; it needs one of each."
         )
-    return Own(dataset, train, test)
+    return NodeData(dataset, train, test)
 
 
-def describe(own: Own, min_texts: int) -> Description:
+def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
     """What a node tells of its data.
 
     Args:
       min_texts: training texts that a word must be in to be told.
     """
-    dataset = own.dataset
-    sizes = len(own.train), len(own.test)
+    dataset = data.dataset
+    sizes = len(data.train), len(data.test)
     labels = node_schema.names(dataset)
     if dataset.x.dtype.kind not in "UT":
         shape = tuple(dataset.x.shape[1:])
-        return Description(dataset.x.dtype.name, shape, labels, *sizes, {})
-    words = text.common(text.find(dataset.x.tolist()), own.train, min_texts)
-    return Description(node_schema.TEXTS, (), labels, *sizes, words)
+        return NodeDescription(dataset.x.dtype.name, shape, labels, *sizes, {})
+    words = text.frequent_words(
+        text.tokenize(dataset.x.tolist()), data.train, min_texts
+    )
+    return NodeDescription(node_schema.TEXTS, (), labels, *sizes, words)
 
 
-def of_node(
-    made: Agreement, id: int, own: Own, max_len: int
+def node_view(
+    schema: NodeSchema, id: int, data: NodeData, max_len: int
 ) -> tuple[Dataset, Partition]:
     """The data as a node has them: rows of its own, and numbers of the others' rows."""
-    dataset = own.dataset
-    if made.tokens:
-        alone = schemes.made([own.train], [own.test])
-        dataset = text.encode(dataset, alone, max_len=max_len, known=made.tokens)
-    place = [made.labels.index(label) for label in node_schema.names(dataset)]
+    dataset = data.dataset
+    if schema.tokens:
+        alone = schemes.make_partition([data.train], [data.test])
+        dataset = text.encode(dataset, alone, max_len=max_len, known=schema.tokens)
+    place = [schema.labels.index(label) for label in node_schema.names(dataset)]
     dataset = dataset._replace(
         y=np.asarray(place, np.int32)[dataset.y],
-        num_classes=len(made.labels),
-        classes=_classes(made),
+        num_classes=len(schema.labels),
+        classes=_classes(schema),
         domain=None,
     )
-    sizes = [made.clients.get(i, ABSENT) for i in range(made.number)]
-    train, test = _nobodys([of.train for of in sizes]), _nobodys([1] * made.number)
-    train[id], test[id] = own.train, own.test
-    return dataset, schemes.made(train, test)
+    sizes = [schema.clients.get(i, ABSENT) for i in range(schema.number)]
+    train, test = _nobodys([of.train for of in sizes]), _nobodys([1] * schema.number)
+    train[id], test[id] = data.train, data.test
+    return dataset, schemes.make_partition(train, test)
 
 
-def of_server(made: Agreement, max_len: int) -> tuple[Dataset, Partition]:
+def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     """The data as the server knows them: an empty example of each class.
 
     A client's rows are as many as it has, and of the classes that it has: in equal
     numbers, as the server does not know them.
     """
-    shape = (max_len,) if made.tokens else made.shape
-    kind = np.int32 if made.tokens else np.dtype(made.kind)
-    number = len(made.labels)
+    shape = (max_len,) if schema.tokens else schema.shape
+    kind = np.int32 if schema.tokens else np.dtype(schema.kind)
+    number = len(schema.labels)
     x, y = np.zeros((number, *shape), kind), np.arange(number, dtype=np.int32)
     dataset = Dataset(
-        datasets.NODES, x, y, number, number, classes=_classes(made), tokens=made.tokens
+        datasets.NODES,
+        x,
+        y,
+        number,
+        number,
+        classes=_classes(schema),
+        tokens=schema.tokens,
     )
-    whole, order = {**made.clients, **made.late}, range(made.number)
-    label = {name: c for c, name in enumerate(made.labels)}
+    whole, order = {**schema.clients, **schema.late}, range(schema.number)
+    label = {name: c for c, name in enumerate(schema.labels)}
     classes = [[label[n] for n in whole.get(i, ABSENT).labels] or [0] for i in order]
-    train = [made.clients.get(i, ABSENT).train for i in order]
+    train = [schema.clients.get(i, ABSENT).train for i in order]
     test = [whole.get(i, ABSENT).test for i in order]
     parts = ([*map(np.resize, classes, sizes)] for sizes in (train, test))
-    return dataset, schemes.made(*parts)
+    return dataset, schemes.make_partition(*parts)
 
 
-def _classes(made: Agreement) -> tuple[str, ...]:
-    numbers = made.labels == tuple(map(str, range(len(made.labels))))
-    return () if numbers else made.labels
+def _classes(schema: NodeSchema) -> tuple[str, ...]:
+    numbers = schema.labels == tuple(map(str, range(len(schema.labels))))
+    return () if numbers else schema.labels
 
 
 def _nobodys(sizes) -> list[np.ndarray]:

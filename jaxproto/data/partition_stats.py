@@ -32,7 +32,7 @@ class Counts(NamedTuple):
     test: np.ndarray  # [K, C]
 
 
-class Work(NamedTuple):
+class RoundWork(NamedTuple):
     """What a round costs each client, and what padding to the longest would add."""
 
     steps: np.ndarray  # [K] local steps per round
@@ -53,7 +53,7 @@ class Skew(NamedTuple):
     # mean relative entropy, in bits, of both to the distribution half way between
 
 
-class Commonest(NamedTuple):
+class MajorityShare(NamedTuple):
     """Share of test examples in their client's commonest training class.
 
     It is the accuracy of networks that always say that class.
@@ -107,7 +107,7 @@ def read_csv(path: str | os.PathLike) -> Counts:
     return found
 
 
-def share_of_commonest(counts: Counts) -> Commonest:
+def majority_share(counts: Counts) -> MajorityShare:
     """What each client's commonest training class is worth on its test examples.
 
     Of classes that are equally common, the first.
@@ -118,7 +118,7 @@ def share_of_commonest(counts: Counts) -> Commonest:
     each_K = right_K / np.maximum(size_K, 1)
     total = int(size_K.sum())
     pooled = float(right_K.sum() / max(total, 1))
-    return Commonest(pooled, float(each_K.mean()), total)
+    return MajorityShare(pooled, float(each_K.mean()), total)
 
 
 def work(
@@ -128,7 +128,7 @@ def work(
     batch_size: int,
     epochs: int,
     per_epoch: Callable[[np.ndarray, int], np.ndarray],
-) -> Work:
+) -> RoundWork:
     """Counts steps, dropped examples and padding waste per round.
 
     Args:
@@ -136,7 +136,8 @@ def work(
       cohorts: the client ids of each cohort.
       batch_size: examples per step.
       epochs: local epochs per round.
-      per_epoch: sizes [K], batch_size -> steps [K]; `batches.wrap` or `batches.skip`.
+      per_epoch: sizes [K], batch_size -> steps [K]; `batches.at_least_one_batch` or
+        `batches.whole_batches_only`.
     """
     size_K = np.asarray(sizes)
     batch_K = np.asarray(per_epoch(size_K, batch_size))
@@ -146,10 +147,10 @@ def work(
     padded = np.array([step_K[list(ids)].max() * len(ids) for ids in cohorts])
     waste = (padded - useful) / np.maximum(padded, 1)  # 0 where nobody trains
     total = (padded - useful).sum() / max(padded.sum(), 1)
-    return Work(step_K, left_K, tuple(waste.tolist()), float(total))
+    return RoundWork(step_K, left_K, tuple(waste.tolist()), float(total))
 
 
-def unseen(counts: Counts) -> int:
+def num_unseen(counts: Counts) -> int:
     """Test examples of classes that their client has no training example of."""
     return int(counts.test[counts.train == 0].sum())
 
@@ -166,7 +167,7 @@ def skew(count_KC: np.ndarray) -> Skew:
 
 def table(
     counts: Counts,
-    work: Work | None = None,
+    work: RoundWork | None = None,
     most: int = MOST_CLIENTS,
     names: Sequence[str] = (),
 ) -> rich.table.Table:
@@ -188,11 +189,11 @@ def table(
     for client, train_C in enumerate(counts.train[:most]):
         row = [client, train_C.sum(), counts.test[client].sum(), (train_C > 0).sum()]
         row += [] if work is None else [work.steps[client]]
-        view.add_row(*map(str, row), commonest(train_C, names))
+        view.add_row(*map(str, row), format_class_counts(train_C, names))
     return view
 
 
-def commonest(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
+def format_class_counts(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
     """Returns "class:count ..." of the classes held, in their order.
 
     Of many, the commonest: "17:58 108:48 112:133 116:97 125:99 +63 more".
@@ -212,7 +213,7 @@ def _caption(counts, work, most):
     pairs = (counts.train > 0).sum()
     parts = [f"{clients} clients hold {pairs} client-class pairs of {classes} classes"]
     parts.append(f"{counts.train.sum()} training and {counts.test.sum()} test examples")
-    parts.append(f"{unseen(counts)} test examples of classes unseen in training")
+    parts.append(f"{num_unseen(counts)} test examples of classes unseen in training")
     if clients > most:
         parts.append(f"clients from {most} on not shown")
     if (empty := (counts.train + counts.test).sum(axis=0) == 0).any():

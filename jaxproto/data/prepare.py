@@ -32,7 +32,7 @@ SPACE = {  # name -> MiB to download, MiB to keep (TFDS's catalogue)
 }
 
 
-class Done(NamedTuple):
+class PreparedDataset(NamedTuple):
     """A prepared data set."""
 
     name: str  # tfds:NAME reads it
@@ -48,7 +48,7 @@ def prepare(
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
     tell: Callable[[str], None] = lambda line: None,
-) -> Done:
+) -> PreparedDataset:
     """Prepares a data set as ArrayRecord, unless it is there already.
 
     Args:
@@ -72,14 +72,16 @@ def prepare(
         if not hasattr(builder, "archives"):
             _check_tensorflow(builder.name)
         tell(_check_space(builder, root))
-        running.run(builder, archives)
+        running.prepare_quietly(builder, archives)
     _check_whole(builder)
     path = pathlib.Path(builder.data_path)
     sizes = {
         str(name): split.num_examples for name, split in builder.info.splits.items()
     }
     official = getattr(builder, "official_sizes", {})
-    return Done(path.parent.relative_to(root).as_posix(), path, sizes, official, fresh)
+    return PreparedDataset(
+        path.parent.relative_to(root).as_posix(), path, sizes, official, fresh
+    )
 
 
 def _absolute(path):
@@ -93,7 +95,7 @@ def _builder(name, root):
     from jaxproto.data.tfds_builders import gtsrb, tiny_imagenet  # noqa: F401
 
     try:
-        with running.quiet():
+        with running.silence_tfds():
             return tfds.builder(name, data_dir=root)
     except tfds.core.DatasetNotFoundError as error:
         known = tfds.list_builders(with_community_datasets=False)
@@ -104,7 +106,7 @@ def _builder(name, root):
             f"TFDS has no data set {name!r}.{hint} The papers use {ours}."
         ) from error
     except ImportError as error:
-        raise running.lacking(name, error) from error
+        raise running.missing_package_error(name, error) from error
     except Exception as error:  # versions, configurations, a damaged directory
         first = str(error).strip().partition("\n")[0]
         raise UserError(
@@ -124,7 +126,7 @@ def _check_tensorflow(name):
         ) from error
 
 
-def space(builder) -> tuple[int, int]:
+def required_space(builder) -> tuple[int, int]:
     """Returns the MiB to download and the MiB to keep; 0, 0 if not known."""
     names = builder.info.full_name.rpartition("/")[0], builder.name
     return next((SPACE[name] for name in names if name in SPACE), (0, 0))
@@ -133,7 +135,7 @@ def space(builder) -> tuple[int, int]:
 def _check_space(builder, root):
     there = next(path for path in (root, *root.parents) if path.exists())
     free = shutil.disk_usage(there).free // 2**20
-    download, keep = space(builder)
+    download, keep = required_space(builder)
     need = 2 * download + keep  # TFDS unpacks some archives
     if free < need:
         raise UserError(
@@ -164,7 +166,7 @@ def _check_whole(builder):
         )
 
 
-def report(done: Done, default: bool) -> list[str]:
+def prepared_message(done: PreparedDataset, default: bool) -> list[str]:
     """Returns what to tell: where it is, how large, and how to use it.
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxproto import errors
 from jaxproto.data import decoded_cache, spiral
 from jaxproto.data import resize as pixels_
-from jaxproto.data.dataset import Dataset, assemble
+from jaxproto.data.dataset import Dataset, make_dataset
 from jaxproto.data.readers import csv_texts, image_folder, npz, tfds
 
 
@@ -22,17 +22,17 @@ def digits(seed: int = 0) -> Dataset:
 
     x_NHW, y_N = sklearn.datasets.load_digits(return_X_y=True)
     x_NHW = np.rint(x_NHW.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-    return assemble("digits", (x_NHW, y_N))
+    return make_dataset("digits", (x_NHW, y_N))
 
 
 def spiral_fednh(seed: int = 0) -> Dataset:
     """The spiral as FedNH's code draws it, the default reading."""
-    return assemble("spiral", spiral.points(spiral.fednh_angles, seed))
+    return make_dataset("spiral", spiral.points(spiral.fednh_angles, seed))
 
 
 def spiral_literal(seed: int = 0) -> Dataset:
     """The spiral as the ProtoNorm paper prints it."""
-    return assemble("spiral_literal", spiral.points(spiral.literal_angles, seed))
+    return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
 NODES = "nodes"  # where every node of a federation has its own: `data.nodes`
@@ -68,10 +68,10 @@ def load(
     Raises:
       UserError: the data set is unknown, unreadable or unfit to train on.
     """
-    pixels_.check(pixels)
+    pixels_.check_pixels(pixels)
     prefix, colon, rest = name.partition(":")
     if colon:
-        read = PREFIXES[errors.pick("data set prefix", prefix, PREFIXES)]
+        read = PREFIXES[errors.choose_from("data set prefix", prefix, PREFIXES)]
         return read(rest, data_dir, pixels)
     if name == NODES:
         raise errors.UserError(
@@ -80,8 +80,10 @@ def load(
             "another data.name."
         )
     there = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
-    dataset = DATASETS[errors.pick("data set", name, there)](seed)
+    dataset = DATASETS[errors.choose_from("data set", name, there)](seed)
     if pixels:
-        x = pixels_.join(name, [dataset.x], pixels, decoded_cache.in_memory)
+        x = pixels_.resize_and_join(
+            name, [dataset.x], pixels, decoded_cache.memory_writer
+        )
         return dataset._replace(x=x)
     return dataset

@@ -11,18 +11,18 @@ import numpy as np
 from PIL import Image
 
 from jaxproto import errors
-from jaxproto.data.decoded_cache import Sink
+from jaxproto.data.decoded_cache import ArrayWriter
 
-LARGEST = 4_096  # beyond, a number of pixels is a mistake
+MAX_PIXELS = 4_096  # beyond, a number of pixels is a mistake
 CHUNK = 1_000  # images at a time
 
 
-def check(pixels: int) -> None:
+def check_pixels(pixels: int) -> None:
     """Raises a UserError unless `pixels` is 0 or a size that an image can have."""
-    if not 0 <= pixels <= LARGEST:
+    if not 0 <= pixels <= MAX_PIXELS:
         raise errors.UserError(
             f"data.pixels is {pixels}. Give the height and width that images are to "
-            f"have, from 1 to {LARGEST}, or 0 to leave them as they are."
+            f"have, from 1 to {MAX_PIXELS}, or 0 to leave them as they are."
         )
 
 
@@ -41,11 +41,11 @@ def _resize_plane(image, pixels):
     return np.asarray(image.resize((pixels, pixels), Image.Resampling.BILINEAR))
 
 
-def join(
+def resize_and_join(
     name: str,
     parts: Sequence[np.ndarray],
     pixels: int,
-    begin: Callable[[tuple[int, ...], np.dtype], Sink],
+    begin: Callable[[tuple[int, ...], np.dtype], ArrayWriter],
 ) -> np.ndarray:
     """Returns the parts as one array, resized.
 
@@ -71,7 +71,7 @@ def join(
     return sink.finish()
 
 
-def refuse_texts(name: str, pixels: int) -> None:
+def check_not_text(name: str, pixels: int) -> None:
     """Raises a UserError if a size is asked for."""
     if pixels:
         raise errors.UserError(

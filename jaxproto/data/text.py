@@ -40,7 +40,7 @@ REPLACED = {  # in this order, after lower case; then words are what blanks sepa
 }
 
 
-class Found(NamedTuple):
+class TokenizedTexts(NamedTuple):
     """The words of all texts, one text after the other."""
 
     words: tuple[str, ...]  # every different one
@@ -59,7 +59,7 @@ def split(text: str) -> list[str]:
     return text.split()
 
 
-def find(texts: Sequence[str]) -> Found:
+def tokenize(texts: Sequence[str]) -> TokenizedTexts:
     """The words of all texts; each text is split once."""
     # word -> index, in order of appearance
     number: defaultdict[str, int] = defaultdict()
@@ -69,10 +69,12 @@ def find(texts: Sequence[str]) -> Found:
         words = np.fromiter(map(number.__getitem__, split(text)), np.int32)
         which.append(words)
         length[n] = len(words)
-    return Found(tuple(number), np.concatenate(which), length)
+    return TokenizedTexts(tuple(number), np.concatenate(which), length)
 
 
-def vocabulary(found: Found, rows: np.ndarray, size: int = 0) -> tuple[str, ...]:
+def vocabulary(
+    found: TokenizedTexts, rows: np.ndarray, size: int = 0
+) -> tuple[str, ...]:
     """The tokens: padding, unknown, then words from the commonest to the rarest.
 
     Args:
@@ -83,10 +85,12 @@ def vocabulary(found: Found, rows: np.ndarray, size: int = 0) -> tuple[str, ...]
     """
     count = np.bincount(_of(found, rows)[0], minlength=len(found.words))
     seen = {found.words[i]: int(count[i]) for i in np.flatnonzero(count)}
-    return ordered(seen, size)
+    return order_by_frequency(seen, size)
 
 
-def common(found: Found, rows: np.ndarray, least: int) -> dict[str, int]:
+def frequent_words(
+    found: TokenizedTexts, rows: np.ndarray, least: int
+) -> dict[str, int]:
     """Words that so many of some texts have at the least -> how often they have it."""
     which, text = _of(found, rows)
     number = len(found.words)
@@ -96,7 +100,7 @@ def common(found: Found, rows: np.ndarray, least: int) -> dict[str, int]:
     return {found.words[i]: int(often[i]) for i in np.flatnonzero(texts >= least)}
 
 
-def _of(found: Found, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of(found: TokenizedTexts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which words some texts have, one text after the other, and in which text each."""
     chosen_N = np.zeros(len(found.length), bool)
     chosen_N[rows] = True
@@ -105,13 +109,15 @@ def _of(found: Found, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found.which[kept], text_T[kept]
 
 
-def ordered(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
+def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
     """The tokens of words that are counted; `size` as in `vocabulary`."""
     order = sorted(count, key=lambda word: (-count[word], word))
     return (*SPECIAL, *(w for w in order if w not in SPECIAL))[: size or None]
 
 
-def table(found: Found, tokens: Sequence[str], max_len: int) -> np.ndarray:
+def token_table(
+    found: TokenizedTexts, tokens: Sequence[str], max_len: int
+) -> np.ndarray:
     """Tokens [N, max_len] int32: the first words of each text, then padding."""
     number = {word: i for i, word in enumerate(tokens) if i > UNKNOWN}
     token = np.array([number.get(w, UNKNOWN) for w in found.words], np.int32)
@@ -150,10 +156,10 @@ def encode(
     _check(vocab_size, max_len)
     size = len(dataset.x) * max_len * 5  # tokens, and which there are
     way = "choose a smaller data.max_len"
-    host_memory.check(
+    host_memory.check_memory(
         f"{len(dataset.x)} texts of data.max_len={max_len} words", size, way
     )
-    found = find(dataset.x.tolist())
+    found = tokenize(dataset.x.tolist())
     rows = [*partition.train, *([] if dataset.public is None else [dataset.public])]
     tokens = known
     if tokens is None:
@@ -162,7 +168,7 @@ def encode(
         raise errors.UserError(
             f"{dataset.name}: no training text has a word. Check the column of texts."
         )
-    token_NL = table(found, tokens, max_len)
+    token_NL = token_table(found, tokens, max_len)
     notes = (*dataset.notes, _told(dataset, partition, found, tokens, token_NL))
     return dataset._replace(x=token_NL, notes=notes, tokens=tokens)
 

@@ -14,33 +14,36 @@ import ml_collections
 import numpy as np
 
 from jaxproto import batches, models, participation, wire
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.config import fields, privacy, registries
-from jaxproto.config.checks import evaluated, network_names
-from jaxproto.config.optimizers import build_local
+from jaxproto.config.checks import network_names, num_evaluated
+from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import Counts
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment import data, memory, statelessness
 from jaxproto.experiment import sampler as sampling
 from jaxproto.experiment import shape_checks as fit
 from jaxproto.experiment import traced as floats
-from jaxproto.experiment.cohorts import Choices, CohortPlan
-from jaxproto.experiment.data import Given
+from jaxproto.experiment.cohorts import CohortPlan, ExecutionChoices
+from jaxproto.experiment.data import FederationData
 from jaxproto.experiment.sampler import build_sampler
 from jaxproto.experiment.traced import Floats
 from jaxproto.federation import Federation, Parts
-from jaxproto.mesh import Layout
+from jaxproto.mesh import DeviceLayout
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
-from jaxproto.metrics import Metric, named
+from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
 
-FROM_RUN = {**registries.FROM_RUN, "privacy": lambda run, _: privacy.of_run(run)}
+DERIVED_ARGUMENTS = {
+    **registries.DERIVED_ARGUMENTS,
+    "privacy": lambda run, _: privacy.privacy_of(run),
+}
 
 
 class Experiment(NamedTuple):
@@ -48,7 +51,7 @@ class Experiment(NamedTuple):
 
     spec: Spec
     method: Method
-    local: Local
+    local: LocalTraining
     sampler: participation.Sampler
     dropout: float | Array  # probability that a trained update is lost
     floats: Floats  # of the configuration: arguments of the compiled programs
@@ -58,21 +61,23 @@ class Experiment(NamedTuple):
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
-    test: tuple[Shard | Array, ...]  # of whom is evaluated; see `cohorts.tests`
+    test: tuple[
+        Shard | Array, ...
+    ]  # of whom is evaluated; see `cohorts.evaluation_tables`
     counts: Counts  # examples per client and class, [K, C] for training and test
     formats: Wire  # of values on the wire, both directions
     check_wire: bool  # encode and decode every message
     fit: bool  # fewer clients run at a time where all do not fit into memory
     store: str = "device"  # where clients are between rounds: of field `clients.store`
-    layout: Layout | None = None  # several devices
+    layout: DeviceLayout | None = None  # several devices
 
 
 def experiment(
     config: ml_collections.ConfigDict,
     platform: str,
     tokens: tuple[str, ...] | None = None,
-    layout: Layout | None = None,
-    given: Given | None = None,
+    layout: DeviceLayout | None = None,
+    given: FederationData | None = None,
 ) -> Experiment:
     """Builds and checks everything that can be checked before training.
 
@@ -87,38 +92,49 @@ def experiment(
       UserError: whatever is wrong with names, data, partition or shapes.
     """
     build_sampler(config.participation)  # before data are read
-    local = build_local(config)
+    local = build_local_training(config)
     names = network_names(config.model.group)
-    given = given or data.build_data(fields.data_fields(config), tokens)
+    given = given or data.build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, num_examples = given
     spec = Spec(dataset.num_classes, config.model.feat_dim)
-    network = networks(dataset, spec, config.model.compute_dtype)
+    network = network_factory(dataset, spec, config.model.compute_dtype)
     cohorts = cohorts_.build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
     privacy.check_networks(config.privacy.unit, cohorts)
     parts = partial(build_parts, config, spec, num_examples, network)
     method, _, sampler, _ = parts({})
-    most = sampling.room_of(method, sampler, cohorts[0].net, len(partition.train))
-    cohorts = cohorts_.arranged(
-        cohorts, choices_of(config, platform, layout), partition, local, most
+    max_participants = sampling.max_rows_of(
+        method, sampler, cohorts[0].net, len(partition.train)
     )
-    cohorts = cohorts_.forgetting(
+    cohorts = cohorts_.plan_execution(
+        cohorts,
+        execution_choices(config, platform, layout),
+        partition,
+        local,
+        max_participants,
+    )
+    cohorts = cohorts_.make_stateless(
         cohorts, config.clients.store, method, local, spec, dataset
     )
-    size = memory.states_of(cohorts, method, local, spec)
-    metrics = named(config.eval.metrics)
-    store = cohorts_.store(config.clients.store, platform, cohorts, size)
+    size = memory.client_state_bytes(cohorts, method, local, spec)
+    metrics = metrics_by_name(config.eval.metrics)
+    store = cohorts_.choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,
         **parts({})._asdict(),
-        floats=floats.traced(config),
+        floats=floats.traced_floats(config),
         parts=parts,
         cohorts=cohorts,
         metrics=metrics,
         dataset=dataset,
         partition=partition,
-        train=tuple(cohorts_.shards(partition.train, c.ids, store) for c in cohorts),
-        test=tuple(cohorts_.tests(c, partition.test, metrics, store) for c in cohorts),
+        train=tuple(
+            cohorts_.index_tables(partition.train, c.ids, store) for c in cohorts
+        ),
+        test=tuple(
+            cohorts_.evaluation_tables(c, partition.test, metrics, store)
+            for c in cohorts
+        ),
         counts=partition_stats.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
@@ -140,18 +156,18 @@ def federation(exp: Experiment) -> Federation:
     )
 
 
-def choices_of(
-    config: ml_collections.ConfigDict, platform: str, layout: Layout | None
-) -> Choices:
+def execution_choices(
+    config: ml_collections.ConfigDict, platform: str, layout: DeviceLayout | None
+) -> ExecutionChoices:
     """How the clients of a run train and are kept."""
-    return Choices(
+    return ExecutionChoices(
         at_once=config.clients_at_once,
         store=config.clients.store,
-        evaluated=evaluated(config),
-        seed=fields.data_fields(config).seed,
+        evaluated=num_evaluated(config),
+        seed=fields.resolved_data_fields(config).seed,
         platform=platform,
         cores=os.cpu_count() or 1,
-        devices=layout.number if layout else 1,
+        devices=layout.num_devices if layout else 1,
     )
 
 
@@ -171,11 +187,11 @@ def build_parts(
     Raises:
       UserError: the method decides something in Python by a float that is traced.
     """
-    now = floats.substituted(config, values)
+    now = floats.replace_floats(config, values)
     try:
         return Parts(
             method=build_method(now.method, spec, num_examples, now, network),
-            local=privacy.local(now, build_local(now)),
+            local=privacy.private_local_training(now, build_local_training(now)),
             sampler=build_sampler(now.participation),
             dropout=now.participation.dropout,
         )
@@ -191,7 +207,7 @@ def build_parts(
 def build_wire(config) -> Wire:
     """The formats of both directions."""
     up, down = (
-        pick(f"wire.{key}", config[key], wire.FORMATS) for key in ("up", "down")
+        choose_from(f"wire.{key}", config[key], wire.FORMATS) for key in ("up", "down")
     )
     return Wire(up, down)
 
@@ -208,35 +224,38 @@ def build_method(
     Args:
       num_examples: training examples of all clients, for a method that asks for them
         and a configuration that leaves them at 0.
-      run: the whole configuration, for `registries.FOLLOWING` and `FROM_RUN`.
+      run: the whole configuration, for `registries.INHERITED_VALUES` and
+        `DERIVED_ARGUMENTS`.
       network: name -> network, for a method with one of its own.
     """
-    name = pick("method", config.name, METHODS)
+    name = choose_from("method", config.name, METHODS)
     arguments: dict[str, Any] = {}
     for key, value in config.items():
         if key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
-            arguments[key] = choices[pick(f"method.{key}", value, choices)]
+            arguments[key] = choices[choose_from(f"method.{key}", value, choices)]
         elif key in registries.NETWORKS:
             if network is None:
                 raise ValueError(f"method {name!r} has a network: give `network`")
-            arguments[key] = network(pick(f"method.{key}", value, models.NETS))
+            arguments[key] = network(choose_from(f"method.{key}", value, models.NETS))
         elif key != "name":
             arguments[key] = value
     if arguments.get("num_examples") == 0:
         arguments["num_examples"] = num_examples
-    followed = [k for k in registries.FOLLOWING if arguments.get(k) == 0]
+    followed = [k for k in registries.INHERITED_VALUES if arguments.get(k) == 0]
     for key in followed:
         del arguments[key]  # without a whole configuration the method's own default
         if run is not None:
-            arguments[key] = registries.FOLLOWING[key](run)
+            arguments[key] = registries.INHERITED_VALUES[key](run)
     asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
-    arguments |= {k: f(run, arguments) for k, f in FROM_RUN.items() if k in asked}
-    arguments = registries.gathered(METHODS[name], arguments)
+    arguments |= {
+        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in asked
+    }
+    arguments = registries.group_arguments(METHODS[name], arguments)
     return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
 
 
-def networks(
+def network_factory(
     dataset: Dataset, spec: Spec, compute_dtype: str = "float32"
 ) -> Callable[[str], Net]:
     """The network of a name for the inputs of a data set."""
@@ -254,20 +273,20 @@ def examples(dataset: Dataset) -> Examples:
     """Every example, on the device once."""
     rows = dataset.public
     shown = None if rows is None else jnp.asarray(rows, jnp.int32)
-    x = jax.device_put(in_rows(dataset.x))  # a memory map without a copy on CPU
+    x = jax.device_put(flatten_inputs(dataset.x))  # a memory map without a copy on CPU
     return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown, dataset.x.shape[1:])
 
 
-def in_rows(x: np.ndarray) -> np.ndarray:
+def flatten_inputs(x: np.ndarray) -> np.ndarray:
     """Inputs [N, ...] as [N, F], on the host, where that copies nothing."""
     return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
 
 
-def check(exp: Experiment):
+def check_experiment(exp: Experiment):
     """Fails before training where method, networks and data do not fit."""
-    x = jax.eval_shape(batches.decode, jnp.zeros_like(exp.dataset.x[:1]))
+    x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     fit.check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
-    memory.check(exp)
+    memory.check_experiment_memory(exp)
     sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
         raise UserError(
@@ -277,14 +296,18 @@ def check(exp: Experiment):
         )
 
 
-def check_rule(exp: Experiment, rule: str):
+def check_early_stopping_rule(exp: Experiment, rule: str):
     """Raises UserError for a rule of early stopping that nothing is evaluated by."""
     if not rule:
         return
     cohort, shape_of = exp.cohorts[0], jax.ShapeDtypeStruct
-    two = cohorts_.first_of(exp.dataset)
+    two = cohorts_.two_examples(exp.dataset)
     examples = jax.tree.map(lambda a: shape_of(a.shape, a.dtype), two)
     method, classes = exp.method, exp.spec.num_classes
-    shapes = statelessness.shapes(method, cohort.net, exp.local, classes, examples, 2)
-    rules = cohort.rules or statelessness.rules(method, cohort.net, shapes)
-    pick("early_stopping.rule", rule, rules)
+    shapes = statelessness.client_shapes(
+        method, cohort.net, exp.local, classes, examples, 2
+    )
+    rules = cohort.stateless_rules or statelessness.rule_names(
+        method, cohort.net, shapes
+    )
+    choose_from("early_stopping.rule", rule, rules)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import batches, execution, models
-from jaxproto.client import Local
-from jaxproto.data.host_memory import memory
+from jaxproto.client import LocalTraining
+from jaxproto.data.host_memory import host_memory_bytes
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError
@@ -18,7 +18,7 @@ from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.metrics import Metric, further
+from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.persistence import STATELESS
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 
@@ -27,9 +27,13 @@ from jaxproto.types import Array, Examples, Net, Shard, Spec
 class CohortPlan(Cohort):
     """A cohort, and how a run trains and evaluates it."""
 
-    lanes: int = 1  # calls that train its participants side by side
-    rules: tuple[str, ...] = ()  # by which clients that keep no state are evaluated
-    tested: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
+    num_lanes: int = 1  # calls that train its participants side by side
+    stateless_rules: tuple[
+        str, ...
+    ] = ()  # by which clients that keep no state are evaluated
+    evaluated: tuple[
+        int, ...
+    ] = ()  # places in `ids` of those that are evaluated; () all
 
     @property
     def stateless(self) -> bool:
@@ -49,12 +53,12 @@ def build_cohorts(
     )
     cohorts: list[CohortPlan] = []
     for name in dict.fromkeys(names):
-        ids = tuple(i for i in clients if models.assign(names, [i]) == (name,))
+        ids = tuple(i for i in clients if models.assign_networks(names, [i]) == (name,))
         cohorts += [CohortPlan(name, network(name), ids)] * bool(ids)
     return tuple(cohorts)
 
 
-class Choices(NamedTuple):
+class ExecutionChoices(NamedTuple):
     """What of a configuration says how the clients of a run train and are kept."""
 
     at_once: str  # `clients_at_once`
@@ -66,31 +70,35 @@ class Choices(NamedTuple):
     devices: int = 1  # that the rows of a cohort are dealt to
 
 
-def arranged(
+def plan_execution(
     cohorts: Sequence[CohortPlan],
-    choices: Choices,
+    choices: ExecutionChoices,
     partition: Partition,
-    local: Local,
-    most: int,
+    local: LocalTraining,
+    max_participants: int,
 ) -> tuple[CohortPlan, ...]:
     """Cohorts with what says how they train and whom an evaluation asks.
 
     Args:
-      most: clients that take part in a round.
+      max_participants: clients that take part in a round.
     """
-    asked = set(sample(choices.evaluated, len(partition.train), choices.seed))
+    evaluated = set(
+        sample_evaluated(choices.evaluated, len(partition.train), choices.seed)
+    )
 
     def one(cohort):
-        room = min(most, len(cohort.ids))
-        work = steps(partition, cohort.ids, local)[: room : choices.devices]
-        places = [k for k, i in enumerate(cohort.ids) if i in asked]
+        num_rows = min(max_participants, len(cohort.ids))
+        work = steps_per_round(partition, cohort.ids, local)[
+            : num_rows : choices.devices
+        ]
+        places = [k for k, i in enumerate(cohort.ids) if i in evaluated]
         whole = len(places) == len(cohort.ids)
         return dataclasses.replace(
             cohort,
             mode=build_mode(choices.at_once, choices.platform, work),
-            max_participants=0 if room == len(cohort.ids) else room,
-            lanes=lanes(choices, len(cohorts), room),
-            tested=() if whole else tuple(places),
+            max_participants=0 if num_rows == len(cohort.ids) else num_rows,
+            num_lanes=num_lanes(choices, len(cohorts), num_rows),
+            evaluated=() if whole else tuple(places),
         )
 
     return tuple(map(one, cohorts))
@@ -99,7 +107,7 @@ def arranged(
 SAMPLED = 20  # stream of the seed
 
 
-def lanes(choices: Choices, cohorts: int, room: int) -> int:
+def num_lanes(choices: ExecutionChoices, cohorts: int, num_rows: int) -> int:
     """Programs that train a cohort side by side: on a CPU, so that no core waits.
 
     The programs of other cohorts run at the same time, too.
@@ -108,15 +116,15 @@ def lanes(choices: Choices, cohorts: int, room: int) -> int:
         return 1
     if choices.devices > 1:
         return 1
-    return max(1, min(-(-choices.cores // cohorts), room))
+    return max(1, min(-(-choices.cores // cohorts), num_rows))
 
 
 def with_all_in_one_call(cohort: CohortPlan) -> CohortPlan:
     """Returns the cohort with rows for all clients, trained by one call."""
-    return dataclasses.replace(cohort, max_participants=0, lanes=1)
+    return dataclasses.replace(cohort, max_participants=0, num_lanes=1)
 
 
-def sample(number: int, clients: int, seed: int) -> list[int]:
+def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
     """The clients that evaluations ask, the same in every round; 0 is all.
 
     Args:
@@ -128,16 +136,22 @@ def sample(number: int, clients: int, seed: int) -> list[int]:
     return sorted(drawn.tolist())
 
 
-def tested_ids(cohort: CohortPlan) -> tuple[int, ...]:
+def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
     """The clients of a cohort that are evaluated, in its order."""
-    return tuple(cohort.ids[k] for k in cohort.tested) or cohort.ids
+    return tuple(cohort.ids[k] for k in cohort.evaluated) or cohort.ids
 
 
 NODES = "nodes"  # where clients are on nodes of their own: `jaxproto.flower`
-HOSTED = ("host", "disk", NODES)  # where the device has the clients of a round alone
+OFF_DEVICE = (
+    "host",
+    "disk",
+    NODES,
+)  # where the device has the clients of a round alone
 
 
-def store(choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int) -> str:
+def choose_store(
+    choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int
+) -> str:
     """Where clients are between rounds: what `clients.store` may be, and not "auto".
 
     Args:
@@ -151,19 +165,19 @@ def store(choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int) 
     if any(c.stateless for c in cohorts):
         return "none"
     whole = not any(c.max_participants for c in cohorts)
-    if choice in HOSTED and whole:
+    if choice in OFF_DEVICE and whole:
         raise UserError(
             f"clients.store is {choice}, but all clients may take part in a round, so "
             "that the device must hold them; use auto, or let a share take part "
             "(participation.law=uniform, participation.fraction=0.1)."
         )
     if choice != "auto" or whole:
-        return choice if choice in HOSTED else "device"
-    there = memory()
-    on_device = there if platform == "cpu" else device_memory() or there
+        return choice if choice in OFF_DEVICE else "device"
+    host_memory = host_memory_bytes()
+    on_device = host_memory if platform == "cpu" else device_memory() or host_memory
     if size <= on_device / 3:
         return "device"
-    return "host" if platform != "cpu" and size <= there / 2 else "disk"
+    return "host" if platform != "cpu" and size <= host_memory / 2 else "disk"
 
 
 def device_memory() -> float | None:
@@ -171,11 +185,11 @@ def device_memory() -> float | None:
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
-def forgetting(
+def make_stateless(
     cohorts: Sequence[CohortPlan],
     choice: str,
     method: Method,
-    local: Local,
+    local: LocalTraining,
     spec: Spec,
     dataset: Dataset,
 ) -> tuple[CohortPlan, ...]:
@@ -194,7 +208,7 @@ def forgetting(
     if choice != "none" and not (choice == "auto" and partial_):
         return tuple(cohorts)
     examples = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(dataset)
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), two_examples(dataset)
     )
     classes = spec.num_classes
     free = [
@@ -202,7 +216,7 @@ def forgetting(
             method,
             c,
             local,
-            statelessness.shapes(method, c.net, local, classes, examples, 2),
+            statelessness.client_shapes(method, c.net, local, classes, examples, 2),
         )
         for c in cohorts
     ]
@@ -216,21 +230,24 @@ def forgetting(
     if len({*free}) > 1 or not free[0]:  # some keep what others do not: all are kept
         return tuple(cohorts)
     return tuple(
-        dataclasses.replace(c, rules=own, persistence=STATELESS)
+        dataclasses.replace(c, stateless_rules=own, persistence=STATELESS)
         for c, own in zip(cohorts, free, strict=True)
     )
 
 
 def _rules(
-    method: Method, cohort: Cohort, local: Local, given: statelessness.Shapes
+    method: Method,
+    cohort: Cohort,
+    local: LocalTraining,
+    given: statelessness.ClientShapes,
 ) -> tuple[str, ...]:
     """The rules by which clients that keep nothing are evaluated; () keeps them."""
-    if statelessness.uploads_ask(method, cohort.net, local, given):
+    if statelessness.upload_depends_on_state(method, cohort.net, local, given):
         return ()
-    return statelessness.rules_that_ask_nothing(method, cohort.net, given)
+    return statelessness.client_independent_rules(method, cohort.net, given)
 
 
-def first_of(dataset: Dataset) -> Examples:
+def two_examples(dataset: Dataset) -> Examples:
     """Two examples of a data set."""
     public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
     return Examples(
@@ -240,20 +257,20 @@ def first_of(dataset: Dataset) -> Examples:
     )
 
 
-def same_rows(rows: Sequence[np.ndarray]) -> bool:
+def all_equal(rows: Sequence[np.ndarray]) -> bool:
     """Whether all clients have the same examples, as an official test part."""
     first = rows[0]
     return all(own is first or np.array_equal(own, first) for own in rows[1:])
 
 
-def distinct(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
+def unique_rows(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
     """The different ones among the examples of clients, and which of them each has."""
     found = {own.tobytes(): own for own in map(np.asarray, rows)}
     place = {key: i for i, key in enumerate(found)}
     return [*found.values()], [place[np.asarray(own).tobytes()] for own in rows]
 
 
-def tests(
+def evaluation_tables(
     cohort: CohortPlan,
     rows: Sequence[np.ndarray],
     metrics: tuple[Metric, ...],
@@ -271,15 +288,15 @@ def tests(
       nothing, the examples of all of them once, in batches [T, B]. More than accuracies
       of those are sums over index tables too, one for all clients that have the same.
     """
-    ids = tested_ids(cohort)
+    ids = evaluated_ids(cohort)
     if not cohort.stateless:
-        return shards(rows, ids, store)
+        return index_tables(rows, ids, store)
     own = [rows[i] for i in ids]
-    if further(metrics):
-        different, _ = distinct(own)
-        return shards(different, range(len(different)), store)
-    every = np.asarray(own[0] if same_rows(own) else np.unique(np.concatenate(own)))
-    batch = min(len(every), batches.SWEEP_BATCH)
+    if besides_accuracy(metrics):
+        different, _ = unique_rows(own)
+        return index_tables(different, range(len(different)), store)
+    every = np.asarray(own[0] if all_equal(own) else np.unique(np.concatenate(own)))
+    batch = min(len(every), batches.EVAL_BATCH_SIZE)
     table = np.zeros(-(-len(every) // batch) * batch, np.int32)
     table[: len(every)] = every
     return jnp.asarray(table.reshape(-1, batch))
@@ -292,7 +309,7 @@ def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
     if choice == "one":
         return execution.one_by_one()
     if choice == "all":
-        segments = execution.plan(steps_K)
+        segments = execution.plan_segments(steps_K)
         return execution.in_segments(
             segments, -(-len(steps_K) // max(len(segments), 1))
         )
@@ -304,7 +321,7 @@ def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
     return execution.in_chunks(int(choice))
 
 
-def steps(partition: Partition, ids, local: Local) -> list[int]:
+def steps_per_round(partition: Partition, ids, local: LocalTraining) -> list[int]:
     """Local steps per round of the clients `ids`."""
     sizes = np.asarray([len(partition.train[i]) for i in ids])
     return (
@@ -312,7 +329,7 @@ def steps(partition: Partition, ids, local: Local) -> list[int]:
     ).tolist()
 
 
-def shards(rows, ids, store: str = "device") -> Shard:
+def index_tables(rows, ids, store: str = "device") -> Shard:
     """Index tables [K, M] of the clients `ids`, padded to the longest.
 
     They are on the device if the clients are.
@@ -321,5 +338,5 @@ def shards(rows, ids, store: str = "device") -> Shard:
     table = np.zeros((len(ids), max(sizes)), np.int32)
     for k, i in enumerate(ids):
         table[k, : sizes[k]] = rows[i]
-    place = np.asarray if store in HOSTED else jnp.asarray
+    place = np.asarray if store in OFF_DEVICE else jnp.asarray
     return jax.tree.map(place, Shard(table, np.asarray(sizes, np.int32)))

@@ -5,16 +5,16 @@ from functools import partial
 from typing import NamedTuple
 
 from jaxproto.data import node_schema, nodes, text
-from jaxproto.data.node_schema import Agreement
+from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.partitions import from_file as partition_file
 from jaxproto.data.partitions import public_examples
 from jaxproto.data.partitions.registry import PARTITIONS, Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import pick
+from jaxproto.errors import choose_from
 from jaxproto.experiment import memory
 
 
-class Given(NamedTuple):
+class FederationData(NamedTuple):
     """The data of an experiment."""
 
     dataset: Dataset
@@ -22,22 +22,27 @@ class Given(NamedTuple):
     num_examples: int  # of all clients, to train on
 
 
-def of_server(made: Agreement, config) -> Given:
+def server_data(schema: NodeSchema, config) -> FederationData:
     """The data as the server of nodes with their own knows them.
 
     Args:
       config: the fields `data` of the federation.
     """
-    return Given(*nodes.of_server(made, config.max_len), node_schema.total(made))
+    return FederationData(
+        *nodes.server_view(schema, config.max_len),
+        node_schema.num_train_examples(schema),
+    )
 
 
-def of_node(made: Agreement, id: int, own: nodes.Own, config) -> Given:
-    """The data as a node has them; see `of_server`."""
-    data = nodes.of_node(made, id, own, config.max_len)
-    return Given(*data, node_schema.total(made))
+def node_data(
+    schema: NodeSchema, id: int, own: nodes.NodeData, config
+) -> FederationData:
+    """The data as a node has them; see `server_data`."""
+    data = nodes.node_view(schema, id, own, config.max_len)
+    return FederationData(*data, node_schema.num_train_examples(schema))
 
 
-def build_data(config, tokens: tuple[str, ...] | None = None) -> Given:
+def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
     """The data set, and who has which examples; texts as tokens.
 
     Args:
@@ -57,7 +62,7 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> Given:
     partition = build_partition(config, dataset)
     sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
     dataset = text.encode(dataset, partition, **sizes, known=tokens)
-    return Given(dataset, partition, sum(map(len, partition.train)))
+    return FederationData(dataset, partition, sum(map(len, partition.train)))
 
 
 def build_partition(config, dataset: Dataset) -> Partition:
@@ -77,6 +82,6 @@ def build_partition(config, dataset: Dataset) -> Partition:
 def build_scheme(config):
     """The partition scheme, with those of its arguments that the config has."""
     there = [*PARTITIONS, "file:PATH"]
-    make = PARTITIONS[pick("partition", config.partition, there)]
+    make = PARTITIONS[choose_from("partition", config.partition, there)]
     known = inspect.signature(make).parameters
     return make(**{k: config[k] for k in known if k in config})

@@ -24,7 +24,7 @@ NETWORK = partial(
 )
 
 
-def method(fields: Mapping) -> str:
+def display_name(fields: Mapping) -> str:
     """Returns the method of a run as papers print it; its own name if none does.
 
     A method that is built on another one and inherits its title has its own name, and
@@ -47,9 +47,11 @@ def method(fields: Mapping) -> str:
     return name if title in taken else title or name
 
 
-def named(title: str) -> str:
+def method_of_title(title: str) -> str:
     """Returns the name of the method that has a title, options at their defaults."""
-    return next(name for name in METHODS if method({"method.name": name}) == title)
+    return next(
+        name for name in METHODS if display_name({"method.name": name}) == title
+    )
 
 
 @functools.cache

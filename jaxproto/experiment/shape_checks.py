@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxproto.errors import UserError
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.metrics import Metric, further
-from jaxproto.metrics.shape_check import check
+from jaxproto.metrics import Metric, besides_accuracy
+from jaxproto.metrics.shape_check import check_metric
 from jaxproto.types import Client, Net, Spec, Tree
 
 
@@ -40,7 +40,7 @@ def check_cohorts(
     for cohort in cohorts:
         params = jax.eval_shape(partial(method.init_client, cohort.net), key)[0]
         _check_received(cohort, params, jax.eval_shape(method.receive, params, down))
-        if more := further(metrics):
+        if more := besides_accuracy(metrics):
             scores = jax.eval_shape(
                 partial(_scores, method, cohort.net, spec), key, x, down
             )
@@ -107,4 +107,4 @@ def _check_metrics(
             )
     for columns in {found.shape[-1] for found in scores.values()}:
         for metric in metrics:
-            check(metric, columns)
+            check_metric(metric, columns)

@@ -13,21 +13,21 @@ import ml_collections
 import numpy as np
 
 from jaxproto.config import fields
-from jaxproto.config.factory_fields import table
-from jaxproto.config.fields import flat
-from jaxproto.experiment.sampler import room
+from jaxproto.config.factory_fields import all_fields
+from jaxproto.config.fields import flatten
+from jaxproto.experiment.sampler import max_rows
 from jaxproto.privacy import OFF
 from jaxproto.types import ArrayLike
 
 Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 
 
-def traced(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
+def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
     """Dotted path -> value of every float that programs of the run take as argument."""
-    given, unused = flat(config), _of_privacy(config)
+    given, unused = flatten(config), _of_privacy(config)
     return {
         path: np.float32(given[path])
-        for path, field in table(config.method.name).items()
+        for path, field in all_fields(config.method.name).items()
         if field.program == fields.TRACED
         and path not in unused
         and not given[path] == field.default == 0
@@ -45,17 +45,19 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
 
     Runs that agree in them and have the same data share their programs.
     """
-    free = {*traced(config), *_of_privacy(config)}
-    free |= fields.where(program=fields.UNUSED) | fields.resumable(config, fields.MORE)
+    free = {*traced_floats(config), *_of_privacy(config)}
+    free |= fields.fields_where(program=fields.UNUSED) | fields.resumable(
+        config, fields.MORE
+    )
     settings = {
-        **flat(config),
-        "data.seed": fields.data_fields(config).seed,
-        "participation.room": room(config),
+        **flatten(config),
+        "data.seed": fields.resolved_data_fields(config).seed,
+        "participation.room": max_rows(config),
     }
     return {k: v for k, v in settings.items() if k not in free}
 
 
-def substituted(
+def replace_floats(
     config: ml_collections.ConfigDict, values: Floats
 ) -> ml_collections.ConfigDict:
     """The configuration with other values, such as traced ones, for some fields."""

@@ -8,11 +8,11 @@ needs nothing more.
 
 import importlib
 
-_HOMES = {"client_app": "apps", "configuration": "apps", "server_app": "apps"}
+_HOMES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
 _HOMES |= {"deploy": "deployment", "simulate": "simulation"}
 _HOMES |= {"rehearse": "process"}
 
-__all__ = ["client_app", "configuration", "deploy", "rehearse", "server_app"]
+__all__ = ["client_app", "deploy", "parse_config", "rehearse", "server_app"]
 __all__ += ["simulate"]
 
 

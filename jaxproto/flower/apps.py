@@ -18,13 +18,13 @@ from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
 from jaxproto import config as config_
-from jaxproto.errors import UserError, pick
-from jaxproto.flower.node import Node, Said
+from jaxproto.errors import UserError, choose_from
+from jaxproto.flower.node import Answer, Node
 from jaxproto.flower.node_context import MEMORY, RECORD, client_of, folder_of
-from jaxproto.flower.private_data_node import OwnNode, made
-from jaxproto.flower.protocol import fingerprint
+from jaxproto.flower.private_data_node import PrivateDataNode, make_node
+from jaxproto.flower.protocol import config_hash
 from jaxproto.flower.server import REFUSED
-from jaxproto.flower.server_run import serve
+from jaxproto.flower.server_run import run_server
 from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
 
@@ -37,19 +37,19 @@ TYPES = {  # of Flower's messages, by stage
     "evaluate": MessageType.EVALUATE,
 }
 ERROR = "error"  # in what is said for a node, by Flower
-ASKING = 0.5  # seconds between two looks at who is there
-LOOKING = 0.5  # seconds between two looks at what has come
+MEMBERS_POLL_SECONDS = 0.5  # seconds between two looks at who is there
+ANSWERS_POLL_SECONDS = 0.5  # seconds between two looks at what has come
 
 
-def configuration(text: str) -> ml_collections.ConfigDict:
+def parse_config(text: str) -> ml_collections.ConfigDict:
     """The configuration that `to_json` wrote.
 
     Raises:
       UserError: a field is not one of this version.
     """
-    flat = config_.saved(json.loads(text))
+    flat = config_.upgrade_saved(json.loads(text))
     made = config_.default()
-    name = pick("method", flat["method.name"], METHODS)
+    name = choose_from("method", flat["method.name"], METHODS)
     made.method = ml_collections.ConfigDict(config_.method_fields(name))
     made.update_from_flattened_dict(flat)
     config_.check(made)
@@ -73,14 +73,14 @@ def client_app(
         says so.
     """
     app = ClientApp(mods=list(mods))
-    home = Path(workdir or default_workdir.default(config)) / "nodes"
-    handle = partial(answered, config.to_json(), home, data=tuple(data))
+    home = Path(workdir or default_workdir.default_workdir(config)) / "nodes"
+    handle = partial(handle_message, config.to_json(), home, data=tuple(data))
     for add in (app.query, app.train, app.evaluate):
         add()(handle)
     return app
 
 
-def answered(
+def handle_message(
     text: str,
     home: Path,
     message: Message,
@@ -97,13 +97,13 @@ def answered(
 
 
 def _said(
-    text: str, home: Path, told: Said, context: Context, data: Sequence[str] = ()
-) -> Said:
+    text: str, home: Path, told: Answer, context: Context, data: Sequence[str] = ()
+) -> Answer:
     id = client_of(context)
     default = data[id] if 0 <= id < len(data) else ""
     source = str(context.node_config.get("data", default))
     if told["stage"] == "who":
-        if told["federation"] != fingerprint(configuration(text)):
+        if told["federation"] != config_hash(parse_config(text)):
             raise UserError(f"client {id} has another configuration than the server.")
         return {"client": id}
     path = folder_of(home, context)
@@ -115,9 +115,9 @@ def _said(
 
 
 @cache
-def node(text: str, id: int, path: Path, source: str) -> Node | OwnNode:
+def node(text: str, id: int, path: Path, source: str) -> Node | PrivateDataNode:
     """The client of this process, made once; its programs are compiled once."""
-    return made(configuration(text), id, path, source)
+    return make_node(parse_config(text), id, path, source)
 
 
 def server_app(
@@ -142,7 +142,7 @@ def server_app(
         del context
         console = Console(soft_wrap=True)
         link = GridLink(grid, config, wait, patience, console.print)
-        serve(config, workdir, link, console)
+        run_server(config, workdir, link, console)
 
     return app
 
@@ -160,7 +160,7 @@ class GridLink:
     ):
         """Of a run; waits for nobody yet. What is refused is said."""
         self.grid, self.patience, self.wait = grid, patience, wait
-        self.number, self.federation = config.data.clients, fingerprint(config)
+        self.number, self.federation = config.data.clients, config_hash(config)
         self.nodes: dict[int, int] = {}  # of each client
         self._asked: set[int] = set()  # nodes that have said who they are
         self._say = say
@@ -176,14 +176,14 @@ class GridLink:
             there = self._there()
             if len(there) == self.number or time.monotonic() > until:
                 break
-            time.sleep(ASKING)
+            time.sleep(MEMBERS_POLL_SECONDS)
         if not there and not self.nodes:
             raise UserError("no client is connected; start SuperNodes and try again.")
         return there
 
     def _there(self) -> set[int]:
         nodes = set(self.grid.get_node_ids())
-        told: Said = {"stage": "who", "federation": self.federation}
+        told: Answer = {"stage": "who", "federation": self.federation}
         new = dict.fromkeys(nodes - self._asked, told)
         for at, said in (self._sent("who", new) if new else {}).items():
             if ERROR in said:
@@ -195,35 +195,36 @@ class GridLink:
                 self.nodes[int(said["client"])] = at
         return {i for i, at in self.nodes.items() if at in nodes and i < self.number}
 
-    def ask(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """What clients say."""
         each = {self.nodes[i]: {"stage": stage, **of} for i, of in told.items()}
         said, late = self._sent(stage, each), f"no answer in {self.patience:g} seconds"
         return {i: said.get(self.nodes[i], {REFUSED: late}) for i in told}
 
-    def _sent(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+    def _sent(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """What nodes say; a message that was not fetched in time is none any more."""
         out = [
             Message(
                 content=RecordDict({RECORD: ConfigRecord(dict(of))}),
                 message_type=TYPES[stage],
                 dst_node_id=at,
-                ttl=self.patience + ASKING,  # who comes back later reads newer ones
+                ttl=self.patience
+                + MEMBERS_POLL_SECONDS,  # who comes back later reads newer ones
             )
             for at, of in told.items()
         ]
         ids = zip(self.grid.push_messages(out), told, strict=False)
         waiting = {id: at for id, at in ids if id}
-        said, until = dict[int, Said](), time.monotonic() + self.patience
+        said, until = dict[int, Answer](), time.monotonic() + self.patience
         while waiting and time.monotonic() < until:
             for message in self.grid.pull_messages(list(waiting)):
                 at = waiting.pop(message.metadata.reply_to_message_id)
                 said[at] = _content(message)
-            time.sleep(LOOKING if waiting else 0.0)
+            time.sleep(ANSWERS_POLL_SECONDS if waiting else 0.0)
         return said
 
 
-def _content(message: Message) -> Said:
+def _content(message: Message) -> Answer:
     """What a node says, or why it says nothing."""
     if message.has_error():
         code, why = message.error.code, (message.error.reason or "").strip()

@@ -13,16 +13,16 @@ from pathlib import Path
 import ml_collections
 
 from jaxproto.data import node_schema
-from jaxproto.data.node_schema import Agreement, Description
+from jaxproto.data.node_schema import NodeDescription, NodeSchema
 from jaxproto.errors import UserError
 from jaxproto.experiment import data
-from jaxproto.experiment.data import Given
-from jaxproto.flower.node import Said
-from jaxproto.flower.server import REFUSED, Fault, Link
+from jaxproto.experiment.data import FederationData
+from jaxproto.flower.node import Answer
+from jaxproto.flower.server import REFUSED, Link, LostMessage
 from jaxproto.io import atomic
 
 
-class AgreeingLink:
+class HandshakeLink:
     """A link to the clients that have agreed.
 
     Attributes:
@@ -30,14 +30,14 @@ class AgreeingLink:
       grown: called when a client that came late has joined it.
     """
 
-    made: Agreement
+    made: NodeSchema
 
     def __init__(
         self,
         link: Link,
         config: ml_collections.ConfigDict,
         path: Path,
-        fault: Callable[[Fault], None],
+        fault: Callable[[LostMessage], None],
     ):
         """Makes the agreement, unless the folder has one.
 
@@ -64,12 +64,12 @@ class AgreeingLink:
                 "Mend them and start again."
             )
         number, vocab_size = self.data.clients, self.data.vocab_size
-        self._keep(node_schema.unite(told, number, vocab_size))
+        self._keep(node_schema.merge_descriptions(told, number, vocab_size))
         self._tell(told)
 
-    def given(self) -> Given:
+    def given(self) -> FederationData:
         """The data as the server knows them."""
-        return data.of_server(self.made, self.data)
+        return data.server_data(self.made, self.data)
 
     def members(self) -> set[int]:
         """The clients that are there now and have agreed."""
@@ -77,7 +77,7 @@ class AgreeingLink:
         told, fits, before = self._described(there - self._agreed), [], self.made
         for i in sorted(told):
             try:
-                self.made = node_schema.joined(self.made, i, told[i])
+                self.made = node_schema.add_client(self.made, i, told[i])
                 fits.append(i)
             except UserError as e:
                 self._note(i, str(e))
@@ -87,30 +87,30 @@ class AgreeingLink:
         self._tell(fits)
         return there & self._agreed
 
-    def ask(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """What clients say; who refuses is asked for its data again."""
         said = self.link.ask(stage, told)
         self._agreed -= {i for i in said if REFUSED in said[i]}
         return said
 
-    def _described(self, who: Iterable[int]) -> dict[int, Description]:
+    def _described(self, who: Iterable[int]) -> dict[int, NodeDescription]:
         """What clients tell of their data."""
         found = {}
         for i, said in self._answers("describe", {i: {} for i in sorted(who)}).items():
             try:
-                found[i] = node_schema.description(said["data"])
+                found[i] = node_schema.parse_description(said["data"])
             except UserError as e:
                 self._note(i, str(e))
         return found
 
     def _tell(self, who: Iterable[int]):
-        told: dict[int, Said] = {
-            i: {"agreement": node_schema.to_json(node_schema.told_to(self.made, i))}
+        told: dict[int, Answer] = {
+            i: {"agreement": node_schema.to_json(node_schema.schema_for(self.made, i))}
             for i in who
         }
         self._agreed |= {*self._answers("agree", told)}
 
-    def _answers(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+    def _answers(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
         said = self.link.ask(stage, told) if told else {}
         for i in sorted(said):
             if REFUSED in said[i]:
@@ -121,14 +121,14 @@ class AgreeingLink:
         """A fault, once for each reason."""
         if (id, why) not in self._noted:
             self._noted.add((id, why))
-            self.fault(Fault(0, id, "agree", why))
+            self.fault(LostMessage(0, id, "agree", why))
 
-    def _keep(self, made: Agreement):
+    def _keep(self, made: NodeSchema):
         self.made = made
         atomic.write(self.file, node_schema.to_json(made).encode())
 
 
-def lines(made: Agreement) -> list[str]:
+def describe_schema(made: NodeSchema) -> list[str]:
     """The agreement, in words."""
     kind = made.kind if not made.shape else f"{made.kind} {list(made.shape)}"
     told = [f"inputs: {kind}", f"labels: {', '.join(made.labels)}"]

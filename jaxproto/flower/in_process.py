@@ -8,12 +8,12 @@ from rich.console import Console
 
 from jaxproto.errors import UserError
 from jaxproto.flower import private_data_node
-from jaxproto.flower.node import Said
+from jaxproto.flower.node import Answer
 from jaxproto.flower.server import REFUSED
-from jaxproto.flower.server_run import serve
+from jaxproto.flower.server_run import run_server
 
 
-class Calls:
+class InProcessLink:
     """A link to nodes of this process."""
 
     def __init__(
@@ -25,8 +25,8 @@ class Calls:
           data: of each client with data of its own.
         """
         self.nodes = {
-            i: private_data_node.made(config, i, path / str(i), source)
-            for i, source in enumerate(private_data_node.sources(config, data))
+            i: private_data_node.make_node(config, i, path / str(i), source)
+            for i, source in enumerate(private_data_node.parse_node_data(config, data))
         }
         self.memory: dict[int, dict] = {i: {} for i in self.nodes}
 
@@ -34,18 +34,18 @@ class Calls:
         """All clients."""
         return set(self.nodes)
 
-    def ask(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """What clients say."""
         return {i: self._said(stage, i, of) for i, of in told.items()}
 
-    def _said(self, stage: str, i: int, told: Said) -> Said:
+    def _said(self, stage: str, i: int, told: Answer) -> Answer:
         try:
             return self.nodes[i].answer(stage, told, self.memory[i])
         except UserError as e:
             return {REFUSED: str(e)}
 
 
-def rehearse(
+def run_in_process(
     config: ml_collections.ConfigDict,
     workdir: str | Path,
     data: Sequence[str] = (),
@@ -62,5 +62,5 @@ def rehearse(
     Raises:
       UserError: the configuration or the data cannot be used.
     """
-    link = Calls(config, Path(workdir) / "nodes", data)
-    return serve(config, workdir, link, console or Console(soft_wrap=True))
+    link = InProcessLink(config, Path(workdir) / "nodes", data)
+    return run_server(config, workdir, link, console or Console(soft_wrap=True))

@@ -21,7 +21,7 @@ from jaxproto.errors import UserError
 from jaxproto.execution import one_by_one
 from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.data import Given
+from jaxproto.experiment.data import FederationData
 from jaxproto.flower.protocol import Messages, experiment
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
@@ -29,38 +29,38 @@ from jaxproto.storage import workdir as folder
 from jaxproto.training import programs, xla_cache
 from jaxproto.types import Client, Shard, Tree
 
-Said = dict[str, Any]  # of a message, by field: bytes, numbers, texts
+Answer = dict[str, Any]  # of a message, by field: bytes, numbers, texts
 
 
-class Kept(NamedTuple):
+class NodeCheckpoint(NamedTuple):
     """What a checkpoint of a client holds."""
 
     client: Client  # [1, ...]
 
 
-def alone(exp: Experiment, id: int) -> Experiment:
+def single_client_experiment(exp: Experiment, id: int) -> Experiment:
     """The experiment as one of its clients has it: a cohort of one."""
     number = next(n for n, c in enumerate(exp.cohorts) if id in c.ids)
     cohort, table = exp.cohorts[number], exp.train[number]
     at = cohort.ids.index(id)
-    own = Shard(*(jnp.asarray(np.asarray(a)[at : at + 1]) for a in table_of(table)))
+    own = Shard(*(jnp.asarray(np.asarray(a)[at : at + 1]) for a in index_table(table)))
     return exp._replace(
         cohorts=(
             dataclasses.replace(
                 cohorts.with_all_in_one_call(cohort),
                 ids=(id,),
                 mode=one_by_one(),
-                tested=(),
+                evaluated=(),
             ),
         ),
         train=(own,),
-        test=(cohorts.shards(exp.partition.test, (id,)),),
+        test=(cohorts.index_tables(exp.partition.test, (id,)),),
         check_wire=True,  # its upload is sent, not added up
         store="device",
     )
 
 
-def table_of(shard: Shard) -> tuple:
+def index_table(shard: Shard) -> tuple:
     """Index and sizes."""
     return shard.index, shard.size
 
@@ -73,7 +73,7 @@ class Node:
         config: ml_collections.ConfigDict,
         id: int,
         path: Path,
-        given: Given | None = None,
+        given: FederationData | None = None,
     ):
         """Of a configuration.
 
@@ -84,7 +84,7 @@ class Node:
         Raises:
           UserError: there is no such client.
         """
-        xla_cache.keep_compiled()
+        xla_cache.enable_xla_cache()
         self.config, self.id, self.path = config, id, path
         whole = experiment(config, given=given)
         if not 0 <= id < len(whole.counts.train):
@@ -92,15 +92,15 @@ class Node:
                 f"client={id} in the configuration of the node: the federation has "
                 f"clients 0 to {len(whole.counts.train) - 1}."
             )
-        self.exp = alone(whole, id)
+        self.exp = single_client_experiment(whole, id)
         self.messages = Messages(self.exp)
         twice = self.messages.twice
         self.halves = self.messages.halves(whole.cohorts) if twice else []
-        made = jax.tree.map(jax.jit, programs.functions(self.exp))
+        made = jax.tree.map(jax.jit, programs.build_programs(self.exp))
         self.run = programs.with_floats(made, self.exp.floats)
         self.examples = build.examples(whole.dataset)
 
-    def answer(self, stage: str, told: Said, memory: MutableMapping) -> Said:
+    def answer(self, stage: str, told: Answer, memory: MutableMapping) -> Answer:
         """What the client says to a message of the server.
 
         Args:
@@ -117,7 +117,7 @@ class Node:
             return self._train(told, memory)
         return self._evaluate(told)
 
-    def _first(self, told: Said, memory: MutableMapping) -> Said:
+    def _first(self, told: Answer, memory: MutableMapping) -> Answer:
         here, rest = self.messages.split(self.messages.down, self.halves)
         one = self.messages.decode(told["down"], here, "down")
         memory["first"], memory["round"] = told["down"], told["round"]
@@ -129,7 +129,7 @@ class Node:
         made = self.run.pre_upload[0](inputs, *own)
         return {"up": self._encoded(made.up), "sent": int(made.sent[0])}
 
-    def _train(self, told: Said, memory: MutableMapping) -> Said:
+    def _train(self, told: Answer, memory: MutableMapping) -> Answer:
         down, r = self._received(told, memory), told["round"]
         context = programs.round_context(self.config.seed, r)
         who = self._taking_part(told["reports"])
@@ -137,7 +137,7 @@ class Node:
         own = self.client(r), self.examples, *self.exp.train
         client, report = self.run.train[0](inputs, *own)
         self._keep(r + 1, client)
-        said: Said = {
+        said: Answer = {
             "loss": float(report.loss[0]),
             "steps": int(report.steps[0]),
             "finite": bool(report.finite[0]),
@@ -145,7 +145,7 @@ class Node:
         }
         return said | ({"up": self._encoded(report.up)} if told["reports"] else {})
 
-    def _evaluate(self, told: Said) -> Said:
+    def _evaluate(self, told: Answer) -> Answer:
         down = wire.unpack(
             self.messages.decode(told["down"], self.messages.down, "down")
         )
@@ -156,7 +156,7 @@ class Node:
             f"{n}": np.ascontiguousarray(a[0]).tobytes() for n, a in enumerate(each)
         }
 
-    def _received(self, told: Said, memory: MutableMapping) -> Tree:
+    def _received(self, told: Answer, memory: MutableMapping) -> Tree:
         """The broadcast as the client has it."""
         like = self.messages.down
         if not self.messages.twice:
@@ -183,7 +183,7 @@ class Node:
 
     def begun(self) -> Client:
         """The client before its first round."""
-        ids, count = programs.identities(self.exp, self.exp.cohorts[0])
+        ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
         key = programs.keys(self.config.seed)[0]
         return self.run.start_clients[0](key, ids, count)
 
@@ -196,11 +196,13 @@ class Node:
         start, there = self.begun(), checkpoint.rounds(self.path)
         if not there or (there[0] > r and len(there) < checkpoint.KEEP):
             return start
-        until = records.Covered(r, f"round {r} of the server")
+        until = records.Coverage(r, f"round {r} of the server")
         settings = folder.settings(self.config) | {"client": self.id}
-        found = checkpoint.latest(self.path, Kept(start), settings, until)
+        found = checkpoint.restore_latest(
+            self.path, NodeCheckpoint(start), settings, until
+        )
         return start if found is None else found.state.client
 
     def _keep(self, rounds: int, client: Client):
         settings = folder.settings(self.config) | {"client": self.id}
-        checkpoint.save(self.path, rounds, Kept(client), settings)
+        checkpoint.save(self.path, rounds, NodeCheckpoint(client), settings)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import data_fields
+from jaxproto.config import resolved_data_fields
 from jaxproto.data import node_schema, nodes, registry
-from jaxproto.data.node_schema import Agreement
-from jaxproto.data.nodes import Own
+from jaxproto.data.node_schema import NodeSchema
+from jaxproto.data.nodes import NodeData
 from jaxproto.errors import UserError
 from jaxproto.experiment import data as dividing
-from jaxproto.flower.node import Node, Said
+from jaxproto.flower.node import Answer, Node
 from jaxproto.io import atomic
 
-TOLD = "told.json"
+SCHEMA_FILE = "told.json"
 
 
 def check_source(config: ml_collections.ConfigDict, id: int, source: str):
@@ -38,7 +38,7 @@ def check_source(config: ml_collections.ConfigDict, id: int, source: str):
         )
 
 
-def sources(
+def parse_node_data(
     config: ml_collections.ConfigDict, data: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The data of each client's node, "" without own; paths from this folder on.
@@ -68,7 +68,7 @@ def _absolute(source: str) -> str:
     return f"{prefix}:{Path(path).expanduser().absolute()}"
 
 
-class OwnNode:
+class PrivateDataNode:
     """One client of a federation, and its data."""
 
     def __init__(
@@ -88,7 +88,7 @@ class OwnNode:
         self.config, self.id, self.path, self.source = config, id, path, source
         self._node = cache(self._made)  # of an agreement
 
-    def answer(self, stage: str, told: Said, memory: MutableMapping) -> Said:
+    def answer(self, stage: str, told: Answer, memory: MutableMapping) -> Answer:
         """What the client says to a message of the server.
 
         Args:
@@ -111,44 +111,44 @@ class OwnNode:
             )
         return self._node(file.read_text()).answer(stage, told, memory)
 
-    def _read(self) -> Own:
-        return nodes.read(data_fields(self.config), self.id, self.source)
+    def _read(self) -> NodeData:
+        return nodes.read(resolved_data_fields(self.config), self.id, self.source)
 
     def _described(self) -> str:
-        own = nodes.describe(self._read(), self.config.data.min_texts)
+        own = nodes.describe_node(self._read(), self.config.data.min_texts)
         text = node_schema.to_json(own)
         self.path.mkdir(parents=True, exist_ok=True)
-        atomic.write(self.path / TOLD, text.encode())
+        atomic.write(self.path / SCHEMA_FILE, text.encode())
         return text
 
     def _agrees(self, told: str):
         """Keeps the agreement, if it has what the node has told."""
-        own = node_schema.description((self.path / TOLD).read_text())
-        self._check(node_schema.agreement(told), own)
+        own = node_schema.parse_description((self.path / SCHEMA_FILE).read_text())
+        self._check(node_schema.parse_schema(told), own)
         atomic.write(self.path / node_schema.FILE, told.encode())
 
-    def _check(self, made: Agreement, own: node_schema.Description):
-        if node_schema.joined(made, self.id, own) != made:
+    def _check(self, made: NodeSchema, own: node_schema.NodeDescription):
+        if node_schema.add_client(made, self.id, own) != made:
             raise UserError(
                 f"client {self.id} is not in the agreement; the server tells it "
                 "before the next round."
             )
 
     def _made(self, told: str) -> Node:
-        made, own = node_schema.agreement(told), self._read()
-        self._check(made, nodes.describe(own, self.config.data.min_texts))
-        given = dividing.of_node(made, self.id, own, self.config.data)
+        made, own = node_schema.parse_schema(told), self._read()
+        self._check(made, nodes.describe_node(own, self.config.data.min_texts))
+        given = dividing.node_data(made, self.id, own, self.config.data)
         return Node(self.config, self.id, self.path, given)
 
 
-def made(
+def make_node(
     config: ml_collections.ConfigDict, id: int, path: Path, source: str = ""
-) -> Node | OwnNode:
+) -> Node | PrivateDataNode:
     """The client of a node.
 
     Args:
       source: of its own data; "" for its part of those of the configuration.
     """
     if source or config.data.name == registry.NODES:
-        return OwnNode(config, id, path, source)
+        return PrivateDataNode(config, id, path, source)
     return Node(config, id, path)

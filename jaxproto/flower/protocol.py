@@ -14,8 +14,8 @@ import ml_collections
 from jaxproto import wire
 from jaxproto.experiment import build, statelessness
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import first_of
-from jaxproto.experiment.data import Given
+from jaxproto.experiment.cohorts import two_examples
+from jaxproto.experiment.data import FederationData
 from jaxproto.federation import Cohort
 from jaxproto.method import no_pre_upload
 from jaxproto.storage import records
@@ -25,7 +25,7 @@ from jaxproto.wire import codec
 
 
 def experiment(
-    config: ml_collections.ConfigDict, path=None, given: Given | None = None
+    config: ml_collections.ConfigDict, path=None, given: FederationData | None = None
 ) -> Experiment:
     """The experiment of a configuration, on the one device of a process.
 
@@ -35,13 +35,13 @@ def experiment(
     """
     tokens = None if path is None else folder.tokens(path)
     exp = build.experiment(config, jax.default_backend(), tokens, given=given)
-    build.check(exp)
+    build.check_experiment(exp)
     return exp
 
 
-def fingerprint(config: ml_collections.ConfigDict) -> int:
+def config_hash(config: ml_collections.ConfigDict) -> int:
     """A number that configurations of one federation have in common."""
-    settings = records.plain(folder.settings(config))
+    settings = records.to_json_values(folder.settings(config))
     return zlib.crc32(repr(sorted(settings.items())).encode())
 
 
@@ -73,7 +73,7 @@ class Messages:
 
     def split(self, packed: Tree, first: list[bool]) -> tuple[list, list]:
         """The fields of both halves."""
-        fields = jax.tree.leaves(packed, is_leaf=wire.is_part)
+        fields = jax.tree.leaves(packed, is_leaf=wire.is_message_node)
         each = list(zip(fields, first, strict=True))
         return [a for a, of in each if of], [a for a, of in each if not of]
 
@@ -81,7 +81,7 @@ class Messages:
         """The packed broadcast of both halves."""
         a, b = iter(one), iter(other)
         fields = [next(a) if of else next(b) for of in first]
-        form = jax.tree.structure(self.down, is_leaf=wire.is_part)
+        form = jax.tree.structure(self.down, is_leaf=wire.is_message_node)
         return jax.tree.unflatten(form, fields)
 
     def encode(self, packed: Tree, way: str) -> bytes:
@@ -105,9 +105,11 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
     """Which fields of the broadcast the first exchange of a cohort reads."""
     method, net, local = exp.method, cohort.net, exp.local
     shapes = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), first_of(exp.dataset)
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), two_examples(exp.dataset)
     )
-    shown = statelessness.shapes(method, net, local, exp.spec.num_classes, shapes, 2)
+    shown = statelessness.client_shapes(
+        method, net, local, exp.spec.num_classes, shapes, 2
+    )
 
     def first(client, down, examples, shard):
         own = client.replace(
@@ -117,7 +119,7 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
         return method.pre_upload(net, own, Data(examples, shard), down)
 
     marks = jax.tree.unflatten(
-        jax.tree.structure(shown), statelessness.read_of(first, *shown)
+        jax.tree.structure(shown), statelessness.inputs_used(first, *shown)
     ).down
-    fields = jax.tree.leaves(marks, is_leaf=wire.is_part)
+    fields = jax.tree.leaves(marks, is_leaf=wire.is_message_node)
     return [any(jax.tree.leaves(field)) for field in fields]

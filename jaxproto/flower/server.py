@@ -14,16 +14,16 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import NODES, tested_ids
-from jaxproto.federation import Model, PreUpload, Report, Uploads
+from jaxproto.experiment.cohorts import NODES, evaluated_ids
+from jaxproto.federation import CohortReport, Model, PreUploadReport, Uploads
 from jaxproto.flower import stack_uploads
-from jaxproto.flower.node import Said
+from jaxproto.flower.node import Answer
 from jaxproto.flower.protocol import Messages
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
-from jaxproto.training.engine import Evaluated
-from jaxproto.training.evaluation import Outcome
+from jaxproto.training.engine import EngineEvaluation
+from jaxproto.training.evaluation import EvaluationSums
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
 from jaxproto.wire import HEADER
@@ -39,11 +39,11 @@ class Link(Protocol):
     def members(self) -> set[int]:
         """The clients that are there now."""
 
-    def ask(self, stage: str, told: Mapping[int, Said]) -> dict[int, Said]:
+    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """What clients say, by id; why one does not is its field `REFUSED`."""
 
 
-class Fault(NamedTuple):
+class LostMessage(NamedTuple):
     """A message that did not come to its end."""
 
     round: int  # from 1
@@ -56,20 +56,24 @@ class Server:
     """The server's half of every round."""
 
     def __init__(
-        self, exp: Experiment, seed: int, link: Link, fault: Callable[[Fault], None]
+        self,
+        exp: Experiment,
+        seed: int,
+        link: Link,
+        fault: Callable[[LostMessage], None],
     ):
         """Of an experiment; `fault` is told of what did not come to its end."""
         self.exp = exp = exp._replace(store=NODES)
         self.seed, self.link, self.fault = seed, link, fault
         self.messages = Messages(exp)
         self.halves = self.messages.halves(exp.cohorts) if self.messages.twice else []
-        made = jax.tree.map(jax.jit, programs.functions(exp))
+        made = jax.tree.map(jax.jit, programs.build_programs(exp))
         self.run = programs.with_floats(made, exp.floats)
         self.packed = jax.jit(self.messages.packed)
         self.shapes = stack_uploads.shapes(exp, self.messages.down)
         method = exp.method.collecting() if exp.check_wire else exp.method
         self.as_lanes = {
-            stage: jax.jit(partial(stack_uploads.as_lanes, exp, aggregation))
+            stage: jax.jit(partial(stack_uploads.split_into_lanes, exp, aggregation))
             for stage, aggregation in (
                 ("first", EVERY_UPLOAD),
                 ("train", method.aggregation),
@@ -82,7 +86,7 @@ class Server:
     def begun(self, rounds_between: int) -> State:
         """The state before the first round; of the clients, who they are."""
         state = programs.init(self.exp, self.seed, self.run)
-        watched = rounds.unwatched(self.run, state.server, rounds_between)
+        watched = rounds.empty_history(self.run, state.server, rounds_between)
         return state._replace(watched=watched)
 
     def joined(self, states: Sequence[State]) -> Model:
@@ -90,12 +94,12 @@ class Server:
         (state,) = states
         return Model(state.server, state.clients)
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.Told]]:
+    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Exchanges with whoever is there, and the server's step."""
         context = programs.round_context(self.seed, r)
         drawn = jax.device_get(self.run.participate(context, model.server))
         asked = self._asked(r, drawn)
-        server, pre_uploads, bytes_down = model.server, list[PreUpload](), 0
+        server, pre_uploads, bytes_down = model.server, list[PreUploadReport](), 0
         sent: list = []
         if self.run.pre_aggregate is not None:
             sent, _ = self._halves(server)
@@ -104,13 +108,13 @@ class Server:
             server = self.run.pre_aggregate(
                 context, server, self._lanes(drawn, got, "first")
             )
-            pre_uploads = [PreUpload((), told.id, told.sent, told.bytes)]
+            pre_uploads = [PreUploadReport((), told.id, told.sent, told.bytes)]
             bytes_down = HEADER
         down = self._second(server, sent)
         got, report = self._exchange("train", r, asked, down, self.shapes.up)
         told = self.run.broadcast(server)
         server = self.run.update(context, server, self._lanes(drawn, got, "train"))
-        made = rounds.Told(
+        made = rounds.RoundOutputs(
             participants=asked,
             scalars_down=np.asarray(told.scalars),
             bytes_down=np.asarray(told.bytes) + bytes_down,
@@ -120,26 +124,26 @@ class Server:
         )
         return Model(jax.block_until_ready(server), model.clients), [made]
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[EngineEvaluation]:
         """What the clients that are there get right, and who they are.
 
         Raises:
           UserError: no client was there to be evaluated.
         """
-        asked = {i for cohort in self.exp.cohorts for i in tested_ids(cohort)}
+        asked = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
         data = self.messages.encode(self.packed(model.server), "down")
         there = asked & self.link.members()
-        told: dict[int, Said] = {i: {"round": r, "down": data} for i in sorted(there)}
+        told: dict[int, Answer] = {i: {"round": r, "down": data} for i in sorted(there)}
         said = self._answers("evaluate", r - 1, told)
         if not said:
             raise UserError(
                 f"no client was evaluated after round {r}: none answered. The rounds "
                 "before it are saved; the same command goes on when nodes are there."
             )
-        among = stack_uploads.evaluated(self.exp, list(said))
-        sums = stack_uploads.sums(self.exp, said, self.shapes, among)
-        found = Outcome(sums, jax.device_get(self.run.diagnostics(model.server)))
-        return [Evaluated(among, found)]
+        among = stack_uploads.restrict_evaluated(self.exp, list(said))
+        sums = stack_uploads.merge_evaluations(self.exp, said, self.shapes, among)
+        found = EvaluationSums(sums, jax.device_get(self.run.diagnostics(model.server)))
+        return [EngineEvaluation(among, found)]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns the model of the only federation."""
@@ -151,7 +155,7 @@ class Server:
         members = self.link.members()
         there = np.array([i in members for i in range(len(drawn.trains))])
         for i in np.flatnonzero(drawn.trains & ~there):
-            self.fault(Fault(r + 1, int(i), "train", "it is not connected"))
+            self.fault(LostMessage(r + 1, int(i), "train", "it is not connected"))
         return Participation(*(a & there for a in drawn))
 
     def _halves(self, server: Tree) -> tuple[list, list]:
@@ -169,10 +173,10 @@ class Server:
 
     def _exchange(
         self, stage: str, r: int, asked: Participation, down: Tree, like: Tree
-    ) -> tuple[dict[int, Tree], Report]:
+    ) -> tuple[dict[int, Tree], CohortReport]:
         """The messages of clients, undamaged, and what was told besides them."""
         data = self.messages.encode(down, "down")
-        told: dict[int, Said] = {
+        told: dict[int, Answer] = {
             int(i): {"round": r, "down": data, "reports": bool(asked.reports[i])}
             for i in np.flatnonzero(asked.trains)
         }
@@ -183,15 +187,17 @@ class Server:
             try:
                 ups[i] = self.messages.decode(answer["up"], like, "up")
             except WireError as e:
-                self.fault(Fault(r + 1, i, stage, f"its message is refused: {e}"))
-        return ups, stack_uploads.report(len(asked.trains), said, ups)
+                self.fault(LostMessage(r + 1, i, stage, f"its message is refused: {e}"))
+        return ups, stack_uploads.collect_report(len(asked.trains), said, ups)
 
-    def _answers(self, stage: str, r: int, told: Mapping[int, Said]) -> dict[int, Said]:
+    def _answers(
+        self, stage: str, r: int, told: Mapping[int, Answer]
+    ) -> dict[int, Answer]:
         """What clients say, in the order of ids, without those that do not."""
         said = self.link.ask(stage, told) if told else {}
         for i in sorted(said):
             if REFUSED in said[i]:
-                self.fault(Fault(r + 1, i, stage, str(said[i][REFUSED])))
+                self.fault(LostMessage(r + 1, i, stage, str(said[i][REFUSED])))
         return {i: said[i] for i in sorted(said) if REFUSED not in said[i]}
 
     def _lanes(
@@ -201,5 +207,5 @@ class Server:
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
         who = drawn._replace(reports=drawn.trains & arrived)
-        stacked = stack_uploads.stacked(self.exp, ups, like)
+        stacked = stack_uploads.stack_uploads(self.exp, ups, like)
         return self.as_lanes[stage](who, stacked)

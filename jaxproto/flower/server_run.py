@@ -17,9 +17,9 @@ from rich.console import Console
 from jaxproto import config as config_
 from jaxproto.data.registry import NODES
 from jaxproto.experiment import build
-from jaxproto.flower.handshake import AgreeingLink, lines
+from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
-from jaxproto.flower.server import Fault, Link, Server
+from jaxproto.flower.server import Link, LostMessage, Server
 from jaxproto.storage import default_workdir, records, run_folder
 from jaxproto.storage import workdir as folder
 from jaxproto.summary import reference_accuracy
@@ -28,12 +28,12 @@ from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.progress import result_table
-from jaxproto.training.rounds import Work
+from jaxproto.training.rounds import RoundEnvironment
 
 FAULTS = "faults.jsonl"
 
 
-def serve(
+def run_server(
     config: ml_collections.ConfigDict,
     workdir: str | Path,
     link: Link,
@@ -51,22 +51,22 @@ def serve(
       UserError: the configuration or the folder cannot be used, or nobody is there.
     """
     config_.check(config)
-    path = Path(workdir or default_workdir.default(config))
+    path = Path(workdir or default_workdir.default_workdir(config))
     with contextlib.ExitStack() as stack:
-        claimed = stack.enter_context(folder.claim(path))
-        start = runner.Start(
-            config, path, console, grace=0.0, claimed=claimed, shown=lines_shown
+        claimed = stack.enter_context(folder.lock_workdir(path))
+        start = runner.RunRequest(
+            config, path, console, grace=0.0, claimed=claimed, shown=plain_progress
         )
-        summary = runner.existing(start)
+        summary = runner.finished_summary(start)
         if summary is None:
             summary = _trained(start, link)
     console.print(result_table(summary))
     return summary
 
 
-def _trained(start: runner.Start, link: Link) -> dict:
+def _trained(start: runner.RunRequest, link: Link) -> dict:
     config, path = start.config, start.path
-    xla_cache.keep_compiled()
+    xla_cache.enable_xla_cache()
     fault = partial(_noted, path, start.console)
     if config.data.name == NODES:
         server = _agreed(start, link, fault)
@@ -75,26 +75,26 @@ def _trained(start: runner.Start, link: Link) -> dict:
         summaries.partition(server.exp, path, start.console)
     exp = server.exp
     folder.save_tokens(path, exp.dataset.tokens)
-    due = folder.due(path, config)
+    due = folder.expected_rounds(path, config)
     folder.save_config(path, config)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     start.claimed.keep()
-    run = runner.Run(
+    run = runner.RunContext(
         config=config,
         path=path,
-        work=Work(
+        work=RoundEnvironment(
             exp,
             build.examples(exp.dataset),
             server.run,
             config.seed,
             DeviceStore(exp, server.run),
         ),
-        compiled=summaries.Compiled(0.0, 0),
+        compiled=summaries.CompileStats(0.0, 0),
         console=start.console,
         grace=start.grace,
-        shown=start.shown,
-        told=start.listeners(),
-        spent=privacy_ledger.ledger(config, exp),
+        progress=start.shown,
+        callbacks=start.listeners(),
+        privacy_entry=privacy_ledger.privacy_ledger(config, exp),
         # which ask for examples by class:
         unknown=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
@@ -103,10 +103,12 @@ def _trained(start: runner.Start, link: Link) -> dict:
     return summary
 
 
-def _agreed(start: runner.Start, link: Link, fault: Callable[[Fault], None]) -> Server:
+def _agreed(
+    start: runner.RunRequest, link: Link, fault: Callable[[LostMessage], None]
+) -> Server:
     """The server of nodes with data of their own."""
     config, path = start.config, start.path
-    agreeing = AgreeingLink(link, config, path, fault)
+    agreeing = HandshakeLink(link, config, path, fault)
     exp = experiment(config, given=agreeing.given())
     server = Server(exp, config.seed, agreeing, fault)
 
@@ -117,19 +119,19 @@ def _agreed(start: runner.Start, link: Link, fault: Callable[[Fault], None]) -> 
         )
 
     agreeing.grown = grown
-    for line in lines(agreeing.made):
+    for line in describe_schema(agreeing.made):
         start.console.print(line, markup=False, highlight=False, soft_wrap=True)
     return server
 
 
-def _noted(path: Path, console: Console, fault: Fault):
+def _noted(path: Path, console: Console, fault: LostMessage):
     """Writes and prints a fault."""
     records.append(path / FAULTS, fault._asdict())
     line = f"round {fault.round}, client {fault.client}, {fault.stage}: {fault.why}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-class Lines:
+class PlainProgress:
     """The rounds of a federation, a line for each evaluation; as `Progress`."""
 
     def __init__(self, console: Console):
@@ -152,7 +154,7 @@ class Lines:
 
 
 @contextlib.contextmanager
-def lines_shown(total_rounds: int, start_round: int, console: Console):
+def plain_progress(total_rounds: int, start_round: int, console: Console):
     """Shows the rounds of a federation; as `training.progress.progress`."""
     del total_rounds, start_round
-    yield Lines(console)
+    yield PlainProgress(console)

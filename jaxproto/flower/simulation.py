@@ -8,7 +8,7 @@ import ml_collections
 
 from jaxproto.errors import UserError
 from jaxproto.flower.apps import client_app, server_app
-from jaxproto.flower.private_data_node import sources
+from jaxproto.flower.private_data_node import parse_node_data
 from jaxproto.storage.run_folder import RunFolder
 
 BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there
@@ -41,7 +41,7 @@ def simulate(
     path = Path(workdir).resolve()
     run_simulation(
         server_app(config, path, **times),
-        client_app(config, path, data=sources(config, data)),
+        client_app(config, path, data=parse_node_data(config, data)),
         num_supernodes=config.data.clients,
         backend_config=BACKEND,
     )

@@ -13,8 +13,8 @@ from jaxproto import federation, gather, wire
 from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Report, Uploads
-from jaxproto.flower.node import Said, alone
+from jaxproto.federation import CohortReport, Uploads
+from jaxproto.flower.node import Answer, single_client_experiment
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.persistence import STATEFUL
@@ -22,7 +22,7 @@ from jaxproto.training import programs
 from jaxproto.types import Tree
 
 
-class Shapes(NamedTuple):
+class UploadShapes(NamedTuple):
     """Of what one client sends."""
 
     first: Tree  # packed, before it trains; () with one exchange
@@ -30,21 +30,24 @@ class Shapes(NamedTuple):
     sums: tuple[Tree, ...]  # of an evaluation, per cohort
 
 
-def shapes(exp: Experiment, down: Tree) -> Shapes:
+def shapes(exp: Experiment, down: Tree) -> UploadShapes:
     """Of every client of a federation.
 
     Args:
       down: shapes of the packed broadcast.
     """
-    each = [_shapes(alone(exp, cohort.ids[0]), down) for cohort in exp.cohorts]
-    return Shapes(each[0].first, each[0].up, tuple(of.sums for of in each))
+    each = [
+        _shapes(single_client_experiment(exp, cohort.ids[0]), down)
+        for cohort in exp.cohorts
+    ]
+    return UploadShapes(each[0].first, each[0].up, tuple(of.sums for of in each))
 
 
-def _shapes(exp: Experiment, down: Tree) -> Shapes:
-    made = programs.with_floats(programs.functions(exp), exp.floats)
+def _shapes(exp: Experiment, down: Tree) -> UploadShapes:
+    made = programs.with_floats(programs.build_programs(exp), exp.floats)
     cohort = exp.cohorts[0]
     start = partial(federation.init_cohort, exp.method, exp.local, cohort)
-    ids, count = programs.identities(exp, cohort)
+    ids, count = programs.client_ids_and_counts(exp, cohort)
     client = jax.eval_shape(start, jax.random.key(0), count, ids)
     on = jnp.ones(len(exp.counts.train), bool)
     who, message = Participation(on, on), jax.eval_shape(wire.unpack, down)
@@ -57,7 +60,7 @@ def _shapes(exp: Experiment, down: Tree) -> Shapes:
     if made.pre_upload:
         first = jax.eval_shape(made.pre_upload[0], inputs, *own).up
     sums = jax.eval_shape(made.evaluate[0], message, client, examples, *exp.test)
-    return Shapes(*(_of_one(tree) for tree in (first, report.up, sums)))
+    return UploadShapes(*(_of_one(tree) for tree in (first, report.up, sums)))
 
 
 def _of_one(tree: Tree) -> Tree:
@@ -65,21 +68,23 @@ def _of_one(tree: Tree) -> Tree:
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), tree)
 
 
-def zeros(like: Tree) -> Tree:
+def absent_upload(like: Tree) -> Tree:
     """The packed message "not there"."""
     return jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), like)
 
 
-def stacked(exp: Experiment, ups: Mapping[int, Tree], like: Tree) -> tuple[Tree, ...]:
+def stack_uploads(
+    exp: Experiment, ups: Mapping[int, Tree], like: Tree
+) -> tuple[Tree, ...]:
     """Packed messages of all clients [K, ...] per cohort, whatever came."""
-    nobody = zeros(like)
+    nobody = absent_upload(like)
     return tuple(
         jax.tree.map(lambda *a: np.stack(a), *(ups.get(i, nobody) for i in c.ids))
         for c in exp.cohorts
     )
 
 
-def as_lanes(
+def split_into_lanes(
     exp: Experiment,
     aggregation: Aggregation,
     who: Participation,
@@ -97,15 +102,21 @@ def as_lanes(
     made = []
     for cohort, packed in zip(exp.cohorts, stacked, strict=True):
         ids = jnp.asarray(cohort.ids)
-        for place, id_R in gather.places(who, ids, cohort.num_rows, cohort.lanes):
-            reports_R = gather.flags(who, id_R).reports
-            up = jax.vmap(federation.if_reports)(reports_R, gather.take(packed, place))
-            collected = partial(federation.collected, aggregation)
-            made.append(Uploads(id_R, *cohort.mode.summing(collected)(up)))
+        for place, id_R in gather.participant_places(
+            who, ids, cohort.num_rows, cohort.num_lanes
+        ):
+            reports_R = gather.participation_flags(who, id_R).reports
+            up = jax.vmap(federation.mask_upload)(
+                reports_R, gather.take_rows(packed, place)
+            )
+            collected = partial(federation.upload_and_summand, aggregation)
+            made.append(Uploads(id_R, *cohort.mode.map_and_sum(collected)(up)))
     return tuple(made)
 
 
-def report(clients: int, said: Mapping[int, Said], ups: Mapping[int, Tree]) -> Report:
+def collect_report(
+    clients: int, said: Mapping[int, Answer], ups: Mapping[int, Tree]
+) -> CohortReport:
     """What clients told besides their uploads, by id.
 
     Args:
@@ -121,10 +132,10 @@ def report(clients: int, said: Mapping[int, Said], ups: Mapping[int, Tree]) -> R
         if i in ups:
             sent[i], size[i] = answer["sent"], len(answer["up"])
     arrays: Any = {**told, "sent": sent, "bytes": size, "id": np.arange(clients)}
-    return Report(uploads=(), **arrays)
+    return CohortReport(uploads=(), **arrays)
 
 
-def evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
+def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
     """The experiment with these clients as those that an evaluation asks."""
     kept = []
     for cohort in exp.cohorts:
@@ -134,34 +145,37 @@ def evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
             kept.append(
                 dataclasses.replace(
                     cohort,
-                    rules=(),
+                    stateless_rules=(),
                     persistence=STATEFUL,
-                    tested=() if whole else places,
+                    evaluated=() if whole else places,
                 )
             )
-    tests = (cohorts_.tests(cohort, exp.partition.test, exp.metrics) for cohort in kept)
+    tests = (
+        cohorts_.evaluation_tables(cohort, exp.partition.test, exp.metrics)
+        for cohort in kept
+    )
     return exp._replace(cohorts=tuple(kept), test=tuple(tests))
 
 
-def sums(
-    exp: Experiment, said: Mapping[int, Said], like: Shapes, among: Experiment
+def merge_evaluations(
+    exp: Experiment, said: Mapping[int, Answer], like: UploadShapes, among: Experiment
 ) -> list[dict]:
     """Sums of an evaluation, per cohort of those that are evaluated.
 
     Args:
       exp: of the federation.
-      among: of `evaluated`.
+      among: of `restrict_evaluated`.
     """
     forms = dict(zip((c.name for c in exp.cohorts), like.sums, strict=True))
     found = []
     for cohort in among.cohorts:
-        ids = cohorts_.tested_ids(cohort)
+        ids = cohorts_.evaluated_ids(cohort)
         each = [_tree(said[i], forms[cohort.name]) for i in ids]
         found.append(jax.tree.map(lambda *a: np.stack(a), *each))
     return found
 
 
-def _tree(answer: Said, form: Tree) -> Tree:
+def _tree(answer: Answer, form: Tree) -> Tree:
     leaves, structure = jax.tree.flatten(form)
     arrays = [
         np.frombuffer(answer[f"{n}"], a.dtype).reshape(a.shape)

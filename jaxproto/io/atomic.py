@@ -3,8 +3,9 @@
 A file is written whole, or not at all.
 
 What is being made has a name of its own until it is complete. Those names are known
-here, so that a process that ends in the middle can take them away (`drop_unfinished`);
-one that is killed leaves them to the next start (`sweep`).
+here, so that a process that ends in the middle can take them away
+(`remove_in_progress`); one that is killed leaves them to the next start
+(`remove_leftovers`).
 """
 
 import contextlib
@@ -28,11 +29,12 @@ class Unwritable(UserError):
         """Of `size` bytes, for a reason in the system's words."""
         self.reason = reason
         try:
-            free = f", {amount(shutil.disk_usage(Path(path).parent).free)} free"
+            free = f", {format_bytes(shutil.disk_usage(Path(path).parent).free)} free"
         except OSError:
             free = ""
         super().__init__(
-            f"cannot write {path}: {reason} ({amount(size)} needed{free}). Make room "
+            f"cannot write {path}: {reason} ({format_bytes(size)} "
+            f"needed{free}). Make room "
             "there or choose another place; the same command then goes on."
         )
 
@@ -46,7 +48,7 @@ KINDS = {  # of what is no regular file; reading some of them never ends
 }
 
 
-def kind(path: str | os.PathLike) -> str:
+def file_type(path: str | os.PathLike) -> str:
     """What a path is if it is no regular file, such as "a pipe"; "" for a file.
 
     Raises:
@@ -63,7 +65,7 @@ def check_regular(name: str, path: str | os.PathLike):
       name: of what is read, with which the message begins.
     """
     try:
-        found = kind(path)
+        found = file_type(path)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{name}: no such file. Looked for {os.path.abspath(path)}."
@@ -78,7 +80,7 @@ def read(path: str | os.PathLike) -> bytes:
     Raises:
       OSError: it is none, or cannot be read.
     """
-    if found := kind(path):
+    if found := file_type(path):
         raise OSError(f"it is {found}, no regular file")
     return Path(path).read_bytes()
 
@@ -97,21 +99,21 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
       Unwritable: the system refuses; the old file stays.
     """
     path = Path(path)
-    with writing(path, len(content)):
+    with write_errors(path, len(content)):
         if path.exists() and path.read_bytes() == content:
             return
         new = _own_name(path) if private else path.with_name(path.name + NEW)
-        with unfinished(new):
+        with in_progress(new):
             with new.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(path)
-        sync(path.parent)
+        fsync_dir(path.parent)
 
 
 @contextlib.contextmanager
-def writing(path: str | os.PathLike, size: int) -> Iterator[None]:
+def write_errors(path: str | os.PathLike, size: int) -> Iterator[None]:
     """Says in one line that the system refuses to write there.
 
     Args:
@@ -127,13 +129,13 @@ def writing(path: str | os.PathLike, size: int) -> Iterator[None]:
         raise Unwritable(path, size, e.strerror or str(e)) from e
 
 
-def amount(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Bytes, in words."""
     return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size:,} bytes"
 
 
 @contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[None]:
+def in_progress(path: Path) -> Iterator[None]:
     """Knows a file or folder as being made; takes it away if the block fails."""
     _unfinished.add(path)
     try:
@@ -145,13 +147,13 @@ def unfinished(path: Path) -> Iterator[None]:
         _unfinished.discard(path)
 
 
-def drop_unfinished():
+def remove_in_progress():
     """Takes away what is being made: the process ends."""
     for path in list(_unfinished):
         remove(path)
 
 
-def sweep(folder: Path, patterns: tuple[str, ...]):
+def remove_leftovers(folder: Path, patterns: tuple[str, ...]):
     """Takes away what a killed process was writing to files of these names."""
     for pattern in patterns:
         for left in folder.glob(pattern + NEW):
@@ -173,14 +175,14 @@ def reserve(path: Path, size: int):
     Raises:
       Unwritable: it has not, or it cannot be made.
     """
-    with writing(path, size), path.open("wb") as file:
+    with write_errors(path, size), path.open("wb") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
         else:  # macOS, Windows: nothing can be promised
             file.truncate(size)
 
 
-def sync(folder: Path):
+def fsync_dir(folder: Path):
     """Waits until the names in a folder are on disk, where a system can be asked to."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows
         return
@@ -191,15 +193,15 @@ def sync(folder: Path):
         os.close(handle)
 
 
-def sync_all(folder: Path):
+def fsync_tree(folder: Path):
     """Waits until all files below a folder are on disk, and their names."""
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
-            sync(path)
+            fsync_dir(path)
         else:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-    sync(folder)
+    fsync_dir(folder)
 
 
 def _own_name(path: Path) -> Path:

@@ -27,11 +27,11 @@ def read_json(path: str | Path) -> dict | None:
     except ValueError as e:
         raise Damaged(str(e)) from e
     if not isinstance(found, dict):
-        raise Damaged(f"it holds {kind(found)}, no object")
+        raise Damaged(f"it holds {json_type(found)}, no object")
     return found
 
 
-def kind(found: Any) -> str:
+def json_type(found: Any) -> str:
     """What JSON calls it, with its article."""
     names = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(found), "a number")

@@ -12,11 +12,11 @@ from pathlib import Path
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Refused(Exception):
+class NotOwnedError(Exception):
     """Somebody else could have written this; the message says who and the way out."""
 
 
-def folder(path: Path):
+def owner_only_folder(path: Path):
     """Makes the folder, and parents that are missing, for the user alone.
 
     Raises:
@@ -31,7 +31,7 @@ def folder(path: Path):
     _check(path, path.stat(), "700")
 
 
-def read(path: Path) -> bytes:
+def read_owner_only(path: Path) -> bytes:
     """The content of a file that nobody else can have written.
 
     Raises:
@@ -47,12 +47,12 @@ def _check(path: Path, status: os.stat_result, mode: str):
     if not hasattr(os, "geteuid"):  # Windows: the user's folders are the user's
         return
     if status.st_uid != os.geteuid():
-        raise Refused(
+        raise NotOwnedError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()} who runs "
             "this: remove it"
         )
     if status.st_mode & OTHERS:
-        raise Refused(
+        raise NotOwnedError(
             f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): "
             f"remove it, or chmod {mode} if nobody did"
         )

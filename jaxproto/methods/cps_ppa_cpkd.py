@@ -17,7 +17,7 @@ Deviations (paper / released code / here), the code not being public:
 - pull: distance of class means, lam 0.1 / - / as in FedProto.
 - beta_ij: on the distances of class means / - / on whatever terms `reg` has.
 - masks: blocks, which leave fewer than s coordinates where C s / D or D / C is no whole
-  number / - / `masks`, default blocks with a part of one more (`block_exact`).
+  number / - / `masks`, default blocks with a part of one more (`exact_block_masks`).
 - what the pull compares under CPS: of both sides the coordinates of the mask (Section
   4.3, last sentence) / - / `compare`, default DENSE, all coordinates, where those that
   are not sent are drawn to 0. SPARSE leaves them free, so that the paper's own rule,
@@ -36,13 +36,13 @@ import jax.numpy as jnp
 from jaxproto import masks
 from jaxproto.hyperparameters import NonNegative, or_zero
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import Pull, uniform
+from jaxproto.methods.fedproto import Pull, no_class_weights
 from jaxproto.methods.fedtgp import ServerTraining
 from jaxproto.methods.tinyproto import (
     DENSE,
     SUM,
     UNSCALED,
-    Comparison,
+    PullFeatures,
     Scaling,
     Sparsity,
     on_fedproto,
@@ -66,26 +66,27 @@ def cps_ppa_cpkd(
     spec: Spec,
     *,
     base: Callable = on_fedproto,
-    sparsity: Sparsity = Sparsity(masks=masks.block_exact),
+    sparsity: Sparsity = Sparsity(masks=masks.exact_block_masks),
     scaling: Scaling = SUM,
     num_examples: Annotated[int, or_zero("as divided")] = 0,
     distill: Callable = cpkd,
     pull: Pull = Pull(),
     tau: NonNegative = 100.0,
     training: ServerTraining = ServerTraining(),
-    compare: Comparison = DENSE,
+    compare: PullFeatures = DENSE,
 ) -> Method:
     """CPS + PPA + CPKD.
 
     Args:
       spec: number of classes and feature dimension.
       base: `on_fedproto` or `on_fedtgp`.
-      sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.every` is
+      sparsity: CPS, as in `tinyproto` (S Table 1: s 50 and 250); `masks.full_masks` is
         without.
       scaling: PPA, `SUM`; `UNSCALED` is without, `MEAN` divides by |N_j| (T Eq. 10).
       num_examples: n, training examples of all clients; 0 leaves sums unscaled. From a
         configuration it is filled in.
-      distill: `cpkd`, or `fedproto.uniform` for none, in place of `pull.class_weight`.
+      distill: `cpkd`, or `fedproto.no_class_weights` for none, in place of
+        `pull.class_weight`.
       pull: as in `fedproto` (lam: S 5.1 has 0.1, T's and N's code 10).
       tau, training: as in `fedtgp` (S 5.1: tau 100, 100 epochs), with `on_fedtgp` only.
       compare: what the pull sees of the features, `DENSE` or `SPARSE` (S 4.3).
@@ -94,9 +95,9 @@ def cps_ppa_cpkd(
       UserError: the masks do not fit the feature dimension.
     """
     parts = {
-        "CPS": sparsity.masks is not masks.every,
+        "CPS": sparsity.masks is not masks.full_masks,
         "PPA": scaling is not UNSCALED,
-        "CPKD": distill is not uniform,
+        "CPKD": distill is not no_class_weights,
     }
     method = tinyproto(
         spec,

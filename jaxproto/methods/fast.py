@@ -36,16 +36,16 @@ import jax.numpy as jnp
 
 from jaxproto import losses, participation
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import NonNegative, Part, Share, is_known
+from jaxproto.hyperparameters import NonNegative, PositiveShare, Share, is_concrete
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
-    mean_of,
-    own_statistics,
-    weighted,
+    finish_weighted_mean,
+    local_statistics,
+    weighted_summand,
 )
-from jaxproto.types import Array, Aux, Spec, Tree
+from jaxproto.types import Array, LossAux, Spec, Tree
 
 
 class FastState(NamedTuple):
@@ -64,39 +64,39 @@ class FASTUpload(NamedTuple):
     seen: Tree  # () or correct predictions and examples in the local steps
 
 
-class Pace(NamedTuple):
+class SnapshotSchedule(NamedTuple):
     """How the probability of a snapshot goes on."""
 
     seen: Callable  # sums of the loss -> what clients send of them
     step: Callable  # q, last accuracy, sum of seen, gamma -> q, accuracy
 
 
-def follow(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]:
+def adapt_probability(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]:
     """More snapshots when the training accuracy falls, fewer when it rises."""
     hits, examples = seen
     accuracy = jnp.where(examples > 0, hits / jnp.maximum(examples, 1.0), last)
     return jnp.clip(q + gamma * (last - accuracy), 0.0, 1.0), accuracy
 
 
-def check(shares: dict):
+def check_shares(shares: dict):
     """Raises UserError for a number outside of [0, 1]."""
     for name, value in shares.items():
-        if is_known(value) and not 0 <= value <= 1:
+        if is_concrete(value) and not 0 <= value <= 1:
             raise UserError(f"method.{name} is {value}; it must be from 0 to 1.")
 
 
-FIXED = Pace(lambda sums: (), lambda q, last, seen, gamma: (q, last))
-ADAPTIVE = Pace(lambda sums: sums, follow)
+FIXED = SnapshotSchedule(lambda sums: (), lambda q, last, seen, gamma: (q, last))
+ADAPTIVE = SnapshotSchedule(lambda sums: sums, adapt_probability)
 
 
 def fast(
     spec: Spec,
     *,
     q: Share = 0.5,
-    fraction: Part = 0.1,
-    pace: Pace = FIXED,
+    fraction: PositiveShare = 0.1,
+    pace: SnapshotSchedule = FIXED,
     gamma: NonNegative = 0.7,
-    statistics: Statistical = own_statistics,
+    statistics: Statistical = local_statistics,
 ) -> Method:
     """FAST.
 
@@ -107,12 +107,12 @@ def fast(
       fraction: of the clients, in a snapshot (released code).
       pace: FIXED, or ADAPTIVE by the training accuracy.
       gamma: how strongly it adapts (released code).
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
       UserError: a probability or share that is none.
     """
-    check({"q": q, "fraction": fraction})
+    check_shares({"q": q, "fraction": fraction})
     base = fedavg(spec)
 
     def init_server(net, key):
@@ -120,26 +120,26 @@ def fast(
         return FastState(base.init_server(net, key), *start)
 
     def adjust_sampler(sampler, server):
-        return participation.mixed(participation.uniform(fraction), sampler, server.q)
+        return participation.mixture(participation.uniform(fraction), sampler, server.q)
 
     def loss(net, params, norm, batch, down, client):
         del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         hit_B = (jnp.argmax(out.logits, -1) == batch.y) * batch.mask
-        return ce, Aux({"net": out.norm}, (jnp.sum(hit_B), jnp.sum(batch.mask)))
+        return ce, LossAux({"net": out.norm}, (jnp.sum(hit_B), jnp.sum(batch.mask)))
 
     def upload(net, before, after, data, down, sums):
         del net, before, data, down
         return FASTUpload(after.params, jnp.int32(1), pace.seen(sums)), after.memory
 
     def summand(up):
-        return weighted(up.params, up.here), up.seen
+        return weighted_summand(up.params, up.here), up.seen
 
     def finish(net, server, total, key):
         del net, key
         now = pace.step(server.q, server.accuracy, total[1], gamma)
-        return FastState(mean_of(total[0], server.params), *now)
+        return FastState(finish_weighted_mean(total[0], server.params), *now)
 
     method = dataclasses.replace(
         base,

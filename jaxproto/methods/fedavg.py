@@ -42,7 +42,7 @@ class FedAvgUpload(NamedTuple):
     size: Array  # [] n_i; 0 means "not there"
 
 
-def shares(weight_K: Array) -> Array:
+def normalise_weights(weight_K: Array) -> Array:
     """Weights [K] divided by their sum; all zero if nobody is there."""
     weight_K = weight_K.astype(jnp.float32)
     total = jnp.sum(weight_K)
@@ -51,7 +51,7 @@ def shares(weight_K: Array) -> Array:
 
 def weighted_mean(tree: Tree, weight_K: Array, otherwise: Tree) -> Tree:
     """Mean over clients of every array [K, ...]; `otherwise` if all weights are 0."""
-    share_K, anybody = shares(weight_K), jnp.any(weight_K > 0)
+    share_K, anybody = normalise_weights(weight_K), jnp.any(weight_K > 0)
 
     def mean(a, old):
         return jnp.where(anybody, jnp.tensordot(share_K, a, 1), old)
@@ -59,14 +59,14 @@ def weighted_mean(tree: Tree, weight_K: Array, otherwise: Tree) -> Tree:
     return jax.tree.map(mean, tree, otherwise)
 
 
-def weighted(tree: Tree, weight: Array) -> tuple[Tree, Array]:
-    """What a client adds to a weighted mean, which `mean_of` ends."""
+def weighted_summand(tree: Tree, weight: Array) -> tuple[Tree, Array]:
+    """What a client adds to a weighted mean, which `finish_weighted_mean` ends."""
     weight = weight.astype(jnp.float32)
     return jax.tree.map(lambda a: weight * a, tree), weight
 
 
-def mean_of(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
-    """The mean of a sum of `weighted`; `otherwise` if all weights are 0."""
+def finish_weighted_mean(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
+    """The mean of a sum of `weighted_summand`; `otherwise` if all weights are 0."""
     tree, weight = total
     some = jnp.where(weight > 0, weight, 1.0)
     return jax.tree.map(
@@ -74,7 +74,9 @@ def mean_of(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
     )
 
 
-def averages(what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]):
+def weighted_average_update(
+    what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]
+):
     """The server keeps the weighted mean of what clients send, or what it has.
 
     Args:
@@ -82,17 +84,17 @@ def averages(what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]):
       weight: an upload -> its weight, 0 for who is not there.
     """
     return Aggregation(
-        finish=lambda net, server, total, key: mean_of(total, server),
-        summand=lambda up: weighted(what(up), weight(up)),
+        finish=lambda net, server, total, key: finish_weighted_mean(total, server),
+        summand=lambda up: weighted_summand(what(up), weight(up)),
     )
 
 
-def by_size(up: Tree) -> Array:
+def size_weights(up: Tree) -> Array:
     """n_i of all uploads."""
     return up.size
 
 
-def both(net, client, x, down):
+def head_and_received(net, client, x, down):
     """Rules `head` (trained by the client) and `received` (as broadcast)."""
 
     def logits(params):
@@ -101,13 +103,15 @@ def both(net, client, x, down):
     return {"head": logits(client.params), "received": logits(down)}
 
 
-def own_statistics(method: Method, weight: Callable[[Tree], Array] = by_size) -> Method:
+def local_statistics(
+    method: Method, weight: Callable[[Tree], Array] = size_weights
+) -> Method:
     """BatchNorm statistics stay with the clients."""
     del weight
     return method
 
 
-class Joined(NamedTuple):
+class WithStatistics(NamedTuple):
     """Server state, broadcast or upload of a method, and statistics beside it."""
 
     own: Tree
@@ -115,7 +119,7 @@ class Joined(NamedTuple):
 
 
 def averaged_statistics(
-    method: Method, weight: Callable[[Tree], Array] = by_size
+    method: Method, weight: Callable[[Tree], Array] = size_weights
 ) -> Method:
     """A method of this frame with BatchNorm statistics in the average.
 
@@ -126,25 +130,27 @@ def averaged_statistics(
 
     def init_server(net, key):
         norm = Statistics(method.init_client(net, key)[1])
-        return Joined(method.init_server(net, key), norm)
+        return WithStatistics(method.init_server(net, key), norm)
 
     def loss(net, params, norm, batch, down, client):
         return method.loss(net, params, norm, batch, down.own, client)
 
     def upload(net, before, after, data, down, sums):
         up, memory = method.upload(net, before, after, data, down.own, sums)
-        return Joined(up, Statistics(after.norm)), memory
+        return WithStatistics(up, Statistics(after.norm)), memory
 
     def summand(up):
-        return method.aggregation.summand(up.own), weighted(up.norm, weight(up.own))
+        return method.aggregation.summand(up.own), weighted_summand(
+            up.norm, weight(up.own)
+        )
 
     def of_sums(net, server, total, key):
         own = method.aggregation.finish(net, server.own, total[0], key)
-        return Joined(own, mean_of(total[1], server.norm))
+        return WithStatistics(own, finish_weighted_mean(total[1], server.norm))
 
     def of_uploads(net, server, up, key):
         own = method.update(net, server.own, up.own, key)
-        return Joined(own, weighted_mean(up.norm, weight(up.own), server.norm))
+        return WithStatistics(own, weighted_mean(up.norm, weight(up.own), server.norm))
 
     sums = method.aggregation.summand is not None
 
@@ -176,14 +182,14 @@ Statistical = Callable[..., Method]  # method, weight -> method: one of these tw
 def fedavg(
     spec: Spec,
     *,
-    statistics: Statistical = own_statistics,
+    statistics: Statistical = local_statistics,
     privacy: Annotated[Privacy, UPDATES] = NONE,
 ) -> Method:
     """FedAvg. The server keeps, and broadcasts, the parameters of a client.
 
     Args:
       spec: number of classes and feature dimension.
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
       privacy: clipping and noise of what clients send.
     """
 
@@ -196,8 +202,8 @@ def fedavg(
         init_server=lambda net, key: own_network(net, key)[0],
         receive=lambda params, down: down,
         upload=upload,
-        update=averages(lambda up: up.params, by_size),
-        predict=both,
+        update=weighted_average_update(lambda up: up.params, size_weights),
+        predict=head_and_received,
         title="FedAvg",
         homogeneous=True,
         nominal=nominal.networks("net"),

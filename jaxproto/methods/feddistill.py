@@ -28,7 +28,7 @@ from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.transforms import apply, hide_count
-from jaxproto.types import Array, Aux, Protos, Spec
+from jaxproto.types import Array, LossAux, Protos, Spec
 
 
 class FedDistillState(NamedTuple):
@@ -73,14 +73,16 @@ def feddistill(
         z_BC = jnp.where(known_B1, z.mean[batch.y], fixed_BC)
         term = distance(out.logits, z_BC, batch.mask) * jnp.any(z.count > 0)
         sums = kernels.class_sum(fixed_BC, batch.y, batch.mask, classes)
-        return ce + lam * term, Aux({"net": out.norm}, sums)
+        return ce + lam * term, LossAux({"net": out.norm}, sums)
 
     def upload(net, before, after, data, down, sums):
         del net, before, data, down
         return apply(hide_count(), kernels.mean_of(sums)), after.memory
 
     return Method(
-        init_server=lambda net, key: FedDistillState(kernels.empty(classes, classes)),
+        init_server=lambda net, key: FedDistillState(
+            kernels.no_prototypes(classes, classes)
+        ),
         loss=loss,
         upload=upload,
         update=lambda net, server, up, key: FedDistillState(

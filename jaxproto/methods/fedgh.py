@@ -25,7 +25,7 @@ from jaxproto import kernels, losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedproto import second_pass
-from jaxproto.methods.fedtgp import ServerTraining, orders, pairs, train
+from jaxproto.methods.fedtgp import ServerTraining, batch_orders, server_examples, train
 from jaxproto.methods.lg_fedavg import by_both_heads, with_head
 from jaxproto.methods.local import local
 from jaxproto.transforms import apply, hide_count
@@ -51,14 +51,14 @@ def fedgh(
         return apply(hide_count(), own), after.memory
 
     def update(net, server, up, key):
-        data = pairs(up)
+        data = server_examples(up)
 
         def loss(header, data, rows_B, mask_B, delta):
             del delta
             logits_BC = net.head(header, data.proto[rows_B])
             return losses.cross_entropy(logits_BC, data.label[rows_B], mask_B)
 
-        order_EN = orders(data.here, training.server_epochs, key)
+        order_EN = batch_orders(data.here, training.server_epochs, key)
         return train(training, server, data, (), order_EN, loss)[0]
 
     return dataclasses.replace(

@@ -40,18 +40,18 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Part, Positive
+from jaxproto.hyperparameters import Positive, PositiveShare
 from jaxproto.method import Method
 from jaxproto.methods import nominal
 from jaxproto.methods.fedavg import weighted_mean
 from jaxproto.methods.fml import (
-    both_networks,
-    both_outputs,
-    by_both,
+    apply_both,
     clip_each,
     detached,
+    init_both,
+    predict_both,
 )
-from jaxproto.types import Array, Aux, Net, Spec, Top, Tree
+from jaxproto.types import Array, LossAux, Net, Spec, Top, Tree
 
 SMALLEST = 1e-12  # of what is divided by
 
@@ -81,13 +81,13 @@ def matrices(x: Array) -> Array:
     return w if w.shape[1] >= w.shape[2] else w.swapaxes(1, 2)
 
 
-def parameter(w_GMN: Array, shape: tuple[int, ...]) -> Array:
+def from_matrices(w_GMN: Array, shape: tuple[int, ...]) -> Array:
     """The parameter whose `matrices` these are."""
     w = w_GMN if shape[0] >= shape[1] else w_GMN.swapaxes(1, 2)
     return w[0] if len(shape) == 2 else w.transpose(1, 2, 0).reshape(shape)
 
 
-@kernels.exact
+@kernels.float32_matmuls
 def factors(w_GMN: Array) -> tuple[Array, Array, Array]:
     """U sqrt(S) [L, G, M], V sqrt(S) [L, G, N] and sums of S^2 over G [L], descending.
 
@@ -121,20 +121,20 @@ def compress(params: Tree, energy: float | Array) -> Tree:
         less = k * row_LF.shape[1] < x.size
         row = x.reshape(-1, x.shape[-1])
         return FactorizedMatrix(
-            only(row, jnp.full(len(row), ~less)),
-            only(row_LF, less & (jnp.arange(length) < k)),
+            mask_rows(row, jnp.full(len(row), ~less)),
+            mask_rows(row_LF, less & (jnp.arange(length) < k)),
         )
 
     return jax.tree.map(one, params)
 
 
-def only(value: Array, sent: Array) -> Top:
+def mask_rows(value: Array, sent: Array) -> Top:
     """Rows that are sent, zeros in place of the others."""
     return Top(jnp.where(sent[:, None], value, 0.0), sent)
 
 
-@kernels.exact
-def restore(sent: Tree, like: Tree) -> Tree:
+@kernels.float32_matmuls
+def decompress(sent: Tree, like: Tree) -> Tree:
     """The parameters that arrived.
 
     Args:
@@ -151,7 +151,7 @@ def restore(sent: Tree, like: Tree) -> Tree:
         left = left.reshape(-1, groups, tall)
         right = right.reshape(-1, groups, wide)
         w_GMN = jnp.einsum("lgm,lgn->gmn", left, right)
-        return part.whole.value.reshape(x.shape) + parameter(w_GMN, x.shape)
+        return part.whole.value.reshape(x.shape) + from_matrices(w_GMN, x.shape)
 
     return jax.tree.map(one, like, sent)
 
@@ -160,8 +160,8 @@ def fedkd(
     spec: Spec,
     *,
     aux: Net,
-    energy_start: Part = 0.95,
-    energy_end: Part = 0.98,
+    energy_start: PositiveShare = 0.95,
+    energy_end: PositiveShare = 0.98,
     rounds: int | None = None,
     clip: Positive = 10.0,
     target: Callable[[Tree], Tree] = detached,
@@ -183,7 +183,7 @@ def fedkd(
         return energy_start + share * (energy_end - energy_start)
 
     def init_client(net, key):
-        params, norm, memory = both_networks(aux, net, key)
+        params, norm, memory = init_both(aux, net, key)
         size = 2 * (spec.feat_dim,)
         draw = jax.random.uniform(jax.random.fold_in(key, 2), size, minval=-1)
         return {**params, "project": draw / math.sqrt(size[0])}, norm, memory
@@ -194,7 +194,7 @@ def fedkd(
 
     def loss(net, params, norm, batch, down, client):
         del down, client
-        own, other = both_outputs(aux, net, params, norm, batch)
+        own, other = apply_both(aux, net, params, norm, batch)
         like_BD = other.feat @ params["project"]
         ce_l, ce_g = (
             losses.cross_entropy(o.logits, batch.y, batch.mask) for o in (own, other)
@@ -207,7 +207,7 @@ def fedkd(
         value = ce_l + ce_g
         value += term_l / jnp.maximum(total_l, SMALLEST)
         value += term_g / jnp.maximum(total_g, SMALLEST)
-        return value, Aux({"net": own.norm, "aux": other.norm})
+        return value, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
         del net, before, data, sums
@@ -215,20 +215,20 @@ def fedkd(
 
     def update(net, server, up, key):
         del net, key
-        each = jax.vmap(lambda sent: restore(sent, shapes))(up)
-        mean = weighted_mean(each, kernels.arrived(up), server.aux)
+        each = jax.vmap(lambda sent: decompress(sent, shapes))(up)
+        mean = weighted_mean(each, kernels.are_present(up), server.aux)
         return FedKDState(mean, server.round + 1)
 
     return Method(
         init_client=init_client,
         init_server=lambda net, key: FedKDState(aux.init(key)[0], jnp.int32(0)),
         broadcast=broadcast,
-        receive=lambda params, down: {**params, "aux": restore(down.aux, shapes)},
+        receive=lambda params, down: {**params, "aux": decompress(down.aux, shapes)},
         loss=loss,
         transform_grads=clip_each(clip),
         upload=upload,
         update=update,
-        predict=lambda net, client, x, down: by_both(aux, net, client, x),
+        predict=lambda net, client, x, down: predict_both(aux, net, client, x),
         title="FedKD",
         nominal=nominal.factorized("aux"),
     )

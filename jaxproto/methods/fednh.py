@@ -35,11 +35,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over
+from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
-from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics, weighted_mean
-from jaxproto.types import Array, Aux, Protos, Spec, Tree
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics, weighted_mean
+from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
 class FedNHState(NamedTuple):
@@ -58,15 +58,15 @@ class FedNHUpload(NamedTuple):
     protos: Protos  # c_ik with n_ik
 
 
-def spread(key: Array, spec: Spec) -> Array:
+def uniform_prototypes(key: Array, spec: Spec) -> Array:
     """The first W [C, D]: rows of length 1, as far apart as an orthogonal draw is."""
     if spec.feat_dim == 2:
         angle_C = 2 * jnp.pi * jnp.arange(spec.num_classes) / spec.num_classes
         return jnp.stack([jnp.cos(angle_C), jnp.sin(angle_C)], 1)
-    return kernels.unit(jax.nn.initializers.orthogonal()(key, tuple(spec)))
+    return kernels.normalise_rows(jax.nn.initializers.orthogonal()(key, tuple(spec)))
 
 
-def direction(feat_BD: Array) -> Array:
+def normalise_rows(feat_BD: Array) -> Array:
     """Rows at length 1. One of length 0 stays, with a gradient that is finite."""
     square_B1 = jnp.sum(feat_BD**2, -1, keepdims=True)
     return feat_BD * lax.rsqrt(jnp.where(square_B1 > 1e-12, square_B1, 1.0))
@@ -74,7 +74,7 @@ def direction(feat_BD: Array) -> Array:
 
 def cosines(feat_BD: Array, head_CD: Array) -> Array:
     """<p / |p|, W_k> [B, C]."""
-    return direction(feat_BD) @ head_CD.T
+    return normalise_rows(feat_BD) @ head_CD.T
 
 
 def class_directions(net, client, data, num_classes: int) -> Protos:
@@ -82,13 +82,13 @@ def class_directions(net, client, data, num_classes: int) -> Protos:
 
     def f(b):
         feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
-        return kernels.class_sum(direction(feat), b.y, b.mask, num_classes)
+        return kernels.class_sum(normalise_rows(feat), b.y, b.mask, num_classes)
 
-    own = kernels.mean_of(sum_over(f, data))
-    return Protos(kernels.unit(own.mean), own.count, disclosed=True)
+    own = kernels.mean_of(sum_over_batches(f, data))
+    return Protos(kernels.normalise_rows(own.mean), own.count, disclosed=True)
 
 
-def present(up: FedNHUpload) -> Array:
+def present_clients(up: FedNHUpload) -> Array:
     """Which of all uploads are there [K]."""
     return jnp.sum(up.protos.count, 1) > 0
 
@@ -99,7 +99,7 @@ def fednh(
     rho: Share = 0.9,
     scale: Positive = 1.0,
     server_rate: Positive = 1.0,
-    statistics: Statistical = own_statistics,
+    statistics: Statistical = local_statistics,
 ) -> Method:
     """FedNH.
 
@@ -108,7 +108,7 @@ def fednh(
       rho: how much of W stays (released code).
       scale: s at the start (released code: 1 for its CNN, 20 for ResNet-18).
       server_rate: step towards the mean of the networks (released code).
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
 
     def init_client(net, key):
@@ -118,7 +118,7 @@ def fednh(
 
     def init_server(net, key):
         params = init_client(net, key)[0]
-        head_CD = spread(jax.random.fold_in(key, 1), spec)
+        head_CD = uniform_prototypes(jax.random.fold_in(key, 1), spec)
         return FedNHState(params["net"]["body"], params["scale"], head_CD)
 
     def receive(params, down):
@@ -130,7 +130,7 @@ def fednh(
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         logits_BC = params["scale"] * cosines(out.feat, down.heads)
         ce = losses.cross_entropy(logits_BC, batch.y, batch.mask)
-        return ce, Aux({"net": out.norm})
+        return ce, LossAux({"net": out.norm})
 
     def upload(net, before, after, data, down, sums):
         del before, sums
@@ -141,12 +141,12 @@ def fednh(
     def update(net, server, up, key):
         del net, key
         old, new = (server.body, server.scale), (up.body, up.scale)
-        mean = weighted_mean(new, present(up), old)
+        mean = weighted_mean(new, present_clients(up), old)
         body, s = jax.tree.map(lambda w, m: w + server_rate * (m - w), old, mean)
         seen = kernels.mean_over_examples(up.protos)
-        moved_CD = rho * server.heads + (1 - rho) * kernels.unit(seen.mean)
+        moved_CD = rho * server.heads + (1 - rho) * kernels.normalise_rows(seen.mean)
         seen_C1 = seen.count[:, None] > 0
-        heads = jnp.where(seen_C1, kernels.unit(moved_CD), server.heads)
+        heads = jnp.where(seen_C1, kernels.normalise_rows(moved_CD), server.heads)
         return FedNHState(body, s, heads)
 
     def predict(net, client, x, down):
@@ -171,4 +171,4 @@ def fednh(
         title="FedNH",
         predict=predict,
     )
-    return statistics(method, present)
+    return statistics(method, present_clients)

@@ -37,20 +37,20 @@ import optax
 from jax import lax
 
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import Momentum, NonNegative, is_off
+from jaxproto.hyperparameters import Momentum, NonNegative, is_zero
 from jaxproto.method import Aggregation, Method
 from jaxproto.methods.fedavg import (
     Statistical,
     fedavg,
-    mean_of,
-    own_statistics,
-    weighted,
+    finish_weighted_mean,
+    local_statistics,
+    weighted_summand,
 )
 from jaxproto.methods.fedprox import fedprox
 from jaxproto.types import Array, Spec, Tree
 
 
-class Descent(NamedTuple):
+class LocalDescent(NamedTuple):
     """How clients step: of a configuration, what its `optimizer` is."""
 
     learning_rate: float | Array
@@ -72,7 +72,7 @@ class FedNovaUpload(NamedTuple):
     size: Array  # [] n_i
 
 
-def descent_of(optimizer, state: str, mu: float | Array) -> Descent:
+def local_descent(optimizer, state: str, mu: float | Array) -> LocalDescent:
     """The steps of a configured optimiser.
 
     Args:
@@ -88,23 +88,25 @@ def descent_of(optimizer, state: str, mu: float | Array) -> Descent:
             "fednova divides an update by what SGD makes of its gradients; "
             f"optimizer.name is {optimizer.name!r}: set it to sgd."
         )
-    if not is_off(optimizer.momentum) and state != "restart":
+    if not is_zero(optimizer.momentum) and state != "restart":
         raise UserError(
             f"fednova with optimizer.momentum={optimizer.momentum} counts from a "
             f"momentum of 0, but local.optimizer_state is {state!r}: set it to restart."
         )
-    if not is_off(mu) and optimizer.schedule != "constant":
+    if not is_zero(mu) and optimizer.schedule != "constant":
         raise UserError(
             f"fednova with method.mu={mu} counts with one learning rate, but "
             f"optimizer.schedule is {optimizer.schedule!r}: set it to constant."
         )
-    return Descent(optimizer.learning_rate, optimizer.momentum)
+    return LocalDescent(optimizer.learning_rate, optimizer.momentum)
 
 
-PLAIN = Descent(learning_rate=0.01, momentum=0.0)
+PLAIN_SGD = LocalDescent(learning_rate=0.01, momentum=0.0)
 
 
-def amount(steps: Array, descent: Descent, mu: float | Array = 0.0) -> Array:
+def normalising_factor(
+    steps: Array, descent: LocalDescent, mu: float | Array = 0.0
+) -> Array:
     """a_i of `steps` local steps (the paper's Section 4, and the module docstring)."""
     rate, rho = descent
 
@@ -122,8 +124,8 @@ def fednova(
     *,
     mu: NonNegative = 0.0,
     server_momentum: Momentum = 0.0,
-    descent: Descent = PLAIN,
-    statistics: Statistical = own_statistics,
+    descent: LocalDescent = PLAIN_SGD,
+    statistics: Statistical = local_statistics,
 ) -> Method:
     """FedNova; where all clients take equally many steps it is FedAvg (or FedProx).
 
@@ -134,7 +136,7 @@ def fednova(
       server_momentum: gmf of the released code.
       descent: learning rate and momentum of the clients' SGD; from a configuration it
         is that of `optimizer`.
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
 
     def init_server(net, key):
@@ -143,18 +145,18 @@ def fednova(
 
     def upload(net, before, after, data, down, sums):
         del net, before, sums
-        a = amount(after.steps, descent, mu)
+        a = normalising_factor(after.steps, descent, mu)
         some = jnp.where(a > 0, a, 1.0)
         change = jax.tree.map(lambda w, w_i: (w - w_i) / some, down, after.params)
         return FedNovaUpload(change, a, data.shard.size * (a > 0)), after.memory
 
     def summand(up):
-        return weighted((up.change, up.length), up.size)
+        return weighted_summand((up.change, up.length), up.size)
 
     def finish(net, server, total, key):
         del net, key
         nothing = jax.tree.map(jnp.zeros_like, server.params), jnp.zeros(())
-        change, tau_eff = mean_of(total, nothing)
+        change, tau_eff = finish_weighted_mean(total, nothing)
         anybody = total[1] > 0
 
         def one(delta, old):

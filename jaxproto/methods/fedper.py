@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import averages, by_size
+from jaxproto.methods.fedavg import size_weights, weighted_average_update
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Spec, Tree
 
@@ -48,7 +48,7 @@ def fedper(spec: Spec) -> Method:
         init_server=lambda net, key: net.init(key)[0]["body"],
         receive=with_body,
         upload=upload,
-        update=averages(lambda up: up.body, by_size),
+        update=weighted_average_update(lambda up: up.body, size_weights),
         title="FedPer",
         homogeneous=True,
         nominal=nominal.networks("body"),

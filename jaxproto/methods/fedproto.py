@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over
+from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import NonNegative, Positive
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
@@ -48,10 +48,10 @@ from jaxproto.transforms import (
     scale,
     show_count,
 )
-from jaxproto.types import Aux, Protos, Spec, Tree
+from jaxproto.types import LossAux, Protos, Spec, Tree
 
 
-class Collect(NamedTuple):
+class PrototypeSource(NamedTuple):
     """Where local prototypes come from (docs/decisions.md#collect)."""
 
     each_step: Callable[..., Tree]  # feat_BD, batch, num_classes -> sums
@@ -65,7 +65,7 @@ def second_pass(net, client, data, num_classes):
         feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
         return kernels.class_sum(feat, b.y, b.mask, num_classes)
 
-    return sum_over(f, data)
+    return sum_over_batches(f, data)
 
 
 def no_sums(feat_BD, batch, num_classes):
@@ -74,13 +74,13 @@ def no_sums(feat_BD, batch, num_classes):
     return ()
 
 
-after_training = Collect(
+after_training = PrototypeSource(
     no_sums, lambda net, before, after, data, sums, c: second_pass(net, after, data, c)
 )
-before_training = Collect(
+before_training = PrototypeSource(
     no_sums, lambda net, before, after, data, sums, c: second_pass(net, before, data, c)
 )
-train_pass = Collect(
+train_pass = PrototypeSource(
     lambda feat, b, c: kernels.class_sum(jax.lax.stop_gradient(feat), b.y, b.mask, c),
     lambda net, before, after, data, sums, c: sums,
 )
@@ -93,7 +93,7 @@ class FedProtoState(NamedTuple):
     transform: Tree
 
 
-def scores(feat_BD, client, down: Protos) -> dict:
+def prototype_scores(feat_BD, client, down: Protos) -> dict:
     """The prototype rules (docs/decisions.md#rules)."""
     own = Protos(down.mean, down.count * (client.count > 0))
     return {
@@ -103,12 +103,12 @@ def scores(feat_BD, client, down: Protos) -> dict:
     }
 
 
-def uniform(client):
+def no_class_weights(client):
     """Every class counts the same in the pull."""
     del client
 
 
-def identity(up: Protos) -> Protos:
+def no_arrival_transform(up: Protos) -> Protos:
     """The server takes uploads as they are."""
     return up
 
@@ -124,8 +124,10 @@ class Pull(NamedTuple):
 
     lam: NonNegative = losses.LAM  # weight (N 5.1: 1; code: 10)
     reg: Callable = losses.PULL  # one of `losses`
-    collect: Collect = after_training  # source of local prototypes
-    class_weight: Callable = uniform  # client -> weight of every class [C]; None: 1
+    collect: PrototypeSource = after_training  # source of local prototypes
+    class_weight: Callable = (
+        no_class_weights  # client -> weight of every class [C]; None: 1
+    )
     feature_map: Callable = all_features  # feat_BD, y_B -> what is compared
 
 
@@ -138,7 +140,7 @@ def fedproto(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = identity,
+    on_arrival: Callable = no_arrival_transform,
     privacy: Privacy = NONE,
     contribution: Contribution = MEANS,
 ) -> Method:
@@ -164,11 +166,11 @@ def fedproto(
 
     def init_client(net, key):
         params, norm, _ = own_network(net, key)
-        return params, norm, kernels.empty(*spec)
+        return params, norm, kernels.no_prototypes(*spec)
 
     def init_server(net, key):
         del net, key
-        whole = kernels.empty(*spec)  # as the server sees them
+        whole = kernels.no_prototypes(*spec)  # as the server sees them
         nothing = apply(on_upload, whole).replace(disclosed=False)
         return FedProtoState(nothing, on_server.init(whole))
 
@@ -179,7 +181,7 @@ def fedproto(
         weight_C = pull.class_weight(client)
         term = pull.reg(target, feat_BD, batch.y, batch.mask, weight_C)
         sums = pull.collect.each_step(out.feat, batch, spec.num_classes)
-        return ce + pull.lam * term, Aux({"net": out.norm}, sums)  # N Eq. 4
+        return ce + pull.lam * term, LossAux({"net": out.norm}, sums)  # N Eq. 4
 
     def upload(net, before, after, data, down, sums):
         del down
@@ -195,7 +197,10 @@ def fedproto(
 
     def predict(net, client, x, down):
         out = net.apply(client.params["net"], client.norm["net"], x, False)
-        return {"head": out.logits, **scores(out.feat, client, apply(on_client, down))}
+        return {
+            "head": out.logits,
+            **prototype_scores(out.feat, client, apply(on_client, down)),
+        }
 
     method = Method(
         init_client=init_client,

@@ -21,19 +21,19 @@ import optax
 
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
 from jaxproto.types import Spec
 
 
 def fedprox(
-    spec: Spec, *, mu: NonNegative = 0.01, statistics: Statistical = own_statistics
+    spec: Spec, *, mu: NonNegative = 0.01, statistics: Statistical = local_statistics
 ) -> Method:
     """FedProx; `mu=0.0` is FedAvg.
 
     Args:
       spec: number of classes and feature dimension.
       mu: weight of the proximal term (RefProtoFL does not state it).
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 

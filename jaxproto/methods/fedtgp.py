@@ -33,9 +33,9 @@ import optax
 from jax import lax
 
 from jaxproto import kernels, losses
-from jaxproto.hyperparameters import Count, Million, NonNegative, Positive
+from jaxproto.hyperparameters import Count, NonNegative, Positive, UpToMillion
 from jaxproto.method import Method
-from jaxproto.methods.fedproto import Pull, fedproto, identity
+from jaxproto.methods.fedproto import Pull, fedproto, no_arrival_transform
 from jaxproto.transforms import IDENTITY, Transform, apply
 from jaxproto.types import Array, Protos, Spec, Tree
 
@@ -47,7 +47,7 @@ class FedTGPState(NamedTuple):
     protos: Protos
 
 
-class Pairs(NamedTuple):
+class ServerExamples(NamedTuple):
     """Uploads of all clients as the examples of the server's training set."""
 
     proto: Array  # [N, D], N = K * C
@@ -58,7 +58,7 @@ class Pairs(NamedTuple):
 class ServerTraining(NamedTuple):
     """How the server trains on the uploads of a round, by SGD."""
 
-    server_epochs: Million = 100  # S 5.1
+    server_epochs: UpToMillion = 100  # S 5.1
     server_rate: Positive = 0.01  # learning rate (code: the clients')
     server_batch: Count = 32  # uploads per step (code: the clients')
 
@@ -82,19 +82,21 @@ def generate(network: Tree) -> Array:
     return h_CD @ out["kernel"] + out["bias"]
 
 
-def pairs(up: Protos) -> Pairs:
+def server_examples(up: Protos) -> ServerExamples:
     """The training set of a round's uploads [K, C, D]."""
     clients, classes, d = up.mean.shape
     label_N = jnp.tile(jnp.arange(classes), clients)
-    return Pairs(up.mean.reshape(-1, d), label_N, up.count.reshape(-1) > 0)
+    return ServerExamples(up.mean.reshape(-1, d), label_N, up.count.reshape(-1) > 0)
 
 
 def margin(up: Protos, tau: float | Array) -> Array:
     """The adaptive margin min(gap, tau) of a round's uploads."""
-    return jnp.minimum(kernels.largest_gap(kernels.mean_over_clients(up)), tau)
+    return jnp.minimum(kernels.max_nearest_distance(kernels.mean_over_clients(up)), tau)
 
 
-def contrast(network: Tree, data: Pairs, rows_B, mask_B, delta: Array) -> Array:
+def contrastive_loss(
+    network: Tree, data: ServerExamples, rows_B, mask_B, delta: Array
+) -> Array:
     """The server's loss on the rows of a batch."""
     proto_CD, c_BD, y_B = generate(network), data.proto[rows_B], data.label[rows_B]
     square_BC = jnp.sum(c_BD**2, -1)[:, None] - 2 * c_BD @ proto_CD.T
@@ -104,7 +106,7 @@ def contrast(network: Tree, data: Pairs, rows_B, mask_B, delta: Array) -> Array:
     return losses.cross_entropy(-(away_BC + delta * own_BC), y_B, mask_B)
 
 
-def orders(here_N: Array, epochs: int, key: Array) -> Array:
+def batch_orders(here_N: Array, epochs: int, key: Array) -> Array:
     """Random orders [E, N] of the rows, those that are here first.
 
     A row's place depends on its number and the key, not on how many rows there are.
@@ -121,10 +123,10 @@ def orders(here_N: Array, epochs: int, key: Array) -> Array:
 def train(
     training: ServerTraining,
     network: Tree,
-    data: Pairs,
+    data: ServerExamples,
     delta: Array,
     order_EN: Array,
-    loss: Callable = contrast,
+    loss: Callable = contrastive_loss,
 ) -> tuple[Tree, Array]:
     """Trains a network of the server on the rows that are here, batch by batch.
 
@@ -169,7 +171,7 @@ def fedtgp(
     on_upload: Transform = IDENTITY,
     on_server: Transform = IDENTITY,
     on_client: Transform = IDENTITY,
-    on_arrival: Callable = identity,
+    on_arrival: Callable = no_arrival_transform,
 ) -> Method:
     """FedTGP.
 
@@ -188,14 +190,14 @@ def fedtgp(
 
     def init_server(net, key):
         del net
-        nothing = apply(on_server, kernels.empty(*spec))
+        nothing = apply(on_server, kernels.no_prototypes(*spec))
         return FedTGPState(init_network(spec, key), nothing)
 
     def update(net, server, up, key):
         del net
         up = on_arrival(up)
-        data, delta = pairs(up), margin(up, tau)
-        order_EN = orders(data.here, training.server_epochs, key)
+        data, delta = server_examples(up), margin(up, tau)
+        order_EN = batch_orders(data.here, training.server_epochs, key)
         network, _ = train(training, server.network, data, delta, order_EN)
         every_C = jnp.ones(spec.num_classes)
         protos = apply(on_server, Protos(generate(network), every_C))

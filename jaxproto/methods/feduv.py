@@ -28,11 +28,11 @@ import jax.numpy as jnp
 from jaxproto import kernels, losses
 from jaxproto.hyperparameters import NonNegative
 from jaxproto.method import Method
-from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
-from jaxproto.types import Array, Aux, Spec
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
+from jaxproto.types import Array, LossAux, Spec
 
 
-@kernels.exact
+@kernels.float32_matmuls
 def variance_gap(logits_BC: Array, mask_B: Array) -> Array:
     """V: mean over classes of how far the outputs' deviation is below its target."""
     p_BC, count = jax.nn.softmax(logits_BC), jnp.sum(mask_B)
@@ -44,7 +44,7 @@ def variance_gap(logits_BC: Array, mask_B: Array) -> Array:
     return jnp.where(count > 1, jnp.mean(gap_C), 0.0)  # one example has no deviation
 
 
-def crowding(feat_BD: Array, mask_B: Array) -> Array:
+def uniformity_loss(feat_BD: Array, mask_B: Array) -> Array:
     """U: mean Gaussian potential of the pairs of features; 0 without a pair."""
     square_BB = jnp.sum((feat_BD[:, None] - feat_BD) ** 2, -1)
     pair_BB = jnp.triu(mask_B[:, None] * mask_B, 1)
@@ -61,7 +61,7 @@ def feduv(
     *,
     variance: NonNegative = 2.5,
     uniformity: NonNegative = 0.5,
-    statistics: Statistical = own_statistics,
+    statistics: Statistical = local_statistics,
 ) -> Method:
     """FedUV; with both weights 0 it is FedAvg.
 
@@ -69,7 +69,7 @@ def feduv(
       spec: number of classes and feature dimension.
       variance: weight of V (N Table 6 and the released code).
       uniformity: weight of U (the same).
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
     """
     base = fedavg(spec)
 
@@ -78,7 +78,7 @@ def feduv(
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
         v = variance_gap(out.logits, batch.mask)
-        u = crowding(out.feat, batch.mask)
-        return ce + variance * v + uniformity * u, Aux({"net": out.norm})
+        u = uniformity_loss(out.feat, batch.mask)
+        return ce + variance * v + uniformity * u, LossAux({"net": out.norm})
 
     return statistics(dataclasses.replace(base, loss=loss, title="FedUV"))

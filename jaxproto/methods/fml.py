@@ -33,8 +33,8 @@ from jaxproto import kernels, losses
 from jaxproto.hyperparameters import Positive, Share
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import averages
-from jaxproto.types import Array, Aux, Batch, Client, Net, Out, Spec, Tree
+from jaxproto.methods.fedavg import weighted_average_update
+from jaxproto.types import Array, Batch, Client, LossAux, Net, NetOutput, Spec, Tree
 
 detached = jax.lax.stop_gradient  # target: of the other network, a constant
 
@@ -50,23 +50,23 @@ def clip_each(limit: float | Array) -> Callable[[Tree], Tree]:
     return lambda grads: {k: clip.update(v, clip.init(v))[0] for k, v in grads.items()}
 
 
-def both_networks(aux: Net, net: Net, key: Array):
+def init_both(aux: Net, net: Net, key: Array):
     """Parameters and statistics of the private and the auxiliary network."""
     params, norm, memory = own_network(net, key)
     more, its_norm = aux.init(jax.random.fold_in(key, 1))
     return {**params, "aux": more}, {**norm, "aux": its_norm}, memory
 
 
-def both_outputs(
+def apply_both(
     aux: Net, net: Net, params: Tree, norm: Tree, batch: Batch
-) -> tuple[Out, Out]:
+) -> tuple[NetOutput, NetOutput]:
     """What the private and the auxiliary network make of a batch in training."""
     own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
     other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
     return own, other
 
 
-def by_both(aux: Net, net: Net, client: Client, x: Array) -> dict[str, Array]:
+def predict_both(aux: Net, net: Net, client: Client, x: Array) -> dict[str, Array]:
     """Rules `head`, of the private network, and `aux`."""
     params, norm = client.params, client.norm
     own = net.apply(params["net"], norm["net"], x, False)
@@ -96,27 +96,27 @@ def fml(
 
     def loss(net, params, norm, batch, down, client):
         del down, client
-        own, other = both_outputs(aux, net, params, norm, batch)
+        own, other = apply_both(aux, net, params, norm, batch)
         p_BC, q_BC, y_B, mask_B = own.logits, other.logits, batch.y, batch.mask
         own_loss = alpha * losses.cross_entropy(p_BC, y_B, mask_B)
         own_loss += (1 - alpha) * losses.kl_mean(target(q_BC), p_BC, mask_B)
         aux_loss = beta * losses.cross_entropy(q_BC, y_B, mask_B)
         aux_loss += (1 - beta) * losses.kl_mean(target(p_BC), q_BC, mask_B)
-        return own_loss + aux_loss, Aux({"net": own.norm, "aux": other.norm})
+        return own_loss + aux_loss, LossAux({"net": own.norm, "aux": other.norm})
 
     def upload(net, before, after, data, down, sums):
         del net, before, data, down, sums
         return after.params["aux"], after.memory
 
     return Method(
-        init_client=lambda net, key: both_networks(aux, net, key),
+        init_client=lambda net, key: init_both(aux, net, key),
         init_server=lambda net, key: aux.init(key)[0],
         receive=lambda params, down: {**params, "aux": down},
         loss=loss,
         transform_grads=clip_each(clip),
         upload=upload,
-        update=averages(lambda up: up, kernels.is_there),
-        predict=lambda net, client, x, down: by_both(aux, net, client, x),
+        update=weighted_average_update(lambda up: up, kernels.is_present),
+        predict=lambda net, client, x, down: predict_both(aux, net, client, x),
         title="FML",
         nominal=nominal.networks("aux"),
     )

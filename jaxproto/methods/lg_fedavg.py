@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import averages, by_size
+from jaxproto.methods.fedavg import size_weights, weighted_average_update
 from jaxproto.methods.local import local
 from jaxproto.types import Array, Client, Net, Spec, Tree
 
@@ -60,7 +60,7 @@ def lg_fedavg(spec: Spec) -> Method:
         init_server=lambda net, key: net.init(key)[0]["head"],
         receive=with_head,
         upload=upload,
-        update=averages(lambda up: up.head, by_size),
+        update=weighted_average_update(lambda up: up.head, size_weights),
         predict=by_both_heads,
         title="LG-FedAvg",
         nominal=nominal.heads(spec),

@@ -6,7 +6,7 @@ The lower bound of every comparison.
 from jaxproto import losses
 from jaxproto.method import Method
 from jaxproto.methods import nominal
-from jaxproto.types import Aux, Spec
+from jaxproto.types import LossAux, Spec
 
 
 def local(spec: Spec) -> Method:
@@ -17,7 +17,7 @@ def local(spec: Spec) -> Method:
         del down, client
         out = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
         ce = losses.cross_entropy(out.logits, batch.y, batch.mask)
-        return ce, Aux({"net": out.norm})
+        return ce, LossAux({"net": out.norm})
 
     return Method(
         init_server=lambda net, key: (),
@@ -25,5 +25,5 @@ def local(spec: Spec) -> Method:
         upload=lambda net, before, after, data, down, sums: ((), ()),
         update=lambda net, server, up, key: server,
         title="Local",
-        nominal=nominal.none,
+        nominal=nominal.no_cost,
     )

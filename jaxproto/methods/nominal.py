@@ -13,7 +13,7 @@ from jaxproto.types import Spec
 FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed costs
 
 
-def none(classes_K: Sequence[int], parameters: Mapping[str, int]) -> int:
+def no_cost(classes_K: Sequence[int], parameters: Mapping[str, int]) -> int:
     """Nothing is sent."""
     del classes_K, parameters
     return 0

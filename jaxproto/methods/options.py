@@ -56,7 +56,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
     },
     "distill": {
         "cpkd": cps_ppa_cpkd.cpkd,
-        "none": fedproto.uniform,
+        "none": fedproto.no_class_weights,
     },
     "pull": {  # of RefProtoFL
         "sq_l2_mean": losses.sq_l2_mean,
@@ -73,7 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "raw_ce": feddistill.raw_ce,
     },
     "statistics": {  # of BatchNorm, in the methods that average whole networks
-        "local": fedavg.own_statistics,
+        "local": fedavg.local_statistics,
         "averaged": fedavg.averaged_statistics,
     },
     "pace": {  # of FAST's probability of a snapshot
@@ -85,15 +85,17 @@ OPTIONS: dict[str, dict[str, Any]] = {  # argument of a method -> name -> value
         "none": refprotofl.NONE,
     },
 }
-VALUES = (  # arguments whose fields are fields of a configuration
+GROUPED_ARGUMENTS = (  # arguments whose fields are fields of a configuration
     fedproto.Pull,
     fedtgp.ServerTraining,
     tinyproto.Sparsity,
 )
-FOLLOWED = {"server_batch": "local.batch_size"}  # argument -> whose value 0 takes
-FROM_RUN = {  # argument of a method -> whole configuration, its fields -> value
+INHERITED_FIELDS = {
+    "server_batch": "local.batch_size"
+}  # argument -> whose value 0 takes
+DERIVED_ARGUMENTS = {  # argument of a method -> configuration, its fields -> value
     "rounds": lambda run, fields: run.rounds,
-    "descent": lambda run, fields: fednova.descent_of(
+    "descent": lambda run, fields: fednova.local_descent(
         run.optimizer, run.local.optimizer_state, fields["mu"]
     ),
 }

@@ -42,12 +42,17 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from jaxproto import kernels, losses
-from jaxproto.batches import sum_over
+from jaxproto.batches import sum_over_batches
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import Million, NonNegative, Part, is_known
-from jaxproto.method import Method, by_network, no_pre_upload, own_network
+from jaxproto.hyperparameters import (
+    NonNegative,
+    PositiveShare,
+    UpToMillion,
+    is_concrete,
+)
+from jaxproto.method import Method, no_pre_upload, own_features, own_network
 from jaxproto.methods import nominal
-from jaxproto.types import Array, Aux, Data, Protos, Shard, Spec, Top, Tree
+from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 
 
 class RefProtoFLState(NamedTuple):
@@ -57,7 +62,7 @@ class RefProtoFLState(NamedTuple):
     anchors: Protos  # [C, m]
 
 
-class Seen(NamedTuple):
+class AnchorUpload(NamedTuple):
     """What a client sends before it trains: embedded class means [C, m]."""
 
     public: Protos  # of the classes that public examples cover
@@ -91,7 +96,7 @@ def classify(adapter: Tree, z_Bm: Array) -> Array:
 
 def features(net, client, x) -> Array:
     """z [B, m] of the client's own network and adapter."""
-    return embed(client.params["adapter"], by_network(net, client, x))
+    return embed(client.params["adapter"], own_features(net, client, x))
 
 
 def sq_l2_sum(protos, feat_BD, y_B, weight_B, emphasis_C=None) -> Array:
@@ -115,10 +120,10 @@ def class_means(net, client, data: Data, num_classes: int) -> Protos:
         z_Bm = features(net, client, b.x)
         return kernels.class_sum(z_Bm, b.y, b.mask, num_classes)
 
-    return kernels.mean_of(sum_over(f, data))
+    return kernels.mean_of(sum_over_batches(f, data))
 
 
-def see(net, client, data, down) -> Seen:
+def anchor_class_means(net, client, data, down) -> AnchorUpload:
     """The client's half of ERPA before training (Algorithm 3)."""
     classes, row_P = len(down.anchors.count), data.examples.public
     public = jax.tree.map(jnp.zeros_like, down.anchors)
@@ -128,10 +133,12 @@ def see(net, client, data, down) -> Seen:
     own = class_means(net, client, data, classes)  # Eq. 11
     own_C = jnp.where(public.count > 0, 0.0, own.count)  # Eq. 12
     public = public.replace(count=jnp.sign(public.count))
-    return Seen(public, Protos(own.mean, own_C, disclosed=True))
+    return AnchorUpload(public, Protos(own.mean, own_C, disclosed=True))
 
 
-def gather(server: RefProtoFLState, seen: Seen, key) -> RefProtoFLState:
+def aggregate_anchors(
+    server: RefProtoFLState, seen: AnchorUpload, key
+) -> RefProtoFLState:
     """The server's half (Algorithm 4)."""
     del key
     public = kernels.mean_over_clients(seen.public)  # Eq. 14
@@ -141,16 +148,20 @@ def gather(server: RefProtoFLState, seen: Seen, key) -> RefProtoFLState:
     return server._replace(anchors=Protos(mean_Cm, count_C))
 
 
-EXTERNAL = Anchors(see, gather, lambda z, a: {"global": kernels.nearest(z, a)})
+EXTERNAL = Anchors(
+    anchor_class_means,
+    aggregate_anchors,
+    lambda z, a: {"global": kernels.nearest(z, a)},
+)
 NONE = Anchors(no_pre_upload, lambda server, seen, key: server, lambda z, a: {})
 
 
-def entries(budget: float | Array, size: int) -> Array:
+def budget_size(budget: float | Array, size: int) -> Array:
     """How many of `size` entries a budget allows: the nearest number, at least 1."""
     return jnp.maximum(jnp.round(budget * size), 1).astype(jnp.int32)
 
 
-def largest(value_P: Array, count: Array) -> Array:
+def top_k_mask(value_P: Array, count: Array) -> Array:
     """Which entries are the `count` largest; of equal ones the first (Eq. 4, 5)."""
     order_P = jnp.argsort(-value_P, stable=True)
     chosen_P = jnp.arange(len(value_P)) < count
@@ -169,7 +180,7 @@ def check(adapter_dim: int, budget: float | Array):
     """Raises UserError for a width or a budget that cannot be; a traced one passes."""
     if adapter_dim < 1:
         raise UserError(f"method.adapter_dim is {adapter_dim}; it must be at least 1.")
-    if is_known(budget) and not 0 < budget <= 1:
+    if is_concrete(budget) and not 0 < budget <= 1:
         raise UserError(
             f"method.budget is {budget}; it is the share of the adapter's entries that "
             "a client sends, above 0 and at most 1 (all of them)."
@@ -180,8 +191,8 @@ def refprotofl(
     spec: Spec,
     *,
     lam: NonNegative = losses.LAM,
-    budget: Part = 0.1,
-    adapter_dim: Million = 128,
+    budget: PositiveShare = 0.1,
+    adapter_dim: UpToMillion = 128,
     pull: Callable = losses.PULL,
     anchors: Anchors = EXTERNAL,
 ) -> Method:
@@ -214,7 +225,7 @@ def refprotofl(
 
     def init_server(net, key):
         del net
-        empty = kernels.empty(spec.num_classes, adapter_dim)
+        empty = kernels.no_prototypes(spec.num_classes, adapter_dim)
         return RefProtoFLState(draw(key), empty)
 
     def loss(net, params, norm, batch, down, client):
@@ -224,15 +235,15 @@ def refprotofl(
         logits_BC = classify(params["adapter"], z_Bm)
         ce = losses.cross_entropy(logits_BC, batch.y, batch.mask)  # Eq. 18
         term = pull(down.anchors, z_Bm, batch.y, batch.mask)  # Eq. 17
-        return ce + lam * term, Aux({"net": out.norm})  # Eq. 19
+        return ce + lam * term, LossAux({"net": out.norm})  # Eq. 19
 
     def upload(net, before, after, data, down, sums):
         del net, before, sums
         value_P, old_P = (
             ravel_pytree(a)[0] for a in (after.params["adapter"], down.adapter)
         )
-        count = entries(budget, len(value_P))
-        sent_P = largest(jnp.abs(value_P - old_P), count)  # Eq. 3
+        count = budget_size(budget, len(value_P))
+        sent_P = top_k_mask(jnp.abs(value_P - old_P), count)  # Eq. 3
         return RefProtoFLUpload(Top(value_P, sent_P), data.shard.size), after.memory
 
     def update(net, server, up, key):
@@ -241,7 +252,7 @@ def refprotofl(
         return server._replace(adapter=unravel(masked_mean(up, old_P)))
 
     def predict(net, client, x, down):
-        feat = by_network(net, client, x)
+        feat = own_features(net, client, x)
         z_Bm = embed(client.params["adapter"], feat)
         return {
             "head": classify(client.params["adapter"], z_Bm),

@@ -37,7 +37,7 @@ import jax.numpy as jnp
 from jaxproto import kernels
 from jaxproto import masks as masks_
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import NonNegative, Seed, is_off, or_zero
+from jaxproto.hyperparameters import NonNegative, Seed, is_zero, or_zero
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Pull
@@ -48,10 +48,10 @@ from jaxproto.transforms import (
     IDENTITY,
     Transform,
     apply,
-    by_count,
     chain,
     compress,
     expand,
+    scale_by_count,
 )
 from jaxproto.types import Array, Protos, Spec
 
@@ -63,19 +63,19 @@ class Scaling(NamedTuple):
     on_arrival: Callable[[Protos, float], Protos]  # uploads [K, C, S], mu -> uploads
 
 
-def for_sum(up: Protos, mu: float | Array) -> Protos:
+def scale_for_sum(up: Protos, mu: float | Array) -> Protos:
     """Times mu |N_j|: their mean over clients is mu times their sum."""
     holders_C = jnp.sum(up.count > 0, 0)
     return up.replace(mean=up.mean * (mu * holders_C)[:, None])
 
 
-def for_mean(up: Protos, mu: float | Array) -> Protos:
+def scale_for_mean(up: Protos, mu: float | Array) -> Protos:
     """Times mu (Eq. 10 as printed)."""
     return up.replace(mean=up.mean * mu)
 
 
-SUM = Scaling(by_count(), for_sum)
-MEAN = Scaling(by_count(), for_mean)
+SUM = Scaling(scale_by_count(), scale_for_sum)
+MEAN = Scaling(scale_by_count(), scale_for_mean)
 UNSCALED = Scaling(IDENTITY, lambda up, mu: up)
 
 
@@ -101,11 +101,13 @@ class Sparsity(NamedTuple):
     s: Annotated[int, or_zero("a tenth of model.feat_dim")] = (
         0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
     )
-    masks: masks_.Masks = masks_.free  # T 4.1; `block`: code; `block_exact`: S 4.1
+    masks: masks_.Masks = (
+        masks_.random_masks
+    )  # T 4.1; `block`: code; `exact_block_masks`: S 4.1
     mask_seed: Seed = 0
 
 
-class Comparison(NamedTuple):
+class PullFeatures(NamedTuple):
     """What of the features the pull compares, and a rule that compares the same.
 
     Both functions take masks as zeros and ones [C, D].
@@ -115,7 +117,7 @@ class Comparison(NamedTuple):
     rules: Callable  # mask_CD -> feat_BD, protos -> {rule: scores_BC}
 
 
-def within(mask_CD: Array) -> Callable:
+def masked_features(mask_CD: Array) -> Callable:
     """Features in the mask of their own class; zeros elsewhere."""
     return lambda feat_BD, y_B: feat_BD * mask_CD[y_B]
 
@@ -130,15 +132,15 @@ def masked_rule(mask_CD: Array) -> Callable:
     return rules
 
 
-DENSE = Comparison(  # all coordinates (T Eq. 11)
+DENSE = PullFeatures(  # all coordinates (T Eq. 11)
     lambda mask_CD: fedproto.all_features, lambda mask_CD: lambda feat_BD, protos: {}
 )
-SPARSE = Comparison(within, masked_rule)  # those in the mask (S Section 4.3)
+SPARSE = PullFeatures(masked_features, masked_rule)  # those in the mask (S Section 4.3)
 
 
 def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
     """`mu`, or what the published ones come to where it is 0 (a traced one is not)."""
-    if not is_off(mu):
+    if not is_zero(mu):
         return mu
     if not num_examples:
         raise UserError(
@@ -169,7 +171,7 @@ def tinyproto(
     pull: Pull = Pull(),
     tau: NonNegative = 100.0,
     training: ServerTraining = ServerTraining(),
-    compare: Comparison = DENSE,
+    compare: PullFeatures = DENSE,
     privacy: Privacy = NONE,
 ) -> Method:
     """TinyProto; `sparsity=Sparsity(masks=masks.every), scaling=UNSCALED` is the base.
@@ -195,7 +197,7 @@ def tinyproto(
         of examples is known.
     """
     s, masks, mask_seed = sparsity
-    index_CS = masks_.table(masks, spec, s, mask_seed)
+    index_CS = masks_.mask_indices(masks, spec, s, mask_seed)
     table = jnp.asarray(index_CS)
     mask_CD = jnp.asarray(masks_.bitmap(index_CS, spec.feat_dim), jnp.float32)
     restore, more_rules = expand(table, spec.feat_dim), compare.rules(mask_CD)
@@ -205,7 +207,7 @@ def tinyproto(
 
     def on_arrival(up):
         up = scaling.on_arrival(up, factor)
-        return up.replace(mean=kernels.sparse(up.mean, table, spec.feat_dim))
+        return up.replace(mean=kernels.decompress(up.mean, table, spec.feat_dim))
 
     hidden = {} if privacy.unit == OFF else _hidden(privacy, table)
     method = base(
@@ -225,7 +227,7 @@ def tinyproto(
         more = more_rules(feat_BD, apply(restore, down))
         return {**method.predict(net, client, x, down), **more}
 
-    sent = masks_.message(index_CS, spec.feat_dim)
+    sent = masks_.mask_message(index_CS, spec.feat_dim)
     cost = nominal.class_rows(spec, index_CS.shape[1])
     title = TITLES.get(method.title, f"TinyProto on {method.title}")
     return dataclasses.replace(

@@ -46,13 +46,13 @@ from jax import lax
 
 from jaxproto import kernels, losses
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import MOST, Million, NonNegative, Seed, or_zero
+from jaxproto.hyperparameters import MAX_INT, NonNegative, Seed, UpToMillion, or_zero
 from jaxproto.method import Method, own_network
 from jaxproto.methods import nominal
-from jaxproto.methods.fedavg import Statistical, fedavg, own_statistics
-from jaxproto.methods.fednh import direction
+from jaxproto.methods.fedavg import Statistical, fedavg, local_statistics
+from jaxproto.methods.fednh import normalise_rows
 from jaxproto.methods.refprotofl import linear
-from jaxproto.types import Array, ArrayLike, Aux, Spec
+from jaxproto.types import Array, ArrayLike, LossAux, Spec
 
 SMALL, SPREAD = 8, 0.5  # pixels, and deviation of the noise within a class
 COLDNESS = 0.07  # temperature of SupCon (released code)
@@ -66,7 +66,7 @@ class VirtualSeed:
     virtual_seed: ArrayLike  # []
 
 
-class Virtual(NamedTuple):
+class VirtualData(NamedTuple):
     """A shared set of labelled noise: all that is needed to make any of it."""
 
     seed: int
@@ -95,13 +95,13 @@ class Virtual(NamedTuple):
         return (jnp.clip(x, 0, 1) - MIDDLE) / WIDTH if self.stored else x
 
 
-@kernels.exact
+@kernels.float32_matmuls
 def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
     """Supervised contrastive loss, mean over the examples that count.
 
     An example without another of its class contributes 0, as in the released code.
     """
-    unit_ND, count = direction(feat_ND), len(label_N)
+    unit_ND, count = normalise_rows(feat_ND), len(label_N)
     other_NN = (mask_N > 0) & ~jnp.eye(count, dtype=bool)
     like_NN = jnp.where(other_NN, unit_ND @ unit_ND.T / COLDNESS, -1e9)
     log_NN = jax.nn.log_softmax(like_NN)
@@ -118,11 +118,11 @@ def check(virtual_classes: int, images: int):
     ]:
         if value < least:
             raise UserError(f"method.{name} is {value}; it must be at least {least}.")
-    if virtual_classes * images > MOST:
+    if virtual_classes * images > MAX_INT:
         raise UserError(
             f"method.virtual_classes={virtual_classes} with method.images={images} "
             f"make {virtual_classes * images} virtual examples, but they are numbered "
-            f"up to {MOST}; choose fewer."
+            f"up to {MAX_INT}; choose fewer."
         )
 
 
@@ -142,10 +142,10 @@ def vhl(
     align: NonNegative = 1.0,
     contrast: NonNegative = 0.1,
     virtual_classes: Annotated[int, or_zero("as many as the data have")] = 0,
-    images: Million = 200,
+    images: UpToMillion = 200,
     virtual_seed: Seed = 0,
     stored: bool = False,
-    statistics: Statistical = own_statistics,
+    statistics: Statistical = local_statistics,
 ) -> Method:
     """VHL; with all weights 0 it is FedAvg with V more outputs that are always wrong.
 
@@ -161,13 +161,15 @@ def vhl(
       virtual_seed: of the virtual set, one for all clients and rounds.
       stored: whether virtual images are cut to [0, 1] and normalised, as those that the
         released code reads from files.
-      statistics: `own_statistics` or `averaged_statistics`, of BatchNorm.
+      statistics: `local_statistics` or `averaged_statistics`, of BatchNorm.
 
     Raises:
       UserError: a number of classes or images that cannot be.
     """
     check(virtual_classes, images)
-    noise = Virtual(virtual_seed, virtual_classes or spec.num_classes, images, stored)
+    noise = VirtualData(
+        virtual_seed, virtual_classes or spec.num_classes, images, stored
+    )
 
     def init_client(net, key):
         params, norm, memory = own_network(net, key)
@@ -197,7 +199,7 @@ def vhl(
         labels = jnp.concatenate([batch.y, v_B])
         total += align * sup_con(feat, labels, jnp.concatenate([mask, every_B]))
         total += contrast * sup_con(made, v_B, every_B)
-        return total, Aux({"net": out.norm})
+        return total, LossAux({"net": out.norm})
 
     def predict(net, client, x, down):
         def scores(params):

@@ -5,17 +5,23 @@
 
 from jaxproto.metrics.classification import correct
 from jaxproto.metrics.metric import Metric, by_client, pooled, values
-from jaxproto.metrics.registry import ACCURACY, METRICS, further, metric, named
+from jaxproto.metrics.registry import (
+    ACCURACY,
+    METRICS,
+    besides_accuracy,
+    metric,
+    metrics_by_name,
+)
 
 __all__ = [
     "ACCURACY",
     "METRICS",
     "Metric",
+    "besides_accuracy",
     "by_client",
     "correct",
-    "further",
     "metric",
-    "named",
+    "metrics_by_name",
     "pooled",
     "values",
 ]

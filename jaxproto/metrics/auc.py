@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto.metrics.classification import over_classes
+from jaxproto.metrics.classification import nanmean_over_classes
 from jaxproto.types import Array
 
 PER_OCTAVE, LOW, HIGH = 16, -18, 6
@@ -44,7 +44,7 @@ def log_odds(scores_BC: Array) -> Array:
     return jnp.where(known_BC, jnp.where(first_BC, high_B1, low_BC), -jnp.inf)
 
 
-def bin_of(odds: Array) -> Array:
+def histogram_bin(odds: Array) -> Array:
     """The bin of log-odds, from 0 to `BINS` - 1, in their order."""
     step = jnp.floor((jnp.log2(jnp.abs(odds)) - LOW) * PER_OCTAVE)
     step = jnp.clip(step, 0, SIDE - 1).astype(jnp.int32)
@@ -55,13 +55,13 @@ def auc(scores_BC: Array, y_B: Array, mask_B: Array) -> Array:
     """Area under the ROC curve, one class against the rest, mean over classes."""
     class_C = jnp.arange(scores_BC.shape[-1])
     own_BC = (y_B[:, None] == class_C).astype(jnp.int32)
-    at = class_C, own_BC, bin_of(log_odds(scores_BC))
+    at = class_C, own_BC, histogram_bin(log_odds(scores_BC))
     return jnp.zeros((len(class_C), 2, BINS)).at[at].add(mask_B[:, None])
 
 
-def area(count_C2N: np.ndarray) -> float:
+def auc_from_histogram(count_C2N: np.ndarray) -> float:
     """Value of `auc`: over the classes that have examples, and not all of them."""
     other_CN, own_CN = np.moveaxis(np.asarray(count_C2N, np.float64), 1, 0)
     below_CN = np.cumsum(other_CN, -1) - other_CN / 2
     pairs_C = own_CN.sum(-1) * other_CN.sum(-1)
-    return over_classes((own_CN * below_CN).sum(-1) / pairs_C)
+    return nanmean_over_classes((own_CN * below_CN).sum(-1) / pairs_C)

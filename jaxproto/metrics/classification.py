@@ -58,12 +58,12 @@ def per_class(scores_BC: Array, y_B: Array, mask_B: Array) -> ClassCounts:
 
 def mean_recall(counts: ClassCounts) -> float:
     """Value of `balanced_accuracy`."""
-    return over_classes(counts.right / counts.own)
+    return nanmean_over_classes(counts.right / counts.own)
 
 
 def mean_f1(counts: ClassCounts) -> float:
     """Value of `macro_f1`."""
-    return over_classes(2 * counts.right / (counts.predicted + counts.own))
+    return nanmean_over_classes(2 * counts.right / (counts.predicted + counts.own))
 
 
 def of_classes(counts: ClassCounts) -> dict[str, np.ndarray]:
@@ -75,7 +75,7 @@ def of_classes(counts: ClassCounts) -> dict[str, np.ndarray]:
     }
 
 
-def over_classes(value_C: np.ndarray | Array) -> float:
+def nanmean_over_classes(value_C: np.ndarray | Array) -> float:
     """Mean over the classes that have a value; nan if none has."""
     there_C = np.asarray(value_C)[~np.isnan(value_C)]
     return float(there_C.mean()) if len(there_C) else np.nan

@@ -9,7 +9,7 @@ import numpy as np
 from jaxproto.types import Tree
 
 
-def ratio(sums: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def mean_of_sums(sums: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Of a total and a count: the mean; nan of nothing."""
     total, count = sums
     return np.divide(total, count)
@@ -25,7 +25,9 @@ class Metric:
     """
 
     sums: Callable  # scores_BC, y_B, mask_B -> tree of sums; mask 0 must not count
-    value: Callable = ratio  # sums -> number or [C], or {part: either}; nan is none
+    value: Callable = (
+        mean_of_sums  # sums -> number or [C], or {part: either}; nan is none
+    )
     least: bool = False  # the smallest value is the best
     name: str = ""
 

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Callable
 
-from jaxproto.errors import UserError, cut, pick
+from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.metrics import auc, calibration, classification
-from jaxproto.metrics.metric import Metric, ratio
+from jaxproto.metrics.metric import Metric, mean_of_sums
 
 ACCURACY = "accuracy"  # of every run, under `rules` of its records
 METRICS: dict[str, Metric] = {
@@ -15,13 +15,13 @@ METRICS: dict[str, Metric] = {
         classification.balanced_accuracy, classification.mean_recall
     ),
     "macro_f1": Metric(classification.macro_f1, classification.mean_f1),
-    "auc": Metric(auc.auc, auc.area),
+    "auc": Metric(auc.auc, auc.auc_from_histogram),
     "ece": Metric(calibration.ece, calibration.calibration_error, least=True),
     "per_class": Metric(classification.per_class, classification.of_classes),
 }
 
 
-def metric(name: str, value: Callable = ratio, least: bool = False) -> Callable:
+def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Callable:
     """Registers a function `(scores_BC, y_B, mask_B) -> sums` as a metric.
 
     Args:
@@ -37,7 +37,7 @@ def metric(name: str, value: Callable = ratio, least: bool = False) -> Callable:
     """
     if not name.isidentifier() or name == ACCURACY:
         raise UserError(
-            f"a metric cannot be named {cut(name)}: names are such as top_2, and "
+            f"a metric cannot be named {shorten(name)}: names are such as top_2, and "
             f"{ACCURACY} is the library's own."
         )
 
@@ -48,7 +48,7 @@ def metric(name: str, value: Callable = ratio, least: bool = False) -> Callable:
     return register
 
 
-def named(names: str) -> tuple[Metric, ...]:
+def metrics_by_name(names: str) -> tuple[Metric, ...]:
     """Metrics by names joined by commas; accuracy is always the first.
 
     Raises:
@@ -56,11 +56,11 @@ def named(names: str) -> tuple[Metric, ...]:
     """
     asked = [name.strip() for name in names.split(",") if name.strip()]
     for name in asked:
-        pick("metric", name, METRICS)
+        choose_from("metric", name, METRICS)
     every = dict.fromkeys([ACCURACY, *asked])
     return tuple(dataclasses.replace(METRICS[name], name=name) for name in every)
 
 
-def further(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
+def besides_accuracy(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
     """All but the accuracy."""
     return tuple(m for m in metrics if m.name != ACCURACY)

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto.errors import UserError, cut
+from jaxproto.errors import UserError, shorten
 from jaxproto.metrics.metric import Metric, values
 
 
-def check(metric: Metric, classes: int):
+def check_metric(metric: Metric, classes: int):
     """Fails before training where the functions of a metric do.
 
     Args:
@@ -32,7 +32,8 @@ def check(metric: Metric, classes: int):
     if str(shapes[0]) != str(shapes[1]) or not jax.tree.leaves(shapes):
         two, three = (jax.tree.map(lambda a: a.shape, s) for s in shapes)
         raise UserError(
-            f"metric {name!r} returns {cut(two)} of 2 examples and {cut(three)} of 3: "
+            f"metric {name!r} returns {shorten(two)} of 2 examples and "
+            f"{shorten(three)} of 3: "
             "return sums over the examples, of shapes that do not depend on them."
         )
     _check_value(metric, jax.tree.map(lambda a: np.zeros(a.shape), shapes[0]))

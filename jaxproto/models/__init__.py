@@ -8,12 +8,12 @@ from jaxproto.models.from_torch import (
     is_mapped,
     to_torch,
 )
-from jaxproto.models.registry import GROUPS, NETS, assign, build, members
+from jaxproto.models.registry import GROUPS, NETS, assign_networks, build, group_members
 
 __all__ = [
     "GROUPS",
     "NETS",
-    "assign",
+    "assign_networks",
     "build",
     "fresh_head",
     "from_equinox",
@@ -21,7 +21,7 @@ __all__ = [
     "from_nnx",
     "from_torch",
     "given_head",
+    "group_members",
     "is_mapped",
-    "members",
     "to_torch",
 ]

@@ -17,13 +17,13 @@ from flax import linen, nnx, traverse_util
 from jaxproto.errors import UserError
 from jaxproto.models import ops as nn
 from jaxproto.models.from_modules import head
-from jaxproto.models.layers import Linear, draw
-from jaxproto.types import Array, Net, Out, Tree
+from jaxproto.models.layers import Linear, draw_initial
+from jaxproto.types import Array, Net, NetOutput, Tree
 
 Factory = Callable[..., Net]  # input_shape, num_classes, feat_dim, ops=None -> Net
 
 
-class Body(NamedTuple):
+class PureModule(NamedTuple):
     """A module as pure functions."""
 
     init: Callable[[Array], tuple[Tree, Tree]]  # key -> params, norm
@@ -53,7 +53,7 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
             return states
 
         params_, streams_, norm_ = jax.eval_shape(arrays, jax.random.key(0))
-        params_names, norm_names = Names(params_), Names(norm_)
+        params_names, norm_names = TreeNames(params_), TreeNames(norm_)
 
         def init(key):
             params, _, norm = arrays(key)
@@ -69,7 +69,7 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
             new = nnx.split(module, nnx.Param, nnx.RngState, ...)[3]
             return x, norm_names.dictionary(nnx.to_pure_dict(new))
 
-        return Body(init, apply)
+        return PureModule(init, apply)
 
     return _factory(make, body)
 
@@ -113,7 +113,7 @@ def from_linen(module: linen.Module) -> Factory:
                 return module.apply(given, x, rngs=rngs, **mode(False)), norm
             return module.apply(given, x, rngs=rngs, mutable=list(norm), **mode(True))
 
-        return Body(init, apply)
+        return PureModule(init, apply)
 
     return _factory(module, body)
 
@@ -142,7 +142,9 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
             _check_static(filter(eqx.is_array, jax.tree.leaves(kept["static"])))
             return params, state
 
-        params_names, norm_names = map(Names, jax.eval_shape(arrays, jax.random.key(0)))
+        params_names, norm_names = map(
+            TreeNames, jax.eval_shape(arrays, jax.random.key(0))
+        )
 
         def init(key):
             params, state = arrays(key)
@@ -154,7 +156,7 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
             x, state = _each(model, x, norm_names.tree(norm), key)
             return x, norm_names.dictionary(state)
 
-        return Body(init, apply)
+        return PureModule(init, apply)
 
     return _factory(make, body)
 
@@ -195,7 +197,7 @@ def _equinox():
     return equinox
 
 
-class Names:
+class TreeNames:
     """A tree of arrays as nested dictionaries of texts, and back."""
 
     def __init__(self, like: Tree):
@@ -218,7 +220,7 @@ class Names:
         return jax.tree.unflatten(self.structure, [found[path] for path in self.paths])
 
 
-def _factory(given, body: Callable[[tuple[int, ...]], Body]) -> Factory:
+def _factory(given, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
     """What makes a `Net`; it counts as made where `given` was, outside the package."""
 
     def network(input_shape, num_classes, feat_dim, ops=None) -> Net:
@@ -231,13 +233,15 @@ def _factory(given, body: Callable[[tuple[int, ...]], Body]) -> Factory:
     return network
 
 
-def _with_head(body: Body, num_classes: int, feat_dim: int) -> Net:
+def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
     """Body, channel pooling, linear head."""
 
     def init(key):
         body_key, head_key = jax.random.split(key)
         params, norm = body.init(body_key)
-        drawn = draw(head_key, {"uniform": (feat_dim + 1) * num_classes, "normal": 0})
+        drawn = draw_initial(
+            head_key, {"uniform": (feat_dim + 1) * num_classes, "normal": 0}
+        )
         made = Linear(feat_dim, num_classes, drawn)
         return {"body": params, "head": nnx.to_pure_dict(nnx.state(made))}, norm
 
@@ -249,6 +253,6 @@ def _with_head(body: Body, num_classes: int, feat_dim: int) -> Net:
                 "example; flatten or average them to one axis."
             )
         feat = nn.channel_pool(nn.at_least_single(x), feat_dim)
-        return Out(feat, head(params["head"], feat), new if train else norm)
+        return NetOutput(feat, head(params["head"], feat), new if train else norm)
 
     return Net(init, apply, head)

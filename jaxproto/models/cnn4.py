@@ -4,13 +4,13 @@ import jax
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.from_modules import bundle
+from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
-    Call,
+    CallContext,
     Chain,
     Conv,
-    Draws,
+    InitialDraws,
     Linear,
     flatten,
     kaiming_uniform,
@@ -25,7 +25,11 @@ class FedAvgCNN(nnx.Module):
     """Two 5x5 convolutions with ReLU and 2x2 maximum, one hidden linear layer."""
 
     def __init__(
-        self, shape: tuple[int, int, int], hidden: int, padding: int, draws: Draws
+        self,
+        shape: tuple[int, int, int],
+        hidden: int,
+        padding: int,
+        draws: InitialDraws,
     ):
         init = kaiming_uniform
         conv1 = Conv(shape[-1], 32, 5, draws, padding=padding, bias=True, init=init)
@@ -34,7 +38,7 @@ class FedAvgCNN(nnx.Module):
         rows, cols = (map_size(n, padding) for n in shape[:2])
         self.fc1 = Chain(Linear(rows * cols * 64, hidden, draws))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, C] to [B, hidden]."""
         for conv in (self.conv1, self.conv2):
             x = call.ops.max_pool(jax.nn.relu(conv(x, call)), 2, 2)
@@ -71,7 +75,7 @@ def cnn4(
             f"network 'cnn4' needs images of at least 4x4 pixels, not {input_shape}. "
             "Use network 'mlp', or larger images."
         )
-    return bundle(
+    return make_net(
         lambda draws: FedAvgCNN(shape, hidden, padding, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,

@@ -15,26 +15,26 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxproto.models.layers import Call
+from jaxproto.models.layers import CallContext
 from jaxproto.types import Array
 
 RATE = 0.2  # MobileNetV2 and EfficientNet-B0, in torchvision and in the released code
 
 Examples = Callable[[Array], Array]
-Place = Callable[[Array, Examples, Call], tuple[Array, Array]]
+Place = Callable[[Array, Examples, CallContext], tuple[Array, Array]]
 
 
-def dropout(x: Array, rate: float, call: Call) -> Array:
+def dropout(x: Array, rate: float, call: CallContext) -> Array:
     """Zeroes each element with probability `rate`; the rest grow by 1 / (1 - rate)."""
-    return thin(x, x.shape, rate, call)
+    return apply_mask(x, x.shape, rate, call)
 
 
-def drop_rows(x: Array, rate: float, call: Call) -> Array:
+def drop_rows(x: Array, rate: float, call: CallContext) -> Array:
     """Zeroes whole examples [B, ...]: stochastic depth of a residual branch."""
-    return thin(x, (len(x),) + (1,) * (x.ndim - 1), rate, call)
+    return apply_mask(x, (len(x),) + (1,) * (x.ndim - 1), rate, call)
 
 
-def thin(x, shape, rate, call):
+def apply_mask(x, shape, rate, call):
     """Zeroes by a mask of `shape`; nothing without a key or at rate 0."""
     if call.keys is None or rate == 0:
         return x
@@ -42,25 +42,27 @@ def thin(x, shape, rate, call):
     return jnp.where(keep, x / (1 - rate), 0)
 
 
-def as_is(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
+def no_dropout(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
     """No dropout."""
     del call
     feat = examples(x)
     return feat, feat
 
 
-def logits_only(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
+def logits_only(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
     """The clean placement: the head sees dropped-out features, nobody else does."""
     feat = examples(x)
     return feat, dropout(feat, RATE, call)
 
 
-def before_pool(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
+def before_pool(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
     """As MobileNetV2 was released: at the end of the base, so features are dropped."""
-    return as_is(dropout(x, RATE, call), examples, call)
+    return no_dropout(dropout(x, RATE, call), examples, call)
 
 
-def in_place(x: Array, examples: Examples, call: Call) -> tuple[Array, Array]:
+def dropout_features(
+    x: Array, examples: Examples, call: CallContext
+) -> tuple[Array, Array]:
     """As EfficientNet was released: the head's in-place dropout hits the features."""
     feat = dropout(examples(x), RATE, call)
     return feat, feat

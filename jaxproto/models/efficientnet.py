@@ -14,14 +14,14 @@ import jax
 from flax import nnx
 
 from jaxproto.models import ops as nn
-from jaxproto.models.dropout import Place, drop_rows, in_place, logits_only
-from jaxproto.models.from_modules import bundle
+from jaxproto.models.dropout import Place, drop_rows, dropout_features, logits_only
+from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
-    Call,
+    CallContext,
     Chain,
     Conv,
-    Draws,
+    InitialDraws,
     conv_norm,
     identity,
     silu,
@@ -49,11 +49,11 @@ class SqueezeExcite(nnx.Module):
     Its two 1x1 convolutions see one pixel per image, so they are plain matrices.
     """
 
-    def __init__(self, width: int, squeezed: int, draws: Draws):
+    def __init__(self, width: int, squeezed: int, draws: InitialDraws):
         self.fc1 = Conv(width, squeezed, 1, draws, bias=True, bias_init=zeros)
         self.fc2 = Conv(squeezed, width, 1, draws, bias=True, bias_init=zeros)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, width] to the same."""
         del call
         layers = (self.fc1, self.fc2)
@@ -80,7 +80,7 @@ class MBConv(nnx.Module):
         self,
         inputs: int,
         outputs: int,
-        draws: Draws,
+        draws: InitialDraws,
         *,
         expand: int,
         kernel: int,
@@ -100,7 +100,7 @@ class MBConv(nnx.Module):
             conv_norm(hidden, outputs, 1, identity, draws),
         )
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.block(x, call)
         return x + drop_rows(y, self.depth_rate, call) if self.short else y
@@ -109,7 +109,7 @@ class MBConv(nnx.Module):
 class EfficientNet(nnx.Module):
     """Stem, 16 blocks, 1x1 convolution with SiLU, mean: features from about -0.28."""
 
-    def __init__(self, channels: int, draws: Draws):
+    def __init__(self, channels: int, draws: InitialDraws):
         layers = [conv_norm(channels, 32, 3, silu, draws, stride=2)]
         total, done, inputs = sum(blocks for *_, blocks in STAGES), 0, 32
         for expand, kernel, stride, outputs, blocks in STAGES:
@@ -129,7 +129,7 @@ class EfficientNet(nnx.Module):
             layers.append(Chain(*stage))
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, silu, draws))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, channels] to [B, 1280]."""
         return nn.global_mean(self.features(x, call))
 
@@ -144,7 +144,7 @@ def efficientnet_b0(
 ) -> Net:
     """EfficientNet-B0 for images of any size; `place` says where its dropout acts."""
     channels = image_shape("efficientnet_b0", input_shape)[-1]
-    return bundle(
+    return make_net(
         lambda draws: EfficientNet(channels, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
@@ -153,4 +153,4 @@ def efficientnet_b0(
     )
 
 
-efficientnet_b0_code = functools.partial(efficientnet_b0, place=in_place)
+efficientnet_b0_code = functools.partial(efficientnet_b0, place=dropout_features)

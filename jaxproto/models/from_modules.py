@@ -6,14 +6,20 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto.models import ops as nn
-from jaxproto.models.dropout import Place, as_is
-from jaxproto.models.layers import Call, Draws, Keys, Linear, draw
-from jaxproto.types import Array, Net, Out, Tree
+from jaxproto.models.dropout import Place, no_dropout
+from jaxproto.models.layers import (
+    CallContext,
+    InitialDraws,
+    KeyStream,
+    Linear,
+    draw_initial,
+)
+from jaxproto.types import Array, Net, NetOutput, Tree
 
-Body = Callable[[Draws], nnx.Module]  # module(x, call) -> [B, width]
+Body = Callable[[InitialDraws], nnx.Module]  # module(x, call) -> [B, width]
 
 
-class Split(nnx.Module):
+class BodyAndHead(nnx.Module):
     """The two halves under the names that a `Net` promises (BaseHeadSplit)."""
 
     def __init__(
@@ -23,13 +29,13 @@ class Split(nnx.Module):
         classes: int,
         bias: bool,
         place: Place,
-        draws: Draws,
+        draws: InitialDraws,
     ):
         self.feat_dim, self.place = feat_dim, place
         self.body = body(draws)
         self.head = Linear(feat_dim, classes, draws, bias)
 
-    def __call__(self, x: Array, call: Call) -> tuple[Array, Array]:
+    def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""
         x = nn.at_least_single(self.body(x, call))
         feat, given = self.place(x, self.examples, call)
@@ -40,14 +46,14 @@ class Split(nnx.Module):
         return nn.channel_pool(x, self.feat_dim)
 
 
-def bundle(
+def make_net(
     body: Body,
     *,
     num_classes: int,
     feat_dim: int,
     ops: nn.Ops | None = None,
     head_bias: bool = True,
-    place: Place = as_is,
+    place: Place = no_dropout,
 ) -> Net:
     """A network as pure functions of pure dictionaries.
 
@@ -65,23 +71,23 @@ def bundle(
     ops = ops or nn.ops_for()
 
     def make(draws):
-        return Split(body, feat_dim, num_classes, head_bias, place, draws)
+        return BodyAndHead(body, feat_dim, num_classes, head_bias, place, draws)
 
-    count = Draws()
+    count = InitialDraws()
     graph = nnx.graphdef(nnx.eval_shape(lambda: make(count)))
 
     def init(key: Array) -> tuple[Tree, Tree]:
-        module = make(draw(key, count.used))
+        module = make(draw_initial(key, count.used))
         params, norm = nnx.state(module, nnx.Param), nnx.state(module, nnx.BatchStat)
         return nnx.to_pure_dict(params), nnx.to_pure_dict(norm)
 
-    def apply(params, norm, x, train, key=None) -> Out:
+    def apply(params, norm, x, train, key=None) -> NetOutput:
         module = nnx.merge(graph, params, norm)
-        keys = Keys(key) if train and key is not None else None
-        feat, logits = module(x, Call(train, ops, keys))
+        keys = KeyStream(key) if train and key is not None else None
+        feat, logits = module(x, CallContext(train, ops, keys))
         if train:
             norm = nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))
-        return Out(feat, logits, norm)
+        return NetOutput(feat, logits, norm)
 
     return Net(init, apply, head)
 
@@ -92,14 +98,14 @@ def head(params: Tree, feat: Array) -> Array:
     return logits + params["bias"] if "bias" in params else logits
 
 
-def computing_in(dtype: str, net: Net) -> Net:
+def with_compute_dtype(dtype: str, net: Net) -> Net:
     """The same network with its body computed in another precision.
 
     Parameters, gradients, normalisation, features and logits stay float32. Inputs that
     are no floating-point numbers (tokens) pass as they are.
     """
 
-    def apply(params, norm, x, train, key=None) -> Out:
+    def apply(params, norm, x, train, key=None) -> NetOutput:
         real = jnp.issubdtype(x.dtype, jnp.floating)
         x = x.astype(dtype) if real else x
         return net.apply(params, norm, x, train, key)

@@ -46,7 +46,7 @@ def fresh_head(key: Array) -> Head:
     def replace(net, entries):
         new = jax.jit(lambda key: net.init(key)[0]["head"])(key)
         body = {k: v for k, v in entries.items() if not HEAD.fullmatch(k)}
-        return body | flat({"head": new})
+        return body | torch_entries({"head": new})
 
     return replace
 
@@ -89,11 +89,15 @@ def from_torch(
     )
     trees = jax.eval_shape(net.init, jax.random.key(0))
     entries = head(net, canonical(read(weights)))
-    check(name, {k: v.shape for tree in trees for k, v in flat(tree).items()}, entries)
+    check(
+        name,
+        {k: v.shape for tree in trees for k, v in torch_entries(tree).items()},
+        entries,
+    )
 
     def fill(path, leaf):
         value = entries[entry_name(path)]
-        return jnp.asarray(value.transpose(np.argsort(axes(path, leaf))))
+        return jnp.asarray(value.transpose(np.argsort(torch_axes(path, leaf))))
 
     return tuple(jax.tree_util.tree_map_with_path(fill, tree) for tree in trees)
 
@@ -103,7 +107,7 @@ def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
 
     PyTorch's `load_state_dict` takes it once every array is made a tensor.
     """
-    entries = flat(params) | flat(norm)
+    entries = torch_entries(params) | torch_entries(norm)
     return {
         k if HEAD.fullmatch(k) else f"base.{k}": np.asarray(v)
         for k, v in entries.items()
@@ -117,7 +121,7 @@ def is_mapped(name: str) -> bool:
     return made_in.startswith("jaxproto.models.")
 
 
-def flat(tree: Tree) -> dict:
+def torch_entries(tree: Tree) -> dict:
     """PyTorch's names and layout, `base.` left out; of arrays or of their shapes."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {entry_name(path): in_torch_layout(path, leaf) for path, leaf in leaves}
@@ -130,14 +134,14 @@ def entry_name(path) -> str:
     return ".".join([*start, *middle, LAST.get(last, last)])
 
 
-def axes(path, leaf) -> tuple[int, ...]:
+def torch_axes(path, leaf) -> tuple[int, ...]:
     """The axes of a leaf in PyTorch's order; embeddings are alike."""
     return (0, 1) if path[-1].key == "table" else AXES[leaf.ndim]
 
 
 def in_torch_layout(path, leaf):
     """An array, or its shape, with its axes in PyTorch's order."""
-    order = axes(path, leaf)
+    order = torch_axes(path, leaf)
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(tuple(leaf.shape[i] for i in order), leaf.dtype)
     return np.asarray(leaf).transpose(order)
@@ -176,7 +180,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def canonical(weights: Weights) -> dict:
-    """Arrays as `flat` names them, batch counters left out.
+    """Arrays as `torch_entries` names them, batch counters left out.
 
     Raises:
       UserError: two entries mean the same, or one is no array.

@@ -1,8 +1,8 @@
 """Layers as Flax NNX modules with PyTorch's shapes, names and initial values.
 
 A layer holds parameters and statistics only. How it is called (training or not, which
-form of each operation, randomness) comes as a `Call`, so nothing is global and the
-same module serves every platform. Parameters are float32; a layer computes in the
+form of each operation, randomness) comes as a `CallContext`, so nothing is global and
+the same module serves every platform. Parameters are float32; a layer computes in the
 precision of its input, normalisation in float32 whatever comes.
 """
 
@@ -17,7 +17,7 @@ from jaxproto.models import ops as nn
 from jaxproto.types import Array
 
 
-class Keys:
+class KeyStream:
     """A new key at every call, for dropout and the like."""
 
     def __init__(self, key: Array):
@@ -29,15 +29,15 @@ class Keys:
         return jax.random.fold_in(self.key, self.given)
 
 
-class Call(NamedTuple):
+class CallContext(NamedTuple):
     """How a network is applied."""
 
     train: bool
     ops: nn.Ops
-    keys: Keys | None = None  # None switches randomness off
+    keys: KeyStream | None = None  # None switches randomness off
 
 
-class Draws:
+class InitialDraws:
     """Initial random values, cut from one long draw of each kind.
 
     A draw per array would compile a random generator per array. Without values it
@@ -64,10 +64,10 @@ class Draws:
         return jax.lax.slice(self.values[kind], (start,), (stop,)).reshape(shape)
 
 
-def draw(key: Array, sizes: dict[str, int]) -> Draws:
+def draw_initial(key: Array, sizes: dict[str, int]) -> InitialDraws:
     """As many values as a network takes."""
     uniform, normal = jax.random.split(key)
-    return Draws(
+    return InitialDraws(
         {
             "uniform": jax.random.uniform(uniform, (sizes["uniform"],), minval=-1),
             "normal": jax.random.normal(normal, (sizes["normal"],)),
@@ -75,12 +75,12 @@ def draw(key: Array, sizes: dict[str, int]) -> Draws:
     )
 
 
-def kaiming_uniform(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
+def kaiming_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """PyTorch's default for weights and biases: U(-1, 1) / sqrt(fan_in)."""
     return draws.uniform(shape) / math.sqrt(fan_in)
 
 
-def kaiming_normal(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
+def kaiming_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """He's normal values by fan-out, as torchvision draws convolutions [kh, kw, ., C].
 
     The number of inputs plays no part; it is there for the signature.
@@ -90,32 +90,32 @@ def kaiming_normal(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
     return draws.normal(shape) * math.sqrt(2 / (kh * kw * out))
 
 
-def zeros(draws: Draws, shape: tuple[int, ...], fan_in: int) -> Array:
+def zeros(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
     """Zeros, under the signature of an initialiser."""
     del draws, fan_in
     return jnp.zeros(shape)
 
 
-def relu(x: Array, call: Call) -> Array:
+def relu(x: Array, call: CallContext) -> Array:
     """max(x, 0), as a member of a Chain."""
     del call
     return jax.nn.relu(x)
 
 
-def relu6(x: Array, call: Call) -> Array:
+def relu6(x: Array, call: CallContext) -> Array:
     """x between 0 and 6; no gradient at either end, as in PyTorch."""
     del call
     low, high = (jnp.asarray(end, x.dtype) for end in (0, 6))
     return jax.lax.clamp(low, x, high)
 
 
-def silu(x: Array, call: Call) -> Array:
+def silu(x: Array, call: CallContext) -> Array:
     """x times its sigmoid."""
     del call
     return jax.nn.silu(x)
 
 
-def identity(x: Array, call: Call) -> Array:
+def identity(x: Array, call: CallContext) -> Array:
     """x."""
     del call
     return x
@@ -124,13 +124,15 @@ def identity(x: Array, call: Call) -> Array:
 class Linear(nnx.Module):
     """x @ kernel + bias."""
 
-    def __init__(self, inputs: int, outputs: int, draws: Draws, bias: bool = True):
+    def __init__(
+        self, inputs: int, outputs: int, draws: InitialDraws, bias: bool = True
+    ):
         init = kaiming_uniform
         self.kernel = nnx.Param(init(draws, (inputs, outputs), inputs))
         if bias:
             self.bias = nnx.Param(init(draws, (outputs,), inputs))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, inputs] to [B, outputs]."""
         x = call.ops.product(x, self.kernel[...].astype(x.dtype))
         return x + self.bias[...].astype(x.dtype) if hasattr(self, "bias") else x
@@ -144,7 +146,7 @@ class Conv(nnx.Module):
         inputs: int,
         outputs: int,
         size: int,
-        draws: Draws,
+        draws: InitialDraws,
         *,
         stride: int = 1,
         padding: int = 0,
@@ -160,7 +162,7 @@ class Conv(nnx.Module):
             fan_in = math.prod(shape[:3])
             self.bias = nnx.Param(bias_init(draws, (outputs,), fan_in))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
         where = self.kernel[...].astype(x.dtype), self.stride, self.padding
         if self.groups == 1:
@@ -181,7 +183,7 @@ class BatchNorm(nnx.Module):
         self.mean = nnx.BatchStat(jnp.zeros(width))
         self.var = nnx.BatchStat(jnp.ones(width))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """Uses, and remembers, the batch's statistics when training."""
         stats, given = (self.mean, self.var), x.dtype
         held = [v[...] for v in (self.scale, self.bias, *stats)]
@@ -212,7 +214,7 @@ class GroupNorm(nnx.GroupNorm):
         )
 
     # Called as the layers here are, not as Flax's: its place in the tree must stay
-    def __call__(self, x: Array, call: Call) -> Array:  # type: ignore[override]
+    def __call__(self, x: Array, call: CallContext) -> Array:  # type: ignore[override]
         """[B, H, W, width] to the same."""
         del call
         return super().__call__(nn.at_least_single(x)).astype(x.dtype)
@@ -229,7 +231,7 @@ class Chain(nnx.Module):
         for i, member in enumerate(members):
             setattr(self, str(i), member)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """Applies every member in turn."""
         for i in range(self.length):
             x = getattr(self, str(i))(x, call)
@@ -237,7 +239,7 @@ class Chain(nnx.Module):
 
 
 def conv_norm(
-    inputs: int, outputs: int, size: int, activation, draws: Draws, **options
+    inputs: int, outputs: int, size: int, activation, draws: InitialDraws, **options
 ) -> Chain:
     """Convolution that keeps the map (but for its stride), norm, activation."""
     conv = Conv(inputs, outputs, size, draws, padding=(size - 1) // 2, **options)

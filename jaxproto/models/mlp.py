@@ -6,8 +6,8 @@ import jax
 from flax import nnx
 
 from jaxproto.errors import UserError
-from jaxproto.models.from_modules import bundle
-from jaxproto.models.layers import Call, Draws, Linear, flatten
+from jaxproto.models.from_modules import make_net
+from jaxproto.models.layers import CallContext, InitialDraws, Linear, flatten
 from jaxproto.models.ops import Ops
 from jaxproto.types import Array, Net
 
@@ -15,13 +15,13 @@ from jaxproto.types import Array, Net
 class Perceptron(nnx.Module):
     """Linear layers `fc1`, `fc2`, ... with ReLU between them."""
 
-    def __init__(self, widths: tuple[int, ...], last_relu: bool, draws: Draws):
+    def __init__(self, widths: tuple[int, ...], last_relu: bool, draws: InitialDraws):
         self.depth, self.last_relu = len(widths) - 1, last_relu
         for i in range(self.depth):
             layer = Linear(widths[i], widths[i + 1], draws)
             setattr(self, f"fc{i + 1}", layer)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, ...] to [B, last width]."""
         x = flatten(x) if x.ndim == 4 else x.reshape(len(x), -1)
         for i in range(1, self.depth + 1):
@@ -42,7 +42,7 @@ def mlp(
     No paper uses it.
     """
     widths = (math.prod(input_shape), 256, 256)
-    return bundle(
+    return make_net(
         lambda draws: Perceptron(widths, True, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,
@@ -71,7 +71,7 @@ def spiral_mlp(
             f"network 'spiral_mlp' has 2 features, but feat_dim is {feat_dim}. "
             "Set feat_dim to 2."
         )
-    return bundle(
+    return make_net(
         lambda draws: Perceptron((2, 16, 8, 4, 2), False, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,

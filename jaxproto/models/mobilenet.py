@@ -15,9 +15,17 @@ from flax import nnx
 
 from jaxproto.models import ops as nn
 from jaxproto.models.dropout import Place, before_pool, logits_only
-from jaxproto.models.from_modules import bundle
+from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
-from jaxproto.models.layers import BatchNorm, Call, Chain, Conv, Draws, conv_norm, relu6
+from jaxproto.models.layers import (
+    BatchNorm,
+    CallContext,
+    Chain,
+    Conv,
+    InitialDraws,
+    conv_norm,
+    relu6,
+)
 from jaxproto.types import Array, Net
 
 WIDTH = 1280
@@ -37,7 +45,7 @@ class InvertedResidual(nnx.Module):
     """Expansion, depthwise 3x3, linear projection; a shortcut where shapes allow it."""
 
     def __init__(
-        self, inputs: int, outputs: int, expand: int, stride: int, draws: Draws
+        self, inputs: int, outputs: int, expand: int, stride: int, draws: InitialDraws
     ):
         self.short = stride == 1 and inputs == outputs
         hidden, layers = inputs * expand, []
@@ -48,7 +56,7 @@ class InvertedResidual(nnx.Module):
         project = Conv(hidden, outputs, 1, draws)
         self.conv = Chain(*layers, project, BatchNorm(outputs))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.conv(x, call)
         return x + y if self.short else y
@@ -57,7 +65,7 @@ class InvertedResidual(nnx.Module):
 class MobileNetV2(nnx.Module):
     """Stem, 17 blocks, 1x1 convolution, mean over the image: features in [0, 6]."""
 
-    def __init__(self, channels: int, draws: Draws):
+    def __init__(self, channels: int, draws: InitialDraws):
         stem = conv_norm(channels, 32, 3, relu6, draws, stride=2)
         layers: list[nnx.Module] = [stem]
         inputs = 32
@@ -68,7 +76,7 @@ class MobileNetV2(nnx.Module):
                 inputs = outputs
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, relu6, draws))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, channels] to [B, 1280]."""
         return nn.global_mean(self.features(x, call))
 
@@ -83,7 +91,7 @@ def mobilenet_v2(
 ) -> Net:
     """MobileNetV2 for images of any size; `place` says where its dropout acts."""
     channels = image_shape("mobilenet_v2", input_shape)[-1]
-    return bundle(
+    return make_net(
         lambda draws: MobileNetV2(channels, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,

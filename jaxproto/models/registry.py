@@ -3,10 +3,10 @@
 import inspect
 from collections.abc import Callable, Iterable
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.models.cnn4 import cnn4, cnn4_d
 from jaxproto.models.efficientnet import efficientnet_b0, efficientnet_b0_code
-from jaxproto.models.from_modules import computing_in
+from jaxproto.models.from_modules import with_compute_dtype
 from jaxproto.models.mlp import mlp, spiral_mlp
 from jaxproto.models.mobilenet import mobilenet_v2, mobilenet_v2_code
 from jaxproto.models.ops import Ops
@@ -90,14 +90,14 @@ def build(
     Raises:
       UserError: no such network or precision, or it does not take such inputs.
     """
-    make = NETS[pick("network", name, NETS)]
+    make = NETS[choose_from("network", name, NETS)]
     for what, value in (("num_classes", num_classes), ("feat_dim", feat_dim)):
         if value < 1:
             raise UserError(f"{what} is {value}; it must be at least 1.")
-    dtype = pick("precision", compute_dtype, PRECISIONS)
+    dtype = choose_from("precision", compute_dtype, PRECISIONS)
     asked = _asked(name, {"vocab_size": vocab_size, "compute_dtype": dtype})
     net = make(tuple(input_shape), num_classes, feat_dim, ops, **asked)
-    return net if dtype == "float32" else computing_in(dtype, net)
+    return net if dtype == "float32" else with_compute_dtype(dtype, net)
 
 
 def _asked(name, extra):
@@ -114,15 +114,17 @@ def _asked(name, extra):
     return {key: value for key, value in extra.items() if key in takes}
 
 
-def members(group: str | tuple[str, ...]) -> tuple[str, ...]:
+def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
     """Networks of a group, given by its name, as one network or as a tuple of names."""
     if not isinstance(group, str):
-        return tuple(pick("network", name, NETS) for name in group)
-    name = pick("network or group", group, {*NETS, *GROUPS})
+        return tuple(choose_from("network", name, NETS) for name in group)
+    name = choose_from("network or group", group, {*NETS, *GROUPS})
     return GROUPS.get(name, (name,))
 
 
-def assign(group: str | tuple[str, ...], client_ids: Iterable[int]) -> tuple[str, ...]:
+def assign_networks(
+    group: str | tuple[str, ...], client_ids: Iterable[int]
+) -> tuple[str, ...]:
     """The network of each client: client i gets entry i mod n of the group's n."""
-    names = members(group)
+    names = group_members(group)
     return tuple(names[i % len(names)] for i in client_ids)

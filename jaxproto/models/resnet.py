@@ -16,9 +16,16 @@ import jax
 from flax import nnx
 
 from jaxproto.models import ops as nn
-from jaxproto.models.from_modules import bundle
+from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
-from jaxproto.models.layers import BatchNorm, Call, Chain, Conv, Draws, GroupNorm
+from jaxproto.models.layers import (
+    BatchNorm,
+    CallContext,
+    Chain,
+    Conv,
+    GroupNorm,
+    InitialDraws,
+)
 from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)
@@ -33,7 +40,7 @@ class BasicBlock(nnx.Module):
         inputs: int,
         outputs: int,
         stride: int,
-        draws: Draws,
+        draws: InitialDraws,
         norms: tuple[str, str] = ("bn2", "bn3"),
         norm: Norm = BatchNorm,
     ):
@@ -46,7 +53,7 @@ class BasicBlock(nnx.Module):
             short = Conv(inputs, outputs, 1, draws, stride=stride)
             self.downsample = Chain(short, norm(outputs))
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
         first, second = (getattr(self, name) for name in self.norms)
         short = self.downsample(x, call) if hasattr(self, "downsample") else x
@@ -61,7 +68,7 @@ class ResNet(nnx.Module):
         self,
         channels: int,
         stages: dict[str, nnx.Module],
-        draws: Draws,
+        draws: InitialDraws,
         norm: Norm = BatchNorm,
     ):
         self.conv1 = Conv(channels, 64, 7, draws, stride=2, padding=3)
@@ -70,7 +77,7 @@ class ResNet(nnx.Module):
         for name, stage in stages.items():
             setattr(self, name, stage)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, channels] to [B, last width]."""
         x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
         x = call.ops.max_pool(x, 3, 2, 1)
@@ -79,7 +86,7 @@ class ResNet(nnx.Module):
         return nn.global_mean(x)
 
 
-def one_block_stages(widths: tuple[int, ...], draws: Draws) -> dict:
+def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
     """`layer_0`, `layer_1`, ...: one block each, halving the map from the second on."""
     inputs = (64, *widths)
     return {
@@ -88,7 +95,7 @@ def one_block_stages(widths: tuple[int, ...], draws: Draws) -> dict:
     }
 
 
-def two_block_stages(draws: Draws, norm: Norm) -> dict:
+def two_block_stages(draws: InitialDraws, norm: Norm) -> dict:
     """torchvision's `layer1` to `layer4`: two blocks each."""
     inputs, options = (64, *WIDTHS), (("bn1", "bn2"), norm)
     return {
@@ -113,7 +120,7 @@ def small(
     def body(draws):
         return ResNet(channels, one_block_stages(WIDTHS[:blocks], draws), draws)
 
-    return bundle(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+    return make_net(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
 
 
 resnet4, resnet6, resnet8, resnet10 = (functools.partial(small, n) for n in range(1, 5))
@@ -133,7 +140,7 @@ def resnet18(
     def body(draws):
         return ResNet(channels, two_block_stages(draws, norm), draws, norm)
 
-    return bundle(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
+    return make_net(body, num_classes=num_classes, feat_dim=feat_dim, ops=ops)
 
 
 resnet18_gn = functools.partial(resnet18, norm=GroupNorm)

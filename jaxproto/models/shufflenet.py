@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxproto.models import ops as nn
-from jaxproto.models.from_modules import bundle
+from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
     BatchNorm,
-    Call,
+    CallContext,
     Chain,
     Conv,
-    Draws,
+    InitialDraws,
     conv_norm,
     kaiming_uniform,
     relu,
@@ -30,7 +30,7 @@ STAGES = ((116, 4), (232, 8), (464, 4))  # the paper's Table 5: channels, units
 class ShuffleUnit(nnx.Module):
     """Half of the channels (all of them at stride 2) pass three convolutions."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, draws: Draws):
+    def __init__(self, inputs: int, outputs: int, stride: int, draws: InitialDraws):
         half = outputs // 2
         branch_in = inputs // 2
         if stride == 2:
@@ -44,7 +44,7 @@ class ShuffleUnit(nnx.Module):
             *pointwise(half, half, draws),
         )
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, inputs] to [B, H', W', outputs]."""
         if hasattr(self, "branch1"):
             return call.ops.shuffle(self.branch1(x, call), self.branch2(x, call))
@@ -52,13 +52,13 @@ class ShuffleUnit(nnx.Module):
         return call.ops.shuffle(kept, self.branch2(used, call))
 
 
-def pointwise(inputs: int, outputs: int, draws: Draws) -> tuple:
+def pointwise(inputs: int, outputs: int, draws: InitialDraws) -> tuple:
     """1x1 convolution, norm, ReLU, for a Chain."""
     conv = Conv(inputs, outputs, 1, draws, init=kaiming_uniform)
     return conv, BatchNorm(outputs), relu
 
 
-def depthwise(width: int, stride: int, draws: Draws) -> tuple:
+def depthwise(width: int, stride: int, draws: InitialDraws) -> tuple:
     """Depthwise 3x3 convolution and norm, for a Chain."""
     conv = Conv(
         width,
@@ -76,7 +76,7 @@ def depthwise(width: int, stride: int, draws: Draws) -> tuple:
 class ShuffleNetV2(nnx.Module):
     """Stem, 16 units, 1x1 convolution with ReLU, mean: features at least 0."""
 
-    def __init__(self, channels: int, draws: Draws):
+    def __init__(self, channels: int, draws: InitialDraws):
         options = {"init": kaiming_uniform}
         self.conv1 = conv_norm(channels, 24, 3, relu, draws, stride=2, **options)
         inputs = 24
@@ -87,7 +87,7 @@ class ShuffleNetV2(nnx.Module):
             inputs = width
         self.conv5 = conv_norm(inputs, WIDTH, 1, relu, draws, **options)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, channels] to [B, 1024]."""
         x = call.ops.max_pool(self.conv1(x, call), 3, 2, 1)
         for n in range(2, 2 + len(STAGES)):
@@ -103,7 +103,7 @@ def shufflenet_v2_x1_0(
 ) -> Net:
     """ShuffleNetV2 for images of any size."""
     channels = image_shape("shufflenet_v2_x1_0", input_shape)[-1]
-    return bundle(
+    return make_net(
         lambda draws: ShuffleNetV2(channels, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,

@@ -22,8 +22,14 @@ from flax import nnx
 
 from jaxproto.errors import UserError
 from jaxproto.models.dropout import dropout
-from jaxproto.models.from_modules import bundle
-from jaxproto.models.layers import Call, Chain, Draws, Linear, kaiming_uniform
+from jaxproto.models.from_modules import make_net
+from jaxproto.models.layers import (
+    CallContext,
+    Chain,
+    InitialDraws,
+    Linear,
+    kaiming_uniform,
+)
 from jaxproto.models.ops import Ops
 from jaxproto.types import PADDING, Array, Net
 
@@ -32,15 +38,15 @@ SIZES = (3, 4, 5)  # tokens that a filter sees
 RATE = 0.8  # of TextCNN's dropout
 
 
-class Reading(NamedTuple):
+class TextFeatures(NamedTuple):
     """Which positions of a text count, and what its features are."""
 
     counts: Callable[[Array], Array]  # tokens [B, L] -> [B, L] bool
     features: Callable[[Array], Array]  # [B, D] -> [B, D]
 
 
-CLEAN = Reading(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_BD)
-CODE = Reading(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
+CLEAN = TextFeatures(lambda token_BL: token_BL != PADDING, lambda feat_BD: feat_BD)
+CODE = TextFeatures(lambda token_BL: jnp.ones_like(token_BL, bool), jax.nn.log_softmax)
 
 
 class Embedding(nnx.Module):
@@ -51,21 +57,21 @@ class Embedding(nnx.Module):
     CPU cores. Sorting tokens before their rows are added up was not faster.
     """
 
-    def __init__(self, words: int, width: int, draws: Draws):
+    def __init__(self, words: int, width: int, draws: InitialDraws):
         table = draws.normal((words, width))  # N(0, 1), as PyTorch draws it
         self.table = nnx.Param(table.at[PADDING].set(0))
 
 
-def vectors(table: Array, token: Array, dtype: str) -> Array:
+def embed(table: Array, token: Array, dtype: str) -> Array:
     """Rows of the table, [B, L] to [B, L, width]."""
     real_BL1 = (token != PADDING)[..., None]
     return table[token].astype(dtype) * real_BL1.astype(dtype)
 
 
-class Windows(nnx.Module):
+class Conv1d(nnx.Module):
     """Parameters of PyTorch's Conv1d without padding."""
 
-    def __init__(self, inputs: int, outputs: int, size: int, draws: Draws):
+    def __init__(self, inputs: int, outputs: int, size: int, draws: InitialDraws):
         fan_in = inputs * size
         self.kernel = nnx.Param(kaiming_uniform(draws, (size, inputs, outputs), fan_in))
         self.bias = nnx.Param(kaiming_uniform(draws, (outputs,), fan_in))
@@ -75,19 +81,24 @@ class FastText(nnx.Module):
     """The mean of the words' vectors and a linear layer."""
 
     def __init__(
-        self, words: int, width: int, dtype: str, reading: Reading, draws: Draws
+        self,
+        words: int,
+        width: int,
+        dtype: str,
+        reading: TextFeatures,
+        draws: InitialDraws,
     ):
         self.dtype, self.reading = dtype, reading
         self.embedding = Embedding(words, width, draws)
         self.fc1 = Linear(width, width, draws)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, L] to [B, width]; the mean of no word is 0."""
         length_B = jnp.sum(self.reading.counts(x), 1)
         table = self.embedding.table[...]
 
         def total(x):
-            return jnp.sum(vectors(table, x, self.dtype), 1)
+            return jnp.sum(embed(table, x, self.dtype), 1)
 
         total_BD = call.ops.cut(total, x, jnp.max(length_B))
         many_B1 = jnp.maximum(length_B, 1)[:, None]
@@ -99,16 +110,21 @@ class TextCNN(nnx.Module):
     """Filters over 3, 4 and 5 words, the maximum of each over the text, one layer."""
 
     def __init__(
-        self, words: int, width: int, dtype: str, reading: Reading, draws: Draws
+        self,
+        words: int,
+        width: int,
+        dtype: str,
+        reading: TextFeatures,
+        draws: InitialDraws,
     ):
         self.dtype, self.reading = dtype, reading
         self.embedding = Embedding(words, width, draws)
         for i, size in enumerate(SIZES):
-            filters = Chain(Windows(width, FILTERS, size, draws))
+            filters = Chain(Conv1d(width, FILTERS, size, draws))
             setattr(self, f"conv{i + 1}", filters)
         self.fc1 = Linear(len(SIZES) * FILTERS, width, draws)
 
-    def __call__(self, x: Array, call: Call) -> Array:
+    def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, L] to [B, width]."""
         length_B = jnp.sum(self.reading.counts(x), 1)
         missing = max(SIZES) - x.shape[1]
@@ -119,14 +135,14 @@ class TextCNN(nnx.Module):
         table = self.embedding.table[...]
 
         def best(x):
-            return strongest(vectors(table, x, self.dtype), length_B, filters)
+            return max_over_time(embed(table, x, self.dtype), length_B, filters)
 
         best_BF = call.ops.cut(best, x, jnp.max(length_B))
         x = dropout(jax.nn.relu(best_BF), RATE, call)
         return self.reading.features(self.fc1(x, call))
 
 
-def strongest(x_BLD: Array, length_B: Array, filters: list[Windows]) -> Array:
+def max_over_time(x_BLD: Array, length_B: Array, filters: list[Conv1d]) -> Array:
     """The largest answer of each filter to a window of each text, [B, all filters].
 
     A window lies within the text; a text shorter than it has one, filled up with zeros.
@@ -155,7 +171,7 @@ def strongest(x_BLD: Array, length_B: Array, filters: list[Windows]) -> Array:
 
 def network(
     make: Callable[..., nnx.Module],
-    reading: Reading,
+    reading: TextFeatures,
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
@@ -180,7 +196,7 @@ def network(
             f"networks on texts take tokens [length], but an input has shape "
             f"{tuple(input_shape)}. Use another network, or texts."
         )
-    return bundle(
+    return make_net(
         lambda draws: make(vocab_size, feat_dim, compute_dtype, reading, draws),
         num_classes=num_classes,
         feat_dim=feat_dim,

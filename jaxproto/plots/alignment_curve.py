@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.style import blank, look
+from jaxproto.plots.style import line_style, new_figure
 
 
 def _levels(shapes) -> dict[str, float]:
@@ -31,14 +31,14 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
       shapes: {name: how many prototypes, of how many dimensions}.
     """
     titles = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
-    with blank(path, layout.size(4, (1.7, 2.1), 2.2)) as figure:
+    with new_figure(path, layout.figure_size(4, (1.7, 2.1), 2.2)) as figure:
         grid = figure.subplots(2, 2, sharex=True).ravel()
         for axes, title in zip(grid, titles, strict=True):
             axes.set_title(title)
             axes.spines[["top", "right"]].set_visible(False)
         away, angle, energy, force = grid
         for index, seen in enumerate(runs.values()):
-            style = look(index)
+            style = line_style(index)
             at = np.arange(len(seen["energy"]))
             around = {"color": style["color"], "alpha": 0.18, "lw": 0}
             low, high = seen["smallest_distance"], seen["largest_distance"]

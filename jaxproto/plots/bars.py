@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.plots.curves import FAR_APART, UNITS
-from jaxproto.plots.style import COLOURS, blank, in_column
+from jaxproto.plots.curves import MIN_SPACING, UNITS
+from jaxproto.plots.style import COLOURS, in_column, new_figure
 
 _BAR = 0.24  # inches of a bar with its gap
 
@@ -23,7 +23,7 @@ class Bar(NamedTuple):
     best: float  # per cent, of the best evaluation of any seed
 
 
-def until_bars(path: str | Path, bars: Sequence[Bar], title: str):
+def rounds_to_target_bars(path: str | Path, bars: Sequence[Bar], title: str):
     """Two panels of bars: rounds, bytes; means, and lines from least to largest.
 
     Args:
@@ -37,7 +37,7 @@ def until_bars(path: str | Path, bars: Sequence[Bar], title: str):
     lines = [textwrap.fill(b.label, 18) if above else b.label for b in bars]
     high = _BAR * sum(1 + 0.6 * line.count("\n") for line in lines)
     inches = (3.25, 1.7 + 2 * high) if above else (6.75, 1.1 + high)
-    with blank(path, inches) as figure:
+    with new_figure(path, inches) as figure:
         figure.suptitle(title)
         shape = {"nrows": 2} if above else {"ncols": 2}
         left, right = figure.subplots(**shape, sharey=True)
@@ -89,7 +89,7 @@ def _scale(axes, known: Sequence[float]) -> float:
     """
     top = max(known, default=1.0) or 1.0
     least = min((v for v in known if v > 0), default=top)
-    if top <= FAR_APART * least:
+    if top <= MIN_SPACING * least:
         axes.set_xlim(0, 1.4 * top)
         return 0.0
     axes.set_xscale("log")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import matrix_axes
-from jaxproto.plots.style import blank
+from jaxproto.plots.style import new_figure
 
 _SPAN = 10.0  # degrees that the scale has at least: noise is no pattern
 
@@ -35,7 +35,9 @@ def prototype_angles(
     names, angle_CC = named[there_C], angles(np.asarray(mean_CD)[there_C])
     num = len(names)
     numbered = num**2 <= matrix_axes.READABLE
-    with blank(path, matrix_axes.size(num - 1, num - 1, numbered)) as figure:
+    with new_figure(
+        path, matrix_axes.figure_size(num - 1, num - 1, numbered)
+    ) as figure:
         axes = figure.add_subplot()
         axes.set_title(
             "\n".join(filter(None, [name, *_told(angle_CC, names, mean_CD)]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.style import blank, look, marks
+from jaxproto.plots.style import line_style, marker_style, new_figure
 
 
 def margins(path: str | Path, runs: Mapping[str, np.ndarray], classes: Sequence[int]):
@@ -17,11 +17,11 @@ def margins(path: str | Path, runs: Mapping[str, np.ndarray], classes: Sequence[
       runs: {name: [C] from 0 to 1, nan where a class has no prototype}.
       classes: those that are shown, in this order.
     """
-    with blank(path, _size(classes)) as figure:
+    with new_figure(path, _size(classes)) as figure:
         axes = layout.panels(figure, [""])[0]
         for index, (name, margin_C) in enumerate(runs.items()):
             chosen = np.asarray(margin_C)[list(classes)]
-            style = {**look(index), **marks(index, len(classes))}
+            style = {**line_style(index), **marker_style(index, len(classes))}
             axes.plot(range(len(classes)), chosen, label=name, **style)
         _classes_below(axes, classes)
         axes.set(xlabel="class", ylabel="margin / largest margin", ylim=(0, 1.05))
@@ -40,12 +40,12 @@ def cosine_by_class(
       runs: {name: mean, least and largest over the other classes, each [C]}.
       classes: those that are shown, in this order.
     """
-    with blank(path, _size(classes)) as figure:
+    with new_figure(path, _size(classes)) as figure:
         axes = layout.panels(figure, [""])[0]
         at = np.arange(len(classes))
         for index, (name, rows) in enumerate(runs.items()):
             mean, low, high = (np.asarray(row)[list(classes)] for row in rows)
-            style = {**look(index), **marks(index, len(classes))}
+            style = {**line_style(index), **marker_style(index, len(classes))}
             axes.fill_between(at, low, high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(at, mean, label=name, **style)
         _classes_below(axes, classes)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import layout, matrix_axes
-from jaxproto.plots.style import blank
+from jaxproto.plots.style import new_figure
 
 
 def confusion_matrices(
@@ -26,14 +26,16 @@ def confusion_matrices(
     first = next(iter(runs.values()))
     chosen = list(range(len(first)) if classes is None else classes)
     cells = len(chosen) ** 2
-    each = matrix_axes.size(len(chosen), len(chosen), cells <= matrix_axes.READABLE)
+    each = matrix_axes.figure_size(
+        len(chosen), len(chosen), cells <= matrix_axes.READABLE
+    )
     part = (each[0] * 0.62, each[1] * 0.8)
-    with blank(path, layout.size(len(runs), part, 0.2)) as figure:
+    with new_figure(path, layout.figure_size(len(runs), part, 0.2)) as figure:
         drawn = layout.panels(figure, list(runs), share=False)
         for axes, count_CC in zip(drawn, runs.values(), strict=True):
             image = _one(axes, np.asarray(count_CC, float), chosen)
         figure.colorbar(image, ax=list(drawn), label="% of the true class", pad=0.02)
-        layout.outer(drawn, "predicted class", "true class")
+        layout.label_outer_axes(drawn, "predicted class", "true class")
         figure.supxlabel(note)
 
 

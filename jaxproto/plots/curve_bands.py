@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.curves import around
-from jaxproto.plots.style import MARKERS, blank, look, marks
+from jaxproto.plots.curves import band_over_seeds
+from jaxproto.plots.style import MARKERS, line_style, marker_style, new_figure
 
 _FAR_APART = 10  # times the least: below that a log scale is not worth it
 _ABREAST = 24  # characters of names that fit side by side below a panel
@@ -34,7 +34,7 @@ def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> 
       values_SN: a row for each run.
       kind: as in `Band`.
     """
-    mean, low, high = around(values_SN)
+    mean, low, high = band_over_seeds(values_SN)
     return Band(label, x, mean, low, high, kind)
 
 
@@ -59,7 +59,7 @@ def bands(
       whole: values are counts.
     """
     labels = list(dict.fromkeys(b.label for rows in shown.values() for b in rows))
-    with blank(path, layout.size(len(shown), (2.5, 2.3))) as figure:
+    with new_figure(path, layout.figure_size(len(shown), (2.5, 2.3))) as figure:
         handles = {}
         drawn = layout.panels(figure, list(shown))
         for axes, rows in zip(drawn, shown.values(), strict=True):
@@ -67,7 +67,7 @@ def bands(
                 handles[b.label] = _draw(axes, b, labels.index(b.label))
         places = [b for rows in shown.values() for b in rows if len(b.x)]
         _x_axis(drawn, places)
-        layout.outer(drawn, "" if note else xlabel, ylabel)
+        layout.label_outer_axes(drawn, "" if note else xlabel, ylabel)
         if whole:
             drawn[0].yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         if note:
@@ -76,7 +76,7 @@ def bands(
 
 
 def _draw(axes, b, index):
-    style = look(index)
+    style = line_style(index)
     if b.kind == "across":
         axes.axhspan(b.low[0], b.high[0], color=style["color"], alpha=0.15, lw=0)
         return axes.axhline(b.mean[0], color=style["color"], ls="--")
@@ -87,7 +87,7 @@ def _draw(axes, b, index):
         sign = {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "capsize": 3}
         return axes.errorbar(b.x, b.mean, bars, **sign, **style)
     axes.fill_between(b.x, b.low, b.high, color=style["color"], alpha=0.18, lw=0)
-    return axes.plot(b.x, b.mean, **marks(index, len(b.x)), **style)[0]
+    return axes.plot(b.x, b.mean, **marker_style(index, len(b.x)), **style)[0]
 
 
 def _x_axis(drawn, places):
@@ -141,11 +141,11 @@ def communication_cost(
       note: a line below.
     """
     labels = [b.label for b in parts[0][2]]
-    with blank(path, layout.size(len(parts), (2.6, 2.4), 0.3)) as figure:
+    with new_figure(path, layout.figure_size(len(parts), (2.6, 2.4), 0.3)) as figure:
         row = layout.panels(figure, [title for title, *_ in parts], share=False)
         for axes, (_, xlabel, shown) in zip(row, parts, strict=True):
             for index, b in enumerate(shown):
-                style = {**look(index), **marks(index, len(b.x))}
+                style = {**line_style(index), **marker_style(index, len(b.x))}
                 axes.plot(b.x, b.mean, label=b.label, **style)
             axes.set(xlabel=xlabel, xscale="log", yscale="log")
             axes.set_xticks(shown[0].x, [f"{x:g}" for x in shown[0].x])

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.plots import layout
-from jaxproto.plots.style import COLOURS, blank, look, marks
+from jaxproto.plots.style import COLOURS, line_style, marker_style, new_figure
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
-FAR_APART = 20  # times more bytes than another run: from there on a log scale
+MIN_SPACING = 20  # times more bytes than another run: from there on a log scale
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """A curve of accuracy against bytes, the mean over seeds."""
 
     panel: str
@@ -34,13 +34,13 @@ def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str
       name: of the method.
     """
     rules = list(records[-1]["rules"])
-    with blank(path, layout.size(len(rules), more=0.2)) as figure:
+    with new_figure(path, layout.figure_size(len(rules), more=0.2)) as figure:
         drawn = layout.panels(figure, [f"rule {rule}" for rule in rules])
         figure.suptitle(name)
         for panel, rule in zip(drawn, rules, strict=True):
             _one_rule(panel, records, rules, rule)
             panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-        layout.outer(drawn, "round", "test accuracy (%)")
+        layout.label_outer_axes(drawn, "round", "test accuracy (%)")
         shown = dict(zip(*drawn[0].get_legend_handles_labels()[::-1], strict=True))
         layout.legend(figure, list(shown.values()), list(shown))
 
@@ -71,7 +71,7 @@ def accuracy_against_bytes(
     titles = list(dict.fromkeys(line.panel for line in lines))
     labels = list(dict.fromkeys(line.label for line in lines))
     shown = titles if len(runs) == 1 else [f"rule {title}" for title in titles]
-    with blank(path, layout.size(len(titles), (2.5, 2.3))) as figure:
+    with new_figure(path, layout.figure_size(len(titles), (2.5, 2.3))) as figure:
         drawn = layout.panels(figure, shown)
         places = dict(zip(titles, drawn, strict=True))
         handles = {}
@@ -79,20 +79,22 @@ def accuracy_against_bytes(
             index = labels.index(line.label)
             handles[line.label] = _against(places[line.panel], line, index, size)
         _bytes_axis(drawn[0], ends)
-        layout.outer(drawn, f"sent so far, both ways ({unit})", "test accuracy (%)")
+        layout.label_outer_axes(
+            drawn, f"sent so far, both ways ({unit})", "test accuracy (%)"
+        )
         layout.legend(figure, [handles[k] for k in labels], labels)
 
 
 def curves(
     runs: Mapping[str, Sequence[Sequence[Mapping]]], rule: str | None = None
-) -> list[Line]:
+) -> list[Curve]:
     """The lines of `accuracy_against_bytes`, which says what they are."""
     for name, seeds in runs.items():
         for records in seeds:
             evaluated(name, records)
     there = {name: seeds[0][-1] for name, seeds in runs.items()}
     rules = list(dict.fromkeys(k for last in there.values() for k in last["rules"]))
-    rules = rules if rule is None else [pick("rule", rule, rules)]
+    rules = rules if rule is None else [choose_from("rule", rule, rules)]
     lines = []
     for name, seeds in runs.items():
         common = shared_rounds(seeds)
@@ -100,8 +102,8 @@ def curves(
         silent = "" if sent[-1] > 0 else " (sends nothing)"
         for kind in (k for k in rules if k in there[name]["rules"]):
             panel, label = (name, kind) if len(runs) == 1 else (kind, name)
-            seen = around([_series(rows, kind, "pooled") for rows in common])
-            lines.append(Line(panel, label + silent, sent, *seen))
+            seen = band_over_seeds([_series(rows, kind, "pooled") for rows in common])
+            lines.append(Curve(panel, label + silent, sent, *seen))
     return lines
 
 
@@ -120,7 +122,7 @@ def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
     return [[r for r in records if r["round"] in common] for records in seeds]
 
 
-def around(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def band_over_seeds(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, least and largest over the S rows [N]; nan counts as missing."""
     values_SN = np.asarray(values_SN, float)
     there_N = np.isfinite(values_SN).any(0)
@@ -138,7 +140,7 @@ def _sent(record) -> float:
 def _bytes_axis(panel, ends):
     if not ends:
         panel.set_xticks([0])
-    elif max(ends) > FAR_APART * min(ends):
+    elif max(ends) > MIN_SPACING * min(ends):
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
 
@@ -172,7 +174,11 @@ def _against(panel, line, index, size):
     if np.any(line.high > line.low):
         band = {"color": colour, "alpha": 0.18, "lw": 0}
         panel.fill_between(line.sent / size, line.low, line.high, **band)
-    style = {**look(index), **marks(index, len(line.sent)), "label": line.label}
+    style = {
+        **line_style(index),
+        **marker_style(index, len(line.sent)),
+        "label": line.label,
+    }
     return panel.plot(line.sent / size, line.accuracy, **style)[0]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.style import blank
+from jaxproto.plots.style import new_figure
 from jaxproto.plots.two_dimensional import class_colours, class_legend
 
 
@@ -33,7 +33,7 @@ def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str)
       note: below: how the points were chosen and placed.
     """
     colours = np.array([*map(_rgba, class_colours(num_C))])
-    with blank(path, layout.size(len(runs), (2.9, 2.9), 0.4)) as figure:
+    with new_figure(path, layout.figure_size(len(runs), (2.9, 2.9), 0.4)) as figure:
         drawn = layout.panels(figure, [run.title for run in runs], share=False)
         for axes, run in zip(drawn, runs, strict=True):
             _one(axes, run, colours)

@@ -7,12 +7,12 @@ number in a cell, or neighbours among ticks that were given by name.
 import itertools
 import textwrap
 
-CELL = "cell"  # label of a text that is the number of a cell
+CELL_TAG = "cell"  # label of a text that is the number of a cell
 _SMALLEST = 5.0  # points of such a number
 _GAP = 1.0  # points between neighbours
 
 
-def fit(figure):
+def fit_text(figure):
     """Breaks lines that are too long, thins ticks that touch, drops such numbers."""
     figure.draw_without_rendering()
     axes = [a for a in figure.axes if a.get_visible()]
@@ -89,7 +89,7 @@ def _step(labels, across: bool, gap: float) -> int:
 
 def _numbers(axes):
     """Numbers in cells smaller if they are too wide; none if they then still are."""
-    texts = [t for t in axes.texts if t.get_label() == CELL]
+    texts = [t for t in axes.texts if t.get_label() == CELL_TAG]
     if not texts:
         return
     box, (x0, x1), (y0, y1) = axes.get_window_extent(), axes.get_xlim(), axes.get_ylim()

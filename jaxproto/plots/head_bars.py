@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import layout, matrix_axes
-from jaxproto.plots.style import blank, in_column
+from jaxproto.plots.style import in_column, new_figure
 
 
 def head_norms(
@@ -76,10 +76,10 @@ def _scaled(path, shown, gaps, title, *, axis, clients, classes):
         list(range(n)) if asked is None else list(asked)
         for n, asked in zip(whole, (clients, classes), strict=True)
     )
-    wide, high = matrix_axes.size(len(classes), len(clients), False)
+    wide, high = matrix_axes.figure_size(len(classes), len(clients), False)
     total = len(shown) + len(gaps)
     part = max(2.3, min(wide - 1.0, 8.0)), high - 0.5
-    with blank(path, layout.size(total, part, 0.5)) as figure:
+    with new_figure(path, layout.figure_size(total, part, 0.5)) as figure:
         figure.suptitle(title)
         drawn = layout.panels(figure, [*shown, *gaps], share=False)
         images = []
@@ -93,7 +93,7 @@ def _scaled(path, shown, gaps, title, *, axis, clients, classes):
             }
             images.append(axes.imshow(part_KC, **scale, aspect="auto"))
             matrix_axes.ticks(axes, part_KC, (classes, clients))
-        layout.outer(drawn, "class", "client")
+        layout.label_outer_axes(drawn, "class", "client")
         how = ("of each class", "of each client")[axis]
         where = "bottom" if in_column() else "right"
         places = {"ax": list(drawn), "pad": 0.02, "location": where}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import matrix_axes
-from jaxproto.plots.style import blank
+from jaxproto.plots.style import new_figure
 
 
 def partition_heatmap(
@@ -27,8 +27,8 @@ def partition_heatmap(
     """
     counts_KC = np.asarray(counts_KC)
     num_K, num_C = counts_KC.shape
-    size = matrix_axes.size(num_C, num_K, counts_KC.size <= matrix_axes.READABLE)
-    with blank(path, size) as figure:
+    size = matrix_axes.figure_size(num_C, num_K, counts_KC.size <= matrix_axes.READABLE)
+    with new_figure(path, size) as figure:
         import matplotlib
         from matplotlib.colors import ListedColormap, LogNorm
 

@@ -10,14 +10,14 @@ _LINE = 0.16  # inches of a line of the legend
 _NARROW = 0.24  # share of the width that a legend beside the panels may take
 
 
-def abreast(count: int) -> int:
+def num_columns(count: int) -> int:
     """How many of `count` panels are side by side."""
     most = 2 if style.in_column() else 4
     rows = -(-count // most)
     return -(-count // rows)
 
 
-def size(
+def figure_size(
     count: int, each: tuple[float, float] = (2.3, 2.2), more: float = 0.0
 ) -> tuple[float, float]:
     """Inches of a picture with so many panels.
@@ -27,16 +27,16 @@ def size(
       each: width and height of one where the width is free.
       more: height beside the panels, such as that of a note.
     """
-    columns = abreast(count)
+    columns = num_columns(count)
     rows = -(-count // columns)
-    wide, _ = style.inches((0.9 + each[0] * columns, 1.0))
+    wide, _ = style.figure_size((0.9 + each[0] * columns, 1.0))
     high = min(each[1], max(1.25, 0.8 * wide / columns))
     return wide, 0.45 + more + high * rows
 
 
 def panels(figure, titles: Sequence[str], share: bool = True):
     """Axes with common scales, a title each, as many abreast as there is room for."""
-    count, columns = len(titles), abreast(len(titles))
+    count, columns = len(titles), num_columns(len(titles))
     rows = -(-count // columns)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
     for axes in grid.flat[count:]:
@@ -49,9 +49,9 @@ def panels(figure, titles: Sequence[str], share: bool = True):
     return grid.flat[:count]
 
 
-def outer(drawn, xlabel: str = "", ylabel: str = ""):
+def label_outer_axes(drawn, xlabel: str = "", ylabel: str = ""):
     """Names of the axes, below the lowest panels and left of the first ones."""
-    columns = abreast(len(drawn))
+    columns = num_columns(len(drawn))
     for i, axes in enumerate(drawn):
         if i + columns >= len(drawn):
             axes.set_xlabel(xlabel)

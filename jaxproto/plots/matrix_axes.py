@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from jaxproto.plots.fit_text import CELL
+from jaxproto.plots.fit_text import CELL_TAG
 
 READABLE = 400  # cells of a matrix that may carry their number
 _LARGEST = 16  # inches of a picture: 1,000 clients still have three pixels each
 
 
-def size(columns: int, rows: int, numbered: bool) -> tuple[float, float]:
+def figure_size(columns: int, rows: int, numbered: bool) -> tuple[float, float]:
     """Inches of a matrix: cells wide enough for their numbers, or as small as fits."""
     width, height = (0.38, 0.26) if numbered else (0.07, 0.07)
     wide, high = max(4.2, 1.6 + width * columns), max(3.2, 1 + height * rows)
@@ -44,5 +44,5 @@ def cells(axes, value, shown, light, form: str):
         return
     for i, j in zip(*np.nonzero(shown), strict=True):
         style = {"color": "white" if light[i, j] else "black", "fontsize": 6.5}
-        place = {"ha": "center", "va": "center", "label": CELL}
+        place = {"ha": "center", "va": "center", "label": CELL_TAG}
         axes.text(j, i, form.format(value[i, j]), **style, **place)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto.plots import matrix_axes
-from jaxproto.plots.style import COLOURS, blank
+from jaxproto.plots.style import COLOURS, new_figure
 
 _ROW = 0.13  # inches of a row, as long as there are few
 _FEW = 64  # dimensions: of more the order says nothing, and they are sorted
@@ -52,7 +52,10 @@ def prototype_heatmap(
     kept_D = np.ones(num_D, bool) if mask_D is None else np.asarray(mask_D) > 0
     proto_KD, below = proto_KD[there_K], "feature dimension"
     if num_D > _FEW and not in_order:
-        order_D, below = sorting(proto_KD, kept_D, what), _AXIS.get(what, _AXIS[""])
+        order_D, below = (
+            dimension_order(proto_KD, kept_D, what),
+            _AXIS.get(what, _AXIS[""]),
+        )
         proto_KD, kept_D = proto_KD[:, order_D], kept_D[order_D]
     shown = {"": proto_KD}
     if mask_D is not None:
@@ -63,7 +66,7 @@ def prototype_heatmap(
     _draw(path, shown, (below, what), names, title)
 
 
-def sorting(proto_KD: np.ndarray, kept_D: np.ndarray, what: str) -> np.ndarray:
+def dimension_order(proto_KD: np.ndarray, kept_D: np.ndarray, what: str) -> np.ndarray:
     """Order of the dimensions: those that are kept first.
 
     Then by the row in which they are largest, if rows are classes; then by the largest
@@ -77,7 +80,7 @@ def _draw(path, shown, labels, names, title):
     first = next(iter(shown.values()))
     scale, num_D = _scale(first), first.shape[1]
     high = len(shown) * max(1.4, 0.5 + _ROW * min(len(first), 60))
-    with blank(
+    with new_figure(
         path, (float(np.clip(1.7 + 0.012 * num_D, 4.6, 12)), 1 + high)
     ) as figure:
         figure.suptitle(title)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxproto.plots.style import blank
+from jaxproto.plots.style import new_figure
 from jaxproto.plots.two_dimensional import class_colours, class_legend
 
 _PIXELS = 64  # of an image's longer side; larger ones lose rows and columns
@@ -32,7 +32,7 @@ def image_grid(
     height, width = shown[0].shape[1:3]
     columns = max(map(len, shown))
     size = 0.9 + 0.62 * columns, 0.5 + 0.62 * (1 + _HEAD) * len(rows) * height / width
-    with blank(path, size) as figure:
+    with new_figure(path, size) as figure:
         axes = figure.add_subplot(title=title)
         for r, (images, (_, _, classes)) in enumerate(zip(shown, rows, strict=True)):
             for c, (image, name) in enumerate(zip(images, classes, strict=True)):
@@ -87,7 +87,7 @@ def scatter_grid(
     columns = min(len(panels), 5)
     lines = -(-len(panels) // columns)
     colours = np.array(list(class_colours(len(classes))))
-    with blank(path, (1.4 + 1.9 * columns, 0.8 + 1.9 * lines)) as figure:
+    with new_figure(path, (1.4 + 1.9 * columns, 0.8 + 1.9 * lines)) as figure:
         grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)

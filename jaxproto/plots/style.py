@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.io import atomic
 
 HINT = "pictures need matplotlib: pip install 'jaxproto[plots]'"
@@ -53,13 +53,13 @@ _size: ContextVar[str] = ContextVar("size", default="")
 _drawing = threading.RLock()  # matplotlib's style and its parser are the process's
 
 
-def look(index: int) -> dict:
+def line_style(index: int) -> dict:
     """Colour and dashes of line `index`; no two of the first 40 look alike."""
     dashes = DASHES[(index + index // len(COLOURS)) % len(DASHES)]
     return {"color": COLOURS[index % len(COLOURS)], "ls": dashes}
 
 
-def marks(index: int, points: int) -> dict:
+def marker_style(index: int, points: int) -> dict:
     """Signs along line `index`, so that it is seen where another lies upon it.
 
     Every second line has hollow ones, through which others are seen, and each line
@@ -77,13 +77,13 @@ def available() -> bool:
 
 
 @contextlib.contextmanager
-def sized(name: str) -> Iterator[None]:
+def paper_width(name: str) -> Iterator[None]:
     """Pictures of the block are as wide as a column of a paper, or as its text.
 
     Args:
       name: of `SIZES`; "" leaves every picture the size that its content asks for.
     """
-    before = _size.set(name and pick("size", name, SIZES))
+    before = _size.set(name and choose_from("size", name, SIZES))
     try:
         yield
     finally:
@@ -95,7 +95,7 @@ def in_column() -> bool:
     return _size.get() == "column"
 
 
-def inches(natural: tuple[float, float]) -> tuple[float, float]:
+def figure_size(natural: tuple[float, float]) -> tuple[float, float]:
     """Width and height: `natural`, or that of the paper in the same proportions."""
     wide, high = natural
     if not _size.get():
@@ -113,7 +113,7 @@ def check(path: str | Path):
 
 
 @contextlib.contextmanager
-def blank(path: str | Path, size: tuple[float, float]) -> Iterator:
+def new_figure(path: str | Path, size: tuple[float, float]) -> Iterator:
     """A figure of `size` inches, written to `path` at the end.
 
     Raises:
@@ -131,9 +131,9 @@ def blank(path: str | Path, size: tuple[float, float]) -> Iterator:
     kind = Path(path).suffix.lower()
     style: Any = {**STYLE, "savefig.dpi": 300 if _size.get() else 200}
     with _drawing, matplotlib.rc_context(style):
-        figure = Figure(inches(size), layout="compressed")
+        figure = Figure(figure_size(size), layout="compressed")
         yield figure
-        fit_text.fit(figure)
+        fit_text.fit_text(figure)
         content = io.BytesIO()
         figure.savefig(content, format=kind[1:], metadata=_NO_DATE[kind])
     atomic.write(path, content.getvalue())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxproto.plots.style import blank
+from jaxproto.plots.style import new_figure
 
 _CELL, _MARGIN = (0.75, 0.45), (2.6, 1.5)  # inches: width, height
 _DARK = 0.6  # share of the scale from which numbers are white
@@ -36,7 +36,7 @@ def grid_heatmap(
     longest = max(map(len, columns))
     upright = longest > _ABREAST
     high = _MARGIN[1] + _CELL[1] * len(rows) + 0.06 * upright * longest
-    with blank(path, (wide, high)) as figure:
+    with new_figure(path, (wide, high)) as figure:
         axes = figure.add_subplot()
         image = axes.imshow(values_RC, cmap="Blues", aspect="auto")
         figure.colorbar(image, pad=0.02)

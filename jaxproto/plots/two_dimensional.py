@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.style import COLOURS, blank
+from jaxproto.plots.style import COLOURS, new_figure
 
 
-class Arrows(NamedTuple):
+class PrototypePlane(NamedTuple):
     """Global prototypes and those of clients, of two dimensions."""
 
     title: str
@@ -21,7 +21,9 @@ class Arrows(NamedTuple):
 
 
 def prototypes_2d(
-    path: str | Path, runs: Sequence[Arrows], classes: Sequence[int] | None = None
+    path: str | Path,
+    runs: Sequence[PrototypePlane],
+    classes: Sequence[int] | None = None,
 ):
     """Global prototypes (dashed lines) and local ones (points); N Figure 2 (a)-(d).
 
@@ -32,12 +34,12 @@ def prototypes_2d(
     """
     num_C = len(runs[0].global_CD)
     chosen = range(num_C) if classes is None else classes
-    with blank(path, layout.size(len(runs), (2.9, 2.7))) as figure:
+    with new_figure(path, layout.figure_size(len(runs), (2.9, 2.7))) as figure:
         drawn = layout.panels(figure, [run.title for run in runs], share=False)
         for axes, run in zip(drawn, runs, strict=True):
             _plane(axes)
             _arrows(axes, run, class_colours(num_C), chosen)
-        layout.outer(drawn, "feature 1", "feature 2")
+        layout.label_outer_axes(drawn, "feature 1", "feature 2")
         class_legend(figure, list(drawn), num_C, chosen)
 
 
@@ -51,7 +53,7 @@ def _arrows(axes, run, colours, chosen):
         axes.scatter(*points.T, **dots)
 
 
-class Plane(NamedTuple):
+class FeaturePlane(NamedTuple):
     """A client's test features and its prototypes, of two dimensions."""
 
     title: str
@@ -62,7 +64,9 @@ class Plane(NamedTuple):
 
 
 def features_grid(
-    path: str | Path, planes: Sequence[Plane], classes: Sequence[int] | None = None
+    path: str | Path,
+    planes: Sequence[FeaturePlane],
+    classes: Sequence[int] | None = None,
 ):
     """Test features of clients (points), their prototypes (lines); N Figures 2, 6.
 
@@ -73,13 +77,13 @@ def features_grid(
     """
     num_C = len(planes[0].local_CD)
     chosen = range(num_C) if classes is None else classes
-    with blank(path, layout.size(len(planes), (2.3, 2.2))) as figure:
+    with new_figure(path, layout.figure_size(len(planes), (2.3, 2.2))) as figure:
         drawn = layout.panels(figure, [one.title for one in planes], share=False)
         there = set()
         for axes, one in zip(drawn, planes, strict=True):
             _plane(axes)
             there |= _features(axes, one, chosen)
-        layout.outer(drawn, "feature 1", "feature 2")
+        layout.label_outer_axes(drawn, "feature 1", "feature 2")
         class_legend(figure, list(drawn), num_C, sorted(there))
 
 

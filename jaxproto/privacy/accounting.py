@@ -15,13 +15,13 @@ class Sampling(NamedTuple):
     drawn: int
 
 
-def check():
+def check_installed():
     """Raises UserError where dp-accounting is not installed."""
     if importlib.util.find_spec("dp_accounting") is None:
         raise UserError(HINT)
 
 
-def composed(noise: float, times: int, delta: float) -> float:
+def epsilon_composed(noise: float, times: int, delta: float) -> float:
     """Epsilon of `times` Gaussian mechanisms: those of one with less noise, exactly.
 
     Args:
@@ -36,11 +36,14 @@ def composed(noise: float, times: int, delta: float) -> float:
     return float(dp_accounting.get_epsilon_gaussian(noise / 2 / times**0.5, delta))
 
 
-def sampled(noise: float, rounds: int, delta: float, sampling: Sampling) -> float:
+def epsilon_subsampled(
+    noise: float, rounds: int, delta: float, sampling: Sampling
+) -> float:
     """The same of rounds that draw their clients, by Rényi divergences.
 
     Wang, Balle, Kasiviswanathan: Subsampled Rényi Differential Privacy and Analytical
-    Moments Accountant, AISTATS 2019. Not above `composed` of a part in every round.
+    Moments Accountant, AISTATS 2019. Not above `epsilon_composed` of a part in every
+    round.
     """
     import dp_accounting
 
@@ -52,4 +55,4 @@ def sampled(noise: float, rounds: int, delta: float, sampling: Sampling) -> floa
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)
     found = accountant.compose(event, rounds).get_epsilon(delta)
-    return min(float(found), composed(noise, rounds, delta))
+    return min(float(found), epsilon_composed(noise, rounds, delta))

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxproto.hyperparameters import Real
-from jaxproto.types import Array, Aux, Batch, Tree
+from jaxproto.types import Array, Batch, LossAux, Tree
 
 TINY = 1e-12  # what a length is at least
 UNITS = OFF, CLIENT, EXAMPLE = "off", "client", "example"
@@ -50,23 +50,23 @@ class Privacy(NamedTuple):
 NONE = Privacy()
 
 
-def clipped(tree: Tree, clip: Real) -> Tree:
+def clip_by_norm(tree: Tree, clip: Real) -> Tree:
     """All arrays of a tree as one vector, shortened to the length `clip` at most."""
-    factor = shortening(length(tree), clip)
+    factor = clip_factor(tree_norm(tree), clip)
     return jax.tree.map(lambda a: a * factor, tree)
 
 
-def length(tree: Tree) -> Array:
+def tree_norm(tree: Tree) -> Array:
     """Of all arrays as one vector, at least `TINY`: the root has no derivative at 0."""
     return jnp.sqrt(jnp.maximum(optax.tree.norm(tree, squared=True), TINY**2))
 
 
-def shortening(length: Array, clip: Real) -> Array:
+def clip_factor(length: Array, clip: Real) -> Array:
     """The factor that makes a vector of this length, above 0, no longer than `clip`."""
     return jnp.minimum(1.0, clip / length)
 
 
-def noised(tree: Tree, deviation: Real, key: Array) -> Tree:
+def add_gaussian_noise(tree: Tree, deviation: Real, key: Array) -> Tree:
     """Every number with independent Gaussian noise."""
     leaves, form = jax.tree.flatten(tree)
     keys = jax.random.split(key, max(len(leaves), 1))
@@ -79,11 +79,11 @@ def noised(tree: Tree, deviation: Real, key: Array) -> Tree:
 
 def rows_clipped(row_BD: Array, clip: Real) -> Array:
     """Every row shortened to the length `clip` at most."""
-    return jax.vmap(lambda row: clipped(row, clip))(row_BD)
+    return jax.vmap(lambda row: clip_by_norm(row, clip))(row_BD)
 
 
-def by_example(privacy: Privacy) -> Callable:
-    """The gradient of DP-SGD: loss -> as `client.by_batch` makes it.
+def dp_sgd_gradient(privacy: Privacy) -> Callable:
+    """The gradient of DP-SGD: loss -> as `client.batch_value_and_grad` makes it.
 
     An example is in one batch of an epoch at most, and a batch has a public number of
     them. Networks must treat the examples of a batch apart: no BatchNorm.
@@ -106,9 +106,9 @@ def by_example(privacy: Privacy) -> Callable:
             examples = batch.x, batch.y, batch.mask, keys
 
             def length_of(*example):
-                return length(jax.grad(one, has_aux=True)(params, *example)[0])
+                return tree_norm(jax.grad(one, has_aux=True)(params, *example)[0])
 
-            part_B = shortening(jax.vmap(length_of)(*examples), privacy.clip)
+            part_B = clip_factor(jax.vmap(length_of)(*examples), privacy.clip)
 
             def whole(params):
                 found = jax.vmap(partial(one, params))(*examples)
@@ -116,10 +116,10 @@ def by_example(privacy: Privacy) -> Callable:
                 return jnp.sum(part_B * found[0]), (value, sums)
 
             total, (value, sums) = jax.grad(whole, has_aux=True)(params)
-            total = noised(total, privacy.deviation, noise_key)
+            total = add_gaussian_noise(total, privacy.deviation, noise_key)
             real = jnp.maximum(jnp.sum(batch.mask), 1.0)
             grads = jax.tree.map(lambda g: g / real, total)
-            return (value / real, Aux(norm, sums)), grads
+            return (value / real, LossAux(norm, sums)), grads
 
         return of_batch
 

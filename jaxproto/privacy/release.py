@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import kernels
-from jaxproto.batches import sum_over
+from jaxproto.batches import sum_over_batches
 from jaxproto.hyperparameters import Real
-from jaxproto.method import Aggregation, Method, by_network
+from jaxproto.method import Aggregation, Method, own_features
 from jaxproto.privacy.mechanism import (
     CLIENT,
     EXAMPLE,
     OFF,
     Privacy,
-    clipped,
-    noised,
+    add_gaussian_noise,
+    clip_by_norm,
     rows_clipped,
 )
 from jaxproto.types import Array, Client, Data, Net, Protos, Tree
@@ -36,7 +36,7 @@ class Contribution(NamedTuple):
 MEANS = Contribution(lambda feat_BD, y_B: feat_BD, weighed=True)
 
 
-def weighed(row: Array, on: Array | float = 1.0) -> Array:
+def append_weight_column(row: Array, on: Array | float = 1.0) -> Array:
     """Rows [..., S] with another column, `on`."""
     column = jnp.broadcast_to(jnp.asarray(on, row.dtype), row.shape[:-1])
     return jnp.concatenate([row, column[..., None]], -1)
@@ -48,23 +48,27 @@ def class_rows(
     """Sums over a client's examples [C, S] of rows clipped one by one."""
 
     def f(batch):
-        feat_BD = by_network(net, body, batch.x)
+        feat_BD = own_features(net, body, batch.x)
         row_BS = made.of_example(feat_BD, batch.y)
-        row_BS = weighed(row_BS) if made.weighed else row_BS
+        row_BS = append_weight_column(row_BS) if made.weighed else row_BS
         row_BS = rows_clipped(row_BS, clip)
         return kernels.class_sum(row_BS, batch.y, batch.mask, classes)[0]
 
-    return sum_over(f, data)
+    return sum_over_batches(f, data)
 
 
-def held_rows(up: Protos, made: Contribution, clip) -> Array:
+def clip_client_rows(up: Protos, made: Contribution, clip) -> Array:
     """All prototypes of a client, clipped as one vector; zeros where it has none."""
     here_C = up.count > 0
     row_CS = jnp.where(here_C[:, None], up.mean, 0.0)
-    return clipped(weighed(row_CS, here_C) if made.weighed else row_CS, clip)
+    return clip_by_norm(
+        append_weight_column(row_CS, here_C) if made.weighed else row_CS, clip
+    )
 
 
-def with_lost_shares(total: Tree, privacy: Privacy, clients: Array, key: Array) -> Tree:
+def add_missing_noise(
+    total: Tree, privacy: Privacy, clients: Array, key: Array
+) -> Tree:
     """A sum with the noise of those of the m clients whose upload did not come.
 
     Unit `client`, whose server is trusted: a sum has all the noise that is accounted
@@ -74,10 +78,10 @@ def with_lost_shares(total: Tree, privacy: Privacy, clients: Array, key: Array) 
         return total
     lost = jnp.maximum(privacy.among - clients, 0.0)
     own = jax.random.fold_in(key, LOST)  # nothing else of the server's step shows it
-    return noised(total, privacy.deviation * jnp.sqrt(lost), own)
+    return add_gaussian_noise(total, privacy.deviation * jnp.sqrt(lost), own)
 
 
-def means(total_CS: Array, deviation: Real, made: Contribution) -> Protos:
+def denoised_means(total_CS: Array, deviation: Real, made: Contribution) -> Protos:
     """A noisy sum of rows without its column of weights.
 
     A class whose weight is not surely above 0 is absent. It is made of what is noisy
@@ -97,13 +101,15 @@ def means(total_CS: Array, deviation: Real, made: Contribution) -> Protos:
     return Protos(mean_CS, here_C.astype(jnp.float32))
 
 
-def joined(up: Protos, privacy: Privacy, made: Contribution, key: Array) -> Protos:
+def sum_noisy_uploads(
+    up: Protos, privacy: Privacy, made: Contribution, key: Array
+) -> Protos:
     """Noisy uploads [K, C, S] as one upload [1, C, S]; zeros if nobody is there."""
     clients = jnp.sum(up.count[:, 0] > 0)
     total_CS = jnp.sum(up.mean, 0)  # rows of who is not there are zero
-    total_CS = with_lost_shares(total_CS, privacy, clients, key)
+    total_CS = add_missing_noise(total_CS, privacy, clients, key)
     shares = privacy.among if privacy.unit == CLIENT else clients
-    whole = means(total_CS, privacy.deviation * jnp.sqrt(shares), made)
+    whole = denoised_means(total_CS, privacy.deviation * jnp.sqrt(shares), made)
     return jax.tree.map(lambda a: jnp.where(clients > 0, a, 0.0)[None], whole)
 
 
@@ -122,12 +128,14 @@ def private_prototypes(
         if privacy.unit == EXAMPLE:
             row_CS = class_rows(net, after, data, made, privacy.clip, classes)
         else:
-            row_CS = held_rows(up, made, privacy.clip)
-        row_CS = noised(row_CS, privacy.deviation, key)
+            row_CS = clip_client_rows(up, made, privacy.clip)
+        row_CS = add_gaussian_noise(row_CS, privacy.deviation, key)
         return Protos(row_CS, jnp.ones(classes))
 
     def update(net, server, up, key):
-        return method.update(net, server, joined(up, privacy, made, key), key)
+        return method.update(
+            net, server, sum_noisy_uploads(up, privacy, made, key), key
+        )
 
     return dataclasses.replace(method, release=release, update=update)
 
@@ -143,8 +151,8 @@ def private_update(method: Method, privacy: Privacy) -> Method:
 
     def release(net, after, data, up, down, key):
         del net, after, data
-        change = clipped(jax.tree.map(jnp.subtract, up.params, down), privacy.clip)
-        change = noised(change, privacy.deviation, key)
+        change = clip_by_norm(jax.tree.map(jnp.subtract, up.params, down), privacy.clip)
+        change = add_gaussian_noise(change, privacy.deviation, key)
         params = jax.tree.map(jnp.add, down, change)
         return up._replace(params=params, size=jnp.ones_like(up.size))
 
@@ -153,7 +161,7 @@ def private_update(method: Method, privacy: Privacy) -> Method:
 
     def finish(net, server, total, key):
         changed, clients = total
-        changed = with_lost_shares(changed, privacy, clients, key)
+        changed = add_missing_noise(changed, privacy, clients, key)
         return mean.finish(net, server, (changed, clients), key)
 
     update = Aggregation(finish, mean.summand)

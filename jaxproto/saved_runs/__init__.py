@@ -5,7 +5,7 @@
 """
 
 from jaxproto.saved_runs.column_table import Table
-from jaxproto.saved_runs.saved_client import ClientData, Part, SavedClient
+from jaxproto.saved_runs.saved_client import ClientData, ExampleSet, SavedClient
 from jaxproto.saved_runs.saved_run import SavedRun, load
 
-__all__ = ["ClientData", "Part", "SavedClient", "SavedRun", "Table", "load"]
+__all__ = ["ClientData", "ExampleSet", "SavedClient", "SavedRun", "Table", "load"]

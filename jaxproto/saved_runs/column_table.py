@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 
 SHOWN = 20  # rows that are printed
 
@@ -38,7 +38,7 @@ class Table:
         return tuple(self._columns)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._columns[pick("column", name, self._columns)]
+        return self._columns[choose_from("column", name, self._columns)]
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values()), ()))

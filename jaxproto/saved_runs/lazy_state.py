@@ -13,27 +13,27 @@ from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.saved_runs import evaluate
 from jaxproto.saved_runs import restore as opened_
-from jaxproto.saved_runs.evaluate import Found
-from jaxproto.saved_runs.restore import Opened
+from jaxproto.saved_runs.evaluate import EvaluationCounts
+from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.saved_runs.saved_client import (
     ClientData,
-    Part,
+    CompiledClient,
+    ExampleSet,
     SavedClient,
-    Tools,
     check_id,
-    tools,
+    compile_client,
 )
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.types import Client, Examples, Net, Tree
 
 
-class World:
+class RunResources:
     """What stays the same while a run goes on: its data and networks."""
 
     def __init__(self, run: RunFolder, config: ml_collections.ConfigDict):
         """Of a run's folder; data and checkpoints are not read yet."""
         self.run, self.config = run, config
-        self._tools: dict[str, Tools] = {}
+        self._tools: dict[str, CompiledClient] = {}
 
     @cached_property
     def exp(self) -> Experiment:
@@ -45,10 +45,10 @@ class World:
         """All examples, on the device."""
         return build.examples(self.exp.dataset)
 
-    def tools(self, name: str, net: Net) -> Tools:
+    def tools(self, name: str, net: Net) -> CompiledClient:
         """What clients of an architecture are asked with."""
         if name not in self._tools:
-            made = tools(self.exp.method, net, name, self.exp.dataset)
+            made = compile_client(self.exp.method, net, name, self.exp.dataset)
             self._tools[name] = made
         return self._tools[name]
 
@@ -56,21 +56,23 @@ class World:
         """The examples of a client."""
         dataset, partition = self.exp.dataset, self.exp.partition
         rows = partition.train[i], partition.test[i]
-        return ClientData(*(Part(dataset.x[r], dataset.y[r]) for r in rows))
+        return ClientData(*(ExampleSet(dataset.x[r], dataset.y[r]) for r in rows))
 
 
-class Inside:
+class CheckpointView:
     """What a checkpoint holds."""
 
-    def __init__(self, world: World):
+    def __init__(self, world: RunResources):
         """Of the newest one that can be used, when it is asked for."""
         self.world = world
-        self._found: dict[tuple[str, bool], Found] = {}
+        self._found: dict[tuple[str, bool], EvaluationCounts] = {}
 
     @cached_property
-    def opened(self) -> Opened:
+    def opened(self) -> RestoredRun:
         """The state of the run."""
-        return opened_.read(self.world.run.path, self.world.config, self.world.exp)
+        return opened_.read_latest(
+            self.world.run.path, self.world.config, self.world.exp
+        )
 
     @property
     def is_open(self) -> bool:
@@ -81,7 +83,7 @@ class Inside:
     def down(self) -> Tree:
         """The broadcast, as clients have it after the wire."""
         run = self.opened
-        return opened_.runnable(run.exp).broadcast(run.state.server).message
+        return opened_.jit_programs(run.exp).broadcast(run.state.server).message
 
     def client(self, i: int) -> SavedClient:
         """The client of an id."""
@@ -92,21 +94,23 @@ class Inside:
         rows = run.clients(number, np.array([cohort.ids.index(i)]))
         state = jax.tree.map(lambda a: a[0], rows)
         if cohort.stateless:
-            state = beginning(run.exp.method, cohort, state, self.down)
+            state = client_at_round_start(run.exp.method, cohort, state, self.down)
         kit = self.world.tools(cohort.name, cohort.net)
         return SavedClient(kit, state, self.down, lambda: self.world.data_of(i))
 
-    def found(self, part: str, clients: Sequence[int] | None) -> Found:
+    def found(self, part: str, clients: Sequence[int] | None) -> EvaluationCounts:
         """Correct predictions of a part of the data, of these clients at the least."""
         run = self.opened
-        more = not {*(clients or ())} <= evaluate.sampled(run.exp)
+        more = not {*(clients or ())} <= evaluate.evaluated_clients(run.exp)
         if (part, more) not in self._found:
             made = evaluate.evaluate(run, self.world.examples, part, more)
             self._found[part, more] = made
         return self._found[part, more]
 
 
-def beginning(method: Method, cohort: Cohort, client: Client, down: Tree) -> Client:
+def client_at_round_start(
+    method: Method, cohort: Cohort, client: Client, down: Tree
+) -> Client:
     """A client that keeps nothing, as it begins a round."""
     own = cohort.persistence.restore(method, cohort.net, client)
     return own.replace(
@@ -118,7 +122,7 @@ def beginning(method: Method, cohort: Cohort, client: Client, down: Tree) -> Cli
 class Clients(Sequence[SavedClient]):
     """The clients of a run by id."""
 
-    def __init__(self, inside: Inside, number: int):
+    def __init__(self, inside: CheckpointView, number: int):
         """Of so many."""
         self._inside, self._number = inside, number
 

@@ -10,7 +10,7 @@ from jaxproto.saved_runs.column_table import Table
 NOTHING = Table({"round": np.zeros(0, np.int64), "rule": np.zeros(0, np.str_)})
 
 
-def metrics(records: Sequence[Mapping]) -> Table:
+def metrics_table(records: Sequence[Mapping]) -> Table:
     """One row for each evaluated round and rule.
 
     Columns: `round`, `rule`; then what the record says of the rule (`pooled`,
@@ -21,7 +21,7 @@ def metrics(records: Sequence[Mapping]) -> Table:
     watched in every round) is not here.
 
     Args:
-      records: of `metrics.jsonl`.
+      records: of `metrics_table.jsonl`.
     """
     rows = [row for record in records for row in _rows(record)]
     return Table.of_rows(rows) if rows else NOTHING

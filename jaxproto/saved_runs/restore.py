@@ -14,18 +14,18 @@ import numpy as np
 
 from jaxproto import config as config_
 from jaxproto.data import node_schema, registry
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment import build, data
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
-from jaxproto.experiment.data import Given
+from jaxproto.experiment.data import FederationData
 from jaxproto.methods import METHODS
 from jaxproto.storage import checkpoint, manifest, row_deltas
 from jaxproto.storage import workdir as folder
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
-from jaxproto.training.batched_programs import in_one_lane
+from jaxproto.training.batched_programs import without_lanes
 from jaxproto.training.client_store import ClientStore, DeviceStore
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.stores import open_store
@@ -34,7 +34,7 @@ from jaxproto.types import Client
 TRIES = 5  # to read a checkpoint while the run replaces old ones by new ones
 
 
-class Opened(NamedTuple):
+class RestoredRun(NamedTuple):
     """A run and its state after its last usable checkpoint."""
 
     path: Path
@@ -51,7 +51,7 @@ class Opened(NamedTuple):
         return self.store.rows(i, at, self.state.clients[i])
 
 
-def load(workdir: str | Path, data_dir: str = "") -> Opened:
+def load(workdir: str | Path, data_dir: str = "") -> RestoredRun:
     """Builds the experiment again and reads the newest checkpoint that can be used.
 
     Every client is in its state: as much memory as all of them need.
@@ -66,7 +66,7 @@ def load(workdir: str | Path, data_dir: str = "") -> Opened:
     """
     run = RunFolder.read(workdir)
     config = configuration(run, data_dir)
-    return with_all_clients(read(run.path, config, experiment(run, config)))
+    return with_all_clients(read_latest(run.path, config, experiment(run, config)))
 
 
 def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDict:
@@ -76,7 +76,7 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
       UserError: its method is not registered, or a value is none of today.
     """
     made = config_.default()
-    name = pick("method", run.config["method.name"], METHODS)
+    name = choose_from("method", run.config["method.name"], METHODS)
     made.method = ml_collections.ConfigDict(config_.method_fields(name))
     made.update_from_flattened_dict(run.config)
     made.data.data_dir = data_dir or made.data.data_dir
@@ -94,31 +94,31 @@ def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
       UserError: the data set is not there, or is not that of the run.
     """
     config = config.copy_and_resolve_references()
-    there = None if run.on_nodes else kept_where(run.path)
+    there = None if run.on_nodes else store_of_checkpoint(run.path)
     config.clients.store = there or config.clients.store
     given = _given(run.path, config)
     tokens = folder.tokens(run.path)
     exp = build.experiment(config, jax.default_backend(), tokens, given=given)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
-    return in_one_lane(exp)
+    return without_lanes(exp)
 
 
-def _given(path: Path, config: ml_collections.ConfigDict) -> Given | None:
+def _given(path: Path, config: ml_collections.ConfigDict) -> FederationData | None:
     """The data as the server of nodes with their own knew them; None of other runs."""
     if config.data.name != registry.NODES:
         return None
-    return data.of_server(node_schema.read(path / node_schema.FILE), config.data)
+    return data.server_data(node_schema.read(path / node_schema.FILE), config.data)
 
 
-def kept_where(path: Path) -> str | None:
+def store_of_checkpoint(path: Path) -> str | None:
     """What `clients.store` has to be for the checkpoints of a run; None without any."""
     for r in reversed(checkpoint.rounds(path / "checkpoints")):
         there = path / "checkpoints" / str(r)
         if (there / row_deltas.FOLDER).is_dir():
             return "host"
         try:
-            leaves = manifest.leaves(there)
+            leaves = manifest.read_leaves(there)
         except manifest.Unusable:
             continue
         kept = any(re.match(r"\.clients\[\d+\]\.params", e["path"]) for e in leaves)
@@ -126,14 +126,16 @@ def kept_where(path: Path) -> str | None:
     return None
 
 
-def runnable(exp: Experiment) -> Programs:
+def jit_programs(exp: Experiment) -> Programs:
     """The programs of a run, each compiled when it is first called."""
-    xla_cache.keep_compiled()
-    jitted = jax.tree.map(jax.jit, programs.functions(exp))
+    xla_cache.enable_xla_cache()
+    jitted = jax.tree.map(jax.jit, programs.build_programs(exp))
     return programs.with_floats(jitted, exp.floats)
 
 
-def read(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Opened:
+def read_latest(
+    path: Path, config: ml_collections.ConfigDict, exp: Experiment
+) -> RestoredRun:
     """The newest checkpoint that can be used.
 
     Raises:
@@ -149,22 +151,24 @@ def read(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Open
                 raise
 
 
-def _newest(path: Path, config: ml_collections.ConfigDict, exp: Experiment) -> Opened:
+def _newest(
+    path: Path, config: ml_collections.ConfigDict, exp: Experiment
+) -> RestoredRun:
     directory, like = path / "checkpoints", programs.shapes(exp, config.seed)
-    found = checkpoint.latest(directory, like, folder.settings(config))
+    found = checkpoint.restore_latest(directory, like, folder.settings(config))
     if found is None:
         raise UserError(
             f"{path} holds no checkpoint, which networks and prototypes are read from "
             "(records in results/ have none). Run its configuration, or wait until the "
             "run has saved a round."
         )
-    store = open_store(exp, runnable(exp), config.seed, path)
+    store = open_store(exp, jit_programs(exp), config.seed, path)
     store.load(directory / str(found.round))
     notes = tuple(found.notes)
-    return Opened(path, config, exp, found.round, found.state, store, notes)
+    return RestoredRun(path, config, exp, found.round, found.state, store, notes)
 
 
-def check_clients(run: Opened):
+def check_clients(run: RestoredRun):
     """Raises UserError if what clients keep is not in the run's folder."""
     if run.exp.store == NODES and any(not c.stateless for c in run.exp.cohorts):
         raise UserError(
@@ -174,11 +178,11 @@ def check_clients(run: Opened):
         )
 
 
-def with_all_clients(run: Opened) -> Opened:
+def with_all_clients(run: RestoredRun) -> RestoredRun:
     """The same with every client in its state: as much memory as all of them need."""
     check_clients(run)
     places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
     clients = tuple(run.clients(i, at) for i, at in enumerate(places))
     exp = run.exp._replace(store="device")
-    store = DeviceStore(exp, runnable(exp))
+    store = DeviceStore(exp, jit_programs(exp))
     return run._replace(exp=exp, state=run.state._replace(clients=clients), store=store)

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxproto import batches
 from jaxproto.data.dataset import Dataset
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.method import Method
 from jaxproto.saved_runs import user_inputs
 from jaxproto.saved_runs.column_table import Table
@@ -20,7 +20,7 @@ from jaxproto.types import Client, Net, Tree
 PARTS = ("train", "test")
 
 
-class Part(NamedTuple):
+class ExampleSet(NamedTuple):
     """Some examples of a client, as the data set stores them."""
 
     x: np.ndarray  # [M, ...]
@@ -30,11 +30,11 @@ class Part(NamedTuple):
 class ClientData(NamedTuple):
     """The examples of a client."""
 
-    train: Part
-    test: Part
+    train: ExampleSet
+    test: ExampleSet
 
 
-class Tools(NamedTuple):
+class CompiledClient(NamedTuple):
     """What clients of an architecture are asked with, compiled when first called."""
 
     method: Method
@@ -45,16 +45,20 @@ class Tools(NamedTuple):
     features: Callable  # client, x_B -> feat_BD
 
 
-def tools(method: Method, net: Net, name: str, dataset: Dataset) -> Tools:
+def compile_client(
+    method: Method, net: Net, name: str, dataset: Dataset
+) -> CompiledClient:
     """Those of one architecture."""
 
     def scores(client, down, x):
-        return method.predict(net, client, batches.decode(x), down)
+        return method.predict(net, client, batches.normalise_inputs(x), down)
 
     def features(client, x):
-        return method.features(net, client, batches.decode(x))
+        return method.features(net, client, batches.normalise_inputs(x))
 
-    return Tools(method, net, name, dataset, jax.jit(scores), jax.jit(features))
+    return CompiledClient(
+        method, net, name, dataset, jax.jit(scores), jax.jit(features)
+    )
 
 
 class SavedClient:
@@ -73,7 +77,7 @@ class SavedClient:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: CompiledClient,
         state: Client,
         down: Tree,
         data: Callable[[], ClientData],
@@ -99,7 +103,9 @@ class SavedClient:
     @property
     def prototypes(self) -> HostProtos | None:
         """The local prototypes that it remembers; None where a method has none."""
-        return host_prototypes.on_host(host_prototypes.protos_in(self.state.memory))
+        return host_prototypes.on_host(
+            host_prototypes.find_prototypes(self.state.memory)
+        )
 
     @property
     def data(self) -> ClientData:
@@ -125,8 +131,8 @@ class SavedClient:
         Raises:
           UserError: no such rule, or other inputs.
         """
-        pick("rule", rule, self.rules)
-        return self._scores(user_inputs.examples(self._tools.dataset, x))[rule]
+        choose_from("rule", rule, self.rules)
+        return self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))[rule]
 
     def predict(self, x, rule: str = "head") -> np.ndarray:
         """Classes [M] of examples; -1 where the rule has no class to offer.
@@ -135,15 +141,15 @@ class SavedClient:
           x: as for `scores`.
           rule: as for `scores`.
         """
-        return best(self.scores(x, rule))
+        return best_class(self.scores(x, rule))
 
     def features(self, x) -> np.ndarray:
         """Features [M, D] of examples, which prototypes are of.
 
         Where clients have RefProtoFL's adapter, its output.
         """
-        given = user_inputs.examples(self._tools.dataset, x)
-        return in_batches(partial(self._tools.features, self._on_device()), given)
+        given = user_inputs.to_dataset_inputs(self._tools.dataset, x)
+        return map_in_batches(partial(self._tools.features, self._on_device()), given)
 
     def confusion(self, rule: str = "head", part: str = "test") -> np.ndarray:
         """How many examples [C, C] of each class (row) are taken for each (column).
@@ -163,32 +169,32 @@ class SavedClient:
     def accuracies(self, part: str = "test") -> dict[str, float]:
         """Accuracy of every rule on its own data, test or train."""
         x, y = self._part(part)
-        made = self._scores(user_inputs.examples(self._tools.dataset, x))
-        return {rule: float(np.mean(best(s) == y)) for rule, s in made.items()}
+        made = self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))
+        return {rule: float(np.mean(best_class(s) == y)) for rule, s in made.items()}
 
-    def _part(self, name: str) -> Part:
-        return getattr(self.data, pick("part", name, PARTS))
+    def _part(self, name: str) -> ExampleSet:
+        return getattr(self.data, choose_from("part", name, PARTS))
 
     def _on_device(self) -> Client:
         return jax.device_put(self.state)
 
     def _scores(self, x: np.ndarray) -> dict[str, np.ndarray]:
         client, down = self._on_device(), self._down
-        return in_batches(lambda x_B: self._tools.scores(client, down, x_B), x)
+        return map_in_batches(lambda x_B: self._tools.scores(client, down, x_B), x)
 
     def __repr__(self) -> str:
         return f"<client {self.id}, {self.architecture}>"
 
 
-def best(scores_MC: np.ndarray) -> np.ndarray:
+def best_class(scores_MC: np.ndarray) -> np.ndarray:
     """The class with the highest score; -1 where that is no finite number."""
     sure_M = np.isfinite(np.max(scores_MC, -1))
     return np.where(sure_M, np.argmax(scores_MC, -1), -1)
 
 
-def in_batches(f: Callable, x: np.ndarray) -> Tree:
+def map_in_batches(f: Callable, x: np.ndarray) -> Tree:
     """`f` of all examples, so many at a time that one program serves any number."""
-    size, parts = batches.SWEEP_BATCH, []
+    size, parts = batches.EVAL_BATCH_SIZE, []
     for first in range(0, len(x), size):
         given = x[first : first + size]
         batch = np.zeros((size, *x.shape[1:]), x.dtype)

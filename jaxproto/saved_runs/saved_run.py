@@ -6,14 +6,14 @@ from pathlib import Path
 import jax
 import ml_collections
 
-from jaxproto.config import flat
+from jaxproto.config import flatten
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import Counts
 from jaxproto.errors import UserError
 from jaxproto.saved_runs import export, metrics_table, restore
 from jaxproto.saved_runs import new_client as joining
 from jaxproto.saved_runs.column_table import Table
-from jaxproto.saved_runs.lazy_state import Clients, Inside, World
+from jaxproto.saved_runs.lazy_state import CheckpointView, Clients, RunResources
 from jaxproto.saved_runs.saved_client import SavedClient, check_id
 from jaxproto.storage import workdir as folder
 from jaxproto.storage.run_folder import RunFolder
@@ -64,7 +64,7 @@ class SavedRun:
     def __init__(self, path: Path, data_dir: str = ""):
         """Of a folder; see `load`."""
         self.path, self._data_dir = path, data_dir
-        self._inside: Inside | None = None
+        self._inside: CheckpointView | None = None
         self.refresh()
 
     def refresh(self) -> "SavedRun":
@@ -78,19 +78,23 @@ class SavedRun:
         run = RunFolder.read(self.path)
         config, status = restore.configuration(run, self._data_dir), run.status()
         if status is Status.FINISHED:
-            folder.check_whole(self.path, config, run.results["rounds"])
+            folder.check_complete(self.path, config, run.results["rounds"])
         before = self._inside
-        if before is None or not before.is_open or flat(config) != flat(self.config):
-            world = World(run, config)
+        if (
+            before is None
+            or not before.is_open
+            or flatten(config) != flatten(self.config)
+        ):
+            world = RunResources(run, config)
         else:
             world = before.world
-        self._inside = Inside(world)
+        self._inside = CheckpointView(world)
         self.config, self.summary, self.status = config, run.summary, status
-        self.metrics, self.rounds = metrics_table.metrics(run.records), run.round
+        self.metrics, self.rounds = metrics_table.metrics_table(run.records), run.round
         return self
 
     @property
-    def _now(self) -> Inside:
+    def _now(self) -> CheckpointView:
         assert self._inside is not None
         return self._inside
 
@@ -131,10 +135,10 @@ class SavedRun:
         method sends none.
         """
         exp = self._now.opened.exp
-        found = host_prototypes.on_host(host_prototypes.protos_in(self._now.down))
+        found = host_prototypes.on_host(host_prototypes.find_prototypes(self._now.down))
         if found is None:
             return None
-        return host_prototypes.spread(
+        return host_prototypes.expand_masked(
             found, host_prototypes.masks(exp.method, exp.spec.feat_dim)
         )
 

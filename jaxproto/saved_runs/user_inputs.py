@@ -9,7 +9,7 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
 
 
-def examples(dataset: Dataset, x) -> np.ndarray:
+def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
     """Inputs [M, ...] in the form of `dataset.x`, from which networks normalise.
 
     Args:
@@ -22,7 +22,7 @@ def examples(dataset: Dataset, x) -> np.ndarray:
     """
     like, given = dataset.x, np.asarray(x)
     if dataset.tokens and given.dtype.kind in "UTO":
-        given = tokens(dataset, list(x))
+        given = to_tokens(dataset, list(x))
     shape = like.shape[1:]
     if len(shape) == 3 and (*given.shape[1:], 1) == shape:
         given = given[..., None]
@@ -50,13 +50,13 @@ def _fits(given: np.ndarray, like: np.ndarray) -> bool:
     return given.dtype.kind in ("iu" if like.dtype.kind == "i" else "iuf")
 
 
-def tokens(dataset: Dataset, texts: Sequence[str]) -> np.ndarray:
+def to_tokens(dataset: Dataset, texts: Sequence[str]) -> np.ndarray:
     """Texts by the vocabulary of the run."""
-    found = text.find([str(one) for one in texts])
-    return text.table(found, dataset.tokens, dataset.x.shape[1])
+    found = text.tokenize([str(one) for one in texts])
+    return text.token_table(found, dataset.tokens, dataset.x.shape[1])
 
 
-def numbers(dataset: Dataset, y, examples: int) -> np.ndarray:
+def to_class_ids(dataset: Dataset, y, examples: int) -> np.ndarray:
     """Labels [M] as class numbers.
 
     Args:
@@ -67,7 +67,7 @@ def numbers(dataset: Dataset, y, examples: int) -> np.ndarray:
     Raises:
       UserError: a class that the run does not have, or another number of labels.
     """
-    given = labels.check(dataset.name, "y", y)
+    given = labels.check_labels(dataset.name, "y", y)
     if given.dtype.kind in "UT":
         number = {name: c for c, name in enumerate(dataset.classes)}
         given = np.array([number.get(str(name), -1) for name in given.tolist()], int)

@@ -1,10 +1,10 @@
 """Checkpoints of a run's whole state.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
-(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`). It
-gets its name in one rename when all of it is on disk and loses it in one rename before
-anything is deleted, so a process killed at any moment leaves no half checkpoint under a
-round's name. Other damage shows in the checksums, before orbax reads.
+(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`).
+It gets its name in one rename when all of it is on disk and loses it in one rename
+before anything is deleted, so a process killed at any moment leaves no half checkpoint
+under a round's name. Other damage shows in the checksums, before orbax reads.
 
 Of clients that need not be kept any more (`clients.store`), what there is of their
 networks is passed over. Leaves below an attribute `watched` say what was seen of
@@ -62,7 +62,7 @@ def save(
     round: int,
     state: Tree,
     run: Mapping | None = None,
-    rows: row_deltas.Changes | None = None,
+    rows: row_deltas.RowDelta | None = None,
     others: Callable[[Path], object] | None = None,
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
@@ -74,7 +74,8 @@ def save(
       directory: holds the checkpoints of one run; made if need be.
       round: rounds behind the state.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
-      run: settings of the run, which `latest` compares; JSON knows their values.
+      run: settings of the run, which `restore_latest` compares; JSON knows their
+        values.
       rows: of clients that are not in the state; see `storage/row_deltas.py`.
       others: writes, into the unfinished folder, leaves for which the state has a
         `jax.ShapeDtypeStruct`; see `storage/process_shards.py`.
@@ -86,17 +87,17 @@ def save(
     entries, arrays = _to_host(state)
     size = sum(a.nbytes for a in arrays.values())
     later = [r for r in rounds(directory) if r >= round]
-    with atomic.writing(directory / str(round), size):
+    with atomic.write_errors(directory / str(round), size):
         directory.mkdir(parents=True, exist_ok=True)
         _sweep_partial(directory)
         for r in reversed(later):
             _discard(directory / str(r))
         folder = unfinished(directory, round)
-        with atomic.unfinished(folder):
-            about = manifest.About(round, run, entries)
+        with atomic.in_progress(folder):
+            about = manifest.Manifest(round, run, entries)
             _write(folder, about, arrays, size, rows, others)
-        atomic.sync(directory)
-    sweep(directory, round)
+        atomic.fsync_dir(directory)
+    prune(directory, round)
 
 
 def unfinished(directory: Path, round: int) -> Path:
@@ -104,7 +105,7 @@ def unfinished(directory: Path, round: int) -> Path:
     return directory / f"{round}{_PARTIAL}"
 
 
-def _write(folder: Path, about: manifest.About, arrays, size: int, rows, others):
+def _write(folder: Path, about: manifest.Manifest, arrays, size: int, rows, others):
     """All of a checkpoint, on disk before it has its name."""
     final = folder.with_name(str(about.round))
     before = folder.with_name(str(rows.since)) if rows else None
@@ -120,14 +121,14 @@ def _write(folder: Path, about: manifest.About, arrays, size: int, rows, others)
         if others is not None:
             (folder / process_shards.FOLDER).mkdir()
             others(folder)
-    except arrays_.Failed as e:
+    except arrays_.ArrayWriteError as e:
         raise atomic.Unwritable(final, size, str(e)) from e
     manifest.write(folder, about, before)
-    atomic.sync_all(folder)
+    atomic.fsync_tree(folder)
     folder.rename(final)
 
 
-def sweep(directory: str | Path, newest: int):
+def prune(directory: str | Path, newest: int):
     """Removes what a killed process left, and all but the newest checkpoints.
 
     Those of rounds after `newest` stay: they could not be used, and go when the run
@@ -139,11 +140,11 @@ def sweep(directory: str | Path, newest: int):
         _discard(directory / str(r))
 
 
-def latest(
+def restore_latest(
     directory: str | Path,
     like: Tree,
     run: Mapping | None = None,
-    covered: records.Covered | None = None,
+    covered: records.Coverage | None = None,
 ) -> Restored | None:
     """Reads the newest checkpoint that can be used; None if there is none at all.
 
@@ -227,7 +228,9 @@ def _has_elements(entry):
 def _read_arrays(folder, entries):
     entries = [e for e in entries if _has_elements(e)]
     clients = (
-        process_shards.read(folder, entries) if process_shards.is_here(folder) else {}
+        process_shards.read(folder, entries)
+        if process_shards.has_process_shards(folder)
+        else {}
     )
     paths = [e["path"] for e in entries if e["path"] not in clients]
     return clients | (arrays_.read(folder / "state", paths) if paths else {})

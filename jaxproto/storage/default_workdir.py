@@ -9,17 +9,17 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import flat, read
-from jaxproto.config.fields import extended, where
+from jaxproto.config import apply_variant, flatten
+from jaxproto.config.fields import extended, fields_where
 from jaxproto.config.paper_variants import READINGS
-from jaxproto.errors import UserError, escaped, hidden
+from jaxproto.errors import UserError, escape_unprintable, first_unprintable
 from jaxproto.storage.run_folder import read_config
 
 UNREADABLE = "\\[]*?"  # what orbax makes something else of in a path
 LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
 
 
-def default(
+def default_workdir(
     config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict | None = None
 ) -> Path:
     """`runs/<config>-<dataset>-seed<seed>`, and `-<changes>` where there are some.
@@ -42,11 +42,11 @@ def default(
 
 def _changes(config, plain) -> list[str]:
     """A reading's name, and the fields that differ from the plain configuration."""
-    here, readings = flat(config), {"": flat(plain)}
+    here, readings = flatten(config), {"": flatten(plain)}
     for reading in READINGS.get(config.method.name, {}):
         other = ml_collections.ConfigDict(plain.to_dict())
-        read(other, reading)
-        readings[reading] = flat(other)
+        apply_variant(other, reading)
+        readings[reading] = flatten(other)
     changed = {r: _changed(config, here, there) for r, there in readings.items()}
     reading = min(changed, key=lambda r: len(changed[r]) + bool(r))  # the plain first
     fields = changed[reading]
@@ -62,7 +62,7 @@ def _changed(config, here: Mapping, there: Mapping) -> dict:
     Nor where the data lie, and more rounds than planned: these go on with what is
     there, where `check_config` lets them.
     """
-    silent = where(names_run=False) | extended(config, there)
+    silent = fields_where(names_run=False) | extended(config, there)
     paths = sorted({*here, *there} - silent)
     return {k: here.get(k) for k in paths if here.get(k) != there.get(k)}
 
@@ -72,13 +72,15 @@ def _word(value) -> str:
     return f"{value}".removesuffix(".0")
 
 
-def chosen(config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict) -> Path:
+def resolve_workdir(
+    config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict
+) -> Path:
     """The default folder; the plain one if the run began there in an older version."""
-    path, old = default(config, plain), default(config)
+    path, old = default_workdir(config, plain), default_workdir(config)
     if path == old or path.exists():
         return path
     try:
-        return old if read_config(old) == flat(config) else path
+        return old if read_config(old) == flatten(config) else path
     except UserError:
         return path
 
@@ -92,8 +94,9 @@ def check_path(path: Path):
     full = os.path.abspath(path)
     odd = [c for c in UNREADABLE if c in full]
     odd += [part for part in full.split("/") if part.endswith(":")]
-    if odd := [hidden(full)] * bool(hidden(full)) or odd:
+    if odd := [first_unprintable(full)] * bool(first_unprintable(full)) or odd:
         raise UserError(
-            f"the work directory {escaped(full)} has {odd[0]} in its path, with which "
+            f"the work directory {escape_unprintable(full)} has "
+            f"{odd[0]} in its path, with which "
             "checkpoints cannot be read back; choose another with --workdir."
         )

@@ -18,7 +18,7 @@ NAME = "manifest.json"
 _CHUNK = 1 << 24  # bytes of a file in memory at a time
 
 
-class About(NamedTuple):
+class Manifest(NamedTuple):
     """The contents."""
 
     round: int
@@ -39,7 +39,7 @@ class Damaged(Unusable):
         self.why = why
 
 
-def write(folder: Path, about: About, before: Path | None = None):
+def write(folder: Path, about: Manifest, before: Path | None = None):
     """Writes the manifest of the files in a folder, which are complete.
 
     Args:
@@ -85,7 +85,7 @@ def read(folder: Path, run: Mapping | None) -> list[dict]:
     return body["leaves"]
 
 
-def leaves(folder: Path) -> list[dict]:
+def read_leaves(folder: Path) -> list[dict]:
     """The leaves by the manifest alone; nothing is said of the other files.
 
     Raises:

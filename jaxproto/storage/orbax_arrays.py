@@ -1,7 +1,7 @@
 """Arrays by name in a folder; the only file that knows orbax.
 
 Orbax and its TensorStore meet a full disk and damage with errors of many kinds, logs
-and tracebacks of their own threads. Here that is one `Failed`.
+and tracebacks of their own threads. Here that is one `ArrayWriteError`.
 """
 
 import contextlib
@@ -16,10 +16,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
-LATE = "Event loop is closed"  # what threads say of a save that has failed already
+LATE_ERROR = (
+    "Event loop is closed"  # what threads say of a save that has failed already
+)
 
 
-class Failed(Exception):
+class ArrayWriteError(Exception):
     """Arrays could not be written; the message is the reason, in the system's words."""
 
 
@@ -35,7 +37,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
     except Exception as e:  # of many kinds, and from several threads
-        raise Failed(_reason(e)) from e
+        raise ArrayWriteError(_reason(e)) from e
     sys.unraisablehook = shown
 
 
@@ -79,7 +81,7 @@ def _orbax() -> Iterator[ocp.Checkpointer]:
 
 def _unless_late(shown):
     def show(unraisable):
-        if str(unraisable.exc_value) != LATE:
+        if str(unraisable.exc_value) != LATE_ERROR:
             shown(unraisable)
 
     return show

@@ -34,14 +34,14 @@ def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     atomic.write(folder / FOLDER / f"{process}.safetensors", content)
 
 
-def is_here(folder: Path) -> bool:
+def has_process_shards(folder: Path) -> bool:
     """Whether a checkpoint has clients of several processes."""
     return (folder / FOLDER).is_dir()
 
 
 def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
     """Whole leaves, by path, of those entries of a manifest that are clients'."""
-    mine = {e["path"]: e for e in entries if cohort(e["path"]) is not None}
+    mine = {e["path"]: e for e in entries if cohort_of_path(e["path"]) is not None}
     made = {
         path: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
         for path, e in mine.items()
@@ -50,11 +50,11 @@ def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
         rows = safetensors.numpy.load(part.read_bytes())
         for path, whole in made.items():
             if path in rows:
-                whole[rows[PLACES.format(cohort(path))]] = rows[path]
+                whole[rows[PLACES.format(cohort_of_path(path))]] = rows[path]
     return made
 
 
-def cohort(path: str) -> int | None:
+def cohort_of_path(path: str) -> int | None:
     """The number of the cohort whose leaf a path is."""
     found = re.match(r"\.clients\[(\d+)\]", path)
     return int(found[1]) if found else None

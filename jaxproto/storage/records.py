@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.io.json_files import Damaged, kind
+from jaxproto.io.json_files import Damaged, json_type
 
 LAST = 10  # evaluations behind "mean of the last"
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -32,7 +32,7 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     """
     content, arrays = io.BytesIO(), dict[str, Any](columns)
     np.savez_compressed(content, **arrays)
-    with atomic.writing(path.parent, 0):
+    with atomic.write_errors(path.parent, 0):
         path.parent.mkdir(exist_ok=True)
     atomic.write(path, content.getvalue())
 
@@ -44,14 +44,14 @@ def append(path: str | Path, record: Mapping):
       Unwritable: the system refuses, such as on a full disk.
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
-    with atomic.writing(path, len(line)):
+    with atomic.write_errors(path, len(line)):
         first = not path.exists()
         with path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         if first:
-            atomic.sync(path.parent)
+            atomic.fsync_dir(path.parent)
 
 
 def read(path: str | Path) -> list[dict]:
@@ -65,7 +65,7 @@ def read(path: str | Path) -> list[dict]:
     return [record for _, record in _lines(Path(path))]
 
 
-def newest(path: str | Path) -> dict | None:
+def read_last(path: str | Path) -> dict | None:
     """The last record of a JSON-lines file that is whole; only its end is read.
 
     None if there is no file, or what is there is no record; `read` says why.
@@ -85,7 +85,7 @@ def newest(path: str | Path) -> dict | None:
         return None
 
 
-def keep_until(path: str | Path, round: int):
+def truncate_after(path: str | Path, round: int):
     """Drops the records of later rounds, and a torn last line; in one step.
 
     The lines that stay are not rewritten, so they stay the same to the byte.
@@ -96,14 +96,14 @@ def keep_until(path: str | Path, round: int):
         atomic.write(path, b"".join(s + b"\n" for s in kept))
 
 
-class Covered(NamedTuple):
+class Coverage(NamedTuple):
     """How far records go: every evaluation up to a round has its line, and only one."""
 
     until: float  # inf where none is missing
     why: str  # what is missing after it, or twice
 
 
-def covered(path: str | Path, due: Iterable[int]) -> Covered:
+def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
     """Looks whether the evaluations that were made have their records.
 
     Args:
@@ -117,8 +117,8 @@ def covered(path: str | Path, due: Iterable[int]) -> Covered:
         if r <= before:
             lost[r] = f"which has round {r} in line {i + 1}, after round {before}"
     if not lost:
-        return Covered(math.inf, "")
-    return Covered(min(lost) - 1, f"{name}, {lost[min(lost)]}")
+        return Coverage(math.inf, "")
+    return Coverage(min(lost) - 1, f"{name}, {lost[min(lost)]}")
 
 
 def write_json(path: str | Path, obj: Any):
@@ -144,10 +144,14 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
 
 
 def _of_rule(records, rule, kind):
-    return digest([(r["round"], r["rules"].get(rule, {}).get(kind)) for r in records])
+    return summarize_series(
+        [(r["round"], r["rules"].get(rule, {}).get(kind)) for r in records]
+    )
 
 
-def digest(rows: Sequence[tuple[int, float | None]], least: bool = False) -> dict:
+def summarize_series(
+    rows: Sequence[tuple[int, float | None]], least: bool = False
+) -> dict:
     """Best, best round, final and mean of the last of the values of evaluations.
 
     Args:
@@ -207,17 +211,17 @@ def versions() -> dict[str, str | None]:
 
 
 def _dumps(obj, indent=None):
-    return json.dumps(plain(obj), indent=indent, allow_nan=False)
+    return json.dumps(to_json_values(obj), indent=indent, allow_nan=False)
 
 
-def plain(obj: Any) -> Any:
+def to_json_values(obj: Any) -> Any:
     """`obj` as JSON knows it; arrays become lists, numbers that are not finite None."""
     if isinstance(obj, Mapping):
-        return {str(k): plain(v) for k, v in obj.items()}
+        return {str(k): to_json_values(v) for k, v in obj.items()}
     if isinstance(obj, list | tuple):
-        return [plain(v) for v in obj]
+        return [to_json_values(v) for v in obj]
     if isinstance(obj, np.ndarray | np.generic | jax.Array):
-        return plain(np.asarray(obj).tolist())
+        return to_json_values(np.asarray(obj).tolist())
     if isinstance(obj, float) and not math.isfinite(obj):
         return None
     return str(obj) if isinstance(obj, Path) else obj
@@ -241,9 +245,9 @@ def _lines(path):
         except _Torn as e:
             if i + 1 == len(lines):
                 break
-            raise broken(path, i, e) from e
+            raise record_error(path, i, e) from e
         except Damaged as e:
-            raise broken(path, i, e) from e
+            raise record_error(path, i, e) from e
     return found
 
 
@@ -251,7 +255,7 @@ class _Torn(Damaged):
     """A line is not JSON: whoever wrote it may not have come to its end."""
 
 
-def broken(path: Path, i: int, why: object) -> UserError:
+def record_error(path: Path, i: int, why: object) -> UserError:
     """Returns the error of line `i`, from 0, that is no record."""
     return UserError(
         f"line {i + 1} of {path} is no record of a run: {why}. Mend or remove that "
@@ -268,7 +272,7 @@ def _record(line: bytes) -> dict:
     except ValueError as e:
         raise _Torn(f"it is not JSON ({e})") from e
     if not isinstance(found, dict):
-        raise Damaged(f"it holds {kind(found)}, no object")
+        raise Damaged(f"it holds {json_type(found)}, no object")
     at = found.get("round", "absent")
     if not isinstance(at, int) or isinstance(at, bool) or at < 0:
         raise Damaged(f"its round is {str(at)[:40]!r}, no whole number")

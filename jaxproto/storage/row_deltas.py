@@ -18,10 +18,10 @@ import numpy as np
 from jaxproto.storage import orbax_arrays as arrays
 
 FOLDER = "rows"
-MOST = 2  # rows per client in a checkpoint
+MAX_PARTS = 2  # rows per client in a checkpoint
 
 
-class Changes(NamedTuple):
+class RowDelta(NamedTuple):
     """What a checkpoint asks of whoever holds the rows."""
 
     since: int | None  # round of the last checkpoint; None is none
@@ -30,13 +30,13 @@ class Changes(NamedTuple):
     arrays: Callable[[bool], Mapping[str, np.ndarray]]  # of all, or of what changed
 
 
-def parts(folder: Path) -> list[Path]:
+def delta_folders(folder: Path) -> list[Path]:
     """The folders of rows in a checkpoint, in the order in which they count."""
     there = (folder / FOLDER).glob("*-*")
     return sorted(there, key=lambda p: int(p.name.partition("-")[0]))
 
 
-def write(folder: Path, before: Path | None, round: int, changes: Changes) -> int:
+def write(folder: Path, before: Path | None, round: int, changes: RowDelta) -> int:
     """Writes what changed beside links to the rest; returns the bytes written.
 
     Args:
@@ -44,9 +44,9 @@ def write(folder: Path, before: Path | None, round: int, changes: Changes) -> in
       before: the checkpoint that this one goes on from, if there is one.
       changes: since then.
     """
-    old = parts(before) if before is not None else []
+    old = delta_folders(before) if before is not None else []
     rows = sum(int(p.name.partition("-")[2]) for p in old) + changes.changed
-    whole = not old or rows > MOST * changes.live
+    whole = not old or rows > MAX_PARTS * changes.live
     (folder / FOLDER).mkdir()
     for part in [] if whole else old:
         shutil.copytree(part, folder / FOLDER / part.name, copy_function=_link)
@@ -59,7 +59,7 @@ def write(folder: Path, before: Path | None, round: int, changes: Changes) -> in
 
 def read(folder: Path) -> Iterator[dict[str, np.ndarray]]:
     """The rows of a checkpoint, earlier ones first."""
-    for part in parts(folder):
+    for part in delta_folders(folder):
         yield arrays.read_all(part)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from jaxproto.config import default as fields
-from jaxproto.config import saved
+from jaxproto.config import upgrade_saved
 from jaxproto.errors import UserError
 from jaxproto.io.json_files import Damaged, read_json
 from jaxproto.storage import records as json_lines
@@ -110,7 +110,9 @@ class RunFolder:
         found = json_lines.read(file)
         for i, record in enumerate(found):
             if not _are_rules(rules := record.get("rules")):
-                raise json_lines.broken(file, i, f"its rules are {str(rules)[:40]!r}")
+                raise json_lines.record_error(
+                    file, i, f"its rules are {str(rules)[:40]!r}"
+                )
         return found
 
     @property
@@ -135,13 +137,13 @@ class RunFolder:
             raise UserError(f"{self.path} {why}: leave this run out.")
         return self.records
 
-    def covered(self, due: Iterable[int]) -> json_lines.Covered:
-        """Returns how far the records on disk go; see `storage.records.covered`."""
-        return json_lines.covered(self.path / METRICS, due)
+    def covered(self, due: Iterable[int]) -> json_lines.Coverage:
+        """Returns how far the records on disk go; see `storage.records.coverage`."""
+        return json_lines.coverage(self.path / METRICS, due)
 
     def newest(self) -> dict | None:
         """Returns the newest record on disk; only the end of the file is read."""
-        return json_lines.newest(self.path / METRICS)
+        return json_lines.read_last(self.path / METRICS)
 
     def stamp(self) -> tuple[int, int]:
         """Returns nanosecond and size of the last change of the records on disk.
@@ -172,7 +174,7 @@ def read_config(path: Path) -> dict | None:
       UserError: the file is something else.
     """
     found = _read(path / CONFIG, _wrong_in_config)
-    return None if found is None else saved(found)
+    return None if found is None else upgrade_saved(found)
 
 
 def _read(file: Path, wrong: Callable[[Mapping], str]) -> dict | None:

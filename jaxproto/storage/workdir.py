@@ -9,7 +9,7 @@ from pathlib import Path
 
 import ml_collections
 
-from jaxproto.config import differences, flat
+from jaxproto.config import differences, flatten
 from jaxproto.config.fields import MORE, MOVED, STOPPED, extended, resumable
 from jaxproto.data import text
 from jaxproto.errors import UserError
@@ -29,11 +29,11 @@ WRITTEN = (
 )  # files of a run
 
 
-class Busy(UserError):
+class WorkdirBusy(UserError):
     """Another process is running in the folder."""
 
 
-class Claim:
+class WorkdirLock:
     """A folder held for one process."""
 
     def __init__(self, path: Path):
@@ -61,17 +61,17 @@ class Claim:
 
 
 @contextlib.contextmanager
-def claim(path: Path) -> Iterator[Claim]:
+def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
     """Holds the folder for one process; a start that is refused leaves it as it was.
 
     Raises:
-      UserError: the folder cannot be written or be named so; `Busy` if another process
-        is running in it.
+      UserError: the folder cannot be written or be named so; `WorkdirBusy` if another
+        process is running in it.
     """
     default_workdir.check_path(path)
     made = None
     try:
-        made = Claim(path)
+        made = WorkdirLock(path)
         lock = _locked(path)
     except OSError as e:
         if made is not None:
@@ -81,7 +81,7 @@ def claim(path: Path) -> Iterator[Claim]:
             "with --workdir."
         ) from e
     with lock:
-        atomic.sweep(path, WRITTEN)
+        atomic.remove_leftovers(path, WRITTEN)
         try:
             yield made
         except Exception:
@@ -99,7 +99,7 @@ def _locked(path):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
             lock.close()
-            raise Busy(
+            raise WorkdirBusy(
                 f"another process is running in {path}; wait for it or choose another "
                 "folder with --workdir."
             ) from e
@@ -112,7 +112,7 @@ def _locked(path):
 
 
 @contextlib.contextmanager
-def alone(lock: Path) -> Iterator[None]:
+def exclusive_lock(lock: Path) -> Iterator[None]:
     """Waits until no other process is in a block of the same file, which it makes.
 
     A process that is killed lets the next one in. Where the file cannot be made, or on
@@ -132,7 +132,7 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
     ones that are there. That holds unless a round depends on how many there will be.
     Nor is another rule of early stopping, where one has ended the run.
     """
-    run, here = RunFolder.at(path), flat(config)
+    run, here = RunFolder.at(path), flatten(config)
     if not run.config:
         return
     free = extended(config, run.config)
@@ -155,10 +155,10 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     rounds depend on it.
     """
     free = resumable(config, MORE, STOPPED, MOVED)
-    return {k: v for k, v in flat(config).items() if k not in free}
+    return {k: v for k, v in flatten(config).items() if k not in free}
 
 
-def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:
+def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
     """Rounds whose evaluation a run must have, as far as it has come."""
     ended = RunFolder.at(path).summary or {"rounds": 0}
     every = config.eval_every
@@ -166,9 +166,9 @@ def due(path: Path, config: ml_collections.ConfigDict) -> list[int]:
     return sorted({*range(every, config.rounds + 1, every), *last})
 
 
-def check_whole(path: Path, config: ml_collections.ConfigDict, rounds: int):
+def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
     """Raises UserError if an ended run lacks records of its evaluations."""
-    asked = [r for r in due(path, config) if r <= rounds]
+    asked = [r for r in expected_rounds(path, config) if r <= rounds]
     found = RunFolder.at(path).covered(asked)
     if found.until < rounds:
         raise UserError(

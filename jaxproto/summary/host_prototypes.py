@@ -27,7 +27,7 @@ class HostProtos:
     count: np.ndarray  # [..., C]
 
 
-class Learnt(NamedTuple):
+class LearntPrototypes(NamedTuple):
     """Prototypes after a round; None where there are none."""
 
     mask_CD: np.ndarray | None  # of CPS
@@ -36,19 +36,23 @@ class Learnt(NamedTuple):
     client_view: HostProtos | None = None  # global ones as clients compare with them
 
 
-def learnt_by(exp: Experiment, server: Tree, clients: Sequence[Client]) -> Learnt:
+def learnt_prototypes(
+    exp: Experiment, server: Tree, clients: Sequence[Client]
+) -> LearntPrototypes:
     """What the server broadcasts and what clients remember."""
     mask_CD, down = masks(exp.method, exp.spec.feat_dim), exp.method.broadcast(server)
-    memory = [protos_in(c.memory) for c in clients]
-    local = on_host(gather.by_id([c.ids for c in exp.cohorts], memory))
+    memory = [find_prototypes(c.memory) for c in clients]
+    local = on_host(gather.join_by_id([c.ids for c in exp.cohorts], memory))
     protos, viewed = (
-        sent and spread(sent, mask_CD)
-        for sent in map(on_host, map(protos_in, (down, exp.method.client_view(down))))
+        sent and expand_masked(sent, mask_CD)
+        for sent in map(
+            on_host, map(find_prototypes, (down, exp.method.client_view(down)))
+        )
     )
-    return Learnt(mask_CD, protos, local, viewed)
+    return LearntPrototypes(mask_CD, protos, local, viewed)
 
 
-def protos_in(tree: Tree) -> Protos | None:
+def find_prototypes(tree: Tree) -> Protos | None:
     """The first prototypes in a tree; None if there are none."""
     leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
     return next((node for node in leaves if isinstance(node, Protos)), None)
@@ -74,7 +78,7 @@ def _is_masks(node):
     return isinstance(node, masks_.SentMasks)
 
 
-def spread(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
+def expand_masked(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
     """Compressed prototypes [C, s] with their values in the places of the masks.
 
     TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
@@ -100,7 +104,7 @@ def head_norms(cohorts, clients) -> np.ndarray | None:
         if not found or np.ndim(found[0]) != 3:
             return None
         parts.append(np.linalg.norm(found[0], axis=1))
-    return np.asarray(gather.by_id([c.ids for c in cohorts], parts))
+    return np.asarray(gather.join_by_id([c.ids for c in cohorts], parts))
 
 
 def note_of(learnt: HostProtos, feat_dim: int) -> str:
@@ -110,12 +114,12 @@ def note_of(learnt: HostProtos, feat_dim: int) -> str:
     return other if sent != feat_dim else ""
 
 
-def rows_of(protos: HostProtos) -> np.ndarray:
+def mean_or_zero(protos: HostProtos) -> np.ndarray:
     """Prototypes [..., C, D]; zeros where there is none."""
     return np.where(protos.count[..., None] > 0, protos.mean, 0)
 
 
-def held(local: HostProtos, c: int) -> str:
+def class_title(local: HostProtos, c: int) -> str:
     """The title of the local prototypes of a class."""
     holders = int((local.count[:, c] > 0).sum())
     clients = len(local.count)

@@ -19,11 +19,11 @@ def accuracies(sums: Sums) -> dict[str, np.ndarray]:
     return {rule: of[ACCURACY][0] for rule, of in sums.items()}
 
 
-def record(metrics: Sequence[Metric], sums: Sums) -> dict[str, dict[str, dict]]:
+def metric_record(metrics: Sequence[Metric], sums: Sums) -> dict[str, dict[str, dict]]:
     """{rule: {metric: values over all examples, and over clients}}, as in a record."""
     return {
         rule: {
-            name: digest(value, each[name])
+            name: summarize_metric(value, each[name])
             for metric in metrics
             for each in [metrics_.by_client(metric, of[metric.name])]
             for name, value in metrics_.pooled(metric, of[metric.name]).items()
@@ -32,7 +32,7 @@ def record(metrics: Sequence[Metric], sums: Sums) -> dict[str, dict[str, dict]]:
     }
 
 
-def columns(metrics: Sequence[Metric], sums: Sums) -> dict[str, np.ndarray]:
+def client_columns(metrics: Sequence[Metric], sums: Sums) -> dict[str, np.ndarray]:
     """The values of every client by `metric_rule`: [K], or [K, C] of every class."""
     return {
         f"{name}_{rule}": each
@@ -42,7 +42,7 @@ def columns(metrics: Sequence[Metric], sums: Sums) -> dict[str, np.ndarray]:
     }
 
 
-def digest(pooled: np.ndarray, each: np.ndarray) -> dict:
+def summarize_metric(pooled: np.ndarray, each: np.ndarray) -> dict:
     """Of all examples, and mean and spread over the clients for which it is defined.
 
     Of one value per class, the mean over clients alone, as {class: value}.
@@ -70,7 +70,7 @@ def _by_class(value_C) -> dict[str, float]:
     return {str(c): float(value) for c, value in enumerate(value_C)}
 
 
-def summary(
+def metric_summary(
     records: Sequence[Mapping], metrics: Sequence[Metric]
 ) -> dict[str, dict[str, dict]]:
     """Best, final and mean of the last evaluations, as `records.rule_summary` has them.
@@ -93,7 +93,7 @@ def summary(
         rows = [(r["round"], _at(r, path)) for r in records]
         if isinstance(rows[-1][1], Mapping):
             return {"final": rows[-1][1]}
-        return records_.digest(rows, name in least)
+        return records_.summarize_series(rows, name in least)
 
     return {
         rule: {name: {k: one(rule, name, k) for k in AVERAGES} for name in of}

@@ -17,13 +17,13 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import progress_lines
 from jaxproto.summary.host_prototypes import (
     HostProtos,
-    Learnt,
+    LearntPrototypes,
+    class_title,
     head_norms,
-    held,
-    learnt_by,
+    learnt_prototypes,
     mask_of,
+    mean_or_zero,
     note_of,
-    rows_of,
 )
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
@@ -33,7 +33,7 @@ SPIRAL_CLIENTS = (2, 5)  # N Figure 2 (e), (f)
 Picture = Callable[[Path], None]  # draws it into a file
 
 
-class Trained(NamedTuple):
+class TrainedFederation(NamedTuple):
     """A federation after a round."""
 
     exp: Experiment
@@ -42,8 +42,8 @@ class Trained(NamedTuple):
     clients: tuple[Client, ...]  # per cohort, [K, ...]
 
 
-def draw(
-    trained: Trained,
+def draw_all(
+    trained: TrainedFederation,
     path: Path,
     console: Console,
     name: str = "",
@@ -65,12 +65,14 @@ def draw(
         console.print(f"no pictures: {plots.HINT}")
         return
     folder = path / "plots"
-    with atomic.writing(folder, 0):
+    with atomic.write_errors(folder, 0):
         folder.mkdir(exist_ok=True)
     records, name = RunFolder.at(path).records, name or path.name
     drawn = _of_records(trained.exp, records, name)
     drawn |= _of_learnt(trained, name)
-    with progress_lines.counted(console, "drawing", "pictures", len(drawn)) as done:
+    with progress_lines.progress_line(
+        console, "drawing", "pictures", len(drawn)
+    ) as done:
         for name, picture in drawn.items():
             picture(folder / f"{name}.png")
             done(name)
@@ -91,10 +93,10 @@ def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
     return drawn
 
 
-def _of_learnt(trained: Trained, name: str) -> dict[str, Picture]:
+def _of_learnt(trained: TrainedFederation, name: str) -> dict[str, Picture]:
     """Of prototypes and heads."""
     exp, drawn = trained.exp, dict[str, Picture]()
-    learnt = learnt_by(exp, trained.server, trained.clients)
+    learnt = learnt_prototypes(exp, trained.server, trained.clients)
     protos, local = learnt.protos, learnt.local
     norm_KC, dim = head_norms(exp.cohorts, trained.clients), exp.spec.feat_dim
     if protos is not None:
@@ -133,7 +135,7 @@ def _title(*parts: str) -> str:
 
 def angles(
     path: Path,
-    learnt: Learnt,
+    learnt: LearntPrototypes,
     feat_dim: int,
     name: str,
     classes: Sequence[int] | None = None,
@@ -157,13 +159,13 @@ def global_values(
     """Values of global prototypes, of these classes."""
     at = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, "global prototypes", note_of(protos, feat_dim))
-    value_CD = rows_of(protos)[at]
+    value_CD = mean_or_zero(protos)[at]
     plots.prototype_heatmap(path, value_CD, title, rows=at, what="class", **more)
 
 
 def local_values(
     path: Path,
-    learnt: Learnt,
+    learnt: LearntPrototypes,
     name: str,
     asked: int | None = None,
     clients: Sequence[int] | None = None,
@@ -183,43 +185,45 @@ def local_values(
     assert local is not None
     c = int((local.count > 0).sum(0).argmax()) if asked is None else asked
     at = list(range(len(local.mean)) if clients is None else clients)
-    value_KD, rows = rows_of(local)[at, c], [f"L{i}" for i in at]
+    value_KD, rows = mean_or_zero(local)[at, c], [f"L{i}" for i in at]
     dim = value_KD.shape[1]
     viewed, protos = learnt.client_view, learnt.protos
     if viewed is not None and protos is not None and viewed.mean.shape[1] == dim:
-        value_KD = np.concatenate([value_KD, rows_of(viewed)[[c]]])
+        value_KD = np.concatenate([value_KD, mean_or_zero(viewed)[[c]]])
         as_sent = np.array_equal(viewed.mean[c], protos.mean[c])
         rows.append("G" if as_sent else "client's G")
-    mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, held(local, c))
+    mask_D, title = mask_of(learnt.mask_CD, c, dim), _title(name, class_title(local, c))
     more |= {"mask_D": mask_D, "rows": rows, "what": "prototype"}
     plots.prototype_heatmap(path, value_KD, title, **more)
 
 
-def _planes(trained: Trained, global_CD, local: HostProtos, name: str):
+def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
     """Pictures of two dimensions, with global prototypes as clients see them."""
-    arrows = [plots.Arrows(name, global_CD, local.mean, local.count)]
-    ids = some_of(range(len(local.mean)))
+    arrows = [plots.PrototypePlane(name, global_CD, local.mean, local.count)]
+    ids = default_clients(range(len(local.mean)))
     return {
         "prototypes": lambda to: plots.prototypes_2d(to, arrows),
         "features": lambda to: plots.features_grid(
-            to, [plane(trained, local, i, name) for i in ids]
+            to, [feature_plane(trained, local, i, name) for i in ids]
         ),
     }
 
 
-def some_of(clients: Sequence[int]) -> list[int]:
+def default_clients(clients: Sequence[int]) -> list[int]:
     """Those of the clients whose features are drawn unless others are asked for."""
     return [i for i in SPIRAL_CLIENTS if i in clients] or list(clients)[:2]
 
 
-def plane(trained: Trained, local: HostProtos, i: int, name: str) -> plots.Plane:
+def feature_plane(
+    trained: TrainedFederation, local: HostProtos, i: int, name: str
+) -> plots.FeaturePlane:
     """The test features and the prototypes of a client."""
     feat_MD, y_M = features(trained.exp.method, *one_client(trained, i))
     title = f"{name}, client {i}"
-    return plots.Plane(title, feat_MD, y_M, local.mean[i], local.count[i])
+    return plots.FeaturePlane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
-def one_client(trained: Trained, i: int, part: str = "test"):
+def one_client(trained: TrainedFederation, i: int, part: str = "test"):
     """Network, state and data of a client.
 
     Args:
@@ -241,5 +245,5 @@ def features(
 ):
     """Features [M, D] and labels [M] of examples of one client; of all by default."""
     chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
-    batch = batches.take(data, chosen_M, jnp.ones(len(chosen_M)))
+    batch = batches.gather_examples(data, chosen_M, jnp.ones(len(chosen_M)))
     return np.asarray(method.features(net, client, batch.x)), np.asarray(batch.y)

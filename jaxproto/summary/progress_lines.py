@@ -12,7 +12,7 @@ UNKEPT = "Error writing persistent compilation cache entry"  # as JAX says it
 
 
 @contextlib.contextmanager
-def counted(
+def progress_line(
     console: Console, doing: str, what: str, total: int
 ) -> Iterator[Callable[[str], None]]:
     """Shows how many of `total` things are done; elsewhere than on a terminal, a line.
@@ -45,7 +45,7 @@ def counted(
 
 
 @contextlib.contextmanager
-def unkept_programs(console: Console) -> Iterator[None]:
+def warn_uncached_once(console: Console) -> Iterator[None]:
     """Says once, not of every program, that compiled programs cannot be kept."""
     shown, said = warnings.showwarning, list[str]()
 

@@ -8,7 +8,7 @@ collapsed, as prototypes do that are drawn to one point.
 import itertools
 from collections.abc import Mapping, Sequence
 
-from jaxproto.data.partition_stats import Commonest
+from jaxproto.data.partition_stats import MajorityShare
 from jaxproto.methods import REFERENCE
 
 STEADY = 3  # evaluations at the end of a run that must agree
@@ -17,7 +17,7 @@ CLASS = "test examples in their client's commonest training class"
 MEANS = f"is the share of {CLASS}: the network always says that class"
 
 
-def collapsed(records: Sequence[Mapping], alone: Commonest) -> dict[str, int]:
+def collapsed_rules(records: Sequence[Mapping], alone: MajorityShare) -> dict[str, int]:
     """Rules that end at the accuracy of each client's commonest class.
 
     Pooled accuracies, in the last three evaluations or more, to within 0.02 points or
@@ -52,12 +52,14 @@ def _since(records, rule, share, near):
 ENTRIES = ("commonest_class", "collapsed")  # of a `summary.json`
 
 
-def fields(records: Sequence[Mapping], alone: Commonest) -> dict:
+def reference_fields(records: Sequence[Mapping], alone: MajorityShare) -> dict:
     """What `ENTRIES` names."""
-    return dict(zip(ENTRIES, (alone._asdict(), collapsed(records, alone)), strict=True))
+    return dict(
+        zip(ENTRIES, (alone._asdict(), collapsed_rules(records, alone)), strict=True)
+    )
 
 
-def lines(summary: Mapping) -> list[str]:
+def reference_lines(summary: Mapping) -> list[str]:
     """What to say below the accuracies of a run; of an older version's, nothing."""
     told = []
     if share := summary.get("commonest_class"):

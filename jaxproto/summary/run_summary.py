@@ -10,7 +10,7 @@ from rich.console import Console
 
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions import from_file as partition_file
-from jaxproto.errors import UserError, some
+from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
 from jaxproto.storage import records as metrics
@@ -27,14 +27,14 @@ def partition(exp: Experiment, path: Path, console: Console):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(partition_stats.table(exp.counts, work, names=exp.dataset.classes))
     size_K = exp.counts.train.sum(1)
-    short = some(np.flatnonzero(size_K < local.batch_size), SHOWN)
+    short = first_few(np.flatnonzero(size_K < local.batch_size), SHOWN)
     if short:
         step = local.steps_per_epoch(size_K.min(), local.batch_size)
         what = "a step on their own examples repeated" if step else "never train"
         line = f"below one batch of {local.batch_size}: clients {short} ({what})"
         console.print(line, highlight=False, soft_wrap=True)
     for cohort in exp.cohorts:
-        line = f"cohort {cohort.name}: clients {some(cohort.ids, SHOWN)}"
+        line = f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}"
         console.print(line, highlight=False, soft_wrap=True)
     if any(c.max_participants for c in exp.cohorts):
         console.print(_whereabouts(exp), highlight=False, soft_wrap=True)
@@ -42,7 +42,7 @@ def partition(exp: Experiment, path: Path, console: Console):
     save_partition(exp, path)
 
 
-WHERE = {
+STORE_SENTENCES = {
     "none": "they keep nothing",
     "device": "they are on the device",
     "host": "they are in the memory of the host",
@@ -54,7 +54,8 @@ WHERE = {
 def _whereabouts(exp: Experiment) -> str:
     """How many clients a round has room for, and where all are between rounds."""
     room, clients = sum(c.num_rows for c in exp.cohorts), len(exp.counts.train)
-    return f"a round has room for {room} of {clients} clients; {WHERE[exp.store]}"
+    where = STORE_SENTENCES[exp.store]
+    return f"a round has room for {room} of {clients} clients; {where}"
 
 
 def check_same(exp: Experiment, path: Path):
@@ -62,7 +63,7 @@ def check_same(exp: Experiment, path: Path):
     old = path / "indices.csv"
     if not has_begun(path) or not old.exists():
         return
-    now = partition_file.lines(exp.dataset, exp.partition).encode()
+    now = partition_file.partition_lines(exp.dataset, exp.partition).encode()
     if not old.is_file() or old.read_bytes() != now:
         raise UserError(
             f"{old} has another partition than the one that this configuration gives "
@@ -82,11 +83,11 @@ def save_partition(exp: Experiment, path: Path):
     if exp.dataset.classes:  # how labels are numbered, there and in every array
         numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
         metrics.write_json(path / "classes.json", numbers)
-    listed = partition_file.lines(exp.dataset, exp.partition)
+    listed = partition_file.partition_lines(exp.dataset, exp.partition)
     atomic.write(path / "indices.csv", listed.encode())
 
 
-def padding(exp: Experiment) -> partition_stats.Work:
+def padding(exp: Experiment) -> partition_stats.RoundWork:
     """Steps per client, and the share of them that padding would waste."""
     return partition_stats.work(
         [len(rows) for rows in exp.partition.train],
@@ -97,7 +98,7 @@ def padding(exp: Experiment) -> partition_stats.Work:
     )
 
 
-def wasted(exp: Experiment) -> float:
+def padding_share(exp: Experiment) -> float:
     """Share of this run's local steps that only pad, in the forms it has chosen."""
     work = [padding(exp).steps[list(c.ids)][: c.num_rows] for c in exp.cohorts]
     done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
@@ -116,21 +117,21 @@ def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
     }
 
 
-class Compiled(NamedTuple):
+class CompileStats(NamedTuple):
     """What compiling took."""
 
     seconds: float
     bytes_needed: int  # on the device, by XLA's account
 
 
-def summary(
+def run_summary(
     config: ml_collections.ConfigDict,
     exp: Experiment,
     records: Sequence[Mapping],
-    compiled: Compiled,
+    compiled: CompileStats,
     status: Mapping,
 ) -> dict:
-    """The contents of `summary.json`.
+    """The contents of `run_summary.json`.
 
     Args:
       records: of `metrics.jsonl`.
@@ -148,8 +149,8 @@ def summary(
         "rules": metrics.rule_summary(records),
         **_further(exp, records),
         **_privacy(records),
-        **reference_accuracy.fields(
-            records, partition_stats.share_of_commonest(exp.counts)
+        **reference_accuracy.reference_fields(
+            records, partition_stats.majority_share(exp.counts)
         ),
         "scalars_per_round": {
             "nominal": nominal_cost.nominal(exp.method, net, classes_K),
@@ -164,7 +165,10 @@ def summary(
         "smallest_angle": records[-1].get("smallest_angle") if records else None,
         "seconds_per_round": float(np.median(warm)) if warm else None,
         "compile_seconds": compiled.seconds,
-        "padding_waste": {"if_padded": padding(exp).total_waste, "here": wasted(exp)},
+        "padding_waste": {
+            "if_padded": padding(exp).total_waste,
+            "here": padding_share(exp),
+        },
         "clients_between_rounds": exp.store,
         "bytes_needed": compiled.bytes_needed,
         "peak_memory_bytes": metrics.peak_memory_bytes(),
@@ -174,7 +178,7 @@ def summary(
 
 def _further(exp: Experiment, records: Sequence[Mapping]) -> dict:
     """The entry `metrics`, where more than the accuracy is measured."""
-    found = metric_record.summary(records, exp.metrics)
+    found = metric_record.metric_summary(records, exp.metrics)
     return {"metrics": found} if found else {}
 
 

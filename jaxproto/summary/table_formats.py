@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tabulate
 
-from jaxproto.errors import pick
+from jaxproto.errors import choose_from
 
 Value = str | int | float | None  # None is what is not there
 MISSING = "-"
@@ -17,7 +17,7 @@ DATA = ("csv", "json")
 FORMATS = ("text", "csv", "markdown", "json")
 
 
-class View(NamedTuple):
+class TableView(NamedTuple):
     """A table for readers and for programs."""
 
     title: str
@@ -26,7 +26,7 @@ class View(NamedTuple):
     notes: tuple[str, ...] = ()  # what a reader must know
 
 
-def render(view: View, form: str = "text") -> str:
+def render(view: TableView, form: str = "text") -> str:
     """The table in a format, notes included where the format has room for them.
 
     CSV is that of RFC 4180: one header line, then rows; numbers without separators or
@@ -35,14 +35,14 @@ def render(view: View, form: str = "text") -> str:
     Raises:
       UserError: no such format.
     """
-    pick("format", form, [*DRAWN, *DATA])
+    choose_from("format", form, [*DRAWN, *DATA])
     if form == "csv":
         return _csv(view)
     if form == "json":
         return _json(view)
     numbers = [any(isinstance(v, int | float) for v in c) for c in _columns(view)]
     body = tabulate.tabulate(
-        [[drawn(value) for value in row] for row in view.rows],
+        [[format_value(value) for value in row] for row in view.rows],
         view.head,
         tablefmt=DRAWN[form],
         disable_numparse=True,
@@ -55,24 +55,24 @@ def render(view: View, form: str = "text") -> str:
     return "\n".join([title + gap + body, *notes]) + "\n"
 
 
-def drawn(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A value as a reader has it."""
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _columns(view: View) -> list[Sequence[Value]]:
+def _columns(view: TableView) -> list[Sequence[Value]]:
     return [[row[k] for row in view.rows] for k in range(len(view.head))]
 
 
-def _csv(view: View) -> str:
+def _csv(view: TableView) -> str:
     out = io.StringIO(newline="")
     csv.writer(out).writerows([view.head, *view.rows])  # None is an empty field
     return out.getvalue()
 
 
-def _json(view: View) -> str:
+def _json(view: TableView) -> str:
     rows = [dict(zip(view.head, row, strict=True)) for row in view.rows]
     whole = {"title": view.title, "rows": rows, "notes": list(view.notes)}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

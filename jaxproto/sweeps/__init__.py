@@ -1,8 +1,17 @@
 """Sweeps: many federations that differ in fields of one configuration."""
 
 from jaxproto.sweeps.axes import Axis, axes
-from jaxproto.sweeps.execute import How
+from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Cell, Plan, plan
-from jaxproto.sweeps.sweep import Result, sweep
+from jaxproto.sweeps.sweep import SweepResult, sweep
 
-__all__ = ["Axis", "Cell", "How", "Plan", "Result", "axes", "plan", "sweep"]
+__all__ = [
+    "Axis",
+    "Cell",
+    "Plan",
+    "SweepOptions",
+    "SweepResult",
+    "axes",
+    "plan",
+    "sweep",
+]

@@ -21,7 +21,7 @@ import ml_collections
 from jaxproto.config.checks import check_keys
 from jaxproto.config.fields import TYPES
 from jaxproto.config.flags import FOLLOWS
-from jaxproto.errors import UserError, cut
+from jaxproto.errors import UserError, shorten
 
 Given = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]
 HOW = "such as --sweep=seed=0,1,2 or --sweep=method.lam=log:1e-3:1e1:5"
@@ -51,7 +51,8 @@ def axes(config: ml_collections.ConfigDict, given: Given) -> list[Axis]:
         made = [_from_values(config, key, values) for key, values in given.items()]
     elif isinstance(given, str) or not _texts(given):
         raise UserError(
-            f"the axes {cut(given)} are neither a dictionary {{field: values}} nor a "
+            f"the axes {shorten(given)} are neither a "
+            f"dictionary {{field: values}} nor a "
             "list of texts such as ['seed=0,1,2']."
         )
     else:
@@ -88,7 +89,7 @@ def _from_values(config, key, values: Iterable) -> Axis:
     name = "+".join(fields)
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise UserError(
-            f"the axis {name} is {cut(values)}; it must be a list of values."
+            f"the axis {name} is {shorten(values)}; it must be a list of values."
         )
     rows = [(v,) if isinstance(key, str) else v for v in values]
     if not all(
@@ -152,7 +153,8 @@ def _listed(text: str, example) -> list:
         (row,) = csv.reader([text], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError) as e:
         raise UserError(
-            f"the values {cut(text)} cannot be read ({e}): a text that holds a comma "
+            f"the values {shorten(text)} cannot be read "
+            f"({e}): a text that holds a comma "
             'stands in double quotes, as in "mlp,cnn4",mlp.'
         ) from e
     return [value.strip() for value in row]
@@ -192,11 +194,11 @@ def _typed(field: str, example, value) -> Any:
     except (ValueError, KeyError, TypeError, OverflowError) as e:
         words = TYPES[kind]
         raise UserError(
-            f"{field} is {cut(value)} in the sweep; it must be {words}."
+            f"{field} is {shorten(value)} in the sweep; it must be {words}."
         ) from e
 
 
-def product(axes: Sequence[Axis]) -> list[dict[str, Any]]:
+def cell_changes(axes: Sequence[Axis]) -> list[dict[str, Any]]:
     """Fields and values of every cell; the last axis changes fastest."""
     columns = [
         [dict(zip(axis.fields, row, strict=True)) for row in axis.values]

@@ -18,36 +18,36 @@ from jaxproto import mesh
 from jaxproto.callbacks import Callback
 from jaxproto.federation import Model
 from jaxproto.storage import workdir
-from jaxproto.sweeps.live_table import Board
+from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell, errors_named
-from jaxproto.sweeps.shared_programs import Shared
+from jaxproto.sweeps.shared_programs import SharedPrograms
 from jaxproto.training import evaluation, programs, rounds, runner
-from jaxproto.training.batched_programs import in_one_lane, stacked
+from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import DeviceStore
-from jaxproto.training.engine import ANY, Evaluated
+from jaxproto.training.engine import NO_LIMIT, EngineEvaluation
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
-from jaxproto.training.rounds import Work
+from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Tree
 
 
-class Member(NamedTuple):
+class BatchedRun(NamedTuple):
     """A cell that trains with others."""
 
     cell: Cell
-    run: runner.Run
+    run: runner.RunContext
     first: int  # rounds behind its state
     state: State
 
 
-def begun(
-    shared: Shared,
+def claim_and_restore(
+    shared: SharedPrograms,
     grace: float,
     made: Callable[[], list[Callback]],
-    board: Board,
+    board: LiveTable,
     stack: contextlib.ExitStack,
     cells: Sequence[Cell],
-) -> tuple[list[Member], set[str]]:
+) -> tuple[list[BatchedRun], set[str]]:
     """Claims the folders of cells until `stack` closes, but not those that are busy.
 
     Args:
@@ -59,11 +59,11 @@ def begun(
     members, ended = [], set()
     for cell in cells:
         try:
-            claimed = stack.enter_context(workdir.claim(cell.path))
-        except workdir.Busy:
+            claimed = stack.enter_context(workdir.lock_workdir(cell.path))
+        except workdir.WorkdirBusy:
             board.busy(cell)
             continue
-        start = runner.Start(
+        start = runner.RunRequest(
             cell.config,
             cell.path,
             board.console(cell),
@@ -73,18 +73,22 @@ def begun(
             callbacks=made(),
         )
         with errors_named(cell):
-            summary = runner.existing(start)
+            summary = runner.finished_summary(start)
             if summary is None:
-                members.append(Member(cell, *runner.begin(start, shared(start))))
+                members.append(
+                    BatchedRun(cell, *runner.restore_or_init(start, shared(start)))
+                )
         if summary is not None:
             board.ended(cell, summary, 0.0)
             ended.add(cell.name)
     return members, ended
 
 
-def batches(members: Sequence[Member], most: int) -> list[list[Member]]:
+def group_by_schedule(
+    members: Sequence[BatchedRun], most: int
+) -> list[list[BatchedRun]]:
     """Members that agree in their rounds, `most` at a time at most."""
-    alike: dict[tuple, list[Member]] = {}
+    alike: dict[tuple, list[BatchedRun]] = {}
     for member in members:
         c = member.cell.config
         key = (member.first, c.rounds, c.eval_every, c.checkpoint_every)
@@ -96,7 +100,9 @@ def batches(members: Sequence[Member], most: int) -> list[list[Member]]:
     ]
 
 
-def train(members: Sequence[Member], compiled: Programs, count: int, board: Board):
+def train(
+    members: Sequence[BatchedRun], compiled: Programs, count: int, board: LiveTable
+):
     """Trains members as one program; a diverged one stops, the others go on.
 
     Args:
@@ -119,9 +125,11 @@ def train(members: Sequence[Member], compiled: Programs, count: int, board: Boar
 class BatchedEngine:
     """Federations of equal programs, stacked along a leading axis of every array."""
 
-    checkpoint_every = ANY
+    checkpoint_every = NO_LIMIT
 
-    def __init__(self, works: Sequence[Work], compiled: Programs, count: int):
+    def __init__(
+        self, works: Sequence[RoundEnvironment], compiled: Programs, count: int
+    ):
         """Of runs; see `train`."""
         self.size, self._own = count, len(works)
         places = self._filled(works)
@@ -129,7 +137,7 @@ class BatchedEngine:
         floats = [w.exp.floats for w in places]
         joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
         bound = programs.with_floats(compiled, joined)
-        store = DeviceStore(in_one_lane(works[0].exp), bound)
+        store = DeviceStore(without_lanes(works[0].exp), bound)
         self._work = works[0]._replace(compiled=bound, store=store)
         self._exps = [w.exp for w in works]
 
@@ -139,26 +147,29 @@ class BatchedEngine:
     def joined(self, states: Sequence[State]) -> Model:
         """Returns servers and clients with the leading axis."""
         places = self._filled(states)
-        server = stacked([s.server for s in places])
-        return Model(server, stacked([s.clients for s in places]))
+        server = stack_trees([s.server for s in places])
+        return Model(server, stack_trees([s.clients for s in places]))
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.Told]]:
+    def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Computes a round of all federations."""
-        context = stacked([programs.round_context(s, r) for s in self._seeds])
+        context = stack_trees([programs.round_context(s, r) for s in self._seeds])
         model, told = rounds.computed(self._work, context, model, r)
-        return model, [row(told, i) for i in range(self._own)]
+        return model, [select_member(told, i) for i in range(self._own)]
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[EngineEvaluation]:
         """Evaluates all federations."""
         del r
-        found = evaluation.outcome(self._work, model)
-        return [Evaluated(exp, row(found, i)) for i, exp in enumerate(self._exps)]
+        found = evaluation.run_evaluation(self._work, model)
+        return [
+            EngineEvaluation(exp, select_member(found, i))
+            for i, exp in enumerate(self._exps)
+        ]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns server and clients of one federation, on the host."""
-        return mesh.to_host(row(model, i))
+        return mesh.to_host(select_member(model, i))
 
 
-def row(tree: Tree, i: int) -> Tree:
+def select_member(tree: Tree, i: int) -> Tree:
     """What a program of many federations says of one."""
     return jax.tree.map(lambda a: a[i], tree)

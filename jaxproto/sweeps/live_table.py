@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from jaxproto.sweeps.plan import ENDED, Cell, Plan, standing
+from jaxproto.sweeps.plan import FINAL_STATUSES, Cell, Plan, cell_status
 from jaxproto.training.progress import accuracy_text
 
-MOST = 20  # cells that the live table shows; of more, those that are running
+MAX_ROWS = 20  # cells that the live table shows; of more, those that are running
 
 
-class Row(NamedTuple):
+class CellRow(NamedTuple):
     """What is known of a cell."""
 
     state: str  # new, round 3, running, finished, diverged, busy
@@ -30,9 +30,9 @@ class Row(NamedTuple):
 
 def plan_lines(plan: Plan, bytes_each: int) -> list[str]:
     """The plan: how many cells, programs and finished ones, and their memory."""
-    states = [standing(cell) for cell in plan.cells]
+    states = [cell_status(cell) for cell in plan.cells]
     begun = sum(state.startswith("round") for state in states)
-    done = sum(state in ENDED for state in states)
+    done = sum(state in FINAL_STATUSES for state in states)
     axes = " x ".join(f"{len(a.values)} {'+'.join(a.fields)}" for a in plan.axes)
     sizes = ", ".join(str(len(group.cells)) for group in plan.groups)
     whole = math.prod(len(axis.values) for axis in plan.axes)
@@ -46,7 +46,7 @@ def plan_lines(plan: Plan, bytes_each: int) -> list[str]:
     ]
 
 
-class Board:
+class LiveTable:
     """The cells of a sweep as they train. Made by `shown`."""
 
     def __init__(self, plan: Plan, console: Console):
@@ -54,11 +54,11 @@ class Board:
         self._plan, self._console = plan, console
         self._live: Live | None = None
         self._lock, self._told = threading.Lock(), False
-        self._rows = {cell.name: Row(standing(cell)) for cell in plan.cells}
+        self._rows = {cell.name: CellRow(cell_status(cell)) for cell in plan.cells}
 
     def console(self, cell: Cell) -> Console:
         """Where the run of a cell says what is to be known: it becomes notes."""
-        return Console(file=Notes(self, cell), force_terminal=False)
+        return Console(file=CellConsole(self, cell), force_terminal=False)
 
     @contextlib.contextmanager
     def progress(
@@ -75,7 +75,7 @@ class Board:
             if self._live is not None:
                 self._live.update(self.table(), refresh=True)
 
-    def row(self, cell: Cell) -> Row:
+    def row(self, cell: Cell) -> CellRow:
         """What is known of a cell."""
         return self._rows[cell.name]
 
@@ -90,7 +90,11 @@ class Board:
         self.note(f"{seconds:.3g} s a round: {one_by_one}")
 
     def _unended(self) -> list[Cell]:
-        return [c for c in self._plan.cells if self._rows[c.name].state not in ENDED]
+        return [
+            c
+            for c in self._plan.cells
+            if self._rows[c.name].state not in FINAL_STATUSES
+        ]
 
     def busy(self, cell: Cell):
         """Another process trains it."""
@@ -109,7 +113,7 @@ class Board:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextlib.contextmanager
-    def shown(self) -> Iterator["Board"]:
+    def shown(self) -> Iterator["LiveTable"]:
         """Live on a terminal; elsewhere only notes."""
         console = self._console
         if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
@@ -127,18 +131,20 @@ class Board:
         for cell in self._seen():
             row = self._rows[cell.name]
             rounds = f"{row.round}/{cell.config.rounds}"
-            table.add_row(cell.name, row.state, rounds, row.accuracy, left(cell, row))
+            table.add_row(
+                cell.name, row.state, rounds, row.accuracy, time_left(cell, row)
+            )
         return table
 
     def _seen(self) -> Sequence[Cell]:
         cells = self._plan.cells
-        if len(cells) <= MOST:
+        if len(cells) <= MAX_ROWS:
             return cells
         running = [c for c in cells if self._rows[c.name].state == "running"]
-        return running[:MOST]
+        return running[:MAX_ROWS]
 
 
-def left(cell: Cell, row: Row) -> str:
+def time_left(cell: Cell, row: CellRow) -> str:
     """Time that a running cell still takes."""
     if row.state != "running" or not row.seconds:
         return ""
@@ -146,10 +152,10 @@ def left(cell: Cell, row: Row) -> str:
     return str(datetime.timedelta(seconds=round(seconds)))
 
 
-class Notes(io.StringIO):
+class CellConsole(io.StringIO):
     """A file whose lines are notes of a cell."""
 
-    def __init__(self, board: Board, cell: Cell):
+    def __init__(self, board: LiveTable, cell: Cell):
         """Tells the board."""
         super().__init__()
         self._board, self._cell = board, cell
@@ -164,7 +170,7 @@ class Notes(io.StringIO):
 class CellProgress:
     """The rounds of one cell, as `training.progress.Progress` is told of them."""
 
-    def __init__(self, board: Board, cell: Cell):
+    def __init__(self, board: LiveTable, cell: Cell):
         """Tells the board."""
         self._board, self._cell = board, cell
 

@@ -12,15 +12,15 @@ from types import SimpleNamespace
 import numpy as np
 
 from jaxproto import plots
-from jaxproto.config import flat
-from jaxproto.config.fields import where
-from jaxproto.errors import some
+from jaxproto.config import flatten
+from jaxproto.config.fields import fields_where
+from jaxproto.errors import first_few
 from jaxproto.io import atomic
 from jaxproto.reporting import compare
 from jaxproto.reporting.figures import from_records
 from jaxproto.storage import records
 from jaxproto.storage.status import Status, status_of
-from jaxproto.sweeps.plan import Cell, Plan, short
+from jaxproto.sweeps.plan import Cell, Plan, format_value
 
 AVERAGES = ("pooled", "client_mean")
 STATISTICS = ("best", "final", "mean_last")
@@ -91,7 +91,7 @@ def comparison(plan: Plan, summaries: Mapping[str, Mapping]) -> str:
     done = finished(plan, summaries)
     if not done:
         return ""
-    groups = compare.groups(compare.load(cell.path) for cell in done)
+    groups = compare.group_by_seed(compare.load(cell.path) for cell in done)
     return compare.render(compare.table(groups), "markdown")
 
 
@@ -101,9 +101,9 @@ def finished(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Cell]:
     Settings as `compare` takes them: without names and places.
     """
     found: dict[str, Cell] = {}
-    silent = where(compared=False) - {"seed"}
+    silent = fields_where(compared=False) - {"seed"}
     for cell in plan.cells:
-        fields = {k: v for k, v in flat(cell.config).items() if k not in silent}
+        fields = {k: v for k, v in flatten(cell.config).items() if k not in silent}
         if status_of(summaries[cell.name]).ok:
             found.setdefault(json.dumps(fields, sort_keys=True), cell)
     return list(found.values())
@@ -125,7 +125,7 @@ def accuracy(summary: Mapping, rule: str, statistic: str = "best") -> float | No
     return None if found is None else 100 * found
 
 
-def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None:
+def best_cell(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None:
     """The finished cell of the highest accuracy by a rule."""
     there = [cell for cell in plan.cells if cell.name in summaries]
     of = {cell.name: accuracy(summaries[cell.name], rule) for cell in there}
@@ -136,7 +136,7 @@ def best(plan: Plan, summaries: Mapping[str, Mapping], rule: str) -> Cell | None
 def pictures(plan: Plan, summaries: Mapping[str, Mapping]) -> list[Path]:
     """Accuracy against every field with several values; a heatmap of two fields."""
     several = {k: values for k, values in plan.fields().items() if len(values) > 1}
-    ignored = where(compared=False)
+    ignored = fields_where(compared=False)
     fields = {k: v for k, v in several.items() if k not in ignored}
     done = finished(plan, summaries)
     if not plots.available() or not done or not fields:
@@ -171,12 +171,16 @@ def _heatmap(path: Path, cells: Sequence[Cell], summaries, fields: Mapping):
         known = [value for value in found if value is not None]
         table[r, c] = statistics.fmean(known) if known else np.nan
     title = f"best test accuracy (%) of rule {rule}, mean over seeds"
-    down_names, across_names = ([short(v) for v in part] for part in (rows, columns))
+    down_names, across_names = (
+        [format_value(v) for v in part] for part in (rows, columns)
+    )
     labels = (across, down)
     plots.grid_heatmap(path, table, down_names, across_names, labels, title)
 
 
-def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[str]:
+def closing_lines(
+    plan: Plan, summaries: Mapping[str, Mapping], command: str
+) -> list[str]:
     """The last lines: the best cell with its command, and what has diverged.
 
     Args:
@@ -189,7 +193,7 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
     there = tuple(cell for cell in plan.cells if cell.name in summaries)
     so_far = "" if len(there) == len(plan.cells) else " so far"  # other parts
     plan = plan._replace(cells=there)
-    top = best(plan, summaries, rule)
+    top = best_cell(plan, summaries, rule)
     if top is not None:
         value = accuracy(summaries[top.name], rule)
         changes = [
@@ -200,5 +204,5 @@ def closing(plan: Plan, summaries: Mapping[str, Mapping], command: str) -> list[
         told.append("  " + " ".join([command, *changes, where]))
     lost = [name for name, s in summaries.items() if status_of(s) is Status.DIVERGED]
     if lost:
-        told.append(f"{len(lost)} diverged: {some(lost)}")
+        told.append(f"{len(lost)} diverged: {first_few(lost)}")
     return told

@@ -15,9 +15,11 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.storage import checkpoint, default_workdir, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.sweeps.axes import Axis, product
+from jaxproto.sweeps.axes import Axis, cell_changes
 
-ENDED = tuple(s for s in Status if s.ended)  # of `standing`: no rounds are left
+FINAL_STATUSES = tuple(
+    s for s in Status if s.ended
+)  # of `cell_status`: no rounds are left
 
 
 class Cell(NamedTuple):
@@ -30,10 +32,10 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """Its changes, as one writes them."""
-        return ", ".join(f"{k}={short(v)}" for k, v in self.changes.items())
+        return ", ".join(f"{k}={format_value(v)}" for k, v in self.changes.items())
 
 
-class Group(NamedTuple):
+class ProgramGroup(NamedTuple):
     """Cells that share data and compiled programs."""
 
     cells: tuple[Cell, ...]
@@ -44,7 +46,7 @@ class Plan(NamedTuple):
     """A sweep whose cells can all train."""
 
     axes: tuple[Axis, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ProgramGroup, ...]
     cells: tuple[Cell, ...]  # the same cells, in the order of the axes
     folder: Path  # of what is made of all cells
 
@@ -58,7 +60,7 @@ class Plan(NamedTuple):
         return made
 
 
-def short(value) -> str:
+def format_value(value) -> str:
     """A value as one writes it; no two values alike."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if not isinstance(value, float) or float(text) == value else repr(value)
@@ -84,12 +86,14 @@ def plan(
       UserError: names the cell that cannot train; none has begun.
     """
     cells = tuple(
-        cell(config, changes, outdir, plain or config) for changes in product(axes)
+        cell(config, changes, outdir, plain or config) for changes in cell_changes(axes)
     )
     _check_folders(cells)
     groups = tuple(_group(part) for part in _together(cells).values())
     names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
-    data = default_workdir.default(config).name.removesuffix(f"-seed{config.seed}")
+    data = default_workdir.default_workdir(config).name.removesuffix(
+        f"-seed{config.seed}"
+    )
     folder = Path(outdir) if outdir else Path("sweeps") / f"{data}-{names}"
     return Plan(tuple(axes), groups, cells, folder)
 
@@ -105,7 +109,7 @@ def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
     made = Cell(dict(changes), own, Path())
     with _named(made):
         config_.check(own)
-        path = default_workdir.chosen(own, plain)
+        path = default_workdir.resolve_workdir(own, plain)
     return made._replace(path=Path(outdir) / path.name if outdir else path)
 
 
@@ -128,10 +132,10 @@ class _named:
 
 @contextlib.contextmanager
 def errors_named(cell: Cell) -> Iterator[None]:
-    """Says in errors of the block which cell they are of; `workdir.Busy` stays."""
+    """Names the cell in errors of the block; `workdir.WorkdirBusy` stays."""
     try:
         yield
-    except workdir.Busy:
+    except workdir.WorkdirBusy:
         raise
     except UserError as e:
         raise UserError(f"the cell {cell.name}: {e}") from e
@@ -160,28 +164,34 @@ def _together(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     found: dict[str, list[Cell]] = {}
     for one in cells:
         settings = traced.program_settings(one.config)
-        data = (settings, one.config.data.data_dir, sorted(traced.traced(one.config)))
+        data = (
+            settings,
+            one.config.data.data_dir,
+            sorted(traced.traced_floats(one.config)),
+        )
         found.setdefault(repr(data), []).append(one)
     return found
 
 
-def _group(cells: Sequence[Cell]) -> Group:
+def _group(cells: Sequence[Cell]) -> ProgramGroup:
     """A group, of which every cell was built."""
     first = cells[0]
     with _named(first):
         tokens = workdir.tokens(first.path)
         exp = build.experiment(first.config, jax.default_backend(), tokens)
-        build.check(exp)
+        build.check_experiment(exp)
     for one in cells:
         with _named(one):
-            build.check_rule(experiment(exp, one), one.config.early_stopping.rule)
-    return Group(tuple(cells), exp)
+            build.check_early_stopping_rule(
+                experiment(exp, one), one.config.early_stopping.rule
+            )
+    return ProgramGroup(tuple(cells), exp)
 
 
 def experiment(exp: Experiment, cell: Cell) -> Experiment:
     """The experiment of a cell from that of another cell of its group."""
-    values = traced.traced(cell.config)
-    known = {path: config_.flat(cell.config)[path] for path in values}
+    values = traced.traced_floats(cell.config)
+    known = {path: config_.flatten(cell.config)[path] for path in values}
     made = exp._replace(floats=values, **exp.parts(known)._asdict())
     _check_room(made)
     return made
@@ -190,7 +200,7 @@ def experiment(exp: Experiment, cell: Cell) -> Experiment:
 def _check_room(exp: Experiment):
     """Raises UserError if a round's arrays have no room for all who can take part."""
     clients, net = len(exp.counts.train), exp.cohorts[0].net
-    room = sampler.room_of(exp.method, exp.sampler, net, clients)
+    room = sampler.max_rows_of(exp.method, exp.sampler, net, clients)
     for cohort in exp.cohorts:
         if cohort.num_rows < min(room, len(cohort.ids)):
             raise UserError(
@@ -201,7 +211,7 @@ def _check_room(exp: Experiment):
             )
 
 
-def part(whole: Plan, k: int, n: int) -> Plan:
+def select_part(whole: Plan, k: int, n: int) -> Plan:
     """The k-th of n parts of the cells, from 0; cells of a group stay together.
 
     As many parts as groups are the groups; otherwise the parts have equally many cells.
@@ -226,7 +236,7 @@ def part(whole: Plan, k: int, n: int) -> Plan:
     return whole._replace(groups=tuple(g for g in groups if g.cells), cells=cells)
 
 
-def standing(cell: Cell) -> str:
+def cell_status(cell: Cell) -> str:
     """What there is of a cell: finished, begun, or nothing."""
     status = RunFolder.at(cell.path).status(cell.config.rounds)
     if status.ended:

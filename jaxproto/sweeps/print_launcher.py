@@ -10,7 +10,7 @@ from jaxproto.sweeps.plan import Plan
 FLAGS = ("launcher", "parts", "task_cpus", "task_gpus", "ray_address")
 
 
-def count(whole: Plan, asked: int, usual: int) -> int:
+def num_parts(whole: Plan, asked: int, usual: int) -> int:
     """How many parts a sweep has.
 
     Args:
@@ -49,6 +49,6 @@ def commands(words: Sequence[str], whole: Plan, parts: int = 0) -> list[str]:
     Raises:
       UserError: there are fewer cells.
     """
-    n = count(whole, parts, len(whole.groups))
+    n = num_parts(whole, parts, len(whole.groups))
     plain = without_launcher(words)
     return [shlex.join([*plain, f"--part={k}/{n}"]) for k in range(n)]

@@ -7,36 +7,38 @@ from rich.console import Console
 
 from jaxproto import mesh
 from jaxproto.experiment import build
-from jaxproto.mesh import Layout
+from jaxproto.mesh import DeviceLayout
 from jaxproto.summary import run_summary as summaries
-from jaxproto.sweeps.plan import Group, experiment
+from jaxproto.sweeps.plan import ProgramGroup, experiment
 from jaxproto.training import compiler, device_memory, program_cache, runner, xla_cache
 from jaxproto.training.programs import Programs
 
 
-class Shared:
+class SharedPrograms:
     """Made when the first cell of a group needs them."""
 
     def __init__(
-        self, group: Group, cache: program_cache.ProgramCache, console: Console
+        self, group: ProgramGroup, cache: program_cache.ProgramCache, console: Console
     ):
         """Compiles nothing yet."""
         self.group, self._cache, self._console = group, cache, console
         self._lock = threading.Lock()
-        self._made: runner.Ready | None = None
+        self._made: runner.PreparedRun | None = None
 
-    def ready(self) -> runner.Ready:
+    def ready(self) -> runner.PreparedRun:
         """With the experiment of the first cell; several threads may ask."""
         with self._lock:
             if self._made is None:
                 exp = self.group.exp
                 examples = build.examples(exp.dataset)
                 with self._first():
-                    made = runner.compiled(self._console, exp, examples, self._wrap())
+                    made = runner.compile_programs(
+                        self._console, exp, examples, self._wrap()
+                    )
                 self._made = made
         return self._made
 
-    def __call__(self, start: runner.Start) -> runner.Ready:
+    def __call__(self, start: runner.RunRequest) -> runner.PreparedRun:
         """What the run of a cell begins with; in place of `runner.prepare`."""
         made = self.ready()
         own = next(c for c in self.group.cells if c.path == start.path)
@@ -44,34 +46,38 @@ class Shared:
         summaries.save_partition(exp, start.path)
         return made._replace(exp=exp)
 
-    def of_many(self, most: int, layout: Layout | None = None) -> tuple[int, Programs]:
+    def batched_programs(
+        self, most: int, layout: DeviceLayout | None = None
+    ) -> tuple[int, Programs]:
         """Programs of as many federations as fit into memory; of how many, and they.
 
         Args:
           most: federations at most.
           layout: several devices, which have the same number each.
         """
-        made, number = self.ready(), layout.number if layout else 1
-        each, wrap = mesh.width(most, number), self._wrap()
+        made, number = self.ready(), layout.num_devices if layout else 1
+        each, wrap = mesh.rows_per_device(most, number), self._wrap()
         wrap = program_cache.uncached if layout else wrap  # exported ones are of one
         limit = (
-            device_memory.available(jax.local_devices()[0]) if made.exp.fit else None
+            device_memory.available_bytes(jax.local_devices()[0])
+            if made.exp.fit
+            else None
         )
         while True:
             with self._first():
                 programs, _ = compiler.compile_all(
                     made.exp, made.examples, wrap, many=each * number, over=layout
                 )
-            need = device_memory.needed(jax.tree.leaves(programs))
+            need = device_memory.required_bytes(jax.tree.leaves(programs))
             if limit is None or need <= limit or each == 1:
                 return each * number, programs
             each = -(-each // 2)
 
     def _first(self):
         """Other processes of the same sweep wait, and find programs in the cache."""
-        compiled_in, cell = xla_cache.keep_compiled(), self.group.cells[0]
-        return program_cache.first_alone(compiled_in, cell.config, self.group.exp)
+        compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
+        return program_cache.compile_lock(compiled_in, cell.config, self.group.exp)
 
-    def _wrap(self) -> program_cache.Wrap:
-        compiled_in, cell = xla_cache.keep_compiled(), self.group.cells[0]
+    def _wrap(self) -> program_cache.ProgramWrapper:
+        compiled_in, cell = xla_cache.enable_xla_cache(), self.group.cells[0]
         return self._cache(compiled_in, cell.config, self.group.exp)

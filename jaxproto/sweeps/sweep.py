@@ -9,19 +9,19 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto import mesh
-from jaxproto.callbacks import makers
-from jaxproto.callbacks.registry import Given
+from jaxproto.callbacks import callback_factories
+from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.storage import workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import Given as Axes
 from jaxproto.sweeps.axes import axes as parsed
-from jaxproto.sweeps.execute import How
-from jaxproto.sweeps.plan import Plan, part, plan
+from jaxproto.sweeps.execute import SweepOptions
+from jaxproto.sweeps.plan import Plan, plan, select_part
 from jaxproto.training import programs
 
 
-class Result(NamedTuple):
+class SweepResult(NamedTuple):
     """What a sweep, or a part of it, has trained."""
 
     plan: Plan  # of the whole sweep
@@ -34,12 +34,12 @@ def sweep(
     axes: Axes,
     outdir: str | Path = "",
     console: Console | None = None,
-    how: How | None = None,
+    how: SweepOptions | None = None,
     *,
     plain: ml_collections.ConfigDict | None = None,
     share: tuple[int, int] = (0, 1),
-    callbacks: Sequence[Given] = (),
-) -> Result:
+    callbacks: Sequence[CallbackSpec] = (),
+) -> SweepResult:
     """Trains every cell of a sweep; what is finished already stays as it is.
 
     >>> import tempfile, jaxproto
@@ -68,33 +68,35 @@ def sweep(
         them; later, if a file cannot be written.
       stopping.Stopped: SIGTERM came, and the rounds that were running are saved.
     """
-    console, how = console or Console(), how or How()
+    console, how = console or Console(), how or SweepOptions()
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
-    makers(how.callbacks)  # before anything trains
-    execute.mode(how.cells_at_once, jax.default_backend(), how.cores)
-    mesh.chosen(how.devices)
+    callback_factories(how.callbacks)  # before anything trains
+    execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
+    mesh.parse_devices(how.devices)
     whole = plan(config, parsed(config, axes), outdir, plain)
-    mine = part(whole, *share)
-    for line in live_table.plan_lines(mine, bytes_of(whole)):
+    mine = select_part(whole, *share)
+    for line in live_table.plan_lines(mine, bytes_per_cell(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    with live_table.Board(mine, console).shown() as shown:
+    with live_table.LiveTable(mine, console).shown() as shown:
         execute.train(mine, how, shown, console)
     return result(whole, console)
 
 
-def result(whole: Plan, console: Console) -> Result:
+def result(whole: Plan, console: Console) -> SweepResult:
     """What the folders of the cells hold; table and pictures if all have ended."""
-    summaries = ended(whole)
+    summaries = ended_summaries(whole)
     missing = len(whole.cells) - len(summaries)
     if missing:
         console.print(f"{missing} cells of other parts have not ended yet: no table")
-        return Result(whole, summaries, [])
+        return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
-    with workdir.alone(whole.folder / ".lock"):  # parts may end at the same time
-        return Result(whole, summaries, outputs.write(whole, summaries))
+    with workdir.exclusive_lock(
+        whole.folder / ".lock"
+    ):  # parts may end at the same time
+        return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
 
-def ended(whole: Plan) -> dict[str, dict]:
+def ended_summaries(whole: Plan) -> dict[str, dict]:
     """The summaries of the cells that have ended."""
     runs = ((cell, RunFolder.at(cell.path)) for cell in whole.cells)
     return {
@@ -104,7 +106,7 @@ def ended(whole: Plan) -> dict[str, dict]:
     }
 
 
-def bytes_of(whole: Plan) -> int:
+def bytes_per_cell(whole: Plan) -> int:
     """Data and state of one cell of the largest group, by shapes alone."""
     sizes = []
     for group in whole.groups:

@@ -13,26 +13,29 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.training.programs import Programs
 from jaxproto.types import Tree
 
-OWN, ALL = 0, None  # an argument with the axis of federations, and one that all share
+MAPPED, UNMAPPED = (
+    0,
+    None,
+)  # an argument with the axis of federations, and one that all share
 AXES = {  # of the arguments of each program, floats first
-    "start_clients": (OWN, OWN, ALL, ALL),
-    "start_server": (OWN, OWN),
-    "broadcast": (OWN, OWN),
-    "participate": (OWN, OWN, OWN),
-    "gather": (OWN, OWN, OWN, ALL),
-    "pre_upload": (OWN, OWN, OWN, ALL, ALL),
-    "pre_aggregate": (OWN, OWN, OWN, OWN),
-    "train": (OWN, OWN, OWN, ALL, ALL),
-    "scatter": (OWN, OWN, OWN, OWN),
-    "update": (OWN, OWN, OWN, OWN),
-    "tested": (OWN, OWN),
-    "evaluate": (OWN, OWN, OWN, ALL, ALL),
-    "diagnostics": (OWN, OWN),
+    "start_clients": (MAPPED, MAPPED, UNMAPPED, UNMAPPED),
+    "start_server": (MAPPED, MAPPED),
+    "broadcast": (MAPPED, MAPPED),
+    "participate": (MAPPED, MAPPED, MAPPED),
+    "gather": (MAPPED, MAPPED, MAPPED, UNMAPPED),
+    "pre_upload": (MAPPED, MAPPED, MAPPED, UNMAPPED, UNMAPPED),
+    "pre_aggregate": (MAPPED, MAPPED, MAPPED, MAPPED),
+    "train": (MAPPED, MAPPED, MAPPED, UNMAPPED, UNMAPPED),
+    "scatter": (MAPPED, MAPPED, MAPPED, MAPPED),
+    "update": (MAPPED, MAPPED, MAPPED, MAPPED),
+    "tested": (MAPPED, MAPPED),
+    "evaluate": (MAPPED, MAPPED, MAPPED, UNMAPPED, UNMAPPED),
+    "diagnostics": (MAPPED, MAPPED),
 }
 OF_ROWS = ("pre_upload", "train")  # index tables are those of the participants
 
 
-def mapped(f: Callable, made: Programs) -> Programs:
+def map_programs(f: Callable, made: Programs) -> Programs:
     """Returns `f(program, axes of its arguments)` of every program that there is."""
 
     def one(name, program, gathers=None):
@@ -40,7 +43,7 @@ def mapped(f: Callable, made: Programs) -> Programs:
             return None
         axes = AXES[name]
         if name in OF_ROWS and gathers is not None:
-            axes = (*axes[:-1], OWN)
+            axes = (*axes[:-1], MAPPED)
         return f(program, axes)
 
     def field(name, part):
@@ -53,17 +56,17 @@ def mapped(f: Callable, made: Programs) -> Programs:
     )
 
 
-def of_many(functions: Programs) -> Programs:
+def vmap_programs(functions: Programs) -> Programs:
     """Returns the programs of many federations."""
-    return mapped(lambda f, axes: jax.vmap(f, in_axes=axes), functions)
+    return map_programs(lambda f, axes: jax.vmap(f, in_axes=axes), functions)
 
 
-def in_one_lane(exp: Experiment) -> Experiment:
+def without_lanes(exp: Experiment) -> Experiment:
     """Returns the experiment with one call that trains a cohort."""
-    cohorts = tuple(dataclasses.replace(c, lanes=1) for c in exp.cohorts)
+    cohorts = tuple(dataclasses.replace(c, num_lanes=1) for c in exp.cohorts)
     return exp._replace(cohorts=cohorts)
 
 
-def stacked(trees: Sequence[Tree]) -> Tree:
+def stack_trees(trees: Sequence[Tree]) -> Tree:
     """Trees of equal form as one, with a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

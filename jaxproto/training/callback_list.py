@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 
 from jaxproto.callbacks.base import STOP, Callback, RunInfo, Stop
-from jaxproto.errors import cut, escaped
+from jaxproto.errors import escape_unprintable, shorten
 from jaxproto.storage.status import Status
 from jaxproto.training import signals
 
 CLOSE = 60.0  # seconds for all callbacks to end in
 
 
-class Listeners:
+class CallbackList:
     """Told of the run by its loop; what they answer is in `stop`."""
 
     def __init__(self, callbacks: Sequence[Callback], console: Console):
@@ -28,14 +28,14 @@ class Listeners:
         self.stop: Stop | None = None
 
     @contextlib.contextmanager
-    def during(self, run_info: RunInfo) -> Iterator[None]:
+    def running(self, run_info: RunInfo) -> Iterator[None]:
         """Tells of the start, and of the end if an error or a signal is the end."""
         self._round = run_info.round
-        self.tell("on_start", run_info)
+        self.notify("on_start", run_info)
         try:
-            with signals.closing(lambda: self.end(self._broken("interrupted"))):
+            with signals.close_on_exit(lambda: self.end(self._broken("interrupted"))):
                 yield
-        except (KeyboardInterrupt, signals.Stopped) as e:
+        except (KeyboardInterrupt, signals.StoppedBySignal) as e:
             self.end(self._broken("interrupted", f"{e}"))
             raise
         except BaseException as e:
@@ -45,12 +45,12 @@ class Listeners:
     def _broken(self, status: str, reason: str = "") -> dict:
         return {"status": status, "reason": reason, "rounds": self._round}
 
-    def round(self, r: int, seconds: float, told: Mapping):
+    def round(self, r: int, seconds: float, summary: Mapping):
         """Round `r` is done, the first is 1."""
         self._round = r
-        self.tell("on_round", {"round": r, "seconds": seconds, **told})
+        self.notify("on_round", {"round": r, "seconds": seconds, **summary})
 
-    def tell(self, event: str, *what: Any):
+    def notify(self, event: str, *what: Any):
         """Tells all; one that raises an error hears of nothing more."""
         for callback in [] if self._ended else list(self._left):
             try:
@@ -63,9 +63,9 @@ class Listeners:
                 self._say(f"{name(callback)} is switched off: {_why(event, e)}")
 
     def _heed(self, answer: Any):
-        asked = Stop() if answer == STOP else answer
-        if isinstance(asked, Stop) and self.stop is None:
-            self.stop = asked
+        request = Stop() if answer == STOP else answer
+        if isinstance(request, Stop) and self.stop is None:
+            self.stop = request
 
     def status(self, config) -> dict:
         """How a run ended that went well: `stop`, unless it had all its rounds."""
@@ -109,7 +109,7 @@ class Listeners:
 
     def _say(self, text: str):
         self._console.print(
-            escaped(text), markup=False, highlight=False, soft_wrap=True
+            escape_unprintable(text), markup=False, highlight=False, soft_wrap=True
         )
 
 
@@ -119,4 +119,5 @@ def name(callback: Callback) -> str:
 
 
 def _why(event: str, error: Exception) -> str:
-    return f"{event}: {type(error).__name__}: {cut(' '.join(str(error).split()))[1:-1]}"
+    text = shorten(" ".join(str(error).split()))[1:-1]
+    return f"{event}: {type(error).__name__}: {text}"

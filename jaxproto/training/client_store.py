@@ -14,11 +14,11 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
-from jaxproto.gather import Rows
+from jaxproto.gather import ParticipantRows
 from jaxproto.participation import Participation
 from jaxproto.storage import row_deltas as changes
-from jaxproto.storage.row_deltas import Changes
-from jaxproto.training.programs import Programs, State, dealt_places
+from jaxproto.storage.row_deltas import RowDelta
+from jaxproto.training.programs import Programs, State, lane_places
 from jaxproto.types import Client, Tree
 
 Clients = tuple[Client, ...]  # per cohort, as the state of the run has them
@@ -41,7 +41,7 @@ class ClientStore:
         who: Participation,
         clients: Clients,
         upcoming: Callable[[], Participation] | None = None,
-    ) -> list[list[Rows]]:
+    ) -> list[list[ParticipantRows]]:
         """Returns the participants of a round, by cohort and call.
 
         Args:
@@ -55,7 +55,7 @@ class ClientStore:
     def scatter(
         self,
         clients: Clients,
-        rows: Sequence[Sequence[Rows]],
+        rows: Sequence[Sequence[ParticipantRows]],
         trained: Sequence[Sequence[Client]],
     ) -> Clients:
         """Returns all clients, with what `gather` returned as it is now."""
@@ -86,7 +86,7 @@ class ClientStore:
         """Returns a state that was saved, where rounds are computed."""
         return state
 
-    def changes(self) -> Changes | None:
+    def changes(self) -> RowDelta | None:
         """Returns what a checkpoint writes beside the state, if anything."""
         return None
 
@@ -111,7 +111,7 @@ def check_written(checkpoint: Path, beside: bool):
     Args:
       beside: whether clients are expected beside the state.
     """
-    if bool(changes.parts(checkpoint)) != beside:
+    if bool(changes.delta_folders(checkpoint)) != beside:
         way = "device" if beside else "disk"
         raise UserError(
             f"{checkpoint} was written with clients.store={way}, as the memory of that "
@@ -132,26 +132,26 @@ class DeviceStore(ClientStore):
         self._programs = programs
         self._shards = exp.train
         each = zip(exp.test, exp.cohorts, strict=True)
-        self._tests = [_in_lanes(tests, cohort.lanes) for tests, cohort in each]
+        self._tests = [_in_lanes(tests, cohort.num_lanes) for tests, cohort in each]
 
     def gather(
         self,
         who: Participation,
         clients: Clients,
         upcoming: Callable[[], Participation] | None = None,
-    ) -> list[list[Rows]]:
+    ) -> list[list[ParticipantRows]]:
         """Returns rows of the state, or the state where all clients train in a call."""
         del upcoming
         each = zip(self._programs.gather, clients, self._shards, strict=True)
         return [
-            f(who, own, shards) if f else [Rows(None, own, shards)]
+            f(who, own, shards) if f else [ParticipantRows(None, own, shards)]
             for f, own, shards in each
         ]
 
     def scatter(
         self,
         clients: Clients,
-        rows: Sequence[Sequence[Rows]],
+        rows: Sequence[Sequence[ParticipantRows]],
         trained: Sequence[Sequence[Client]],
     ) -> Clients:
         """Returns the state with the rows that were trained."""
@@ -182,7 +182,7 @@ def _in_lanes(tests: Tree, lanes: int) -> list[tuple[np.ndarray, Tree]]:
     if lanes == 1:
         return [(np.arange(count), tests)]
     every, found = range(-(-count // lanes) * lanes), []
-    for lane, at in enumerate(dealt_places(count, lanes)):
+    for lane, at in enumerate(lane_places(count, lanes)):
         number = np.asarray(every[lane::lanes])
         place = np.where(number < count, number, -1)
         found.append((place, jax.tree.map(lambda a, at=at: a[at], tests)))

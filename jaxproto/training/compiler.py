@@ -11,8 +11,8 @@ import jax
 
 from jaxproto import execution
 from jaxproto.experiment.build import Experiment
-from jaxproto.gather import Rows
-from jaxproto.mesh import Layout
+from jaxproto.gather import ParticipantRows
+from jaxproto.mesh import DeviceLayout
 from jaxproto.training import (
     batched_programs,
     device_memory,
@@ -22,26 +22,26 @@ from jaxproto.training import (
     threads,
     xla_cache,
 )
-from jaxproto.training.program_cache import Wrap
+from jaxproto.training.program_cache import ProgramWrapper
 from jaxproto.training.programs import Programs
 from jaxproto.types import Examples, Tree
 
 
-@xla_cache.garbage_later()
+@xla_cache.gc_paused()
 def compile_all(
     exp: Experiment,
     examples: Examples,
-    wrap: Wrap = program_cache.uncached,
+    wrap: ProgramWrapper = program_cache.uncached,
     done: Callable[[str], object] = str,
     many: int = 0,
-    over: Layout | None = None,
+    over: DeviceLayout | None = None,
 ):
     """Compiles every program before the first round.
 
     Args:
       wrap: name, function, arguments -> what is compiled in the function's place.
       done: told the name of each program when it is compiled, by several threads.
-      many: federations that the programs are of (`of_many`); 0 is one, without
+      many: federations that the programs are of (`vmap_programs`); 0 is one, without
         a leading axis.
       over: devices that share many federations, the same number each.
 
@@ -50,44 +50,48 @@ def compile_all(
     """
     clock, suffix = time.perf_counter(), ""
     if many:
-        exp, suffix = batched_programs.in_one_lane(exp), f" of {many}"
+        exp, suffix = batched_programs.without_lanes(exp), f" of {many}"
     f = (
         sharded_programs.functions(exp, exp.layout)
         if exp.layout
-        else programs.functions(exp)
+        else programs.build_programs(exp)
     )
-    f = batched_programs.of_many(f) if many else f
-    f = sharded_programs.of_federations(f, over) if many and over else f
+    f = batched_programs.vmap_programs(f) if many else f
+    f = sharded_programs.shard_federations(f, over) if many and over else f
 
     def lead(tree):
-        return batched_programs.stacked([tree] * many) if many else tree
+        return batched_programs.stack_trees([tree] * many) if many else tree
 
-    with threads.compilers() as workers:
+    with threads.compile_pool() as workers:
 
         def submit(name, f, *rest, **options):
             args = (lead(exp.floats), *rest)
             whole = wrap(name + suffix, f, args)
-            options |= f.shardings() if isinstance(f, sharded_programs.Spread) else {}
+            options |= (
+                f.shardings() if isinstance(f, sharded_programs.ShardMapped) else {}
+            )
             lowered = jax.jit(whole, **options).lower(*args)
             program = workers.submit(lowered.compile)
             program.add_done_callback(lambda _: done(name))
-            return Compiling(lowered.out_info, program)
+            return PendingProgram(lowered.out_info, program)
 
-        made = submit_all(submit, exp, f, examples, lead)
+        pending = submit_programs(submit, exp, f, examples, lead)
         compiled = jax.tree.map(
-            lambda a: a.program.result(), made, is_leaf=lambda a: type(a) is Compiling
+            lambda a: a.program.result(),
+            pending,
+            is_leaf=lambda a: type(a) is PendingProgram,
         )
     return compiled, time.perf_counter() - clock
 
 
-class Compiling(NamedTuple):
+class PendingProgram(NamedTuple):
     """A program that a thread compiles."""
 
     out: Tree  # shapes of its results
     program: Future[jax.stages.Compiled]
 
 
-def submit_all(
+def submit_programs(
     submit,
     exp: Experiment,
     f: Programs,
@@ -106,7 +110,9 @@ def submit_all(
             f"first {cohort.name}",
             g,
             key,
-            *programs.shapes_of_rows(exp, cohort, programs.identities(exp, cohort)),
+            *programs.shapes_of_rows(
+                exp, cohort, programs.client_ids_and_counts(exp, cohort)
+            ),
         )
         for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
     )
@@ -132,7 +138,7 @@ def submit_all(
             down,
             tested[i].out[0] if tested[i] else clients[i],
             examples,
-            programs.tests_of_call(exp, cohort, exp.test[i]),
+            programs.test_shapes_of_call(exp, cohort, exp.test[i]),
         )
         for i, cohort in enumerate(exp.cohorts)
     )
@@ -164,18 +170,22 @@ def _if_any(submit, name: str, f: Callable | None, *args, **options):
     return None if f is None else submit(name, f, *args, **options)
 
 
-def _round(submit, exp: Experiment, f: Programs, i: int, given: tuple) -> dict:
+def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> dict:
     """Returns the programs of a round of one cohort, and the uploads of its calls.
 
     Args:
-      given: context, participants, broadcast, clients, examples.
+      arguments: context, participants, broadcast, clients, examples.
     """
-    context, who, down, clients, examples = given
+    context, who, down, clients, examples = arguments
     inputs = programs.RoundInputs(context, who, down)
     cohort, pre_upload = exp.cohorts[i], None
     shards = programs.shapes_of_rows(exp, cohort, exp.train[i])
     gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)
-    rows = gather.out if gather else [Rows(None, clients, shards)] * cohort.lanes
+    rows = (
+        gather.out
+        if gather
+        else [ParticipantRows(None, clients, shards)] * cohort.num_lanes
+    )
     mine = rows[0].clients, examples, rows[0].shards
     if f.pre_upload:
         name = f"pre-upload {cohort.name}"
@@ -199,7 +209,7 @@ def compile_to_fit(
     exp: Experiment,
     examples: Examples,
     limit: int | None,
-    wrap: Wrap = program_cache.uncached,
+    wrap: ProgramWrapper = program_cache.uncached,
     done: Callable[[str], object] = str,
 ) -> tuple[Experiment, Programs, float, int]:
     """Compiles; halves the clients that run at a time until the estimate fits.
@@ -213,7 +223,7 @@ def compile_to_fit(
       bytes that they need by XLA's account.
     """
     compiled, seconds = compile_all(exp, examples, wrap, done)
-    need = device_memory.needed(jax.tree.leaves(compiled))
+    need = device_memory.required_bytes(jax.tree.leaves(compiled))
     chunk = max(len(cohort.ids) for cohort in exp.cohorts)
     while limit is not None and need > limit and chunk > 1:
         chunk = -(-chunk // 2)
@@ -222,10 +232,13 @@ def compile_to_fit(
         exp = exp._replace(cohorts=tuple(cohorts))
         again = partial(_renamed, wrap, f" by {chunk}")
         compiled, more = compile_all(exp, examples, again, done)
-        seconds, need = seconds + more, device_memory.needed(jax.tree.leaves(compiled))
+        seconds, need = (
+            seconds + more,
+            device_memory.required_bytes(jax.tree.leaves(compiled)),
+        )
     return exp, compiled, seconds, need
 
 
-def _renamed(wrap: Wrap, suffix: str, name: str, f: Callable, args: tuple):
+def _renamed(wrap: ProgramWrapper, suffix: str, name: str, f: Callable, args: tuple):
     """The same function in another form is another program."""
     return wrap(name + suffix, f, args)

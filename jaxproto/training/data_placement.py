@@ -13,12 +13,12 @@ import numpy as np
 from jaxproto import mesh
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import HOSTED
-from jaxproto.mesh import REPLICATED, SHARDED, Layout
+from jaxproto.experiment.cohorts import OFF_DEVICE
+from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
 from jaxproto.types import Array, Examples, Shard
 
 
-class Placed(NamedTuple):
+class PlacedData(NamedTuple):
     """Data on the devices."""
 
     examples: Examples
@@ -26,49 +26,49 @@ class Placed(NamedTuple):
     test: tuple[Shard | Array, ...]
 
 
-def apart(exp: Experiment) -> bool:
+def examples_are_sharded(exp: Experiment) -> bool:
     """Whether each device has the examples of its own clients alone."""
-    return exp.store not in HOSTED and not any(
+    return exp.store not in OFF_DEVICE and not any(
         c.stateless or c.max_participants for c in exp.cohorts
     )
 
 
-def placed(exp: Experiment, layout: Layout) -> Placed:
+def place_data(exp: Experiment, layout: DeviceLayout) -> PlacedData:
     """Examples and tables of a run; of hosted clients, each round brings its tables."""
     data = exp.dataset
-    x: Any = build.in_rows(data.x)
+    x: Any = build.flatten_inputs(data.x)
     y: Any = np.asarray(data.y, np.int32)
     public: Any = data.public
     every = Examples(x, y, public, data.x.shape[1:])
-    if exp.store in HOSTED:
-        return Placed(layout.put(every, REPLICATED), exp.train, exp.test)
-    tables = [dealt_tables(layout.number, own) for own in (*exp.train, *exp.test)]
-    if apart(exp):
+    if exp.store in OFF_DEVICE:
+        return PlacedData(layout.put(every, REPLICATED), exp.train, exp.test)
+    tables = [shard_tables(layout.num_devices, own) for own in (*exp.train, *exp.test)]
+    if examples_are_sharded(exp):
         examples, tables = _divided(layout, every, tables)
     else:
         examples = layout.put(every, REPLICATED)
     there = layout.put(tuple(tables), SHARDED)
-    return Placed(examples, there[: len(exp.train)], there[len(exp.train) :])
+    return PlacedData(examples, there[: len(exp.train)], there[len(exp.train) :])
 
 
-def dealt_tables(number: int, tables: Shard | Array) -> Any:
+def shard_tables(number: int, tables: Shard | Array) -> Any:
     """Index tables, empty where there is nobody; of batches, the last one again."""
     if not isinstance(tables, Shard):
-        return mesh.deal(tables, number)
+        return mesh.interleave(tables, number)
     count = len(tables.size)
-    used = mesh.order(count, number) < count
-    index, size = mesh.deal((tables.index, tables.size), number)
+    used = mesh.interleaved_order(count, number) < count
+    index, size = mesh.interleave((tables.index, tables.size), number)
     return Shard(index, np.where(used, size, 0).astype(np.int32))
 
 
-def _divided(layout: Layout, every: Examples, tables: Sequence[Shard]):
+def _divided(layout: DeviceLayout, every: Examples, tables: Sequence[Shard]):
     """The examples of each device, public ones first, and tables of their places.
 
     Args:
       tables: dealt, on the host.
     """
     public = np.zeros(0, int) if every.public is None else np.asarray(every.public)
-    blocks = [np.split(np.asarray(t.index), layout.number) for t in tables]
+    blocks = [np.split(np.asarray(t.index), layout.num_devices) for t in tables]
     pools = []
     for own in zip(*blocks, strict=True):
         needed = np.concatenate([index.ravel() for index in own])
@@ -82,8 +82,8 @@ def _divided(layout: Layout, every: Examples, tables: Sequence[Shard]):
     shown = None if every.public is None else np.arange(len(public), dtype=np.int32)
     return (
         Examples(
-            layout.taken(every.x, rows),
-            layout.taken(every.y, rows),
+            layout.shard_selected(every.x, rows),
+            layout.shard_selected(every.y, rows),
             layout.put(shown, REPLICATED),
             every.shape,
         ),
@@ -97,11 +97,11 @@ def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(pool, index, sorter=order)].astype(np.int32)
 
 
-def described(exp: Experiment, layout: Layout) -> str:
+def describe_layout(exp: Experiment, layout: DeviceLayout) -> str:
     """One line for who reads along: how many clients each device has."""
     kind = layout.mesh.devices.ravel()[0].device_kind
     each = ", ".join(
-        f"{c.name} {mesh.width(c.num_rows, layout.number)} of {c.num_rows}"
+        f"{c.name} {mesh.rows_per_device(c.num_rows, layout.num_devices)} of {c.num_rows}"
         for c in exp.cohorts
     )
-    return f"{layout.number} devices ({kind}); participants on each: {each}"
+    return f"{layout.num_devices} devices ({kind}); participants on each: {each}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import jax
 
 
-def needed(compiled: Iterable[jax.stages.Compiled]) -> int:
+def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:
     """Bytes of the device that the hungriest program takes, by XLA's own account.
 
     Arguments (pool and states among them), results and temporaries, less what results
@@ -22,6 +22,6 @@ def _of(program: jax.stages.Compiled) -> int:
     return held + m.temp_size_in_bytes
 
 
-def available(device: jax.Device) -> int | None:
+def available_bytes(device: jax.Device) -> int | None:
     """Bytes of the device's memory that JAX may use; None where unknown (CPU)."""
     return (device.memory_stats() or {}).get("bytes_limit")

@@ -12,16 +12,16 @@ from jaxproto.storage.status import Status
 from jaxproto.summary import pictures
 from jaxproto.summary import run_summary as summaries
 from jaxproto.training import multihost
-from jaxproto.training.checkpointing import say
+from jaxproto.training.checkpointing import print_line
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import Diverged
-from jaxproto.training.run_context import Run
+from jaxproto.training.run_context import RunContext
 
 
-def diverged(run: Run, error: Diverged) -> dict:
+def diverged_status(run: RunContext, error: Diverged) -> dict:
     """How a run ended that has diverged, with the way out."""
     reason = f"{error} {_way_out(run.path)}"
-    say(run.console, f"diverged: {reason}")
+    print_line(run.console, f"diverged: {reason}")
     return {"status": Status.DIVERGED.value, "reason": reason}
 
 
@@ -36,27 +36,29 @@ def _way_out(path: Path) -> str:
     )
 
 
-def ended(run: Run, state: State, status: Mapping) -> dict:
+def finish_run(run: RunContext, state: State, status: Mapping) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
     state = run.work.store.gather_state(state)
-    return multihost.agreed(lambda: _ended(run, state, status))
+    return multihost.broadcast_result(lambda: _ended(run, state, status))
 
 
-def _ended(run: Run, state: State, status: Mapping) -> dict:
-    found = RunFolder.at(run.path).records
-    made = summaries.summary(run.config, run.work.exp, found, run.compiled, status)
-    summary = {k: v for k, v in made.items() if k not in run.unknown}
+def _ended(run: RunContext, state: State, status: Mapping) -> dict:
+    records_read = RunFolder.at(run.path).records
+    summary_fields = summaries.run_summary(
+        run.config, run.work.exp, records_read, run.compiled, status
+    )
+    summary = {k: v for k, v in summary_fields.items() if k not in run.unknown}
     if Status(status["status"]).ok and run.work.exp.store != NODES:
         _draw(run, state)
     records.write_json(run.path / SUMMARY, summary)
-    run.told.end(records.plain(summary))
+    run.callbacks.end(records.to_json_values(summary))
     return summary
 
 
-def _draw(run: Run, state: State):
+def _draw(run: RunContext, state: State):
     exp = run.work.exp
     alone = exp.layout is None
     examples = run.work.examples if alone else build.examples(exp.dataset)
-    trained = pictures.Trained(exp, examples, state.server, state.clients)
-    name = display_names.method(config_.flat(run.config))
-    pictures.draw(trained, run.path, run.console, name)
+    trained = pictures.TrainedFederation(exp, examples, state.server, state.clients)
+    name = display_names.display_name(config_.flatten(run.config))
+    pictures.draw_all(trained, run.path, run.console, name)

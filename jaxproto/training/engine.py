@@ -9,18 +9,23 @@ from typing import NamedTuple, Protocol
 
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Model
-from jaxproto.training.evaluation import Outcome, outcome
+from jaxproto.training.evaluation import EvaluationSums, run_evaluation
 from jaxproto.training.programs import State
-from jaxproto.training.rounds import Told, Work, computed, round_context
+from jaxproto.training.rounds import (
+    RoundEnvironment,
+    RoundOutputs,
+    computed,
+    round_context,
+)
 
-ANY = 2**31 - 1  # rounds between checkpoints
+NO_LIMIT = 2**31 - 1  # rounds between checkpoints
 
 
-class Evaluated(NamedTuple):
+class EngineEvaluation(NamedTuple):
     """An evaluation, and the experiment with the clients that took part in it."""
 
     exp: Experiment
-    outcome: Outcome
+    outcome: EvaluationSums
 
 
 class Engine(Protocol):
@@ -32,10 +37,10 @@ class Engine(Protocol):
     def joined(self, states: Sequence[State]) -> Model:
         """Brings the states of the runs to where rounds are computed."""
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[Told]]:
+    def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Computes round `r`, from 0; what is told of it, per run."""
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[EngineEvaluation]:
         """Evaluates after `r` rounds, per run."""
 
     def member(self, model: Model, i: int) -> Model:
@@ -45,9 +50,9 @@ class Engine(Protocol):
 class LocalEngine:
     """One run on the devices of this process."""
 
-    size, checkpoint_every = 1, ANY
+    size, checkpoint_every = 1, NO_LIMIT
 
-    def __init__(self, work: Work):
+    def __init__(self, work: RoundEnvironment):
         """Of the data and compiled programs of a run."""
         self.work = work
 
@@ -56,16 +61,16 @@ class LocalEngine:
         (state,) = states
         return Model(state.server, state.clients)
 
-    def round(self, r: int, model: Model) -> tuple[Model, list[Told]]:
+    def round(self, r: int, model: Model) -> tuple[Model, list[RoundOutputs]]:
         """Computes a round on the devices of this process."""
         context = round_context(self.work, r)
-        model, told = computed(self.work, context, model, r)
-        return model, [told]
+        model, outputs = computed(self.work, context, model, r)
+        return model, [outputs]
 
-    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
+    def evaluate(self, r: int, model: Model) -> list[EngineEvaluation]:
         """Evaluates on the devices of this process."""
         del r
-        return [Evaluated(self.work.exp, outcome(self.work, model))]
+        return [EngineEvaluation(self.work.exp, run_evaluation(self.work, model))]
 
     def member(self, model: Model, i: int) -> Model:
         """Returns the model of the only run."""

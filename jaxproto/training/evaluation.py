@@ -9,19 +9,19 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import distinct, same_rows, tested_ids
+from jaxproto.experiment.cohorts import all_equal, evaluated_ids, unique_rows
 from jaxproto.federation import Model
-from jaxproto.metrics import ACCURACY, further
+from jaxproto.metrics import ACCURACY, besides_accuracy
 from jaxproto.summary import metric_record, run_summary
 from jaxproto.training.programs import State
-from jaxproto.training.rounds import Round, Work
-from jaxproto.training.threads import at_once
+from jaxproto.training.rounds import RoundEnvironment, RoundSummary
+from jaxproto.training.threads import run_parallel
 from jaxproto.types import Tree
 
-LISTED = 100  # clients whose bytes stand in the records one by one
+MAX_LISTED_CLIENTS = 100  # clients whose bytes stand in the records one by one
 
 
-class Outcome(NamedTuple):
+class EvaluationSums(NamedTuple):
     """What the programs of an evaluation tell the host."""
 
     sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or what
@@ -29,17 +29,19 @@ class Outcome(NamedTuple):
     diagnostics: dict[str, np.ndarray]
 
 
-def evaluate(work: Work, r: int, state: State, last: Round, seconds) -> dict:
+def evaluate(
+    work: RoundEnvironment, r: int, state: State, last: RoundSummary, seconds
+) -> dict:
     """One record of `metrics.jsonl`: every rule on every client's test data.
 
     What `diagnostics` says stands there for round `r`, and under `every_round` for each
     round since the record before, if the state holds it.
     """
-    told = outcome(work, Model(state.server, state.clients))
+    told = run_evaluation(work, Model(state.server, state.clients))
     return record(work.exp, r, state, last, seconds, told)
 
 
-def outcome(work: Work, model: Model) -> Outcome:
+def run_evaluation(work: RoundEnvironment, model: Model) -> EvaluationSums:
     """Evaluates every cohort, as far as compiled programs do it."""
     run, down = work.compiled, work.compiled.broadcast(model.server).message
     parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
@@ -48,13 +50,13 @@ def outcome(work: Work, model: Model) -> Outcome:
             partial(run.evaluate[c.cohort], down, c.clients, work.examples, c.tests)
             for c in chunks
         ]
-        for c, sums in zip(chunks, mesh.to_host(at_once(calls)), strict=True):
+        for c, sums in zip(chunks, mesh.to_host(run_parallel(calls)), strict=True):
             parts[c.cohort].append((c.place, sums))
     diagnostics = jax.device_get(run.diagnostics(model.server))
-    return Outcome([joined(part) for part in parts], diagnostics)
+    return EvaluationSums([merge_lanes(part) for part in parts], diagnostics)
 
 
-def joined(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
+def merge_lanes(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
     """Returns rows in the order of their places.
 
     Args:
@@ -69,18 +71,23 @@ def joined(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
 
 
 def record(
-    exp: Experiment, r: int, state: State, last: Round, seconds, told: Outcome
+    exp: Experiment,
+    r: int,
+    state: State,
+    last: RoundSummary,
+    seconds,
+    told: EvaluationSums,
 ) -> dict:
     """One record of `metrics.jsonl`."""
     sums, size_K = by_client(exp, told.sums)
     right = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
-    more = further(exp.metrics)
+    more = besides_accuracy(exp.metrics)
     total = dict(zip(("up", "down"), state.traffic.tolist(), strict=True))
     return {
         "round": r,
         "rules": rules,
-        **({"metrics": metric_record.record(more, sums)} if more else {}),
+        **({"metrics": metric_record.metric_record(more, sums)} if more else {}),
         **_sample(exp, len(size_K)),
         **last._asdict(),
         "bytes_by_client": _listed(last),
@@ -94,19 +101,23 @@ def record(
     }
 
 
-def _listed(last: Round) -> dict[str, list[int]]:
+def _listed(last: RoundSummary) -> dict[str, list[int]]:
     """Bytes by client, of few clients."""
     by_client = last.bytes_by_client.items()
-    return {way: each.tolist() for way, each in by_client if len(each) <= LISTED}
+    return {
+        way: each.tolist() for way, each in by_client if len(each) <= MAX_LISTED_CLIENTS
+    }
 
 
-def columns(exp: Experiment, last: Round, told: Outcome) -> dict[str, np.ndarray]:
+def client_columns(
+    exp: Experiment, last: RoundSummary, told: EvaluationSums
+) -> dict[str, np.ndarray]:
     """What an evaluation says of every client that it asked, in the order of ids."""
     sums, size_K = by_client(exp, told.sums)
-    id_K = np.array([i for cohort in exp.cohorts for i in tested_ids(cohort)])
+    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     right = metric_record.accuracies(sums).items()
     rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
-    rules |= metric_record.columns(further(exp.metrics), sums)
+    rules |= metric_record.client_columns(besides_accuracy(exp.metrics), sums)
     moved = {f"bytes_{way}": each[id_K] for way, each in last.bytes_by_client.items()}
     every = {"id": id_K, "test_examples": size_K, **rules, **moved}
     return {name: column[np.argsort(id_K)] for name, column in every.items()}
@@ -122,36 +133,41 @@ def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
     """Sums per rule and metric, and examples, of every client that is evaluated.
 
     Args:
-      sums: as in `Outcome`.
+      sums: as in `EvaluationSums`.
     """
     parts, sizes = [], []
     for cohort, told in zip(exp.cohorts, sums, strict=True):
-        own = [exp.partition.test[i] for i in tested_ids(cohort)]
-        size_K = np.array([len(rows) for rows in own])
+        rows_of_client = [exp.partition.test[i] for i in evaluated_ids(cohort)]
+        size_K = np.array([len(rows) for rows in rows_of_client])
         sizes.append(size_K)
         if not cohort.stateless:
             parts.append(told)
-        elif further(exp.metrics):  # one for all clients of equal examples
-            _, place = distinct(own)
+        elif besides_accuracy(exp.metrics):  # one for all clients of equal examples
+            _, place = unique_rows(rows_of_client)
             parts.append(jax.tree.map(lambda a, at=place: a[at], told))
         else:
             hits = {rule: of[ACCURACY].reshape(-1) for rule, of in told.items()}
-            right = {rule: hits_of(own, hit_T) for rule, hit_T in hits.items()}
+            right = {
+                rule: correct_per_client(rows_of_client, hit_T)
+                for rule, hit_T in hits.items()
+            }
             parts.append({r: {ACCURACY: (n_K, size_K)} for r, n_K in right.items()})
     return jax.tree.map(lambda *a: np.concatenate(a), *parts), np.concatenate(sizes)
 
 
-def hits_of(own: Sequence[np.ndarray], hit_T: np.ndarray) -> np.ndarray:
+def correct_per_client(
+    rows_of_client: Sequence[np.ndarray], hit_T: np.ndarray
+) -> np.ndarray:
     """Correct predictions of each client [K].
 
     Args:
-      own: examples of each client.
+      rows_of_client: examples of each client.
       hit_T: whether each of all their examples was right, in ascending order, and
         padding after them.
     """
-    if same_rows(own):
-        return np.full(len(own), hit_T[: len(own[0])].sum())
-    every = np.unique(np.concatenate(own))
+    if all_equal(rows_of_client):
+        return np.full(len(rows_of_client), hit_T[: len(rows_of_client[0])].sum())
+    every = np.unique(np.concatenate(rows_of_client))
     right = np.zeros(every[-1] + 1, np.int64)
     right[every] = hit_T[: len(every)]
-    return np.array([right[rows].sum() for rows in own])
+    return np.array([right[rows].sum() for rows in rows_of_client])

@@ -29,7 +29,7 @@ class Damaged(Exception):
     """Not what was written; the message says in which way."""
 
 
-class Stored(NamedTuple):
+class ExportedProgram(NamedTuple):
     """A program on lists of arrays, and the tree of its results."""
 
     out: Tree  # the number of a result in each leaf's place
@@ -51,14 +51,14 @@ def digest(*parts: bytes) -> str:
     return total.hexdigest()
 
 
-def pack(name: str, stored: Stored) -> bytes:
+def pack(name: str, stored: ExportedProgram) -> bytes:
     """The content of the file `name`.
 
     Raises:
       TypeError: the results have a node that cannot be named.
     """
-    plain = described(stored.out)
-    if described(rebuilt(plain)) != plain:
+    plain = to_plain_data(stored.out)
+    if to_plain_data(from_plain_data(plain)) != plain:
         raise TypeError("the tree of the results is not what its description says")
     tree = json.dumps(plain).encode()
     rest = b"\n".join([tree, bytes(stored.program.serialize())])
@@ -66,7 +66,7 @@ def pack(name: str, stored: Stored) -> bytes:
     return b"\n".join([json.dumps(head).encode(), rest])
 
 
-def unpack(name: str, content: bytes, args: tuple) -> Stored:
+def unpack(name: str, content: bytes, args: tuple) -> ExportedProgram:
     """What `pack` was given.
 
     Args:
@@ -81,8 +81,9 @@ def unpack(name: str, content: bytes, args: tuple) -> Stored:
         raise Damaged("its checksum is not that of its content")
     tree, _, program = rest.partition(b"\n")
     try:
-        stored = Stored(
-            rebuilt(json.loads(tree)), jax.export.deserialize(bytearray(program))
+        stored = ExportedProgram(
+            from_plain_data(json.loads(tree)),
+            jax.export.deserialize(bytearray(program)),
         )
         fits = _fits(stored, args)
     except Exception as e:  # of another version of JAX, a type that is no longer there
@@ -92,7 +93,7 @@ def unpack(name: str, content: bytes, args: tuple) -> Stored:
     return stored
 
 
-def _fits(stored: Stored, args: tuple) -> bool:
+def _fits(stored: ExportedProgram, args: tuple) -> bool:
     """Whether arguments and number of results are the program's."""
     here = [(a.shape, a.dtype) for a in jax.tree.leaves(args)]
     there = [(a.shape, a.dtype) for a in stored.program.in_avals]
@@ -100,7 +101,7 @@ def _fits(stored: Stored, args: tuple) -> bool:
     return here == there and jax.tree.leaves(stored.out) == numbers
 
 
-def described(node: Tree):
+def to_plain_data(node: Tree):
     """A tree of numbers as plain data.
 
     Raises:
@@ -110,20 +111,20 @@ def described(node: Tree):
     if kind is int or node is None:
         return node
     if kind is dict and all(type(key) is str for key in node):
-        return {"dict": {key: described(value) for key, value in node.items()}}
+        return {"dict": {key: to_plain_data(value) for key, value in node.items()}}
     if kind in (tuple, list):
-        return {kind.__name__: [described(value) for value in node]}
+        return {kind.__name__: [to_plain_data(value) for value in node]}
     name = f"{kind.__module__}:{kind.__qualname__}"
-    children, static = fields(named(name))
+    children, static = fields(result_type(name))
     fixed = {key: getattr(node, key) for key in static}
     if not all(type(value) in PLAIN for value in fixed.values()):
         raise TypeError(f"static fields of {name} are {fixed}, which are no plain data")
-    inside = {key: described(getattr(node, key)) for key in children}
+    inside = {key: to_plain_data(getattr(node, key)) for key in children}
     return {"type": name, "fields": inside, "static": fixed}
 
 
-def rebuilt(data) -> Tree:
-    """The tree that `described` was given.
+def from_plain_data(data) -> Tree:
+    """The tree that `to_plain_data` was given.
 
     Raises:
       TypeError: it names what is no such type, or fields that it does not have.
@@ -132,20 +133,20 @@ def rebuilt(data) -> Tree:
         return data
     match data:
         case {"dict": dict(inside)} if len(data) == 1:
-            return {key: rebuilt(value) for key, value in inside.items()}
+            return {key: from_plain_data(value) for key, value in inside.items()}
         case {"tuple": list(inside)} if len(data) == 1:
-            return tuple(rebuilt(value) for value in inside)
+            return tuple(from_plain_data(value) for value in inside)
         case {"list": list(inside)} if len(data) == 1:
-            return [rebuilt(value) for value in inside]
+            return [from_plain_data(value) for value in inside]
         case {"type": str(name), "fields": dict(inside), "static": dict(fixed)}:
-            kind = named(name)
+            kind = result_type(name)
             if ([*inside], [*fixed]) != tuple(map(list, fields(kind))):
                 raise TypeError(f"{name} has other fields: {[*inside, *fixed]}")
-            return kind(**{k: rebuilt(v) for k, v in inside.items()}, **fixed)
+            return kind(**{k: from_plain_data(v) for k, v in inside.items()}, **fixed)
     raise TypeError(f"no description of a tree: {data!r:.80}")
 
 
-def named(name: str) -> type:
+def result_type(name: str) -> type:
     """A type of results; nothing is imported for it.
 
     Raises:

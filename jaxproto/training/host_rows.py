@@ -63,18 +63,18 @@ class ClientRows:
         self.written[at] = True
 
 
-def fill(a: np.ndarray, room: int, value: int = 0) -> np.ndarray:
+def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
     """Returns rows [n, ...] with rows of a value after them, [room, ...]."""
-    rest = np.full((room - len(a), *a.shape[1:]), value, a.dtype)
+    rest = np.full((num_rows - len(a), *a.shape[1:]), value, a.dtype)
     return np.concatenate([a, rest])
 
 
-def gathered(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
+def merge_lanes(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
     """Returns the rows [count, ...] that were dealt to lanes one by one."""
     return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
 
 
-def patch(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
+def refresh_prefetched(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
     """Gives rows that were read too early the values that they have after a round."""
     _, here, there = np.intersect1d(at, at_next, return_indices=True)
     for a, b in zip(old, new, strict=True):

@@ -16,11 +16,11 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.gather import Rows
+from jaxproto.gather import ParticipantRows
 from jaxproto.io import atomic
 from jaxproto.participation import Participation
 from jaxproto.storage import row_deltas as changes
-from jaxproto.storage.row_deltas import Changes
+from jaxproto.storage.row_deltas import RowDelta
 from jaxproto.training.client_store import (
     Chunk,
     Clients,
@@ -31,15 +31,15 @@ from jaxproto.training.host_rows import (
     ClientRows,
     Leaves,
     Places,
-    fill,
-    gathered,
-    patch,
+    merge_lanes,
+    pad_rows,
+    refresh_prefetched,
 )
 from jaxproto.training.programs import (
     Programs,
     State,
-    everywhere,
     num_rows,
+    replicate,
 )
 from jaxproto.types import Client, Shard, Tree
 
@@ -65,7 +65,7 @@ class HostedStore(ClientStore):
         self.folder, self._files = folder, 0
         if folder is not None:
             atomic.remove(folder)
-            with atomic.writing(folder, 0):
+            with atomic.write_errors(folder, 0):
                 folder.mkdir(parents=True)
         self.cohorts = [
             ClientRows(shape, c.ids, exp.counts.train[list(c.ids)], self._allocate)
@@ -92,7 +92,7 @@ class HostedStore(ClientStore):
         who: Participation,
         clients: Clients,
         upcoming: Callable[[], Participation] | None = None,
-    ) -> list[list[Rows]]:
+    ) -> list[list[ParticipantRows]]:
         """Returns the participants of a round, and begins to read those of the next."""
         del clients
         places, ahead = self._places(who), self._next
@@ -107,7 +107,9 @@ class HostedStore(ClientStore):
             self._next = after, self._pool.submit(self._read_all, after)
         return [
             [
-                Rows(None, self._on_devices(i, at, own), self._tables(i, shard, at))
+                ParticipantRows(
+                    None, self._on_devices(i, at, own), self._tables(i, shard, at)
+                )
                 for at, own in self._in_lanes(i, places[i], rows[i])
             ]
             for i, shard in enumerate(self.exp.train)
@@ -116,7 +118,7 @@ class HostedStore(ClientStore):
     def scatter(
         self,
         clients: Clients,
-        rows: Sequence[Sequence[Rows]],
+        rows: Sequence[Sequence[ParticipantRows]],
         trained: Sequence[Sequence[Client]],
     ) -> Clients:
         """Takes the participants back, as they are after the round."""
@@ -126,7 +128,7 @@ class HostedStore(ClientStore):
             for now, own, then, old in zip(
                 self._now, new, after, reading.result(), strict=True
             ):
-                patch(now, own, then, old)
+                refresh_prefetched(now, own, then, old)
         self._settle()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
@@ -137,8 +139,8 @@ class HostedStore(ClientStore):
             zip(self.exp.cohorts, self.exp.test, strict=True)
         ):
             assert isinstance(test, Shard)
-            asked = np.asarray(cohort.tested or range(len(cohort.ids)))
-            step = self._room(i) * cohort.lanes
+            asked = np.asarray(cohort.evaluated or range(len(cohort.ids)))
+            step = self._room(i) * cohort.num_lanes
             for first in range(0, len(asked), step):
                 number = np.arange(len(asked))[first : first + step]
                 self.wait()
@@ -146,7 +148,7 @@ class HostedStore(ClientStore):
                 yield [
                     Chunk(
                         cohort=i,
-                        place=self._dealt_places(fill(at, self._room(i), -1)),
+                        place=self._dealt_places(pad_rows(at, self._room(i), -1)),
                         clients=self._on_devices(i, asked[at], own),
                         tests=self._tables(i, test, at),
                     )
@@ -178,7 +180,7 @@ class HostedStore(ClientStore):
 
     def _in_lanes(self, i: int, at: np.ndarray, rows: Leaves):
         """Yields the places and rows of each call."""
-        lanes = self.exp.cohorts[i].lanes
+        lanes = self.exp.cohorts[i].num_lanes
         for lane in range(lanes):
             yield at[lane::lanes], [a[lane::lanes] for a in rows]
 
@@ -187,9 +189,11 @@ class HostedStore(ClientStore):
         count, layout = len(self._now[i]), self.exp.layout
         parts = mesh.to_host(list(lanes))
         if layout is not None:
-            parts = [mesh.undeal(p, self._room(i), layout.number) for p in parts]
+            parts = [
+                mesh.deinterleave(p, self._room(i), layout.num_devices) for p in parts
+            ]
         leaves = zip(*map(jax.tree.leaves, parts), strict=True)
-        return [gathered(lanes, count) for lanes in leaves]
+        return [merge_lanes(lanes, count) for lanes in leaves]
 
     def _read_all(self, places: Places) -> list[Leaves]:
         return [self._read(i, at) for i, at in enumerate(places)]
@@ -207,33 +211,33 @@ class HostedStore(ClientStore):
     def _made(self, i: int, at: np.ndarray) -> Leaves:
         """Returns clients before their first round."""
         held, room = self.cohorts[i], self._room(i)
-        ids, counts = fill(held.ids[at], room), fill(held.counts[at], room)
+        ids, counts = pad_rows(held.ids[at], room), pad_rows(held.counts[at], room)
         made = self._start[i](self._key, ids, counts.astype(np.float32))
         return jax.tree.leaves(jax.device_get(made))
 
     def _on_devices(self, i: int, at: np.ndarray, rows: Leaves) -> Client:
         """Returns rows as a call gets them; unused ones have an id of nobody."""
         held, room = self.cohorts[i], self._room(i)
-        client = held.client([fill(a, room) for a in rows])
-        ids = fill(held.ids[at], room, len(self.exp.counts.train))
+        client = held.client([pad_rows(a, room) for a in rows])
+        ids = pad_rows(held.ids[at], room, len(self.exp.counts.train))
         return self._dealt(client.replace(id=ids))
 
     def _tables(self, i: int, shard: Shard, at: np.ndarray) -> Shard:
         """Returns index tables as a call gets them."""
         room = self._room(i)
-        tables = jax.tree.map(lambda a: fill(np.asarray(a)[at], room), shard)
+        tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[at], room), shard)
         return self._dealt(tables)
 
     def _dealt(self, tree: Tree) -> Tree:
         """Returns rows of the host on the device, or dealt to several."""
         layout = self.exp.layout
-        return jax.device_put(tree) if layout is None else layout.dealt(tree)
+        return jax.device_put(tree) if layout is None else layout.shard_rows(tree)
 
     def _dealt_places(self, place: np.ndarray) -> np.ndarray:
         layout = self.exp.layout
         if layout is None:
             return place
-        return place[mesh.order(len(place), layout.number)]
+        return place[mesh.interleaved_order(len(place), layout.num_devices)]
 
     def _write(self, places, rows):
         for held, at, new in zip(self.cohorts, places, rows, strict=True):
@@ -257,16 +261,16 @@ class HostedStore(ClientStore):
 
     def restore(self, state: State) -> State:
         """Returns a state that was saved, its server on the devices."""
-        return state._replace(server=everywhere(self.exp, state.server))
+        return state._replace(server=replicate(self.exp, state.server))
 
-    def changes(self) -> Changes:
+    def changes(self) -> RowDelta:
         """What a checkpoint asks of the rows."""
         self.wait()
         live, changed = (
             sum(int(getattr(held, which).sum()) for held in self.cohorts)
             for which in ("written", "dirty")
         )
-        return Changes(self._since, live, changed, self.arrays)
+        return RowDelta(self._since, live, changed, self.arrays)
 
     def arrays(self, whole: bool) -> dict[str, np.ndarray]:
         """Rows by cohort and leaf: all, or those that have changed."""

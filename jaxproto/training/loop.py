@@ -12,64 +12,66 @@ from jaxproto.federation import Model
 from jaxproto.storage import records
 from jaxproto.storage.run_folder import METRICS
 from jaxproto.training import ending, multihost, signals
-from jaxproto.training.checkpointing import keep
-from jaxproto.training.engine import Engine, Evaluated
-from jaxproto.training.evaluation import columns, record
+from jaxproto.training.checkpointing import save_checkpoint
+from jaxproto.training.engine import Engine, EngineEvaluation
+from jaxproto.training.evaluation import client_columns, record
 from jaxproto.training.programs import State
-from jaxproto.training.rounds import Diverged, Round, Told, counted
-from jaxproto.training.run_context import Run, info
-from jaxproto.training.signals import Stopped
+from jaxproto.training.rounds import Diverged, RoundOutputs, RoundSummary, finish_round
+from jaxproto.training.run_context import RunContext, run_info
+from jaxproto.training.signals import StoppedBySignal
 
 
-class Member:
+class LoopRun:
     """One run of a loop, with what the host counts of it."""
 
-    def __init__(self, run: Run, state: State, first: int):
+    def __init__(self, run: RunContext, state: State, first: int):
         """After `first` rounds; the model of the state is the engine's."""
         self.run = run
         self.counts = state._replace(server=(), clients=())
         self.status: dict | None = None  # how it ended
-        self.last: Round  # what the last round moved
+        self.last: RoundSummary  # what the last round moved
         self._shown = contextlib.ExitStack()
-        shown = run.shown(run.config.rounds, first, run.console)
+        shown = run.progress(run.config.rounds, first, run.console)
         self._bar = self._shown.enter_context(shown)
 
-    def trained(self, r: int, seconds: float, told: Told):
+    def trained(self, r: int, seconds: float, outputs: RoundOutputs):
         """Counts round `r`, from 1; the run ends if it has diverged."""
         exp = self.run.work.exp
         try:
-            self.counts, self.last = counted(exp, r - 1, self.counts, told)
+            self.counts, self.last = finish_round(exp, r - 1, self.counts, outputs)
         except Diverged as e:
-            self.status = ending.diverged(self.run, e)
+            self.status = ending.diverged_status(self.run, e)
             return
         self._bar.round(r, seconds)
-        self.run.told.round(r, seconds, self.last._asdict())
+        self.run.callbacks.round(r, seconds, self.last._asdict())
 
-    def evaluated(self, r: int, found: Evaluated, seconds: Sequence[float]):
+    def evaluated(self, r: int, evaluation: EngineEvaluation, seconds: Sequence[float]):
         """Writes the record of an evaluation."""
-        run, (exp, outcome) = self.run, found
-        made = record(exp, r, self.counts, self.last, seconds, outcome) | run.spent(r)
+        run, (exp, outcome) = self.run, evaluation
+        entry = record(
+            exp, r, self.counts, self.last, seconds, outcome
+        ) | run.privacy_entry(r)
         if run.config.eval.per_client:
-            table = columns(exp, self.last, outcome)
+            table = client_columns(exp, self.last, outcome)
             records.write_columns(run.path / "per_client" / f"{r:06}.npz", table)
-        records.append(run.path / METRICS, made)
-        run.told.tell("on_evaluation", records.plain(made))
-        self._bar.evaluated(made)
+        records.append(run.path / METRICS, entry)
+        run.callbacks.notify("on_evaluation", records.to_json_values(entry))
+        self._bar.evaluated(entry)
 
     def leave_early(self):
         """Ends the run if a callback of the first process wants no more rounds."""
-        if multihost.any_of(self.run.told.stop is not None):
-            self.status = self.run.told.status(self.run.config)
+        if multihost.any_process(self.run.callbacks.stop is not None):
+            self.status = self.run.callbacks.status(self.run.config)
 
     def keep(self, r: int, model: Model):
         """Writes a checkpoint."""
-        keep(self.run, r, self._whole(model))
+        save_checkpoint(self.run, r, self._whole(model))
 
     def end(self, model: Model) -> dict:
         """Writes pictures and summary, and returns the summary."""
         self._shown.close()
-        status = self.status or self.run.told.status(self.run.config)
-        return ending.ended(self.run, self._whole(model), status)
+        status = self.status or self.run.callbacks.status(self.run.config)
+        return ending.finish_run(self.run, self._whole(model), status)
 
     def _whole(self, model: Model) -> State:
         return self.counts._replace(server=model.server, clients=model.clients)
@@ -80,7 +82,7 @@ class Member:
 
 
 def train_rounds(
-    runs: Sequence[Run],
+    runs: Sequence[RunContext],
     engine: Engine,
     first: int,
     states: Sequence[State],
@@ -98,10 +100,10 @@ def train_rounds(
     """
     with contextlib.ExitStack() as stack:
         for run in runs:
-            start = info(run.path, run.config, first)
-            stack.enter_context(run.told.during(start))
+            start = run_info(run.path, run.config, first)
+            stack.enter_context(run.callbacks.running(start))
         members = {
-            i: Member(run, state, first)
+            i: LoopRun(run, state, first)
             for i, (run, state) in enumerate(zip(runs, states, strict=True))
         }
         for member in members.values():
@@ -114,19 +116,23 @@ def train_rounds(
                 summaries[i] = members.pop(i).end(engine.member(model, i))
                 ended(i, summaries[i])
 
-        with signals.rounds(runs[0].grace) as asked:
-            model = _rounds(members, engine, first, engine.joined(states), asked, leave)
+        with signals.graceful_rounds(runs[0].grace) as stop_requested:
+            model = _rounds(
+                members, engine, first, engine.joined(states), stop_requested, leave
+            )
         leave([*members], model)
     return [summaries[i] for i in range(len(runs))]
 
 
-def _rounds(members, engine: Engine, first: int, model: Model, asked, leave) -> Model:
+def _rounds(
+    members, engine: Engine, first: int, model: Model, stop_requested, leave
+) -> Model:
     """Rounds until the last one, or until no run goes on.
 
     Args:
       members: of all runs by their number; those that leave before others are taken
         out.
-      asked: whether SIGTERM has come.
+      stop_requested: whether SIGTERM has come.
       leave: ends some of the members.
     """
     config, seconds = next(iter(members.values())).run.config, list[float]()
@@ -139,25 +145,25 @@ def _rounds(members, engine: Engine, first: int, model: Model, asked, leave) -> 
             break
         leave(over, model)
         clock = time.perf_counter()
-        model, told = engine.round(r - 1, model)
+        model, outputs = engine.round(r - 1, model)
         seconds.append((time.perf_counter() - clock) / engine.size)
         for i, member in members.items():
-            member.trained(r, seconds[-1], told[i])
+            member.trained(r, seconds[-1], outputs[i])
         left = {i: m for i, m in members.items() if not m.status}
         last = r == config.rounds
         if left and (last or r % config.eval_every == 0):
-            found = engine.evaluate(r, model)
+            evaluation = engine.evaluate(r, model)
             for i, member in left.items():
-                member.evaluated(r, found[i], seconds)
+                member.evaluated(r, evaluation[i], seconds)
             seconds = []
         for member in left.values():
             member.leave_early()
-        stop = multihost.any_of(asked())
+        stop = multihost.any_process(stop_requested())
         for i, member in left.items():
             if last or member.status or stop or r % every == 0:
                 member.keep(r, engine.member(model, i))
         left = {i: m for i, m in left.items() if not m.status}
         if stop and left:
             leave([*members.keys() - left.keys()], model)
-            raise Stopped(f"round {r} is saved, the same command goes on")
+            raise StoppedBySignal(f"round {r} is saved, the same command goes on")
     return model

@@ -13,14 +13,14 @@ from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import process_shards
 from jaxproto.training.client_store import DeviceStore
-from jaxproto.training.data_placement import Placed
-from jaxproto.training.programs import Programs, State, everywhere
+from jaxproto.training.data_placement import PlacedData
+from jaxproto.training.programs import Programs, State, replicate
 
 
 class MeshStore(DeviceStore):
     """Clients in the arrays of the state, on several devices or processes."""
 
-    def __init__(self, exp: Experiment, programs: Programs, placed: Placed):
+    def __init__(self, exp: Experiment, programs: Programs, placed: PlacedData):
         """Takes tests and index tables where they are.
 
         Args:
@@ -32,14 +32,14 @@ class MeshStore(DeviceStore):
         self._shards, self._tests = placed.train, []
         for tests, own in zip(exp.test, placed.test, strict=True):
             count = len(jax.tree.leaves(tests)[0])
-            place = mesh.order(count, self._layout.number)
+            place = mesh.interleaved_order(count, self._layout.num_devices)
             self._tests.append([(np.where(place < count, place, -1), own)])
 
     def gather_state(self, state: State) -> State:
         """Returns the state as one device has it, on the host."""
         server, there = mesh.to_host((state.server, state.clients))
         clients = tuple(
-            mesh.undeal(own, len(cohort.ids), self._layout.number)
+            mesh.deinterleave(own, len(cohort.ids), self._layout.num_devices)
             for cohort, own in zip(self._exp.cohorts, there, strict=True)
         )
         return state._replace(server=server, clients=clients)
@@ -62,7 +62,7 @@ class MeshStore(DeviceStore):
         found: dict[str, np.ndarray] = {}
         each = zip(self._exp.cohorts, state.clients, strict=True)
         for i, (cohort, own) in enumerate(each):
-            place = mesh.order(len(cohort.ids), self._layout.number)
+            place = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
             for path, a in jax.tree_util.tree_leaves_with_path(own):
                 parts = sorted(a.addressable_shards, key=_start)
                 at = np.concatenate([place[part.index[0]] for part in parts])
@@ -77,10 +77,12 @@ class MeshStore(DeviceStore):
         """Returns a state that was saved, on the devices."""
         nobody = len(self._exp.counts.train)
         clients = tuple(
-            self._layout.dealt(own).replace(id=self._layout.dealt_ids(own.id, nobody))
+            self._layout.shard_rows(own).replace(
+                id=self._layout.shard_ids(own.id, nobody)
+            )
             for own in state.clients
         )
-        server = everywhere(self._exp, state.server)
+        server = replicate(self._exp, state.server)
         return state._replace(server=server, clients=clients)
 
 

@@ -28,7 +28,7 @@ from jax.experimental import multihost_utils
 
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import HOSTED
+from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.types import Tree
 
 AUTO = "auto"
@@ -41,7 +41,7 @@ LONGEST = 2000  # bytes of an error that other processes hear
 SILENCE = 30  # seconds until a process that says nothing has ended
 
 
-def join(coordinator: str, processes: int = 0, process: int = -1):
+def initialize(coordinator: str, processes: int = 0, process: int = -1):
     """Makes this process one of several, before JAX looks for its devices.
 
     Args:
@@ -86,29 +86,29 @@ def join(coordinator: str, processes: int = 0, process: int = -1):
         ) from e
 
 
-def several() -> bool:
+def is_multihost() -> bool:
     """Whether there is more than one process."""
     return jax.process_count() > 1
 
 
-def first() -> bool:
+def is_primary() -> bool:
     """Whether this process has the work directory."""
     return jax.process_index() == 0
 
 
-def wait(why: str):
+def barrier(why: str):
     """Until all processes are here."""
     multihost_utils.sync_global_devices(why)
 
 
-def number() -> int:
+def process_index() -> int:
     """Of this process, from 0."""
     return jax.process_index()
 
 
-def seen_by_all(path: Path) -> Path | None:
+def shared_folder(path: Path) -> Path | None:
     """A folder of the first process, if several processes see it."""
-    if not several() or any_of(not path.exists()):
+    if not is_multihost() or any_process(not path.exists()):
         return None
     return path
 
@@ -116,41 +116,41 @@ def seen_by_all(path: Path) -> Path | None:
 @contextlib.contextmanager
 def folder(path: Path) -> Iterator[Path]:
     """The work directory in the first process, a scratch folder in the others."""
-    if first():
+    if is_primary():
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="jaxproto-") as scratch:
         yield Path(scratch, path.name)
 
 
-def agreed(find: Callable[[], Any]) -> Any:
+def broadcast_result(find: Callable[[], Any]) -> Any:
     """What the first process finds, as JSON has it, or its error, in all processes.
 
     Raises:
       UserError: of the first process.
     """
-    if not several():
+    if not is_multihost():
         return find()
-    told, found = {}, None
-    if first():
+    message, found = {}, None
+    if is_primary():
         try:
             found = find()
-            told = {"found": found}
+            message = {"found": found}
         except UserError as e:
-            told = {"error": str(e)}
-    told = json.loads(_shared_bytes(json.dumps(told).encode()))
-    if "error" in told:
-        raise UserError(told["error"])
-    return found if first() else told["found"]
+            message = {"error": str(e)}
+    message = json.loads(_shared_bytes(json.dumps(message).encode()))
+    if "error" in message:
+        raise UserError(message["error"])
+    return found if is_primary() else message["found"]
 
 
-def checked(do: Callable[[], Any]) -> Any:
+def raise_everywhere(do: Callable[[], Any]) -> Any:
     """What each process makes, unless one of them cannot.
 
     Raises:
       UserError: of the first process that has one, in all of them.
     """
-    if not several():
+    if not is_multihost():
         return do()
     made, error = None, ""
     try:
@@ -158,19 +158,19 @@ def checked(do: Callable[[], Any]) -> Any:
     except UserError as e:
         error = str(e)
     line = np.frombuffer(error.encode()[:LONGEST].ljust(LONGEST, b"\0"), np.uint8)
-    for told in multihost_utils.process_allgather(line):
-        if told[0]:
+    for message in multihost_utils.process_allgather(line):
+        if message[0]:
             raise UserError(
-                error or told.tobytes().rstrip(b"\0").decode("utf8", "replace")
+                error or message.tobytes().rstrip(b"\0").decode("utf8", "replace")
             )
     return made
 
 
-def same(what: str, value: str):
+def check_equal(what: str, value: str):
     """Raises UserError unless all processes have the same value of something."""
-    if not several():
+    if not is_multihost():
         return
-    there = agreed(lambda: value)
+    there = broadcast_result(lambda: value)
 
     def compare():
         if value != there:
@@ -179,12 +179,12 @@ def same(what: str, value: str):
                 "start all processes with the same command but for --process."
             )
 
-    checked(compare)
+    raise_everywhere(compare)
 
 
-def shared(tree: Tree) -> Tree:
+def broadcast_arrays(tree: Tree) -> Tree:
     """The arrays of the first process in all; the others give some of their shapes."""
-    if not several():
+    if not is_multihost():
         return tree
 
     def one(a):
@@ -192,8 +192,8 @@ def shared(tree: Tree) -> Tree:
             data = one(jax.random.key_data(a))
             return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
         a = np.asarray(a)
-        told = multihost_utils.broadcast_one_to_all(_bytes(a))
-        return np.asarray(told, np.uint8).view(a.dtype).reshape(a.shape)
+        message = multihost_utils.broadcast_one_to_all(_bytes(a))
+        return np.asarray(message, np.uint8).view(a.dtype).reshape(a.shape)
 
     return jax.tree.map(lambda a: one(a) if np.size(a) else np.asarray(a), tree)
 
@@ -203,23 +203,23 @@ def _bytes(a: np.ndarray) -> np.ndarray:
 
 
 def _shared_bytes(content: bytes) -> bytes:
-    size = int(shared(np.int64(len(content))))
+    size = int(broadcast_arrays(np.int64(len(content))))
     mine = np.frombuffer(content.ljust(size, b" ")[:size], np.uint8)
-    return shared(mine).tobytes()
+    return broadcast_arrays(mine).tobytes()
 
 
-def any_of(asked: bool) -> bool:
+def any_process(asked: bool) -> bool:
     """Whether any process was asked, in all processes."""
-    if not several():
+    if not is_multihost():
         return asked
     return bool(multihost_utils.process_allgather(np.array(asked)).any())
 
 
 def check(exp: Experiment):
     """Raises UserError for what a run by several processes cannot do."""
-    if not several():
+    if not is_multihost():
         return
-    if exp.store in HOSTED:
+    if exp.store in OFF_DEVICE:
         raise UserError(
             f"clients.store is {exp.store}, where one process has all clients; several "
             "processes keep them on their devices: --config.clients.store=device."
@@ -232,7 +232,7 @@ def check(exp: Experiment):
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def fail_together() -> Iterator[None]:
     """Ends this process with one line if another one has ended.
 
     JAX would wait for the others at the end of Python: this does not.
@@ -240,22 +240,22 @@ def together() -> Iterator[None]:
     try:
         yield
     except UserError as e:
-        if not several():
+        if not is_multihost():
             raise
         _leave(f"error: {e}")
     except (jax.errors.JaxRuntimeError, ValueError) as e:  # it depends on the platform
         why = " ".join(f"{e}".split())[:200]
-        if not several() or not re.search(PEERS, why):
+        if not is_multihost() or not re.search(PEERS, why):
             raise
         _leave(f"error: {LOST} ({why}).")
 
 
-def part(code: int):
+def exit_secondary_processes(code: int):
     """Ends all processes but the first, which outlives what the others hear from it."""
-    if not several():
+    if not is_multihost():
         return
-    wait("the run has ended")
-    if first():
+    barrier("the run has ended")
+    if is_primary():
         time.sleep(1.0)
         return
     sys.stdout.flush()

@@ -13,7 +13,7 @@ from jaxproto.privacy import OFF
 from jaxproto.training import programs
 
 
-def ledger(
+def privacy_ledger(
     config: ml_collections.ConfigDict, exp: Experiment
 ) -> Callable[[int], dict[str, dict]]:
     """Rounds done -> the entry `privacy` of a record; nothing where it is off.
@@ -22,13 +22,15 @@ def ledger(
     """
     if config.privacy.unit == OFF:
         return lambda rounds: {}
-    taken_RK = np.cumsum(takes_part(config, exp), 0)
+    taken_RK = np.cumsum(participation_matrix(config, exp), 0)
     return lambda rounds: {
-        "privacy": privacy.account(config, taken_RK[rounds - 1], rounds)
+        "privacy": privacy.epsilon_record(config, taken_RK[rounds - 1], rounds)
     }
 
 
-def takes_part(config: ml_collections.ConfigDict, exp: Experiment) -> np.ndarray:
+def participation_matrix(
+    config: ml_collections.ConfigDict, exp: Experiment
+) -> np.ndarray:
     """Which clients train in which round [R, K]."""
     clients = len(exp.partition.train)
 

@@ -39,22 +39,30 @@ from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.storage import workdir
 from jaxproto.training import xla_cache
-from jaxproto.training.exported_program import Damaged, Stored, digest, pack, unpack
+from jaxproto.training.exported_program import (
+    Damaged,
+    ExportedProgram,
+    digest,
+    pack,
+    unpack,
+)
 
-Wrap = Callable[[str, Callable, tuple], Callable]
-ProgramCache = Callable[[Path | None, ml_collections.ConfigDict, Experiment], Wrap]
+ProgramWrapper = Callable[[str, Callable, tuple], Callable]
+ProgramCache = Callable[
+    [Path | None, ml_collections.ConfigDict, Experiment], ProgramWrapper
+]
 
-KEPT = "programs kept in"
-UNUSED = 30 * 24 * 3600  # seconds after which a program is forgotten
+KEPT_NOTE = "programs kept in"
+UNUSED_SECONDS = 30 * 24 * 3600  # seconds after which a program is forgotten
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
 REGISTRIES: tuple[Mapping[str, object], ...] = (
     METHODS,
     METRICS,
     models.NETS,
     participation.SAMPLERS,
-    options.FROM_RUN,
+    options.DERIVED_ARGUMENTS,
     options.ORDERS,
-    options.SHORT,
+    options.SHORT_CLIENT_POLICIES,
     options.OPTIMIZER_STATES,
 )
 
@@ -66,14 +74,14 @@ def uncached(name: str, f: Callable, args: tuple) -> Callable:
 
 def no_cache(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
-) -> Wrap:
+) -> ProgramWrapper:
     """Every program is traced in this process."""
     return uncached
 
 
 def disk_cache(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
-) -> Wrap:
+) -> ProgramWrapper:
     """Programs that runs of these settings keep beside JAX's cache.
 
     Args:
@@ -88,10 +96,10 @@ def disk_cache(
         return uncached
     if options.options_changed() or has_user_code(REGISTRIES):
         return uncached
-    return partial(wrap, compiled / "traced", cache_key(config, exp))
+    return partial(load_or_trace, compiled / "traced", cache_key(config, exp))
 
 
-def first_alone(
+def compile_lock(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
 ) -> contextlib.AbstractContextManager:
     """Holds other processes back that want to compile the programs of these settings.
@@ -105,10 +113,10 @@ def first_alone(
         return contextlib.nullcontext()
     folder = compiled / "traced"
     try:
-        owner_only.folder(folder)
-    except (owner_only.Refused, OSError):  # `wrap` says it
+        owner_only.owner_only_folder(folder)
+    except (owner_only.NotOwnedError, OSError):  # `wrap` says it
         return contextlib.nullcontext()
-    return workdir.alone(folder / f"{cache_key(config, exp)}.lock")
+    return workdir.exclusive_lock(folder / f"{cache_key(config, exp)}.lock")
 
 
 def has_user_code(registries: Iterable[Mapping[str, object]]) -> bool:
@@ -126,7 +134,10 @@ def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     parts = [
         settings,
         sizes,
-        [(c.name, c.ids, c.max_participants, c.lanes, c.rules) for c in exp.cohorts],
+        [
+            (c.name, c.ids, c.max_participants, c.num_lanes, c.stateless_rules)
+            for c in exp.cohorts
+        ],
         environment(),
     ]
     told = json.dumps(parts, sort_keys=True, default=repr).encode()
@@ -153,43 +164,45 @@ def source() -> str:
     return digest(*parts)
 
 
-def wrap(folder: Path, cache_key: str, name: str, f: Callable, args: tuple) -> Callable:
+def load_or_trace(
+    folder: Path, cache_key: str, name: str, f: Callable, args: tuple
+) -> Callable:
     """The function as it was traced before; traced and kept now if it was not."""
     shapes = jax.tree.map(lambda a: f"{a.dtype}{a.shape}", args)
     file = folder / digest(cache_key.encode(), name.encode(), repr(shapes).encode())
     try:
-        owner_only.folder(folder)
-    except (owner_only.Refused, OSError) as e:
-        xla_cache.say(f"{KEPT} {folder} are not used: {e}.")
+        owner_only.owner_only_folder(folder)
+    except (owner_only.NotOwnedError, OSError) as e:
+        xla_cache.warn_once(f"{KEPT_NOTE} {folder} are not used: {e}.")
         return f
     try:
-        stored = unpack(file.name, owner_only.read(file), args)
+        stored = unpack(file.name, owner_only.read_owner_only(file), args)
         os.utime(file)
         return stored.whole()
     except FileNotFoundError:
-        return kept(file, f, args)
-    except (owner_only.Refused, Damaged, OSError) as e:
-        xla_cache.say(f"{KEPT} {folder}: one is made anew: {e}.")
+        return trace_and_store(file, f, args)
+    except (owner_only.NotOwnedError, Damaged, OSError) as e:
+        xla_cache.warn_once(f"{KEPT_NOTE} {folder}: one is made anew: {e}.")
     with contextlib.suppress(OSError):
         file.unlink()
-    return kept(file, f, args)
+    return trace_and_store(file, f, args)
 
 
-def kept(file: Path, f: Callable, args: tuple) -> Callable:
+def trace_and_store(file: Path, f: Callable, args: tuple) -> Callable:
     """Traces the function; keeps it if it can be written down."""
     try:
-        stored = traced(f, args)
+        stored = export_program(f, args)
         content = pack(file.name, stored)
     except Exception:  # it cannot be written, or is wrong: then tracing it says how
         return f
     try:
         save(file, content)
     except (atomic.Unwritable, OSError) as e:
-        xla_cache.say(f"{KEPT} {file.parent}: none is kept: {e}.")
+        xla_cache.warn_once(f"{KEPT_NOTE} {file.parent}: none is kept: {e}.")
     return stored.whole()
 
 
-def traced(f: Callable, args: tuple) -> Stored:
+def export_program(f: Callable, args: tuple) -> ExportedProgram:
     """The function as StableHLO."""
     tree, out = jax.tree.structure(args), []
 
@@ -200,13 +213,13 @@ def traced(f: Callable, args: tuple) -> Stored:
         return values
 
     program = jax.export.export(jax.jit(flat))(*jax.tree.leaves(args))
-    return Stored(out[0], program)
+    return ExportedProgram(out[0], program)
 
 
 def save(file: Path, content: bytes):
     """All or nothing, also beside another process; what nobody used for long goes."""
     for other in file.parent.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another process was first
-            if other.stat().st_mtime < time.time() - UNUSED:
+            if other.stat().st_mtime < time.time() - UNUSED_SECONDS:
                 other.unlink()
     atomic.write(file, content, private=True)

@@ -21,9 +21,9 @@ from jaxproto import (
     persistence,
     transforms,
 )
-from jaxproto.evaluation import Evaluation
+from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import HOSTED, CohortPlan
+from jaxproto.experiment.cohorts import OFF_DEVICE, CohortPlan
 from jaxproto.experiment.traced import Floats
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation
@@ -81,7 +81,7 @@ class Programs(NamedTuple):
     diagnostics: Callable  # server -> {name: scalar}, logged every round
 
 
-def everywhere(exp: Experiment, tree: Tree) -> Tree:
+def replicate(exp: Experiment, tree: Tree) -> Tree:
     """Arrays as programs get what all devices have."""
     return tree if exp.layout is None else exp.layout.put(tree, mesh.REPLICATED)
 
@@ -92,7 +92,7 @@ def with_floats(
     """Programs that have got the floats of a run.
 
     Args:
-      place: puts them where the programs are; see `everywhere`.
+      place: puts them where the programs are; see `replicate`.
     """
     on_device = place({path: jnp.float32(value) for path, value in floats.items()})
     return jax.tree.map(lambda f: partial(f, on_device), programs)
@@ -119,11 +119,11 @@ def init(exp: Experiment, seed: int, programs: Programs) -> State:
     Args:
       programs: with the floats of the run.
     """
-    begun = first_states(exp, everywhere(exp, tuple(keys(seed))), programs)
+    begun = init_states(exp, replicate(exp, tuple(keys(seed))), programs)
     return State(*begun, np.zeros(2, np.int64))
 
 
-def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]:
+def init_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple]:
     """Server and clients before the first round, of one federation or of many.
 
     Args:
@@ -131,8 +131,8 @@ def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple
       programs: with floats.
     """
     client_key, server_key, _ = keys
-    if exp.store in HOSTED:  # what they keep is not on the device
-        who = [identities(exp, cohort) for cohort in exp.cohorts]
+    if exp.store in OFF_DEVICE:  # what they keep is not on the device
+        who = [client_ids_and_counts(exp, cohort) for cohort in exp.cohorts]
         known = tuple(persistence.identities(count, ids) for ids, count in who)
         return programs.start_server(server_key), known
     who = [_dealt(exp, cohort) for cohort in exp.cohorts]
@@ -143,23 +143,25 @@ def first_states(exp: Experiment, keys, programs: Programs) -> tuple[Tree, tuple
 
 def shapes(exp: Experiment, seed: int) -> State:
     """As `init`, of `jax.ShapeDtypeStruct`; nothing is compiled."""
-    starting = with_floats(functions(exp), exp.floats)
+    starting = with_floats(build_programs(exp), exp.floats)
     state = jax.eval_shape(lambda: init(exp, seed, starting))
     return state._replace(traffic=np.zeros(2, np.int64))
 
 
-def identities(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
+def client_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
     """Ids of the clients of a cohort [K], and training examples per class [K, C]."""
     count_KC = exp.counts.train[list(cohort.ids)]
     return jnp.asarray(cohort.ids, jnp.int32), jnp.asarray(count_KC, jnp.float32)
 
 
 def _dealt(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
-    """`identities` where the programs of `exp` want them."""
-    ids, count = identities(exp, cohort)
+    """`client_ids_and_counts` where the programs of `exp` want them."""
+    ids, count = client_ids_and_counts(exp, cohort)
     if exp.layout is None:
         return ids, count
-    return exp.layout.dealt_ids(ids, len(exp.counts.train)), exp.layout.dealt(count)
+    return exp.layout.shard_ids(ids, len(exp.counts.train)), exp.layout.shard_rows(
+        count
+    )
 
 
 def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
@@ -167,27 +169,27 @@ def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
 
     On several devices they are as many as fill them.
     """
-    number = exp.layout.number if exp.layout else 1
-    width = -(-cohort.num_rows // cohort.lanes)
-    return mesh.width(width, number) * number
+    number = exp.layout.num_devices if exp.layout else 1
+    width = -(-cohort.num_rows // cohort.num_lanes)
+    return mesh.rows_per_device(width, number) * number
 
 
 def shapes_of_rows(exp: Experiment, cohort: CohortPlan, tree: Tree) -> Tree:
     """Returns the shapes that programs get for arrays [K, ...] of all clients."""
-    number = exp.layout.number if exp.layout else 1
+    number = exp.layout.num_devices if exp.layout else 1
 
     def one(a):
-        hosted = exp.store in HOSTED
+        hosted = exp.store in OFF_DEVICE
         rows = num_rows(exp, cohort) if hosted else len(a)
-        rows = mesh.width(rows, number) * number
+        rows = mesh.rows_per_device(rows, number) * number
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
 
 
-def tests_of_call(exp: Experiment, cohort: CohortPlan, tests: Tree) -> Tree:
+def test_shapes_of_call(exp: Experiment, cohort: CohortPlan, tests: Tree) -> Tree:
     """Returns the shapes of what one call evaluates clients on."""
-    lanes = 1 if exp.store in HOSTED else cohort.lanes
+    lanes = 1 if exp.store in OFF_DEVICE else cohort.num_lanes
 
     def one(a):
         return jax.ShapeDtypeStruct((-(-len(a) // lanes), *a.shape[1:]), a.dtype)
@@ -195,7 +197,7 @@ def tests_of_call(exp: Experiment, cohort: CohortPlan, tests: Tree) -> Tree:
     return shapes_of_rows(exp, cohort, jax.tree.map(one, tests))
 
 
-def functions(exp: Experiment) -> Programs:
+def build_programs(exp: Experiment) -> Programs:
     """Returns the programs of a run before they are compiled."""
     num, cohorts, formats = len(exp.partition.train), exp.cohorts, exp.formats
 
@@ -217,12 +219,12 @@ def functions(exp: Experiment) -> Programs:
 
     def participate(now, context, server):
         key, r = sampling_key(context), context.r
-        return federation.taking_part(now, num, key, server, r)
+        return federation.draw_participants(now, num, key, server, r)
 
     def exchange(method, local, inputs):
         context, who, down = inputs
         stage = key(context, federation.TRAINING)
-        return federation.Exchange(method, local, formats, who, down, stage)
+        return federation.RoundInputs(method, local, formats, who, down, stage)
 
     def train(cohort, now, inputs, clients, examples, shards):
         local = now.local.at_round(inputs.context.r)
@@ -244,15 +246,15 @@ def functions(exp: Experiment) -> Programs:
         return federation.pre_aggregate_server(now.method, cohorts, stage, server, ups)
 
     def evaluate(cohort, now, down, clients, examples, tests):
-        given = Evaluation(now.method, cohort, exp.metrics, down, examples)
+        given = EvaluationInputs(now.method, cohort, exp.metrics, down, examples)
         if not cohort.stateless:
             return evaluation.evaluate_cohort(given, clients, tests)
         by_client = isinstance(tests, Shard)  # on a node, or for more than accuracy
         f = evaluation.evaluate_shared if by_client else evaluation.evaluate_examples
-        return f(given, cohort.rules, clients, tests)
+        return f(given, cohort.stateless_rules, clients, tests)
 
     def diagnostics(now, server):
-        return diagnose(now.method, exp.spec, server)
+        return prototype_diagnostics(now.method, exp.spec, server)
 
     def for_each(f):
         return tuple(with_parts(f, cohort) for cohort in cohorts)
@@ -278,8 +280,8 @@ def functions(exp: Experiment) -> Programs:
 
 def _moves(exp: Experiment, cohort: CohortPlan) -> bool:
     """Returns whether participants are gathered from arrays on the device."""
-    split = cohort.lanes > 1 or cohort.num_rows < len(cohort.ids)
-    return split and exp.store not in HOSTED
+    split = cohort.num_lanes > 1 or cohort.num_rows < len(cohort.ids)
+    return split and exp.store not in OFF_DEVICE
 
 
 def _gather(cohort: CohortPlan, moves: bool) -> Callable | None:
@@ -287,7 +289,7 @@ def _gather(cohort: CohortPlan, moves: bool) -> Callable | None:
 
     def run(floats, who, clients, shards):
         del floats
-        rows, lanes = cohort.num_rows, cohort.lanes
+        rows, lanes = cohort.num_rows, cohort.num_lanes
         return gather.gather(who, clients, shards, rows, lanes)
 
     return run if moves else None
@@ -300,32 +302,32 @@ def _scatter(floats, clients, places, trained):
 
 def _tested(exp: Experiment, cohort: CohortPlan) -> Callable | None:
     """Returns the program that picks the clients to evaluate; None for all at once."""
-    if cohort.stateless or exp.store in HOSTED:
+    if cohort.stateless or exp.store in OFF_DEVICE:
         return None
-    if not cohort.tested and cohort.lanes == 1:
+    if not cohort.evaluated and cohort.num_lanes == 1:
         return None
-    asked = np.asarray(cohort.tested or range(len(cohort.ids)))
-    parts = [asked[at] for at in dealt_places(len(asked), cohort.lanes)]
+    asked = np.asarray(cohort.evaluated or range(len(cohort.ids)))
+    parts = [asked[at] for at in lane_places(len(asked), cohort.num_lanes)]
 
     def run(floats, clients):
         del floats
-        return [gather.take(clients, jnp.asarray(part)) for part in parts]
+        return [gather.take_rows(clients, jnp.asarray(part)) for part in parts]
 
     return run
 
 
-def dealt_places(count: int, lanes: int) -> list[np.ndarray]:
+def lane_places(count: int, lanes: int) -> list[np.ndarray]:
     """Returns which rows each lane gets, the last one again where none is left."""
     width = -(-count // lanes)
     rows = np.minimum(np.arange(width * lanes), count - 1)
     return list(rows.reshape(width, lanes).T)
 
 
-def diagnose(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
+def prototype_diagnostics(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:
     """Angles between global prototypes, and what transforms tell of their work."""
     down = method.broadcast(server)
     whole = spec.feat_dim  # angles of compressed prototypes would mean nothing
     protos = isinstance(down, Protos) and down.mean.shape[-1] == whole
     names = ("smallest_angle", "mean_angle") if protos else ()
     between = {name: getattr(kernels, name)(down) for name in names}
-    return {**between, **transforms.watched(server)}
+    return {**between, **transforms.diagnostics_of(server)}

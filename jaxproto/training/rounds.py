@@ -10,14 +10,14 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Broadcast, Model, PreUpload, Report
-from jaxproto.gather import Rows
+from jaxproto.federation import Broadcast, CohortReport, Model, PreUploadReport
+from jaxproto.gather import ParticipantRows
 from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.training import programs
 from jaxproto.training.client_store import ClientStore
 from jaxproto.training.programs import Programs, RoundContext, RoundInputs, State
-from jaxproto.training.threads import at_once
+from jaxproto.training.threads import run_parallel
 from jaxproto.types import ArrayLike, Client, Examples, Tree
 from jaxproto.wire import HEADER, codec
 
@@ -26,7 +26,7 @@ class Diverged(RuntimeError):
     """A loss, an upload or a parameter is no longer a finite number."""
 
 
-class Work(NamedTuple):
+class RoundEnvironment(NamedTuple):
     """What every round of a run needs."""
 
     exp: Experiment
@@ -36,7 +36,7 @@ class Work(NamedTuple):
     store: ClientStore
 
 
-class Round(NamedTuple):
+class RoundSummary(NamedTuple):
     """What the host learns of a round."""
 
     loss: float  # mean over the clients that took a step
@@ -48,37 +48,39 @@ class Round(NamedTuple):
     bytes_by_client: dict[str, np.ndarray]  # "up" and "down", by client id
 
 
-class Told(NamedTuple):
+class RoundOutputs(NamedTuple):
     """What the programs of a round tell the host."""
 
     participants: Participation
     scalars_down: ArrayLike  # of the broadcast
     bytes_down: ArrayLike
-    reports: list[Report]  # per cohort and lane, without uploads
-    pre_uploads: list[PreUpload]  # the same; none for a method with one exchange
+    reports: list[CohortReport]  # per cohort and lane, without uploads
+    pre_uploads: list[PreUploadReport]  # the same; none for a method with one exchange
     diagnostics: dict[str, np.ndarray]
 
 
-def one_round(work: Work, r: int, state: State) -> tuple[State, Round]:
+def one_round(
+    work: RoundEnvironment, r: int, state: State
+) -> tuple[State, RoundSummary]:
     """Exchanges, training of every cohort and the server's step.
 
     Raises:
       Diverged: names round, cohort and client.
     """
     model = Model(state.server, state.clients)
-    model, told = computed(work, round_context(work, r), model, r)
-    counts, summary = counted(work.exp, r, state, told)
+    model, outputs = computed(work, round_context(work, r), model, r)
+    counts, summary = finish_round(work.exp, r, state, outputs)
     return counts._replace(server=model.server, clients=model.clients), summary
 
 
-def round_context(work: Work, r: int) -> RoundContext:
+def round_context(work: RoundEnvironment, r: int) -> RoundContext:
     """Returns round `r`, on all devices."""
-    return programs.everywhere(work.exp, programs.round_context(work.seed, r))
+    return programs.replicate(work.exp, programs.round_context(work.seed, r))
 
 
 def computed(
-    work: Work, context: RoundContext, model: Model, r: int
-) -> tuple[Model, Told]:
+    work: RoundEnvironment, context: RoundContext, model: Model, r: int
+) -> tuple[Model, RoundOutputs]:
     """Computes a round; returns the model after it, and what its programs told.
 
     Where programs are of several federations, so is all that goes in and comes out.
@@ -93,7 +95,9 @@ def computed(
         return run.participate(round_context(work, r + 1), server)
 
     rows = store.gather(
-        who, model.clients, None if asks_server(work.exp.method) else upcoming
+        who,
+        model.clients,
+        None if sampler_depends_on_server(work.exp.method) else upcoming,
     )
     server, sent, pre_uploads = first_exchange(work, context, who, server, rows)
     trained, reports = train(work, RoundInputs(context, who, sent.message), rows)
@@ -101,7 +105,7 @@ def computed(
     if work.exp.check_wire:
         check_wire(work.exp, [*pre_uploads, *reports], server)
     server = run.update(context, server, tuple(p.uploads for p in reports))
-    told = Told(
+    outputs = RoundOutputs(
         participants=who,
         scalars_down=sent.scalars,
         bytes_down=sent.bytes,
@@ -109,30 +113,34 @@ def computed(
         pre_uploads=[p._replace(uploads=()) for p in pre_uploads],
         diagnostics=run.diagnostics(server),
     )
-    told = mesh.to_host(told)  # sizes, losses; never uploads
-    return Model(jax.block_until_ready(server), clients), told
+    outputs = mesh.to_host(outputs)  # sizes, losses; never uploads
+    return Model(jax.block_until_ready(server), clients), outputs
 
 
-def asks_server(method: Method) -> bool:
+def sampler_depends_on_server(method: Method) -> bool:
     """Returns whether the server's state decides who takes part."""
     return method.adjust_sampler is not Method.adjust_sampler
 
 
 def train(
-    work: Work, inputs: RoundInputs, rows: Sequence[Sequence[Rows]]
-) -> tuple[list[list[Client]], list[Report]]:
+    work: RoundEnvironment,
+    inputs: RoundInputs,
+    rows: Sequence[Sequence[ParticipantRows]],
+) -> tuple[list[list[Client]], list[CohortReport]]:
     """Trains the rows of every cohort and call; returns them, and their reports."""
     calls = [
         partial(f, inputs, own.clients, work.examples, own.shards)
         for f, lanes in zip(work.compiled.train, rows, strict=True)
         for own in lanes
     ]
-    after, reports = zip(*at_once(calls), strict=True)
+    after, reports = zip(*run_parallel(calls), strict=True)
     new = iter(after)
     return [[next(new) for _ in lanes] for lanes in rows], list(reports)
 
 
-def counted(exp: Experiment, r: int, counts: State, told: Told) -> tuple[State, Round]:
+def finish_round(
+    exp: Experiment, r: int, counts: State, outputs: RoundOutputs
+) -> tuple[State, RoundSummary]:
     """What the host counts of a run, after round `r`, from 0; and of the round alone.
 
     Args:
@@ -141,19 +149,19 @@ def counted(exp: Experiment, r: int, counts: State, told: Told) -> tuple[State, 
     Raises:
       Diverged: names round, cohort and client.
     """
-    check_finite(exp, r, told.reports)
-    summary = summarize_round(exp, told)
+    check_finite(exp, r, outputs.reports)
+    summary = summarize_round(exp, outputs)
     moved = np.array([summary.bytes_up, summary.bytes_down], np.int64)
-    watched = watch(r, told.diagnostics, counts.watched)
+    watched = record_history(r, outputs.diagnostics, counts.watched)
     return counts._replace(traffic=counts.traffic + moved, watched=watched), summary
 
 
-def unwatched(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarray]:
+def empty_history(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarray]:
     """Room for what `diagnostics` says of `most` rounds; nan until then."""
     return {name: np.full(most, np.nan) for name in compiled.diagnostics(server)}
 
 
-def watch(r: int, now: Mapping, watched: Tree) -> Tree:
+def record_history(r: int, now: Mapping, watched: Tree) -> Tree:
     """`watched` with what `diagnostics` says of this round in its place."""
     return {
         name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
@@ -162,18 +170,18 @@ def watch(r: int, now: Mapping, watched: Tree) -> Tree:
 
 
 def first_exchange(
-    work: Work,
+    work: RoundEnvironment,
     context: RoundContext,
     who: Participation,
     server: Tree,
-    rows: Sequence[Sequence[Rows]],
-) -> tuple[Tree, Broadcast, list[PreUpload]]:
+    rows: Sequence[Sequence[ParticipantRows]],
+) -> tuple[Tree, Broadcast, list[PreUploadReport]]:
     """Returns the server, its broadcast to whoever trains, and the messages before."""
     run, sent = work.compiled, work.compiled.broadcast(server)
     if run.pre_aggregate is None:
         return server, sent, []
     inputs = RoundInputs(context, who, sent.message)
-    ups = at_once(
+    ups = run_parallel(
         partial(f, inputs, own.clients, work.examples, own.shards)
         for f, lanes in zip(run.pre_upload, rows, strict=True)
         for own in lanes
@@ -202,27 +210,27 @@ def check_wire(exp: Experiment, parts, server: Tree):
     for part in jax.device_get(parts):
         for k, size in enumerate(part.bytes):
             message = jax.tree.map(lambda a, k=k: a[k], part.up)
-            codec.check(message, int(size), exp.formats.up)
+            codec.check_roundtrip(message, int(size), exp.formats.up)
     codec.check_broadcast(exp.method.broadcast(server), exp.formats.down)
 
 
-def summarize_round(exp: Experiment, told: Told) -> Round:
+def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     """Sums over clients of what a round moved and lost."""
-    reports, pre_uploads = told.reports, told.pre_uploads
+    reports, pre_uploads = outputs.reports, outputs.pre_uploads
     stepped = sum(int((p.steps > 0).sum()) for p in reports)
-    clients, trains = len(exp.counts.train), np.asarray(told.participants.trains)
+    clients, trains = len(exp.counts.train), np.asarray(outputs.participants.trains)
     up = np.zeros(clients + 1, np.int64)  # the last is of rows that are not used
     for parts in (reports, pre_uploads):
         for p in parts:
             np.add.at(up, p.id, p.bytes)
-    up, down = up[:clients], trains * int(told.bytes_down)
-    return Round(
+    up, down = up[:clients], trains * int(outputs.bytes_down)
+    return RoundSummary(
         loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
         participants=int(trains.sum()),
         scalars_up=sum(
             int(p.sent.sum()) for part in (reports, pre_uploads) for p in part
         ),
-        scalars_down=int(told.scalars_down) * int(trains.sum()),
+        scalars_down=int(outputs.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),
         bytes_by_client={"up": up, "down": down},

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jaxproto import config as config_
 from jaxproto import mesh as devices_
-from jaxproto.callbacks import Callback, made
+from jaxproto.callbacks import Callback, make_callbacks
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.storage import default_workdir
@@ -29,25 +29,25 @@ from jaxproto.training import (
     programs,
     xla_cache,
 )
-from jaxproto.training.checkpointing import resume, say
+from jaxproto.training.checkpointing import print_line, resume
 from jaxproto.training.engine import LocalEngine
 from jaxproto.training.loop import train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
-from jaxproto.training.rounds import Work, unwatched
-from jaxproto.training.run_context import Run, Start, existing
+from jaxproto.training.rounds import RoundEnvironment, empty_history
+from jaxproto.training.run_context import RunContext, RunRequest, finished_summary
 from jaxproto.training.stores import open_store
 from jaxproto.types import Examples
 
 
-class Ready(NamedTuple):
+class PreparedRun(NamedTuple):
     """What a run needs besides its state; runs of other seeds and floats share it."""
 
     exp: Experiment
     examples: Examples
     programs: Programs  # without floats
-    took: summaries.Compiled
-    placed: data_placement.Placed | None = None  # on several devices
+    took: summaries.CompileStats
+    placed: data_placement.PlacedData | None = None  # on several devices
 
 
 def run(
@@ -72,8 +72,8 @@ def run(
         `program_cache.no_cache`, or `disk_cache` where no function can have changed.
       grace: seconds that a round may still take after SIGTERM, to be saved; in a
         process that `stopping.watch`es.
-      devices: see `jaxproto.mesh.chosen`; no number of the run depends on it, but
-        for the rounding of sums over clients.
+      devices: see `jaxproto.mesh.parse_devices`; no number of the run depends on it,
+        but for the rounding of sums over clients.
       callbacks: told of the run (`writers.Callback`), and names of `writers.WRITERS`;
         not of one that has ended.
 
@@ -86,15 +86,19 @@ def run(
         not come to use stays as it was. Later, if a file cannot be written.
       stopping.Stopped: SIGTERM came, and the round that was running is saved.
     """
-    console = Console(quiet=True) if not multihost.first() else console or Console()
+    console = (
+        Console(quiet=True) if not multihost.is_primary() else console or Console()
+    )
     config_.check(config)
-    listening = made(callbacks) if multihost.first() else []
-    layout = devices_.chosen(devices)
+    listening = make_callbacks(callbacks) if multihost.is_primary() else []
+    layout = devices_.parse_devices(devices)
     with contextlib.ExitStack() as stack:
-        home = Path(workdir or default_workdir.default(config))
+        home = Path(workdir or default_workdir.default_workdir(config))
         path = stack.enter_context(multihost.folder(home))
-        claimed = multihost.checked(lambda: stack.enter_context(folder.claim(path)))
-        start = Start(
+        claimed = multihost.raise_everywhere(
+            lambda: stack.enter_context(folder.lock_workdir(path))
+        )
+        start = RunRequest(
             config=config,
             path=path,
             console=console,
@@ -102,71 +106,79 @@ def run(
             claimed=claimed,
             callbacks=listening,
             layout=layout,
-            home=multihost.seen_by_all(home),
+            home=multihost.shared_folder(home),
         )
-        multihost.same("configuration", config.to_json())
-        summary = multihost.agreed(lambda: existing(start))
+        multihost.check_equal("configuration", config.to_json())
+        summary = multihost.broadcast_result(lambda: finished_summary(start))
         if summary is None:
-            ready = multihost.checked(lambda: prepare(start, cache))
-            summary = trained(start, ready)
+            ready = multihost.raise_everywhere(lambda: prepare(start, cache))
+            summary = train(start, ready)
         else:
-            say(console, f"{path} is {summary['status']}: nothing to do.")
+            print_line(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     if (further := metrics_table(summary)) is not None:
         console.print(further)
-    for line in reference_accuracy.lines(summary):
-        say(console, line)
+    for line in reference_accuracy.reference_lines(summary):
+        print_line(console, line)
     return summary
 
 
-def prepare(start: Start, cache: program_cache.ProgramCache) -> Ready:
+def prepare(start: RunRequest, cache: program_cache.ProgramCache) -> PreparedRun:
     """Data and compiled programs, once all that can be wrong was tried.
 
     Raises:
       UserError: for anything that cannot work.
     """
-    compiled_in = xla_cache.keep_compiled()
+    compiled_in = xla_cache.enable_xla_cache()
     tokens = folder.tokens(start.path)
     config, layout = start.config, start.layout
     exp = build.experiment(config, jax.default_backend(), tokens, layout)
-    build.check(exp)
-    build.check_rule(exp, config.early_stopping.rule)
+    build.check_experiment(exp)
+    build.check_early_stopping_rule(exp, config.early_stopping.rule)
     multihost.check(exp)
     summaries.partition(exp, start.path, start.console)
     if layout is None:
         wrap, examples = cache(compiled_in, config, exp), build.examples(exp.dataset)
-        return compiled(start.console, exp, examples, wrap)
-    say(start.console, data_placement.described(exp, layout))
-    there = data_placement.placed(exp, layout)  # exported programs are of one device
-    made = compiled(start.console, exp, there.examples, program_cache.uncached)
-    return made._replace(placed=there)
+        return compile_programs(start.console, exp, examples, wrap)
+    print_line(start.console, data_placement.describe_layout(exp, layout))
+    placed = data_placement.place_data(
+        exp, layout
+    )  # exported programs are of one device
+    prepared = compile_programs(
+        start.console, exp, placed.examples, program_cache.uncached
+    )
+    return prepared._replace(placed=placed)
 
 
-def compiled(console: Console, exp: Experiment, examples: Examples, wrap) -> Ready:
+def compile_programs(
+    console: Console, exp: Experiment, examples: Examples, wrap
+) -> PreparedRun:
     """Programs in the form that fits into memory."""
-    limit = device_memory.available(jax.local_devices()[0]) if exp.fit else None
-    total = len(jax.tree.leaves(programs.functions(exp)))
-    shown = progress_lines.counted(console, "compiling", "programs", total)
-    with progress_lines.unkept_programs(console), shown as done:
+    limit = device_memory.available_bytes(jax.local_devices()[0]) if exp.fit else None
+    total = len(jax.tree.leaves(programs.build_programs(exp)))
+    shown = progress_lines.progress_line(console, "compiling", "programs", total)
+    with progress_lines.warn_uncached_once(console), shown as done:
         fits = compiler.compile_to_fit(exp, examples, limit, wrap, done)
-    exp, made, seconds, need = fits
-    say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
-    return Ready(exp, examples, made, summaries.Compiled(seconds, need))
+    exp, prepared, seconds, need = fits
+    print_line(console, f"needs about {need / 2**20:,.0f} MiB of the device")
+    return PreparedRun(exp, examples, prepared, summaries.CompileStats(seconds, need))
 
 
-def trained(start: Start, ready: Ready) -> dict:
+def train(start: RunRequest, ready: PreparedRun) -> dict:
     """The summary after all rounds.
 
     Raises:
       Stopped: as `run`.
     """
-    this, first, state = begin(start, ready)
+    this, first, state = restore_or_init(start, ready)
     with contextlib.closing(this.work.store):
         (summary,) = train_rounds([this], LocalEngine(this.work), first, [state])
     return summary
 
 
-def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
+def restore_or_init(
+    start: RunRequest, ready: PreparedRun
+) -> tuple[RunContext, int, State]:
     """A run before its first round, or after the last one that was saved.
 
     Raises:
@@ -174,24 +186,24 @@ def begin(start: Start, ready: Ready) -> tuple[Run, int, State]:
     """
     config, path, exp = start.config, start.path, ready.exp
     folder.save_tokens(path, exp.dataset.tokens)
-    due = folder.due(path, config)  # by the configuration that is there
+    due = folder.expected_rounds(path, config)  # by the configuration that is there
     folder.save_config(path, config)  # not before all that can be wrong was tried
     start.claimed.keep()
-    place = partial(programs.everywhere, exp)
-    own = programs.with_floats(ready.programs, exp.floats, place)
-    store = open_store(exp, own, config.seed, path, ready.placed)
-    this = Run(
+    place = partial(programs.replicate, exp)
+    compiled = programs.with_floats(ready.programs, exp.floats, place)
+    store = open_store(exp, compiled, config.seed, path, ready.placed)
+    this = RunContext(
         config=config,
         path=path,
-        work=Work(exp, ready.examples, own, config.seed, store),
+        work=RoundEnvironment(exp, ready.examples, compiled, config.seed, store),
         compiled=ready.took,
         console=start.console,
         grace=start.grace,
-        shown=start.shown,
-        told=start.listeners(),
+        progress=start.shown,
+        callbacks=start.listeners(),
         home=start.home,
-        spent=privacy_ledger.ledger(config, exp),
+        privacy_entry=privacy_ledger.privacy_ledger(config, exp),
     )
-    state = programs.init(exp, config.seed, own)
-    room = unwatched(own, state.server, config.eval_every)
+    state = programs.init(exp, config.seed, compiled)
+    room = empty_history(compiled, state.server, config.eval_every)
     return this, *resume(this, state._replace(watched=room), due)

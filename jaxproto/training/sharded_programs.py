@@ -27,8 +27,8 @@ from jax.sharding import PartitionSpec
 from jaxproto import gather, mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.federation import Cohort, Report, Uploads
-from jaxproto.mesh import AXIS, REPLICATED, SHARDED, Layout
+from jaxproto.federation import Cohort, CohortReport, Uploads
+from jaxproto.mesh import AXIS, REPLICATED, SHARDED, DeviceLayout
 from jaxproto.participation import Participation
 from jaxproto.training import batched_programs, data_placement, programs
 from jaxproto.training.programs import Programs
@@ -36,10 +36,10 @@ from jaxproto.types import Client, Examples, Shard, Tree
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Spread:
+class ShardMapped:
     """A function that runs on every device, over the rows there."""
 
-    layout: Layout
+    layout: DeviceLayout
     f: Callable
     given: tuple[PartitionSpec, ...]  # of each argument, floats first
     made: Any = SHARDED  # of each result
@@ -62,24 +62,24 @@ class Spread:
         return {"in_shardings": given, "out_shardings": made}
 
 
-def functions(exp: Experiment, layout: Layout) -> Programs:
+def functions(exp: Experiment, layout: DeviceLayout) -> Programs:
     """Returns the programs of a run on several devices, before they are compiled.
 
     Arguments are those of `Programs`; clients and their tables are dealt.
     """
-    one = programs.functions(exp)
+    one = programs.build_programs(exp)
     R: Any = REPLICATED
     C: Any = SHARDED
     shown = None if exp.dataset.public is None else R
     own = Examples(x=C, y=C, public=shown, shape=exp.dataset.x.shape[1:])
-    E = own if data_placement.apart(exp) else R
+    E = own if data_placement.examples_are_sharded(exp) else R
     moves = [f is not None for f in one.gather]
 
     def rows(*specs, f):
-        return Spread(layout, f, (R, *specs))
+        return ShardMapped(layout, f, (R, *specs))
 
     def server(f, *specs):
-        return Spread(layout, f, (R, *specs), R)
+        return ShardMapped(layout, f, (R, *specs), R)
 
     def gathered(f):
         return server(partial(_after_gathering, exp.cohorts, f), R, R, C)
@@ -87,7 +87,7 @@ def functions(exp: Experiment, layout: Layout) -> Programs:
     def moving(f, specs, made=C):
         each = zip(exp.cohorts, moves, strict=True)
         return tuple(
-            Spread(layout, partial(f, c), (R, *specs), made) if here else None
+            ShardMapped(layout, partial(f, c), (R, *specs), made) if here else None
             for c, here in each
         )
 
@@ -96,7 +96,7 @@ def functions(exp: Experiment, layout: Layout) -> Programs:
         start_server=server(one.start_server, R),
         broadcast=server(one.broadcast, R),
         participate=server(one.participate, R, R),
-        gather=moving(_gather, (R, C, C), [gather.Rows(R, C, C)]),
+        gather=moving(_gather, (R, C, C), [gather.ParticipantRows(R, C, C)]),
         pre_upload=tuple(rows(R, C, E, C, f=f) for f in one.pre_upload),
         pre_aggregate=one.pre_aggregate and gathered(one.pre_aggregate),
         train=tuple(rows(R, C, E, C, f=partial(_train, f)) for f in one.train),
@@ -111,21 +111,21 @@ def functions(exp: Experiment, layout: Layout) -> Programs:
     )
 
 
-def of_federations(many: Programs, layout: Layout) -> Programs:
+def shard_federations(many: Programs, layout: DeviceLayout) -> Programs:
     """Returns programs of many federations, of which each device has its part.
 
     Args:
-      many: from `batched_programs.of_many`.
+      many: from `batched_programs.vmap_programs`.
     """
-    where = {batched_programs.OWN: SHARDED, batched_programs.ALL: REPLICATED}
+    where = {batched_programs.MAPPED: SHARDED, batched_programs.UNMAPPED: REPLICATED}
 
     def spread(f, axes):
-        return Spread(layout, f, tuple(where[axis] for axis in axes))
+        return ShardMapped(layout, f, tuple(where[axis] for axis in axes))
 
-    return batched_programs.mapped(spread, many)
+    return batched_programs.map_programs(spread, many)
 
 
-def _train(f: Callable, *args) -> tuple[Client, Report]:
+def _train(f: Callable, *args) -> tuple[Client, CohortReport]:
     """Trains; the sum over the clients of a device gets an axis of devices."""
     clients, report = f(*args)
     total = jax.tree.map(lambda a: a[None], report.uploads.total)
@@ -144,7 +144,7 @@ def _after_gathering(
 def _canonical(cohort: Cohort, uploads: Uploads) -> Uploads:
     """Returns the uploads of all devices as one device has them."""
     id_R, up = jax.tree.map(
-        lambda a: a[: cohort.num_rows], mesh.everyone((uploads.id, uploads.up))
+        lambda a: a[: cohort.num_rows], mesh.all_gather_rows((uploads.id, uploads.up))
     )
     parts = jax.tree.map(lambda a: lax.all_gather(a[0], AXIS), uploads.total)
     return Uploads(id_R, up, jax.tree.map(lambda a: sum(a[1:], start=a[0]), parts))
@@ -154,29 +154,29 @@ def _tested(cohort: CohortPlan, floats, clients: Client) -> list[Client]:
     """Brings the clients that an evaluation asks to where their examples are."""
     del floats
     number = lax.axis_size(AXIS)
-    at = np.full(mesh.width(len(cohort.tested), number) * number, -1)
-    at[: len(cohort.tested)] = cohort.tested
-    return [mesh.fetch(clients, jnp.asarray(at))]
+    at = np.full(mesh.rows_per_device(len(cohort.evaluated), number) * number, -1)
+    at[: len(cohort.evaluated)] = cohort.evaluated
+    return [mesh.redistribute(clients, jnp.asarray(at))]
 
 
 def _gather(
     cohort: Cohort, floats, participants: Participation, clients: Client, shards: Shard
-) -> list[gather.Rows]:
+) -> list[gather.ParticipantRows]:
     """Brings the participants of a cohort to where they train."""
     del floats
-    number, id_K = lax.axis_size(AXIS), mesh.everyone(clients.id)
+    number, id_K = lax.axis_size(AXIS), mesh.all_gather_rows(clients.id)
     id_K = id_K[: len(cohort.ids)]
-    ((place, id_R),) = gather.places(participants, id_K, cohort.num_rows)
+    ((place, id_R),) = gather.participant_places(participants, id_K, cohort.num_rows)
     spare = (0, -cohort.num_rows % number)
     assert place is not None  # as the cohort has more clients than take part
     place = jnp.pad(place, spare, constant_values=len(cohort.ids))
     id_R = jnp.pad(id_R, spare, constant_values=len(participants.trains))
-    moved, shards = mesh.fetch((clients, shards), place)
+    moved, shards = mesh.redistribute((clients, shards), place)
     mine = id_R.reshape(-1, number)[:, lax.axis_index(AXIS)]
-    return [gather.Rows(place, moved.replace(id=mine), shards)]
+    return [gather.ParticipantRows(place, moved.replace(id=mine), shards)]
 
 
 def _scatter(cohort: Cohort, floats, clients: Client, places, trained) -> Client:
     """Returns all clients of a cohort with its participants as they are now."""
     del cohort, floats
-    return mesh.put(clients, places[0], trained[0])
+    return mesh.scatter_back(clients, places[0], trained[0])

@@ -1,16 +1,19 @@
 """Ctrl-C and SIGTERM: a process ends in one line, and nothing is half written.
 
-A thread of its own hears of both (`watch`), so it does not matter what the main thread
-is doing: an import, a compilation, a round inside XLA, a destructor in which an
-exception would be lost. It ends the process with exit code 130 or 143 and takes away
-what was being written; what has its name already is whole (`jaxproto/io/atomic.py`).
+A thread of its own hears of both (`install_signal_handlers`), so it does not matter
+what the main thread is doing: an import, a compilation, a round inside XLA, a
+destructor in which an exception would be lost. It ends the process with exit code 130
+or 143 and takes away what was being written; what has its name already is whole
+(`jaxproto/io/atomic.py`).
 
 Two things come first: a checkpoint that is being saved is finished, and SIGTERM, which
 schedulers send some time before they kill, waits until the round that is running has
-been saved, if that is soon (`rounds`). A second signal ends the process at once.
+been saved, if that is soon (`graceful_rounds`). A second signal ends the process at
+once.
 
-Without `watch`, as in a notebook, signals are left to whoever has handlers for them.
-Only the standard library is imported here: this is loaded before all others.
+Without `install_signal_handlers`, as in a notebook, signals are left to whoever has
+handlers for them. Only the standard library is imported here: this is loaded before all
+others.
 """
 
 import contextlib
@@ -29,7 +32,7 @@ CLOSE = 5.0  # seconds for what is open when the process ends, such as event fil
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
-class Stopped(Exception):
+class StoppedBySignal(Exception):
     """SIGTERM came, and the checkpoint of the round that was running is saved."""
 
 
@@ -104,7 +107,7 @@ def _flush():
         sys.stdout.flush()
 
 
-def watch():
+def install_signal_handlers():
     """Ends this process at Ctrl-C and SIGTERM from now on; only for a process's main.
 
     A signal that is ignored, as Ctrl-C is in the background of a shell, stays so.
@@ -114,7 +117,9 @@ def watch():
     signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     _watching.append(tells)
     _listening.append(hears)
-    os.register_at_fork(after_in_child=unwatch)  # its signals are not this process's
+    os.register_at_fork(
+        after_in_child=remove_signal_handlers
+    )  # its signals are not this process's
     threading.Thread(target=_listen, args=[hears], daemon=True).start()
     for told in WORDS:
         if signal.getsignal(told) is not signal.SIG_IGN:
@@ -137,7 +142,7 @@ def _listen(hears: int):
     os.close(hears)
 
 
-def unwatch():
+def remove_signal_handlers():
     """Leaves Ctrl-C and SIGTERM to Python again: for who cleans up behind itself."""
     if _watching:
         signal.set_wakeup_fd(-1)
@@ -146,24 +151,24 @@ def unwatch():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def then(after: str):
+def set_exit_hint(after: str):
     """What the last line is to say of how to go on."""
     _process.after = after
 
 
-def after() -> str:
-    """What `then` was told."""
+def exit_hint() -> str:
+    """What `set_exit_hint` was told."""
     return _process.after
 
 
-def end(stopped: Stopped) -> NoReturn:
+def exit_after_stop(stopped: StoppedBySignal) -> NoReturn:
     """Ends the process after the round that SIGTERM was waiting for."""
-    then(str(stopped))
+    set_exit_hint(str(stopped))
     _process.end(signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def rounds(grace: float) -> Iterator[Callable[[], bool]]:
+def graceful_rounds(grace: float) -> Iterator[Callable[[], bool]]:
     """Rounds of training, of which the running one may end when SIGTERM comes.
 
     Args:
@@ -184,7 +189,7 @@ def rounds(grace: float) -> Iterator[Callable[[], bool]]:
 
 
 @contextlib.contextmanager
-def closing(close: Callable[[], None]) -> Iterator[None]:
+def close_on_exit(close: Callable[[], None]) -> Iterator[None]:
     """Calls `close`, which raises nothing, if a signal ends the process meanwhile."""
     _process.closes.append(close)
     try:
@@ -194,7 +199,7 @@ def closing(close: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def finished_first() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Holds Ctrl-C and SIGTERM back until the block has ended; a second one is not."""
     if not _watching:
         with _held_back():

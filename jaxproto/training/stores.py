@@ -7,12 +7,12 @@ import jax
 
 from jaxproto import federation
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import HOSTED, NODES
+from jaxproto.experiment.cohorts import NODES, OFF_DEVICE
 from jaxproto.training.client_store import ClientStore, DeviceStore
-from jaxproto.training.data_placement import Placed
+from jaxproto.training.data_placement import PlacedData
 from jaxproto.training.hosted_store import FOLDER, HostedStore
 from jaxproto.training.mesh_store import MeshStore
-from jaxproto.training.programs import Programs, identities, keys
+from jaxproto.training.programs import Programs, client_ids_and_counts, keys
 
 
 def open_store(
@@ -20,7 +20,7 @@ def open_store(
     programs: Programs,
     seed: int,
     path: Path,
-    placed: Placed | None = None,
+    placed: PlacedData | None = None,
 ) -> ClientStore:
     """Returns where the clients of a run are between rounds.
 
@@ -32,14 +32,14 @@ def open_store(
     Raises:
       UserError: there is not enough room on the disk.
     """
-    if placed is not None and exp.store not in HOSTED:
+    if placed is not None and exp.store not in OFF_DEVICE:
         return MeshStore(exp, programs, placed)
-    if exp.store not in HOSTED or exp.store == NODES:
+    if exp.store not in OFF_DEVICE or exp.store == NODES:
         return DeviceStore(exp, programs)
     key, shapes = keys(seed)[0], []
     for cohort in exp.cohorts:
         start = partial(federation.init_cohort, exp.method, exp.local, cohort)
-        who = (a[:1] for a in identities(exp, cohort)[::-1])
+        who = (a[:1] for a in client_ids_and_counts(exp, cohort)[::-1])
         one = jax.eval_shape(start, key, *who)
         shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
     folder = path / FOLDER if exp.store == "disk" else None

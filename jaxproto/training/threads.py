@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 
-def compilers() -> ThreadPoolExecutor:
+def compile_pool() -> ThreadPoolExecutor:
     """Two threads compile what is lowered while more is traced; four on eight cores.
 
     No more: XLA itself uses several, and every program that is being compiled holds a
@@ -18,7 +18,7 @@ def compilers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(2, min(4, (os.cpu_count() or 1) // 2)))
 
 
-def at_once(calls: Iterable[partial]) -> list:
+def run_parallel(calls: Iterable[partial]) -> list:
     """Results of compiled programs that need nothing of each other.
 
     On CPU, XLA runs the programs of one Python thread one after the other, and those

@@ -26,12 +26,12 @@ UNREADABLE = "Error reading persistent compilation cache entry"  # JAX's warning
 
 
 @functools.cache
-def say(text: str):
+def warn_once(text: str):
     """A warning, once in a process."""
     logging.warning("%s", text)
 
 
-def keep_compiled() -> Path | None:
+def enable_xla_cache() -> Path | None:
     """Turns JAX's persistent compilation cache on, in the user's cache folder.
 
     A folder chosen by the user stays: `JAX_COMPILATION_CACHE_DIR`, or
@@ -49,9 +49,9 @@ def keep_compiled() -> Path | None:
         return None
     folder = Path(platformdirs.user_cache_dir("jaxproto")) / "compiled"
     try:
-        owner_only.folder(folder)
-    except (owner_only.Refused, OSError) as e:
-        say(f"compiled programs are not kept: {e}.")
+        owner_only.owner_only_folder(folder)
+    except (owner_only.NotOwnedError, OSError) as e:
+        warn_once(f"compiled programs are not kept: {e}.")
         return None
     remove_unreadable(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -61,7 +61,7 @@ def keep_compiled() -> Path | None:
 
 
 @contextlib.contextmanager
-def garbage_later() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No collection of cyclic garbage inside: a quarter of the time tracing takes.
 
     Tracing makes many objects that stay, and the collector looks at all of them again
@@ -85,7 +85,7 @@ def remove_unreadable(folder: Path):
         if UNREADABLE in str(message) and (found := unreadable(folder)):
             for file in found:
                 file.unlink(missing_ok=True)
-            say(f"{len(found)} damaged in {folder}: removed, and compiled anew.")
+            warn_once(f"{len(found)} damaged in {folder}: removed, and compiled anew.")
             return
         before(message, *args, **kwargs)
 

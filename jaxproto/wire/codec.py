@@ -37,7 +37,7 @@ class WireError(UserError):
     """Bytes that are not an undamaged message of the expected fields."""
 
 
-class Mismatch(AssertionError):
+class CodecMismatch(AssertionError):
     """The codec and `wire` disagree on values or size."""
 
 
@@ -48,7 +48,7 @@ def encode(packed: Tree, form: str) -> bytes:
       packed: of `wire.pack`, as numpy arrays.
       form: one of `wire.FORMATS`, that of `packed`.
     """
-    parts = jax.tree.leaves(packed, is_leaf=wire.is_part)
+    parts = jax.tree.leaves(packed, is_leaf=wire.is_message_node)
     if not parts:
         return b""
     payload = b"".join(map(_write, parts))
@@ -68,7 +68,7 @@ def decode(data: bytes, like: Tree, form: str) -> Tree:
       WireError: the bytes are damaged, cut off, too many, of another version or format,
         or of other fields.
     """
-    parts, structure = jax.tree.flatten(like, is_leaf=wire.is_part)
+    parts, structure = jax.tree.flatten(like, is_leaf=wire.is_message_node)
     if not parts:
         if data:
             raise WireError(f"{len(data)} bytes came where the message has no fields.")
@@ -80,7 +80,7 @@ def decode(data: bytes, like: Tree, form: str) -> Tree:
     return jax.tree.unflatten(structure, found)
 
 
-def check(packed: Tree, size: int, form: str):
+def check_roundtrip(packed: Tree, size: int, form: str):
     """Encodes and decodes one message.
 
     Args:
@@ -96,18 +96,20 @@ def check(packed: Tree, size: int, form: str):
         return
     data = encode(packed, form)
     if len(data) != size:
-        raise Mismatch(f"a message counted as {size} bytes is {len(data)} bytes long.")
+        raise CodecMismatch(
+            f"a message counted as {size} bytes is {len(data)} bytes long."
+        )
     got = jax.tree.leaves(decode(data, packed, form))
     for (path, a), b in zip(jax.tree.leaves_with_path(packed), got, strict=True):
         if _raw(a) != _raw(b):
             name = jax.tree_util.keystr(path) or "the message"
-            raise Mismatch(f"{name} is {b} after its journey in {form}, was {a}.")
+            raise CodecMismatch(f"{name} is {b} after its journey in {form}, was {a}.")
 
 
 def check_broadcast(down: Tree, form: str):
-    """Encodes and decodes what the server sends; raises Mismatch as `check` does."""
+    """Encodes and decodes a broadcast; raises as `check_roundtrip` does."""
     packed = wire.pack(down, form)
-    check(packed, int(wire.size(packed)), form)
+    check_roundtrip(packed, int(wire.message_bytes(packed)), form)
 
 
 class Reader:
@@ -139,7 +141,7 @@ class Reader:
 
     def bits(self, count: int) -> np.ndarray:
         """The next bits, [count] bool."""
-        found = np.frombuffer(self.take(wire.bits(count)), np.uint8)
+        found = np.frombuffer(self.take(wire.bitmap_bytes(count)), np.uint8)
         bit = np.unpackbits(found, bitorder="little").astype(bool)
         if bit[count:].any():
             raise WireError(f"a bitmap of {count} bits has more bits set behind them.")
@@ -182,11 +184,11 @@ def _schema(packed) -> bytes:
 
     def of(path, part):
         inside = [(a.shape, np.dtype(a.dtype).name) for a in jax.tree.leaves(part)]
-        kind = type(part).__name__ if wire.is_part(part) else "array"
+        kind = type(part).__name__ if wire.is_message_node(part) else "array"
         shown = getattr(part, "disclosed", False)
         return f"{jax.tree_util.keystr(path)} {kind} {shown} {inside}"
 
-    found = jax.tree.leaves_with_path(packed, is_leaf=wire.is_part)
+    found = jax.tree.leaves_with_path(packed, is_leaf=wire.is_message_node)
     return "\n".join(of(*pair) for pair in found).encode()
 
 
@@ -222,7 +224,7 @@ def _write(part) -> bytes:
 
 def _by_index(number, entries):
     """Whether indices are smaller than a bitmap."""
-    return number * wire.index_bytes(entries) < wire.bits(entries)
+    return number * wire.index_bytes(entries) < wire.bitmap_bytes(entries)
 
 
 def _which(sent_P) -> bytes:
@@ -258,7 +260,9 @@ def _read_rows(like, here, reader):
     """The next rows or entries of values, where something is `here`."""
     if not isinstance(like, Scaled):
         return _spread(like, here, reader)
-    scale = np.ones(like.scale.shape, np.float32)  # of zeros, as `wire.narrow` has
+    scale = np.ones(
+        like.scale.shape, np.float32
+    )  # of zeros, as `wire.to_wire_format` has
     which = here if scale.ndim else ()
     scale[which] = reader.array(scale[which].shape, np.float32)
     return Scaled(_spread(like.value, here, reader), scale)

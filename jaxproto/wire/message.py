@@ -1,9 +1,9 @@
 """What crosses the network: the form of each message, inside the jitted round.
 
 `pack` turns a message into the arrays that are sent, `unpack` into what the receiver
-works with, `size` counts its bytes; all three are jitted with the round, so that lossy
-formats act on training as they would in a deployment. `codec.py` turns packed messages
-into real bytes of exactly that size.
+works with, `message_bytes` counts its bytes; all three are jitted with the round, so
+that lossy formats act on training as they would in a deployment. `codec.py` turns
+packed messages into real bytes of exactly that size.
 
 A message is a tree of arrays, `Protos` and `Top`:
 - `Protos`: one presence bit per class, the rows that are present, and their counts
@@ -56,7 +56,7 @@ class Scaled(flax.struct.PyTreeNode):
     scale: Array  # [...] float32
 
 
-def is_part(node) -> bool:
+def is_message_node(node) -> bool:
     """Whether a node of a message is sent as one."""
     return isinstance(node, Protos | Top | Scaled)
 
@@ -74,13 +74,15 @@ def pack(message: Tree, form: str) -> Tree:
             here_C = part.count > 0
             mean_CD = jnp.where(here_C[:, None], part.mean, 0.0)
             count_C = part.count.astype(jnp.int32) if part.disclosed else here_C
-            return part.replace(mean=narrow(mean_CD, form), count=count_C)
+            return part.replace(mean=to_wire_format(mean_CD, form), count=count_C)
         if isinstance(part, Top):
             sent = _rows(part.sent, part.value)
-            return part.replace(value=narrow(jnp.where(sent, part.value, 0.0), form))
-        return narrow(part, form)
+            return part.replace(
+                value=to_wire_format(jnp.where(sent, part.value, 0.0), form)
+            )
+        return to_wire_format(part, form)
 
-    return jax.tree.map(one, message, is_leaf=is_part)
+    return jax.tree.map(one, message, is_leaf=is_message_node)
 
 
 def unpack(packed: Tree) -> Tree:
@@ -92,12 +94,12 @@ def unpack(packed: Tree) -> Tree:
     def one(part):
         if isinstance(part, Protos):
             count_C = part.count.astype(jnp.float32)
-            return part.replace(mean=widen(part.mean), count=count_C)
+            return part.replace(mean=to_float32(part.mean), count=count_C)
         if isinstance(part, Top):
-            return Top(widen(part.value), part.sent)
-        return widen(part)
+            return Top(to_float32(part.value), part.sent)
+        return to_float32(part)
 
-    return jax.tree.map(one, packed, is_leaf=is_part)
+    return jax.tree.map(one, packed, is_leaf=is_message_node)
 
 
 def roundtrip(message: Tree, form: str) -> Tree:
@@ -109,7 +111,7 @@ def roundtrip(message: Tree, form: str) -> Tree:
     return unpack(lax.optimization_barrier(pack(message, form)))
 
 
-def narrow(x: Array, form: str) -> Array | Scaled:
+def to_wire_format(x: Array, form: str) -> Array | Scaled:
     """Floating-point values in the format; anything else as it is."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
@@ -121,7 +123,7 @@ def narrow(x: Array, form: str) -> Array | Scaled:
     return Scaled(whole.astype(jnp.int8), scale)
 
 
-def widen(x: Array | Scaled) -> Array:
+def to_float32(x: Array | Scaled) -> Array:
     """The float32 values; other types as they are."""
     if isinstance(x, Scaled):
         return x.value.astype(jnp.float32) * _rows(x.scale, x.value)
@@ -132,9 +134,9 @@ def _rows(of_row, x):
     return of_row[..., None] if of_row.ndim < x.ndim else of_row
 
 
-def size(packed: Tree) -> Array:
+def message_bytes(packed: Tree) -> Array:
     """Bytes of a packed message, header included; 0 if it holds nothing."""
-    parts = jax.tree.leaves(packed, is_leaf=is_part)
+    parts = jax.tree.leaves(packed, is_leaf=is_message_node)
     if not parts:
         return jnp.int32(0)
     return sum(map(_bytes, parts), start=jnp.int32(HEADER))
@@ -143,10 +145,10 @@ def size(packed: Tree) -> Array:
 def _bytes(part):
     if isinstance(part, Protos):
         each = row_bytes(part.mean) + (COUNT if part.disclosed else 0)
-        return bits(len(part.count)) + jnp.sum(part.count > 0) * each
+        return bitmap_bytes(len(part.count)) + jnp.sum(part.count > 0) * each
     if isinstance(part, Top):
         entries, n = len(part.sent), jnp.sum(part.sent)
-        which = jnp.minimum(bits(entries), n * index_bytes(entries))
+        which = jnp.minimum(bitmap_bytes(entries), n * index_bytes(entries))
         return COUNT + which + _sent_bytes(part.value, n)
     return jnp.int32(array_bytes(part))
 
@@ -159,14 +161,14 @@ def _sent_bytes(x: Array | Scaled, n):
     return n * whole.dtype.itemsize + SCALE * isinstance(x, Scaled)
 
 
-def bits(n: int) -> int:
+def bitmap_bytes(n: int) -> int:
     """Bytes of n bits."""
     return -(-n // 8)
 
 
 def index_bytes(n: int) -> int:
     """Bytes of an index below n."""
-    return max(1, bits(max(n - 1, 0).bit_length()))
+    return max(1, bitmap_bytes(max(n - 1, 0).bit_length()))
 
 
 def row_bytes(mean: Array | Scaled) -> int:
@@ -180,7 +182,7 @@ def array_bytes(x: Array | Scaled) -> int:
     """Bytes of all elements."""
     if isinstance(x, Scaled):
         return x.value.size + SCALE * x.scale.size
-    return bits(x.size) if x.dtype == bool else x.size * x.dtype.itemsize
+    return bitmap_bytes(x.size) if x.dtype == bool else x.size * x.dtype.itemsize
 
 
 def scalars(message: Tree) -> Array:
@@ -193,5 +195,5 @@ def scalars(message: Tree) -> Array:
             return jnp.sum(part.sent) * (part.value.size // part.sent.size)
         return jnp.asarray(part.size)
 
-    parts = jax.tree.leaves(message, is_leaf=is_part)
+    parts = jax.tree.leaves(message, is_leaf=is_message_node)
     return sum(map(of, parts), start=jnp.zeros((), jnp.int32))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jaxproto.experiment import display_names
 from jaxproto.plots import layout
-from jaxproto.plots.style import blank, look
+from jaxproto.plots.style import line_style, new_figure
 from results.privacy.run import DIVERGED, HERE, METHODS, SETS, UNITS, WHY, read
 
 PICTURE = HERE.parents[1] / "docs" / "how_to" / "differential_privacy.png"
@@ -97,14 +97,16 @@ def draw(there: dict[str, list[dict]]):
     pairs = itertools.product(there.items(), UNITS[1:])
     places = [(d, r, u) for (d, r), u in pairs if any(row["unit"] == u for row in r)]
     titles = [f"{TITLES[data]}, unit {unit}" for data, _, unit in places]
-    with blank(PICTURE, layout.size(len(titles), (2.6, 2.2), more=0.4)) as figure:
+    with new_figure(
+        PICTURE, layout.figure_size(len(titles), (2.6, 2.2), more=0.4)
+    ) as figure:
         panels = layout.panels(figure, titles, share=False)
         for panel, (_, rows, unit) in zip(panels, places, strict=True):
             for i, method in enumerate(METHODS):
-                line(panel, rows, method, unit, look(i)["color"], "osD^"[i])
+                line(panel, rows, method, unit, line_style(i)["color"], "osD^"[i])
             panel.set_xscale("log")
             panel.set_ylim(0, 100)
-        layout.outer(panels, "epsilon (delta 1e-5)", "test accuracy (%)")
+        layout.label_outer_axes(panels, "epsilon (delta 1e-5)", "test accuracy (%)")
         layout.legend(figure, *panels[0].get_legend_handles_labels())
 
 

@@ -128,11 +128,11 @@ def trained(own, path: Path, ready):
         there = records.read(path / "metrics.jsonl")
         if there and there[-1]["round"] == own.rounds:
             return there[-1], ready
-    with workdir.claim(path) as claimed:
-        start = runner.Start(own, path, quiet, grace=0.0, claimed=claimed)
+    with workdir.lock_workdir(path) as claimed:
+        start = runner.RunRequest(own, path, quiet, grace=0.0, claimed=claimed)
         ready = ready or runner.prepare(start, program_cache.no_cache)
-        ready = ready._replace(exp=ready.exp._replace(floats=traced.traced(own)))
-        if runner.trained(start, ready)["status"] == "diverged":
+        ready = ready._replace(exp=ready.exp._replace(floats=traced.traced_floats(own)))
+        if runner.train(start, ready)["status"] == "diverged":
             return None, ready
     return records.read(path / "metrics.jsonl")[-1], ready
 

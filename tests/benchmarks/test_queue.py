@@ -105,7 +105,7 @@ def test_every_run_of_the_queue_can_be_configured_and_is_there_once():
     made = []
 
     def check(of, name, file, flags):
-        fields = config.flat(config.load(f"{ROOT}/configs/{file}"))
+        fields = config.flatten(config.load(f"{ROOT}/configs/{file}"))
         given = dict(f.removeprefix("--config.").split("=") for f in flags)
         assert given.keys() <= fields.keys()
         fields |= given

@@ -7,7 +7,7 @@ import pytest
 from support.every import check_every
 
 from jaxproto import config
-from jaxproto.config.fields import FOLLOW, where
+from jaxproto.config.fields import FOLLOW, fields_where
 from jaxproto.reporting import compare
 from jaxproto.storage.status import status_of
 from results import queue, series
@@ -120,13 +120,13 @@ def test_a_missing_folder_shows_the_usage():
 
 def check_record(path, run):
     assert run, f"no run of the series is named {path.name}"
-    wanted = config.flat(config.load(f"{CONFIGS}/{run[0]}"))
+    wanted = config.flatten(config.load(f"{CONFIGS}/{run[0]}"))
     for flag in run[1]:
         field, _, value = flag.removeprefix("--config.").partition("=")
         wanted[field] = FOLLOW if value == "follow" else type(wanted[field])(value)
     got = compare.load(path)
     assert status_of(got.summary).ended
-    for field in (got.config.keys() | wanted.keys()) - where(compared=False):
+    for field in (got.config.keys() | wanted.keys()) - fields_where(compared=False):
         assert got.config[field] == wanted[field], field
     assert got.config["seed"] == wanted["seed"]
     saved = json.loads((path / "config.json").read_text())

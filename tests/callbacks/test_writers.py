@@ -17,7 +17,7 @@ from support.runs import small
 import jaxproto
 from jaxproto import callbacks as writers
 from jaxproto import config
-from jaxproto.callbacks import Callback, EarlyStopping, RunInfo, Stop, points
+from jaxproto.callbacks import Callback, EarlyStopping, RunInfo, Stop, scalar_points
 from jaxproto.callbacks.base import EVENTS
 from jaxproto.callbacks.registry import Writer
 from jaxproto.errors import UserError
@@ -25,9 +25,9 @@ from jaxproto.experiment import traced
 from jaxproto.storage import checkpoint, default_workdir, records
 from jaxproto.summary import pictures
 from jaxproto.summary import run_summary as summaries
-from jaxproto.sweeps import How
+from jaxproto.sweeps import SweepOptions
 from jaxproto.training import callback_list, runner
-from jaxproto.training.callback_list import Listeners
+from jaxproto.training.callback_list import CallbackList
 
 cache = runs.cache
 pytestmark = pytest.mark.usefixtures("cache", "quick")
@@ -43,12 +43,12 @@ def quick():
         key = repr((traced.program_settings(c), c.seed, c.early_stopping.rule))
         if key not in made:
             made[key] = real(start, cache)
-        exp = made[key].exp._replace(floats=traced.traced(c))
+        exp = made[key].exp._replace(floats=traced.traced_floats(c))
         summaries.save_partition(exp, start.path)
         return made[key]._replace(exp=exp)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw", lambda *_: None)
+        patch.setattr(pictures, "draw_all", lambda *_: None)
         patch.setattr(runner, "prepare", prepare)
         yield
 
@@ -140,7 +140,7 @@ def test_a_callback_is_told_of_everything_in_its_order(tmp_path):
     ]
     ((info,),) = heard.of("on_start")
     assert info.path == tmp_path and info.round == 0 and info.records == []
-    assert info.config == config.flat(several())
+    assert info.config == config.flatten(several())
     rounds = [record for (record,) in heard.of("on_round")]
     assert [r["round"] for r in rounds] == [1, 2, 3, 4]
     assert all(r["seconds"] > 0 and r["participants"] == 3 for r in rounds)
@@ -212,14 +212,14 @@ def test_one_that_is_off_hears_of_nothing_more_and_a_close_that_hangs_is_left_be
     console, bad = Console(file=io.StringIO(), width=80), Failing("on_round")
     calls = []
     bad.on_checkpoint = lambda *_: calls.append(1)
-    told = Listeners([bad], console)
+    told = CallbackList([bad], console)
     told.round(1, 0.5, {})
-    told.tell("on_checkpoint", 1, None)
+    told.notify("on_checkpoint", 1, None)
     told.round(2, 0.5, {})
     assert not calls and console.file.getvalue().count("switched off") == 1
     monkeypatch.setattr(callback_list, "CLOSE", 0.3)
     clock, heard = time.monotonic(), Heard()
-    Listeners([Hanging(), heard, Hanging()], console).end({"status": "finished"})
+    CallbackList([Hanging(), heard, Hanging()], console).end({"status": "finished"})
     assert time.monotonic() - clock < 5
     assert console.file.getvalue().count("Hanging is left behind") == 2
     assert heard.names() == ["on_end"]
@@ -230,8 +230,8 @@ def test_one_that_is_off_hears_of_nothing_more_and_a_close_that_hangs_is_left_be
 )
 def test_a_run_that_breaks_off_tells_of_its_end_once(error, status, tmp_path):
     heard = Heard()
-    told = Listeners([heard], Console(quiet=True))
-    with pytest.raises(error), told.during(RunInfo(tmp_path, {}, 2, ())):
+    told = CallbackList([heard], Console(quiet=True))
+    with pytest.raises(error), told.running(RunInfo(tmp_path, {}, 2, ())):
         told.round(3, 0.1, {})
         raise error("broken")
     told.end({"status": "finished"})
@@ -329,7 +329,7 @@ def test_early_stopping_is_no_part_of_programs_or_of_the_default_folder():
     found, plain = map(traced.program_settings, (early(), each_round()))
     assert found == plain
     assert config.default().early_stopping.patience == 0
-    assert "early" not in str(default_workdir.default(several()))
+    assert "early" not in str(default_workdir.default_workdir(several()))
 
 
 # In a sweep
@@ -347,7 +347,7 @@ def test_each_cell_of_a_sweep_has_its_own_callbacks(form, tmp_path):
             heard.append(self)
 
     c, quiet = several(eval_every=1), Console(quiet=True)
-    given = {"callbacks": ["csv", OfCell, lambda: StopAt(2)], "how": How(form)}
+    given = {"callbacks": ["csv", OfCell, lambda: StopAt(2)], "how": SweepOptions(form)}
     done = jaxproto.sweep(c, {"seed": [0, 1]}, tmp_path, quiet, **given)
     ends = {(s["status"], s["rounds"]) for s in done.summaries.values()}
     assert ends == {("stopped early", 2)} and len(heard) == 2
@@ -398,7 +398,7 @@ def test_the_numbers_of_a_record_have_their_rounds_and_names():
         "every_round": {"smallest_angle": [29.0, 30.0]},
         "flag": True,
     }
-    before, last = points(record)
+    before, last = scalar_points(record)
     assert before == (3, {"server/smallest_angle": 29.0})
     assert last == (
         4,
@@ -424,7 +424,7 @@ def table(path):
 def expected(path):
     """Round, name and value of all numbers of `metrics.jsonl`."""
     told = records.read(path / "metrics.jsonl")
-    every = [p for record in told for p in points(record)]
+    every = [p for record in told for p in scalar_points(record)]
     return [(p.round, name, value) for p in every for name, value in p.values.items()]
 
 

@@ -154,7 +154,7 @@ def test_aim_has_one_run_with_every_number_once(here):
 def test_a_run_tells_all_of_them_and_is_as_without(here, monkeypatch):
     for library in ("tensorboard", "wandb", "mlflow", "aim"):
         pytest.importorskip(library)
-    monkeypatch.setattr(pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
     console = Console(file=io.StringIO(), width=100)
     c, path = small(rounds=2, eval_every=1), here / "run"
     names = ["csv", "tensorboard", "wandb", "mlflow", "aim"]

@@ -35,7 +35,7 @@ def command(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["main.py", *map(str, arguments)])
         with ending() as end:
             runpy.run_path("main.py", run_name="__main__")
-        signals.unwatch()
+        signals.remove_signal_handlers()
         out, err = capsys.readouterr()
         code = end.value.code
         if isinstance(code, str):  # the interpreter would print it and return 1
@@ -145,7 +145,7 @@ def test_flags_reach_the_runner(command, received):
         "runs/protonorm-spiral-seed0-paper",
         "runs/protonorm-digits-seed0-data.seed=-1",
     ]
-    assert config.data_fields(received[-1][0]).seed == 0
+    assert config.resolved_data_fields(received[-1][0]).seed == 0
 
 
 def test_the_exit_code_says_whether_the_run_finished(command, monkeypatch):

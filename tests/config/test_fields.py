@@ -38,17 +38,21 @@ def test_a_new_field_is_one_row(monkeypatch, tmp_path):
     for value, words in {2.0: "from 0 to 1", "x": "a number"}.items():
         with refused(f"optimizer.warmth is {value!r}; it must be {words}."):
             config.check(changed(plain, value))
-    text = show.text(hot, ["--config=fedproto", "--config.optimizer.warmth=0.75"])
+    text = show.format_fields(
+        hot, ["--config=fedproto", "--config.optimizer.warmth=0.75"]
+    )
     assert "optimizer.warmth = 0.75  (command line)\n    of the first rounds; " in text
     assert "a number, from 0 to 1\n" in text
-    assert default_workdir.default(hot, plain).name.endswith("-optimizer.warmth=0.75")
-    assert traced.traced(hot)["optimizer.warmth"] == 0.75
+    assert default_workdir.default_workdir(hot, plain).name.endswith(
+        "-optimizer.warmth=0.75"
+    )
+    assert traced.traced_floats(hot)["optimizer.warmth"] == 0.75
     assert traced.program_settings(hot) == traced.program_settings(plain)
     workdir.save_config(tmp_path, plain)
     with refused("optimizer.warmth: 0.5 there, 0.75 here"):
         workdir.check_config(tmp_path, hot)
-    found = [RunFolder(Path("a"), config.flat(c), None) for c in (plain, hot)]
-    assert len(run_groups.groups(found)) == 2
+    found = [RunFolder(Path("a"), config.flatten(c), None) for c in (plain, hot)]
+    assert len(run_groups.group_by_seed(found)) == 2
 
 
 def changed(plain, value):
@@ -87,15 +91,17 @@ def test_rules_of_a_field_that_are_not_as_usual(
 
     def check(value):
         other = changed(plain, value)
-        assert default_workdir.default(other, plain) == default_workdir.default(plain)
-        assert "optimizer.warmth" not in traced.traced(other)
+        assert default_workdir.default_workdir(
+            other, plain
+        ) == default_workdir.default_workdir(plain)
+        assert "optimizer.warmth" not in traced.traced_floats(other)
         assert traced.program_settings(other) == traced.program_settings(plain)
         same = workdir.settings(other) == workdir.settings(plain)
         assert same == (rule != fields.NEVER)
-        found = [RunFolder(Path("a"), config.flat(c), None) for c in (plain, other)]
+        found = [RunFolder(Path("a"), config.flatten(c), None) for c in (plain, other)]
         assert (
-            run_groups.groups(found[:1])[0].config
-            == run_groups.groups(found[1:])[0].config
+            run_groups.group_by_seed(found[:1])[0].config
+            == run_groups.group_by_seed(found[1:])[0].config
         )
         if value in goes_on:
             return workdir.check_config(tmp_path, other)
@@ -114,7 +120,8 @@ def test_every_field_says_what_it_means_and_every_number_what_it_may_be():
         assert field.program != fields.TRACED or type(field.default) is float
 
     check_every(
-        [(m, *row) for m in METHODS for row in factory_fields.table(m).items()], check
+        [(m, *row) for m in METHODS for row in factory_fields.all_fields(m).items()],
+        check,
     )
 
 
@@ -143,7 +150,9 @@ def test_a_factory_of_ones_own_may_have_ranges_or_none(monkeypatch):
     def unresolved(spec, *, lam: "NothingOfThisName" = 1.0):  # noqa: F821
         """A method."""
 
-    monkeypatch.setattr(registries, "VALUES", (*registries.VALUES, Together))
+    monkeypatch.setattr(
+        registries, "GROUPED_ARGUMENTS", (*registries.GROUPED_ARGUMENTS, Together)
+    )
     monkeypatch.setitem(METHODS, "mine", mine)
     monkeypatch.setitem(METHODS, "unresolved", unresolved)
     said = registries.annotations(mine)
@@ -178,9 +187,11 @@ def test_the_seed_of_the_data_may_follow_that_of_the_run():
     made = config.experiment("local", "spiral")
     made.seed, made.data.seed = 7, fields.FOLLOW
     config.check(made)
-    assert config.data_fields(made).seed == 7 and made.data.seed == fields.FOLLOW
+    assert (
+        config.resolved_data_fields(made).seed == 7 and made.data.seed == fields.FOLLOW
+    )
     given = ["--config=local", "--config.data.seed=follow", "--workdir=follow"]
-    typed = config.with_numbers([*given, "--config.data.seed", "follow"])
+    typed = config.replace_follow([*given, "--config.data.seed", "follow"])
     want = [given[0], "--config.data.seed=-1", given[2], "--config.data.seed", "-1"]
     assert typed == want
 
@@ -188,9 +199,9 @@ def test_the_seed_of_the_data_may_follow_that_of_the_run():
 def test_memory_is_that_of_the_machine_or_of_its_container(tmp_path, monkeypatch):
     (tmp_path / "max").write_text("1024\n")
     monkeypatch.setattr(host_memory, "LIMIT", tmp_path / "max")
-    assert host_memory.memory() == 1024
-    host_memory.check("things", 1024, "take fewer")
+    assert host_memory.host_memory_bytes() == 1024
+    host_memory.check_memory("things", 1024, "take fewer")
     with refused("things need about 0.0 GiB of memory, but the machine has 0.0 GiB; "):
-        host_memory.check("things", 1025, "take fewer")
+        host_memory.check_memory("things", 1025, "take fewer")
     (tmp_path / "max").write_text("max\n")
-    assert host_memory.memory() > 1024
+    assert host_memory.host_memory_bytes() > 1024

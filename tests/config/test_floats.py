@@ -50,10 +50,10 @@ def traced(c):
     def submit(name, f, *rest, **options):
         made = jax.jit(f, **options).trace(exp.floats, *rest)
         texts[name] = str(made.jaxpr)
-        return compiler.Compiling(made.out_info, None)
+        return compiler.PendingProgram(made.out_info, None)
 
-    functions, examples = programs.functions(exp), build.examples(exp.dataset)
-    compiler.submit_all(submit, exp, functions, examples)
+    functions, examples = programs.build_programs(exp), build.examples(exp.dataset)
+    compiler.submit_programs(submit, exp, functions, examples)
     return texts
 
 
@@ -63,9 +63,11 @@ def traced(c):
 )
 def test_other_floats_are_the_same_programs(name):
     c = small(name, **EVERYTHING)
-    others = {path: 0.75 * float(value) for path, value in floats.traced(c).items()}
+    others = {
+        path: 0.75 * float(value) for path, value in floats.traced_floats(c).items()
+    }
     other = small(name, **{**EVERYTHING, **others})
-    assert floats.traced(c) != floats.traced(other)
+    assert floats.traced_floats(c) != floats.traced_floats(other)
     assert floats.program_settings(c) == floats.program_settings(other)
     assert traced(c) == traced(other)
 
@@ -73,10 +75,10 @@ def test_other_floats_are_the_same_programs(name):
 def test_every_float_of_a_method_is_an_argument_or_off_and_a_share_has_room():
     for name in METHODS:
         c = small(name)
-        fields = config.flat({"method": c.method.to_dict()})
+        fields = config.flatten({"method": c.method.to_dict()})
         given = {k: v for k, v in fields.items() if type(v) is float}
         off = {k for k, v in given.items() if v == 0}
-        traced = {k for k in floats.traced(c) if k.startswith("method.")}
+        traced = {k for k in floats.traced_floats(c) if k.startswith("method.")}
         assert {*given} - off == traced, name
     few, more = (
         small("fedavg", **{**EVERYTHING, "participation.fraction": share})
@@ -91,11 +93,11 @@ def test_a_float_that_is_off_at_0_is_another_program_but_one_of_another_default(
     for field in ("momentum", "weight_decay", "clip_norm"):
         path = f"optimizer.{field}"
         on = small("local", **{path: 0.5})
-        assert path not in floats.traced(off)
-        assert floats.traced(on)[path] == np.float32(0.5)
+        assert path not in floats.traced_floats(off)
+        assert floats.traced_floats(on)[path] == np.float32(0.5)
         assert floats.program_settings(off) != floats.program_settings(on), field
     c = small("fedproto", **{"method.lam": 0.0})
-    assert floats.traced(c)["method.lam"] == 0
+    assert floats.traced_floats(c)["method.lam"] == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated", "ignore:Specifying a key")
@@ -103,11 +105,11 @@ def test_every_optimizer_takes_a_learning_rate_alone_traced_too():
     params = {"w": jax.numpy.ones((3, 2))}
     settings = {
         name: small("local", **{"optimizer.name": name})
-        for name in optimizers.optimizers()
+        for name in optimizers.optax_optimizers()
     }
 
     def step(c, rate):
-        now = floats.substituted(c, {"optimizer.learning_rate": rate})
+        now = floats.replace_floats(c, {"optimizer.learning_rate": rate})
         opt = optimizers.build_optimizer(now.optimizer)
         updates, _ = opt.update(params, opt.init(params), params)
         return optax.apply_updates(params, updates)["w"]
@@ -146,6 +148,6 @@ def test_a_method_may_branch_on_a_static_float_and_is_told_so(monkeypatch):
     with pytest.raises(jaxproto.UserError, match=r"'branches' decides.*STATIC"):
         programs.shapes(exp, 0)
     c = branching(Annotated[float, STATIC])
-    assert "method.strength" not in floats.traced(c)
+    assert "method.strength" not in floats.traced_floats(c)
     assert programs.shapes(build.experiment(c, "cpu"), 0)
     assert floats.program_settings(c)["method.strength"] == 1.0

@@ -29,7 +29,7 @@ def test_every_config_file_holds_for_every_data_set():
         assert c.name == c.method.name == file
         assert {*build.network_names(c.model.group)} <= {*models.NETS}
         if dataset in some:  # a preset has one home
-            assert config.flat(config.experiment(file, dataset)) == config.flat(c)
+            assert config.flatten(config.experiment(file, dataset)) == config.flatten(c)
 
     check_every(product(METHODS, DATASETS), check)
 
@@ -40,7 +40,7 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
         c = config.experiment("local", arg, variants)
         assert (c.rounds, c.seed, c.data.name) == (7, 5, "spiral")
     without, digits = (f"configs/protonorm.py{preset}" for preset in ("", ":digits"))
-    assert config.flat(config.load(without)) == config.flat(config.load(digits))
+    assert config.flatten(config.load(without)) == config.flatten(config.load(digits))
     for arg, want in {
         "digits": "digits",
         "tfds:fashion_mnist": "fashion_mnist",
@@ -49,7 +49,7 @@ def test_variants_apply_after_the_data_set_in_any_order_which_is_digits_at_first
     }.items():
         c = config.default()
         c.data.name = arg
-        assert str(default_workdir.default(c)) == f"runs/run-{want}-seed0"
+        assert str(default_workdir.default_workdir(c)) == f"runs/run-{want}-seed0"
 
 
 def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
@@ -57,7 +57,7 @@ def test_the_code_differs_from_the_paper_in_the_places_that_are_known():
     code, paper = (
         config.load(f"configs/protonorm.py:cifar10,{v}") for v in ("code", "paper")
     )
-    lines = config.differences(config.flat(paper), config.flat(code))
+    lines = config.differences(config.flatten(paper), config.flatten(code))
     differing = {line.split(":")[0] for line in lines}
     method = {f"method.{field}" for field in ("collect", "lam", "reg", "upscale")}
     assert differing == {"local.order", "local.short", "model.group", *method}
@@ -109,7 +109,7 @@ def test_every_reading_holds_for_every_data_set():
         config.check(c)
         if dataset in ("digits", "cifar10"):
             before = config.load(f"configs/{name}.py:{reading},{dataset}")
-            assert config.flat(before) == config.flat(c)
+            assert config.flatten(before) == config.flatten(c)
 
     there = [(name, reading) for name, known in READINGS.items() for reading in known]
     assert {reading for _, reading in there} == {"paper", "code"}
@@ -150,9 +150,11 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits_where_presets_ar
     tmp_path,
 ):
     given = ["--config=configs/protonorm.py", "--config.data.name=npz:a.npz"]
-    assert config.with_neutral(given)[0] == "--config=configs/protonorm.py:neutral"
+    assert (
+        config.apply_neutral_preset(given)[0] == "--config=configs/protonorm.py:neutral"
+    )
     apart = ["--config", "configs/tinyproto.py:code", "--config.data.name", "npz:a"]
-    assert config.with_neutral(apart)[1] == "configs/tinyproto.py:code,neutral"
+    assert config.apply_neutral_preset(apart)[1] == "configs/tinyproto.py:code,neutral"
     for same in (
         ["--config=configs/protonorm.py:digits", given[1]],
         ["--config=configs/protonorm.py:cifar10", given[1]],
@@ -160,7 +162,7 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits_where_presets_ar
         ["--config=configs/comparison.py", given[1]],  # knows no presets
         ["--config.data.name=npz:a.npz"],
     ):
-        assert config.with_neutral(same) == same
+        assert config.apply_neutral_preset(same) == same
     c = config.load("configs/protonorm.py:neutral")
     assert (c.optimizer.learning_rate, c.local.batch_size) == (0.01, 32)
     file = tmp_path / "mine.py"
@@ -172,7 +174,7 @@ def test_data_of_ones_own_do_not_get_the_settings_of_the_digits_where_presets_ar
             f"def get_config({signature}):\n"
             f"    return config.experiment('local', {{'': 'digits'}}[{arg}])\n"
         )
-        assert config.with_neutral(given) == given
+        assert config.apply_neutral_preset(given) == given
 
     check_every([("", "''"), ("arg", "arg"), ("arg=''", "arg")], check)
 
@@ -194,7 +196,7 @@ def test_a_saved_configuration_is_equal_and_differences_name_both_sides():
     c = config.experiment("protonorm", "digits")
     c.rounds = 3
     saved = json.loads(c.to_json())
-    assert config.flat(saved) == config.flat(c)
+    assert config.flatten(saved) == config.flatten(c)
     saved["method"]["upscale"] = saved["optimizer"]["learning_rate"] = 10
     config.check(ml_collections.ConfigDict(saved))
     lines = config.differences({"a": 1, "b": 2}, {"b": 3, "c": 4})
@@ -218,7 +220,7 @@ def test_a_wrong_field_among_flags_is_found_however_it_is_written_and_right_ones
 
 def test_a_file_shows_every_number_of_its_first_experiment():
     def check(name):
-        flat = config.flat(config.load(f"configs/{name}.py"))
+        flat = config.flatten(config.load(f"configs/{name}.py"))
         written = runpy.run_path(f"configs/{name}.py")["DIGITS"]
         assert {k: flat[k] for k in written} == written
         own = {k for k in flat if k.startswith("method.")}
@@ -234,10 +236,10 @@ def test_a_file_shows_every_number_of_its_first_experiment():
 
 
 def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeypatch):
-    want = config.flat(config.load("configs/fedproto.py:spiral"))
+    want = config.flatten(config.load("configs/fedproto.py:spiral"))
     monkeypatch.chdir(tmp_path)
     for file in ("configs/fedproto.py:spiral", "fedproto.py:spiral", "fedproto:spiral"):
-        assert config.flat(config.load(file)) == want
+        assert config.flatten(config.load(file)) == want
     (tmp_path / "fedproto.py").write_text(
         "import ml_collections\n"
         "def get_config():\n    return ml_collections.ConfigDict({'mine': 3})\n"
@@ -245,8 +247,8 @@ def test_shipped_files_are_found_by_their_name_from_any_folder(tmp_path, monkeyp
     assert config.load("fedproto.py").mine == 3  # one's own comes first
     given = ["--config", "fedproto:spiral", "--config.rounds=3"]
     path = f"{builtin.folder() / 'fedproto.py'}:spiral"
-    assert config.with_paths(given) == ["--config", path, "--config.rounds=3"]
+    assert config.resolve_paths(given) == ["--config", path, "--config.rounds=3"]
     given = ["--config=fedproto:spiral", "--workdir=runs/fedproto:spiral"]
-    assert config.with_paths(given) == [f"--config={path}", given[1]]
+    assert config.resolve_paths(given) == [f"--config={path}", given[1]]
     with pytest.raises(UserError, match=r"no configuration file mine/fedproto\.py"):
         config.load("mine/fedproto.py")

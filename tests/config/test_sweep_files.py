@@ -16,7 +16,7 @@ from jaxproto.methods import METHODS
 from jaxproto.reporting.compare import paper_tables
 from jaxproto.reporting.compare.paper_cells import PRESETS
 from jaxproto.sweeps import axes
-from jaxproto.sweeps.axes import product
+from jaxproto.sweeps.axes import cell_changes
 from jaxproto.sweeps.plan import plan
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +26,8 @@ FILES = [name for name in builtin.names() if "/" in name]
 def cells(file):
     """Flat configurations of all cells, without name and seed."""
     base, made = config.load(file), []
-    for changes in product(axes(base, files.axes(file))):
-        fields = config.flat(base) | changes
+    for changes in cell_changes(axes(base, files.sweep_axes(file))):
+        fields = config.flatten(base) | changes
         made.append({k: v for k, v in fields.items() if k not in ("name", "seed")})
     return made
 
@@ -39,7 +39,7 @@ def commands(name):
 
 
 def axes_of(file):
-    every = axes(config.load(file), files.axes(file))
+    every = axes(config.load(file), files.sweep_axes(file))
     return {field for axis in every for field in axis[0]}
 
 
@@ -60,10 +60,10 @@ def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture()
         text = (ROOT / "configs" / f"{name}.py").read_text()
         drawn = {*re.findall(r"`accuracy_against_(\S+)\.png`", text)}
         assert drawn == {k for file in said for k in axes_of(file)} - {"seed"}
-        assert builtin.about(name).endswith(".")
+        assert builtin.docstring_line(name).endswith(".")
         for file in said:
             base = config.load(file)
-            for changes in product(axes(base, files.axes(file))):
+            for changes in cell_changes(axes(base, files.sweep_axes(file))):
                 cell = base.copy_and_resolve_references()
                 cell.update_from_flattened_dict(changes)
                 config.check(cell)
@@ -92,7 +92,11 @@ def test_the_sweep_of_digits_can_train(tmp_path, monkeypatch):
     def check(name):
         file, kind = f"{name}:digits", name.removeprefix("sweeps/")
         base = config.load(file)
-        whole = plan(base, axes(base, files.axes(file)), plain=config.plain(file))
+        whole = plan(
+            base,
+            axes(base, files.sweep_axes(file)),
+            plain=config.unmodified_config(file),
+        )
         assert all(cell.path.name.startswith(kind) for cell in whole.cells)
         assert whole.folder.name.startswith(kind)
 
@@ -112,8 +116,8 @@ TABLES = (  # a table, the sweep of a row, how many cells of that kind, width, c
 
 def printed(table, width, clients):
     """Cells of a table: name, data set and fields."""
-    for name, row in paper_tables.rows(table).items():
-        fields = config.flat(paper_tables.configuration(table, name))
+    for name, row in paper_tables.cells_of_table(table).items():
+        fields = config.flatten(paper_tables.configuration(table, name))
         fields = {k: v for k, v in fields.items() if k not in ("name", "seed")}
         if fields["model.feat_dim"] == width and fields["data.clients"] in clients:
             yield name, PRESETS[row.dataset], fields
@@ -138,7 +142,7 @@ def test_values_of_s_and_d_are_equal_shares_and_the_printed_ones_of_500():
     assert presets.widths(500) == [50, 150, 250, 350, 450]
     assert presets.widths(64) == [6, 19, 32, 45, 58]
     assert presets.widths(2) == [1, 2]
-    variants = {row.variant for row in paper_tables.rows("cps2").values()}
+    variants = {row.variant for row in paper_tables.cells_of_table("cps2").values()}
     assert {f"CPS s={s}" for s in presets.widths(500)} <= variants
     tiny, proto = (
         axes_of(f"sweeps/tinyproto_figure5:{m}") for m in ("tinyproto", "fedproto")
@@ -155,7 +159,7 @@ def test_method_and_presets_of_a_sweep():
         "spiral,b,ft": ("b", "spiral,ft"),
         "ft": ("a", "cifar10,ft"),
     }.items():
-        assert config.of_sweep(arg, ["a", "b"], "cifar10") == want
+        assert config.parse_sweep_arg(arg, ["a", "b"], "cifar10") == want
     with refused("'fedtgp,fedproto' names 2 methods; sweep over each alone."):
         config.load("sweeps/clients:fedtgp,fedproto")
     with refused("unknown preset 'fedtpg'. There are: ag_news"):

@@ -44,7 +44,7 @@ def read(begin, x=X):
     for start in range(0, len(x), 3):
         sink.append(x[start : start + 3])
     whole = sink.finish()
-    made = dataset.assemble(
+    made = dataset.make_dataset(
         "made", (whole[:4], Y[:4]), (whole[4:], Y[4:]), join=lambda parts: whole
     )
     names = ("a", "b", "c")
@@ -63,9 +63,9 @@ def same(a, b):
 
 
 def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
-    first = decoded_cache.through("made", WHAT, read)
-    again = decoded_cache.through("made", WHAT, refuse)
-    assert same(first, again) and same(first, read(decoded_cache.in_memory))
+    first = decoded_cache.load_or_decode("made", WHAT, read)
+    again = decoded_cache.load_or_decode("made", WHAT, refuse)
+    assert same(first, again) and same(first, read(decoded_cache.memory_writer))
     assert isinstance(first.x, np.memmap) and isinstance(again.x, np.memmap)
     assert not again.x.flags.writeable and again.x.dtype == np.uint8
     assert len([*root.iterdir()]) == 1
@@ -74,12 +74,12 @@ def test_the_second_time_nothing_is_read_and_all_is_the_same(root):
 def test_another_request_is_another_entry_and_off_means_no_file(root, monkeypatch):
     with monkeypatch.context() as off:
         off.setenv("JAXPROTO_CACHE", "off")
-        decoded_cache.through("made", WHAT, read)
+        decoded_cache.load_or_decode("made", WHAT, read)
     assert not root.exists()
-    decoded_cache.through("made", WHAT, read)
-    decoded_cache.through("made", {**WHAT, "pixels": 3}, read)
+    decoded_cache.load_or_decode("made", WHAT, read)
+    decoded_cache.load_or_decode("made", {**WHAT, "pixels": 3}, read)
     assert len(decoded_cache.entries(root)) == 2
-    assert decoded_cache.through("other name", WHAT, refuse).name == "other name"
+    assert decoded_cache.load_or_decode("other name", WHAT, refuse).name == "other name"
 
 
 def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
@@ -91,16 +91,17 @@ def test_a_set_that_is_refused_or_interrupted_and_texts_are_not_kept(root):
         return fail
 
     with refused("unfit"):
-        decoded_cache.through("made", WHAT, fails(UserError("unfit")))
+        decoded_cache.load_or_decode("made", WHAT, fails(UserError("unfit")))
     assert not [*root.iterdir()]
     texts = np.array(["a", "b"], np.dtypes.StringDType())
-    made = dataset.assemble("made", (texts, [0, 1]))
-    assert decoded_cache.through("made", WHAT, lambda begin: made) is made
+    made = dataset.make_dataset("made", (texts, [0, 1]))
+    assert decoded_cache.load_or_decode("made", WHAT, lambda begin: made) is made
     assert not [*root.iterdir()]
     with pytest.raises(KeyboardInterrupt):
-        decoded_cache.through("made", WHAT, fails(KeyboardInterrupt()))
+        decoded_cache.load_or_decode("made", WHAT, fails(KeyboardInterrupt()))
     assert same(
-        decoded_cache.through("made", WHAT, read), read(decoded_cache.in_memory)
+        decoded_cache.load_or_decode("made", WHAT, read),
+        read(decoded_cache.memory_writer),
     )
 
 
@@ -108,7 +109,7 @@ def test_a_folder_that_cannot_be_written_is_only_a_note(root):
     """A full disk, too: `durability/test_writing.py`."""
     root.parent.mkdir()
     root.write_text("a file")
-    made = decoded_cache.through("made", WHAT, read)
+    made = decoded_cache.load_or_decode("made", WHAT, read)
     assert np.array_equal(made.x, X)
     assert f"made could not be kept decoded in {root}: " in made.notes[-1]
 
@@ -125,7 +126,7 @@ def read(begin):
     sink.append(np.zeros((3, 2, 2, 1), np.uint8))
     os.kill(os.getpid(), signal.SIGKILL)
 
-cache.through("made", {"kind": "made", "pixels": 0}, read)
+cache.load_or_decode("made", {"kind": "made", "pixels": 0}, read)
 """
 
 
@@ -135,17 +136,18 @@ def test_a_killed_writer_leaves_nothing_that_is_read_and_is_swept_later(root):
     (left,) = root.iterdir()
     assert left.name.startswith(decoded_cache.UNFINISHED)
     assert same(
-        decoded_cache.through("made", WHAT, read), read(decoded_cache.in_memory)
+        decoded_cache.load_or_decode("made", WHAT, read),
+        read(decoded_cache.memory_writer),
     )
     assert left.exists()  # a young one may have a writer
     os.utime(left, (0, 0))
-    decoded_cache.through("made", {"kind": "more"}, read)
+    decoded_cache.load_or_decode("made", {"kind": "more"}, read)
     assert not left.exists() and len([*root.iterdir()]) == 2
 
 
 @pytest.mark.parametrize("name", ["x.npy", decoded_cache.ABOUT, "y.npy"])
 def test_a_damaged_entry_is_made_again(root, name):
-    decoded_cache.through("made", WHAT, read)
+    decoded_cache.load_or_decode("made", WHAT, read)
     file = next(root.iterdir()) / name
     whole = file.read_bytes()
     for damaged in (whole[:-5], b"", b"[]", None):
@@ -153,10 +155,12 @@ def test_a_damaged_entry_is_made_again(root, name):
         if damaged is not None:
             file.write_bytes(damaged)
         assert same(
-            decoded_cache.through("made", WHAT, read), read(decoded_cache.in_memory)
+            decoded_cache.load_or_decode("made", WHAT, read),
+            read(decoded_cache.memory_writer),
         )
         assert same(
-            decoded_cache.through("made", WHAT, refuse), read(decoded_cache.in_memory)
+            decoded_cache.load_or_decode("made", WHAT, refuse),
+            read(decoded_cache.memory_writer),
         )
         assert len([*root.iterdir()]) == 1
 
@@ -171,17 +175,19 @@ def test_of_two_writers_both_have_the_data_and_one_entry_stays(root):
 
     with ThreadPoolExecutor(2) as pool:
         made = [
-            *pool.map(lambda _: decoded_cache.through("made", WHAT, slow), range(2))
+            *pool.map(
+                lambda _: decoded_cache.load_or_decode("made", WHAT, slow), range(2)
+            )
         ]
-    assert same(made[0], made[1]) and same(made[0], read(decoded_cache.in_memory))
-    assert same(decoded_cache.through("made", WHAT, refuse), made[0])
+    assert same(made[0], made[1]) and same(made[0], read(decoded_cache.memory_writer))
+    assert same(decoded_cache.load_or_decode("made", WHAT, refuse), made[0])
     assert len([*root.iterdir()]) == 1
 
 
 def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
     """A mapped set outlives its entry."""
     for i in range(3):
-        decoded_cache.through(f"made{i}", {"kind": i}, read)
+        decoded_cache.load_or_decode(f"made{i}", {"kind": i}, read)
     for used, entry in enumerate(decoded_cache.entries(root)):
         os.utime(entry.path / decoded_cache.ABOUT, (used, used))
     there = decoded_cache.entries(root)
@@ -190,14 +196,14 @@ def test_what_was_not_used_for_longest_goes_first_and_reading_is_using(root):
         decoded_cache.prune(root, sum(entry.size for entry in there) - 1) == there[-1:]
     )
     assert decoded_cache.entries(root) == there[:-1]
-    sets = [decoded_cache.through("made", {"kind": i}, read) for i in range(3)]
+    sets = [decoded_cache.load_or_decode("made", {"kind": i}, read) for i in range(3)]
     assert all(time.time() - entry.used < 60 for entry in decoded_cache.entries(root))
     assert len(decoded_cache.prune(root, 0)) == 3 and not [*root.iterdir()]
     assert all(np.array_equal(made.x, X) for made in sets)
 
 
 def test_the_command_lists_and_clears(root, capsys):
-    decoded_cache.through("made", WHAT, read)
+    decoded_cache.load_or_decode("made", WHAT, read)
     console = Console(width=200)
     command.main("cache", [], console)
     assert re.search(r"made: 0 MiB, last used \d{4}-\d\d-\d\d", capsys.readouterr().out)
@@ -261,7 +267,7 @@ def test_a_large_npz_file_is_kept_and_a_small_one_is_not(root, tmp_path, monkeyp
 
 
 def test_the_pool_of_a_cpu_is_the_map_itself(root):
-    made = decoded_cache.through("made", WHAT, read)
+    made = decoded_cache.load_or_decode("made", WHAT, read)
     examples = build.examples(made)
     assert examples.x.dtype == jnp.uint8 and examples.shape == X.shape[1:]
     assert np.array_equal(examples.x, X.reshape(len(X), -1))

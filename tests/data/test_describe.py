@@ -46,11 +46,13 @@ def test_partition_csv_has_a_column_per_class_and_is_read_back(tmp_path):
 def test_the_share_of_the_commonest_class_by_hand():
     """Class 1 for the first, 0 for the second, whose tests it is one of four of."""
     train, test = np.array([[1, 5, 0], [4, 0, 4]]), np.array([[1, 3, 0], [1, 3, 0]])
-    share = partition_stats.share_of_commonest(partition_stats.Counts(train, test))
-    assert share == partition_stats.Commonest(pooled=0.5, client_mean=0.5, examples=8)
+    share = partition_stats.majority_share(partition_stats.Counts(train, test))
+    assert share == partition_stats.MajorityShare(
+        pooled=0.5, client_mean=0.5, examples=8
+    )
     test[0] = [0, 30, 0]
-    share = partition_stats.share_of_commonest(partition_stats.Counts(train, test))
-    assert share == partition_stats.Commonest(31 / 34, (1 + 0.25) / 2, 34)
+    share = partition_stats.majority_share(partition_stats.Counts(train, test))
+    assert share == partition_stats.MajorityShare(31 / 34, (1 + 0.25) / 2, 34)
 
 
 def shown(table):

@@ -86,9 +86,9 @@ def test_sources_are_named_by_texts_or_numbers(parts, tmp_path):
     numbers = {"domain_train": [7, 7, 900, -1], "domain_test": [900, 7]}
     both = registry.load(parts(**train, **numbers))
     assert both.domain.tolist() == [1, 1, 2, 0, 2, 1]
-    two = dataset.assemble("toy", (GREY[:2], [0, 1]), (GREY[:2], [0, 1]))
+    two = dataset.make_dataset("toy", (GREY[:2], [0, 1]), (GREY[:2], [0, 1]))
     with refused("domain_train has type int64, but domain_test <U1. Name sources by i"):
-        domains.attach(two, [0, 1], ["a", "b"])
+        domains.attach_domains(two, [0, 1], ["a", "b"])
 
 
 NAN = np.ones((6, 2))

@@ -58,18 +58,22 @@ def test_a_saved_partition_loads_as_it_was(load, path, name):
         dataset, options = toy(), {"clients": 5, "pooled": bool(pooled)}
         if shared:
             some = {"share": 0.1, "classes": 0.5, "seed": 1}
-            dataset = public_examples.choose(dataset, pooled=bool(pooled), **some)
+            dataset = public_examples.make_some_public(
+                dataset, pooled=bool(pooled), **some
+            )
         made = public_examples.divide(dataset, SCHEMES[name], **options)
-        text = partition_file.lines(dataset, made)
+        text = partition_file.partition_lines(dataset, made)
         again = load(text.splitlines(), dataset, **options, train_share=0.5, seed=9)
         same(made, again)
-        assert partition_file.lines(dataset, again) == text == path.read_text()
+        assert (
+            partition_file.partition_lines(dataset, again) == text == path.read_text()
+        )
 
 
 def test_an_official_test_part_and_public_rows_of_another_set_are_not_written(load):
-    dataset = public_examples.append(toy(), toy(8, 0))
+    dataset = public_examples.append_public(toy(), toy(8, 0))
     made = public_examples.divide(dataset, registry.iid(), clients=3, pooled=False)
-    text = partition_file.lines(dataset, made)
+    text = partition_file.partition_lines(dataset, made)
     assert text.count("train") == 48 and "test" not in text
     same(made, load(text.splitlines(), dataset, clients=3, pooled=False))
 
@@ -83,7 +87,9 @@ def test_public_examples_are_taken_from_those_who_have_them_in_the_file(load):
 
 def test_examples_of_another_set_are_no_rows_of_the_file(load):
     with refused("index is 60, but data set 'toy' has 60 exam"):
-        load([HEAD, *PAIR, "0,60,train"], public_examples.append(toy(), toy(8, 0)))
+        load(
+            [HEAD, *PAIR, "0,60,train"], public_examples.append_public(toy(), toy(8, 0))
+        )
 
 
 def test_columns_come_in_any_order_among_others_and_blank_lines_are_nothing(load):

@@ -48,7 +48,9 @@ C10, C100, TINY, NEWS = [6000] * 10, [600] * 100, [550] * 200, [31900] * 4
 def test_pfllib_dirichlet_reproduces_the_cifar10_matrix():
     """The matrix that ships with the code, and its K_i and n_i through it."""
     dataset = labels_only(C10)
-    divided = registry.divide(dataset, registry.pfllib_dirichlet(0.1), clients=20)
+    divided = registry.partition_dataset(
+        dataset, registry.pfllib_dirichlet(0.1), clients=20
+    )
     train, test = partition_stats.counts(dataset, divided)
     np.testing.assert_array_equal(train + test, CIFAR10_KC)
 
@@ -75,7 +77,7 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     """The released recipe with seed 1 and batches of 32."""
     dataset = labels_only(sizes)
     scheme = registry.pfllib_dirichlet(alpha)
-    divided = registry.divide(dataset, scheme, clients=clients)
+    divided = registry.partition_dataset(dataset, scheme, clients=clients)
     train, test = counted = partition_stats.counts(dataset, divided)
     whole = [rows[: len(rows) // 32 * 32] for rows in divided.train]
     used, _ = partition_stats.counts(dataset, registry.Partition(whole, whole))
@@ -83,7 +85,7 @@ def test_pfllib_dirichlet_reproduces_the_table_of_published_settings(
     assert tuple((c > 0).sum() for c in (train + test, train, used)) == held
     assert (train.sum(axis=1).min(), train.sum(axis=1).max()) == n_train
     assert (batch_K.sum(), batch_K.min()) == batches
-    assert (test.sum(), partition_stats.unseen(counted)) == tested
+    assert (test.sum(), partition_stats.num_unseen(counted)) == tested
 
 
 def test_flowers_has_the_sum_of_classes_that_the_published_cost_implies():
@@ -111,7 +113,9 @@ def test_pfllib_dirichlet_needs_37_attempts_for_cifar10_at_alpha_001():
 def test_pfllib_pathological_reproduces_the_cifar10_sizes():
     """The sizes of the released recipe."""
     dataset = labels_only(C10)
-    divided = registry.divide(dataset, registry.pfllib_pathological(2), clients=20)
+    divided = registry.partition_dataset(
+        dataset, registry.pfllib_pathological(2), clients=20
+    )
     counted = sum(partition_stats.counts(dataset, divided))
     assert counted.sum(axis=1).tolist() == [*map(int, CIFAR10_PATHOLOGICAL.split())]
 
@@ -131,7 +135,9 @@ def test_pfllib_pathological_holds_the_published_pairs(sizes, classes, pairs):
 def test_pfllib_pathological_leaves_the_last_classes_out_where_theirs_does():
     """43 classes, 20 clients of 4: ceil(80 / 43) = 2 owners serve only 40 classes."""
     dataset = labels_only([100] * 43)
-    divided = registry.divide(dataset, registry.pfllib_pathological(4), clients=20)
+    divided = registry.partition_dataset(
+        dataset, registry.pfllib_pathological(4), clients=20
+    )
     held_C = sum(partition_stats.counts(dataset, divided)).sum(axis=0)
     assert held_C.tolist() == [100] * 40 + [0] * 3
 
@@ -141,7 +147,9 @@ def test_the_split_is_that_of_sklearn_on_the_same_stream(scheme, share):
     """docs/decisions.md#pool; sklearn continues numpy's global stream."""
     dataset = labels_only([600] * 10)
     scheme = Scheme(scheme.assign, np.random.RandomState)
-    divided = registry.divide(dataset, scheme, clients=7, train_share=share, seed=1)
+    divided = registry.partition_dataset(
+        dataset, scheme, clients=7, train_share=share, seed=1
+    )
     before = np.random.get_state()
     try:
         np.random.seed(1)

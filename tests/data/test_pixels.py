@@ -51,10 +51,10 @@ def test_parts_are_resized_into_one_array_and_the_right_size_is_left_alone():
     x = image(8, 8)
     assert resize.resize(x, 8) is x
     parts = [np.stack([image(6, 6) for _ in range(n)]) for n in (3, 2)]
-    made = resize.join("made", parts, 4, decoded_cache.in_memory)
+    made = resize.resize_and_join("made", parts, 4, decoded_cache.memory_writer)
     each = [resize.resize(x, 4) for part in parts for x in part]
     assert np.array_equal(made, np.stack(each))
-    same = resize.join("made", parts, 0, decoded_cache.in_memory)
+    same = resize.resize_and_join("made", parts, 0, decoded_cache.memory_writer)
     assert np.array_equal(same, np.concatenate(parts))
 
 
@@ -74,6 +74,6 @@ def test_normalising_on_the_device_is_bit_equal_to_doing_it_on_the_host(transfor
     """Normalised as float32 of numpy computes it, for all 256 values."""
     x = np.arange(256, dtype=np.uint8).reshape(4, 8, 8, 1)
     host = (x.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
-    device = np.asarray(transform(batches.decode)(x))
+    device = np.asarray(transform(batches.normalise_inputs)(x))
     assert host.dtype == device.dtype == np.float32
     assert np.array_equal(host.view(np.int32), device.view(np.int32))

@@ -24,7 +24,7 @@ from jaxproto.data import prepare
 from jaxproto.data.readers import tfds as prepared
 from jaxproto.data.tfds_builders import download, gtsrb, tiny_imagenet
 
-download.bars(False)
+download.set_progress_bars(False)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_tiny_imagenet_is_prepared_once(tmp_path, tiny, manual, offline, monkeyp
     again = prepare.prepare("tiny_imagenet")
     assert again == done._replace(fresh=False)
     assert before == {file: file.stat().st_mtime_ns for file in done.path.iterdir()}
-    assert prepared.find("tiny_imagenet") == done.path
+    assert prepared.find_version("tiny_imagenet") == done.path
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ from jaxproto.data import prepare
 from jaxproto.data.tfds_builders import archives
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-archives.rgb = die
+archives.check_rgb = die
 prepare.prepare("tiny_imagenet", data_dir=sys.argv[1], manual_dir=sys.argv[2])
 """
 
@@ -145,11 +145,11 @@ def test_a_killed_preparation_is_not_taken_for_a_finished_one(tmp_path, tiny, ma
     assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
     (left,) = (tmp_path / "tiny_imagenet").iterdir()
     with refused("no prepared data set in"):
-        prepared.find("tiny_imagenet", tmp_path)
+        prepared.find_version("tiny_imagenet", tmp_path)
     done = tiny()
     assert done.fresh
     note = f"note: {left} is left from an interruption"
-    assert note in "\n".join(prepare.report(done, default=False))
+    assert note in "\n".join(prepare.prepared_message(done, default=False))
 
 
 def test_a_directory_copied_in_part_or_of_another_format_is_refused(tmp_path, tiny):
@@ -227,7 +227,7 @@ def test_a_download_is_checked_and_used(tmp_path, manual, server, monkeypatch):
     done = prepare.prepare("tiny_imagenet", data_dir=tmp_path)
     assert done.sizes == {"train": 6, "validation": 3}
     note = f"{tmp_path / 'downloads'} is not needed any more"
-    assert note in prepare.report(done, default=False)
+    assert note in prepare.prepared_message(done, default=False)
 
 
 def test_the_command_says_where_and_how_to_use_it(tmp_path, manual, capsys):

@@ -8,7 +8,7 @@ from support.every import every
 from support.refusal import refused
 
 from jaxproto import config
-from jaxproto.data.dataset import assemble
+from jaxproto.data.dataset import make_dataset
 from jaxproto.data.partitions import public_examples, registry
 from jaxproto.data.partitions.label_skew import dirichlet
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet
@@ -20,12 +20,12 @@ def made(train=200, test=40, classes=4, seed=0, name="made"):
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 256, (train + test, 2, 2, 1), np.uint8), np.arange(train)
     part = x[:train], y % classes
-    return assemble(name, part, (x[train:], np.arange(test) % classes))
+    return make_dataset(name, part, (x[train:], np.arange(test) % classes))
 
 
 def chosen(pooled=True, **options):
     options = {"share": 0.1, "classes": 0.5, "seed": 1, **options}
-    return public_examples.choose(made(), pooled=pooled, **options)
+    return public_examples.make_some_public(made(), pooled=pooled, **options)
 
 
 def everyones(parts):
@@ -34,18 +34,22 @@ def everyones(parts):
 
 def test_the_sample_is_balanced_over_the_asked_share_of_classes_by_its_seed():
     y = np.repeat(np.arange(10), [50, 30, 30, 90, 60, 50, 40, 50, 70, 30])
-    count = np.bincount(y[public_examples.take(y, 0.2, 0.4, 3)], minlength=10)
+    count = np.bincount(
+        y[public_examples.sample_public_rows(y, 0.2, 0.4, 3)], minlength=10
+    )
     assert sorted(count) == [0] * 6 + [25] * 4
     y = np.arange(300) % 10
-    a, b, c = (public_examples.take(y, 0.1, 0.5, seed) for seed in (1, 1, 2))
+    a, b, c = (
+        public_examples.sample_public_rows(y, 0.1, 0.5, seed) for seed in (1, 1, 2)
+    )
     assert np.array_equal(a, b) and not np.array_equal(a, c)
     assert np.array_equal(a, np.unique(a))
 
 
 def test_a_tiny_share_still_has_one_example_of_each_covered_class():
     y = np.arange(100) % 10
-    assert len(np.unique(y[public_examples.take(y, 1e-6, 0.5, 0)])) == 5
-    assert len(public_examples.take(y, 1e-6, 1e-6, 0)) == 1
+    assert len(np.unique(y[public_examples.sample_public_rows(y, 1e-6, 0.5, 0)])) == 5
+    assert len(public_examples.sample_public_rows(y, 1e-6, 1e-6, 0)) == 1
 
 
 DIRICHLETS = dirichlet(0.1), pfllib_dirichlet(0.1)
@@ -55,7 +59,7 @@ DIRICHLETS = dirichlet(0.1), pfllib_dirichlet(0.1)
 def test_clients_lack_nothing_but_public_examples(pooled, scheme):
     """Methods with and without are compared on one division (RefProtoFL)."""
     dataset, options = chosen(pooled, share=0.02), {"clients": 4, "pooled": pooled}
-    plain = registry.divide(made(), scheme, **options)
+    plain = registry.partition_dataset(made(), scheme, **options)
     parts = public_examples.divide(dataset, scheme, **options)
     for before_K, after_K in zip(plain, parts, strict=True):
         for before, after in zip(before_K, after_K, strict=True):
@@ -69,15 +73,15 @@ def test_a_client_with_public_examples_alone_is_named():
     dataset = made()._replace(public=np.array([3, 5, 9], np.int32))
     parts = [np.array(rows) for rows in ([3, 9], [1, 2])], [np.array([4])] * 2
     with pytest.raises(UserError, match="all 2 training examples of client 0 are pub"):
-        public_examples.withdraw(dataset, registry.made(*parts))
+        public_examples.remove_public(dataset, registry.make_partition(*parts))
     parts = [np.array([1])] * 2, [np.array([4]), np.array([5])]
     with pytest.raises(UserError, match="all 1 test examples of client 1 are public"):
-        public_examples.withdraw(dataset, registry.made(*parts))
+        public_examples.remove_public(dataset, registry.make_partition(*parts))
 
 
 def test_without_public_examples_nothing_changes():
     dataset = made()
-    plain = registry.divide(dataset, dirichlet(0.5), clients=4)
+    plain = registry.partition_dataset(dataset, dirichlet(0.5), clients=4)
     same = public_examples.divide(dataset, dirichlet(0.5), clients=4)
     assert np.array_equal(everyones(plain), everyones(same))
     assert public_examples.load("spiral").public is None
@@ -112,7 +116,7 @@ def of_another_form(shape=(2, 2, 1), kind=np.uint8):
 )
 def test_another_set_must_be_of_the_same_form(extra, words):
     with pytest.raises(UserError, match=f"'other'.* {words}"):
-        public_examples.append(made(), extra)
+        public_examples.append_public(made(), extra)
 
 
 def test_impossible_shares_are_named():

@@ -12,7 +12,7 @@ from support.refusal import refused
 
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions import public_examples, registry
-from jaxproto.data.partitions.label_skew import top_up
+from jaxproto.data.partitions.label_skew import ensure_min_size
 from jaxproto.errors import UserError
 
 fast = settings(max_examples=60, deadline=None, derandomize=True)
@@ -73,7 +73,7 @@ def test_pathological_gives_each_client_its_number_of_classes(sizes, data, seed)
 @given(st.integers(1, 30), st.integers(1, 30), seeds)
 def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
     dataset = shuffled([200], sources=sources)
-    client_rows = hands_of(registry.feature(), dataset, clients, seed)
+    client_rows = hands_of(registry.by_domain(), dataset, clients, seed)
     count_KS = count(dataset.domain, client_rows)
     if sources >= clients:
         assert ((count_KS > 0).sum(axis=0) == 1).all()
@@ -86,17 +86,17 @@ def test_feature_deals_whole_sources_or_shares_one(sources, clients, seed):
 
 def test_feature_without_sources_or_with_too_small_ones_is_refused():
     with refused("data set 'toy' does not say where its examples come from, which par"):
-        registry.divide(shuffled([9]), registry.feature(), clients=3)
+        registry.partition_dataset(shuffled([9]), registry.by_domain(), clients=3)
     small = shuffled([9])._replace(domain=np.array([0] * 8 + [1]))
     with refused("source 1 has 1 examples for 2 clients. Use fewer clients, or leave"):
-        registry.divide(small, registry.feature(), clients=4)
+        registry.partition_dataset(small, registry.by_domain(), clients=4)
 
 
 def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
     dataset = shuffled([2_000] * 10)
     spread = []
     for alpha in (0.2, 1.0, 100.0):
-        scheme = registry.quantity(alpha, min_size=400)
+        scheme = registry.quantity_skew(alpha, min_size=400)
         client_rows = hands_of(scheme, dataset, 10)
         assert partition_stats.skew(count(dataset.y, client_rows)).variation.max() < 0.1
         spread.append(max(map(len, client_rows)) / min(map(len, client_rows)))
@@ -106,7 +106,7 @@ def test_quantity_makes_sizes_uneven_and_leaves_labels_alike():
 def test_quantity_shares_are_those_of_the_dirichlet_distribution():
     """Li et al. 4.3. A share of 10 has mean 1/10 and variance 0.09 / (10 alpha + 1)."""
     y = np.zeros(10_000, int)
-    scheme = registry.quantity(0.5, min_size=1, max_tries=1)
+    scheme = registry.quantity_skew(0.5, min_size=1, max_tries=1)
     rng = np.random.default_rng(0)
     shares = [len(r) for _ in range(400) for r in scheme.assign(y, 1, 10, rng)]
     assert np.mean(shares) == 1_000
@@ -118,15 +118,17 @@ def test_small_alpha_is_more_uneven_than_large_alpha():
     pairs = [
         (partition_stats.counts(dataset, divided).train > 0).sum()
         for alpha in (0.01, 0.1, 1.0, 100.0)
-        for divided in [registry.divide(dataset, registry.dirichlet(alpha), clients=10)]
+        for divided in [
+            registry.partition_dataset(dataset, registry.dirichlet(alpha), clients=10)
+        ]
     ]
     assert pairs == sorted(pairs) and pairs[0] < 40 and pairs[-1] == 100
 
 
 def test_topping_up_moves_the_richest_clients_commonest_class_and_nothing_more():
     given_KC = np.array([[0, 0], [7, 2], [3, 3]])
-    assert top_up(given_KC, 2).tolist() == [[2, 0], [5, 2], [3, 3]]
-    assert top_up(given_KC, 0).tolist() == given_KC.tolist()
+    assert ensure_min_size(given_KC, 2).tolist() == [[2, 0], [5, 2], [3, 3]]
+    assert ensure_min_size(given_KC, 0).tolist() == given_KC.tolist()
 
 
 @settings(max_examples=10, deadline=None, derandomize=True)
@@ -158,7 +160,7 @@ def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name)
     whole = shuffled([100] * 4, test=80, sources=12)
     for pooled in (True, False):
         options = {"share": 0.1, "classes": 0.5, "seed": 1}
-        dataset = public_examples.choose(whole, pooled=pooled, **options)
+        dataset = public_examples.make_some_public(whole, pooled=pooled, **options)
         parts = public_examples.divide(dataset, SCHEMES[name], clients=6, pooled=pooled)
         mine = np.concatenate([*parts.train, *(parts.test if pooled else ())])
         rest = np.setdiff1d(np.arange(400 if pooled else 320), dataset.public)
@@ -170,7 +172,7 @@ def test_every_scheme_divides_what_is_neither_public_nor_kept_for_the_test(name)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_examples_of_another_set_are_nobodys_under_every_scheme(name):
     dataset = shuffled([100] * 4, test=80, sources=12)
-    both = public_examples.append(dataset, shuffled([5] * 4))
+    both = public_examples.append_public(dataset, shuffled([5] * 4))
     for pooled in (True, False):
         options = {"clients": 6, "pooled": pooled}
         one = public_examples.divide(dataset, SCHEMES[name], **options)
@@ -209,7 +211,7 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
     assume(10 * clients <= sum(sizes))
     dataset, scheme = labels_only(sizes), registry.dirichlet(0.5, min_size=10)
     options = {"clients": clients, "train_share": share, "seed": seed}
-    train, test = registry.divide(dataset, scheme, **options)
+    train, test = registry.partition_dataset(dataset, scheme, **options)
     everyone = np.sort(np.concatenate([*train, *test]))
     np.testing.assert_array_equal(everyone, np.arange(len(dataset.y)))
     for a, b in zip(train, test, strict=True):
@@ -220,14 +222,18 @@ def test_train_and_test_share_out_a_client_by_train_share(sizes, clients, share,
 @every([(registry.iid(),), (registry.dirichlet(0.5),), (registry.pathological(2),)])
 def test_the_same_seed_gives_the_same_partition_and_another_a_different_one(scheme):
     both = labels_only([60] * 4), scheme
-    parts = (registry.divide(*both, clients=4, seed=seed) for seed in (1, 1, 2))
+    parts = (
+        registry.partition_dataset(*both, clients=4, seed=seed) for seed in (1, 1, 2)
+    )
     one, again, other = (np.concatenate(part.train).tolist() for part in parts)
     assert one == again != other
 
 
 def test_training_rows_are_shuffled_where_the_test_part_is_the_official_one():
     dataset = labels_only([20, 20, 20], test=15)
-    blocks = registry.divide(dataset, registry.pathological(3), clients=1, pooled=False)
+    blocks = registry.partition_dataset(
+        dataset, registry.pathological(3), clients=1, pooled=False
+    )
     assert blocks.train[0].tolist() != sorted(blocks.train[0])  # batches mix classes
 
 
@@ -253,7 +259,7 @@ IMPOSSIBLE = [  # of two classes of five examples
 @every(IMPOSSIBLE)
 def test_an_impossible_partition_is_refused_with_both_numbers(scheme, clients, message):
     with refused(message):
-        registry.divide(labels_only([5, 5]), scheme, clients=clients)
+        registry.partition_dataset(labels_only([5, 5]), scheme, clients=clients)
 
 
 @every([0, -1.0, float("nan"), float("inf"), 1e9])
@@ -272,4 +278,4 @@ def test_alpha_must_be_positive_and_finite(alpha):
 )
 def test_arguments_of_divide_that_cannot_work_are_named(arguments, message):
     with refused(message):
-        registry.divide(labels_only([5, 5]), IID, clients=2, **arguments)
+        registry.partition_dataset(labels_only([5, 5]), IID, clients=2, **arguments)

@@ -75,14 +75,14 @@ def test_words_are_those_of_basic_english(given, words):
 
 
 def test_the_vocabulary_is_sorted_by_frequency_then_by_the_alphabet():
-    found = text.find(["b a c", "c b", "<unk> zz zz zz zz"])
+    found = text.tokenize(["b a c", "c b", "<unk> zz zz zz zz"])
     assert text.vocabulary(found, [0, 1]) == (*text.SPECIAL, "b", "c", "a")
     assert text.vocabulary(found, [0, 1], 4) == (*text.SPECIAL, "b", "c")
     assert text.vocabulary(found, [2]) == (*text.SPECIAL, "zz")
 
 
 def encoded(texts, train, test, **options):
-    data = registry.assemble("t", (np.array(texts), np.arange(len(texts)) % 2))
+    data = registry.make_dataset("t", (np.array(texts), np.arange(len(texts)) % 2))
     part = Partition((np.array(train),), (np.array(test),))
     return text.encode(data, part, **options)
 
@@ -103,7 +103,7 @@ def test_tokens_are_words_then_padding_and_what_is_lost_is_told():
 
 
 def test_words_of_test_texts_alone_are_unknown_and_public_ones_known():
-    data = registry.assemble("t", (np.array(["a", "b", "c"]), np.array([0, 1, 0])))
+    data = registry.make_dataset("t", (np.array(["a", "b", "c"]), np.array([0, 1, 0])))
     part = Partition((np.array([0]),), (np.array([1]),))
     assert text.encode(data, part).tokens == (*text.SPECIAL, "a")
     with_public = data._replace(public=np.array([2], np.int32))

@@ -55,10 +55,10 @@ def test_a_configuration_may_be_left_out_where_one_alone_is_there(tmp_path):
     folder = prepare(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "toy").rename(tmp_path / "other" / "small")
-    assert tfds.find("other", tmp_path).parent.name == "small"
+    assert tfds.find_version("other", tmp_path).parent.name == "small"
     (tmp_path / "other" / "large" / folder.name).mkdir(parents=True)
     with refused("There are: other/large, other/small."):
-        tfds.find("other", tmp_path)
+        tfds.find_version("other", tmp_path)
 
 
 def test_the_last_split_is_the_official_test_part(tmp_path):
@@ -72,10 +72,10 @@ def test_the_last_split_is_the_official_test_part(tmp_path):
 def test_the_newest_tfds_version_is_read_unless_one_is_named(tmp_path):
     for version in ("2.9.0", "2.10.0"):
         prepare(tmp_path, version)
-    assert tfds.find("toy", tmp_path).name == "2.10.0"
-    assert tfds.find("toy:2.9.0", tmp_path).name == "2.9.0"
+    assert tfds.find_version("toy", tmp_path).name == "2.10.0"
+    assert tfds.find_version("toy:2.9.0", tmp_path).name == "2.9.0"
     with refused("unknown version of toy in"):
-        tfds.find("toy:3.0.0", tmp_path)
+        tfds.find_version("toy:3.0.0", tmp_path)
 
 
 def test_a_missing_tfds_set_is_answered_by_those_that_are_there(tmp_path):

@@ -90,8 +90,8 @@ def test_a_bad_input_is_one_line_of_error(bad, kind, tmp_path, monkeypatch, caps
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("JAXPROTO_CACHE", "off")
-    monkeypatch.setattr(runner, "compiled", trains)
-    monkeypatch.setattr(host_memory, "memory", lambda: 16 * 2**30)
+    monkeypatch.setattr(runner, "compile_programs", trains)
+    monkeypatch.setattr(host_memory, "host_memory_bytes", lambda: 16 * 2**30)
     root, rows = bad
     failed = []
     for i, row in enumerate(rows[kind]):
@@ -107,7 +107,9 @@ def test_an_input_that_is_right_comes_to_training(monkeypatch, tmp_path):
     """So that the rows are not refused for something that all of them have."""
     monkeypatch.chdir(ROOT)
     made = []
-    monkeypatch.setattr(runner, "compiled", lambda *a, **k: made.append(1) or 1 / 0)
+    monkeypatch.setattr(
+        runner, "compile_programs", lambda *a, **k: made.append(1) or 1 / 0
+    )
     for name in ("local:spiral", "protonorm", "fedtgp"):
         said = answer([f"--config={name}", f"--workdir={tmp_path / name[:5]}"])
         assert said.startswith("traceback: ZeroDivisionError")

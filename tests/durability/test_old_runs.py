@@ -59,14 +59,14 @@ def test_every_reader_opens_it(old):
     told = json.loads((old / "metrics.jsonl").read_text().splitlines()[-1])["rules"]
     for rule, found in run.evaluate().items():
         assert found["pooled"] == pytest.approx(told[rule]["pooled"], abs=0.002)
-    table = compare.table(compare.groups([compare.load(old)]))
+    table = compare.table(compare.group_by_seed([compare.load(old)]))
     assert "ProtoNorm" in compare.render(table, "csv")
-    html = page.page([old], "2030-01-02 03:04 UTC").html
+    html = page.render_page([old], "2030-01-02 03:04 UTC").html
     assert "finished, 2 rounds" in html and "No checkpoint" not in html
 
 
 def test_a_saved_configuration_has_every_field_of_today(old):
     written = json.loads((old / "config.json").read_text())
-    found = config.saved(written)
-    today = {**config.flat(config.default()), "method.name": "protonorm"}
+    found = config.upgrade_saved(written)
+    today = {**config.flatten(config.default()), "method.name": "protonorm"}
     assert {*today} <= {*found} and found["method.reg"] == written["method"]["reg"]

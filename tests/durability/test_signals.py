@@ -152,7 +152,7 @@ class Last(Callback):
         time.sleep({hangs})
 
 WRITERS["last"] = Last
-stopping.watch()
+stopping.install_signal_handlers()
 cli.call("run", "main.py", sys.argv[1:])
 """
 

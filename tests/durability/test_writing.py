@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_no_half_file_and_a_cache_is_not_needed(
         return made._replace(x=sink.finish())
 
     monkeypatch.setattr(decoded_cache, "folder", lambda: tmp_path / "cache")
-    (note,) = decoded_cache.through("a", {"kind": "toy"}, read).notes
+    (note,) = decoded_cache.load_or_decode("a", {"kind": "toy"}, read).notes
     why = f"not be kept decoded in {tmp_path / 'cache'}: No space left on device"
     assert note.endswith(why)
     assert list((tmp_path / "cache").iterdir()) == []
@@ -103,10 +103,10 @@ def test_a_checkpoint_larger_than_the_disk_is_not_begun(tmp_path, monkeypatch):
 
 
 def test_what_is_unfinished_is_taken_away_when_the_process_ends(tmp_path):
-    with atomic.unfinished(tmp_path / "a.new"), atomic.unfinished(tmp_path / "b"):
+    with atomic.in_progress(tmp_path / "a.new"), atomic.in_progress(tmp_path / "b"):
         (tmp_path / "a.new").write_text("")
         (tmp_path / "b" / "c").mkdir(parents=True)
-        atomic.drop_unfinished()
+        atomic.remove_in_progress()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -114,7 +114,7 @@ def test_what_is_unfinished_is_taken_away_when_the_process_ends(tmp_path):
 def test_what_takes_time_says_what_it_is(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
-    with progress_lines.counted(console, "compiling", "programs", 12) as done:
+    with progress_lines.progress_line(console, "compiling", "programs", 12) as done:
         for name in ("train [a]", "update"):
             done(name)
         time.sleep(0.3 * terminal)  # it is drawn again every 80 ms
@@ -129,7 +129,7 @@ def test_programs_that_cannot_be_kept_are_said_once():
     console = Console(file=io.StringIO(), width=80)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        with progress_lines.unkept_programs(console):
+        with progress_lines.warn_uncached_once(console):
             for name in ("a", "b"):
                 text = f"{progress_lines.UNKEPT} for '{name}': OSError: No space left on device"
                 warnings.warn(text, stacklevel=1)

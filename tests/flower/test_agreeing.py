@@ -4,14 +4,14 @@ from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.data import node_schema
-from jaxproto.data.node_schema import Description
-from jaxproto.flower.handshake import AgreeingLink, lines
+from jaxproto.data.node_schema import NodeDescription
+from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.server import REFUSED
 from jaxproto.reporting.analysis import disclosure
 
 
 def described(*labels, shape=(8, 8, 1)):
-    return Description("uint8", shape, labels, 6, 2, {})
+    return NodeDescription("uint8", shape, labels, 6, 2, {})
 
 
 class Nodes:
@@ -32,7 +32,7 @@ class Nodes:
         if isinstance(own, str):
             return {REFUSED: own}
         if stage == "agree":
-            self.agreed[i] = node_schema.agreement(told["agreement"])
+            self.agreed[i] = node_schema.parse_schema(told["agreement"])
         return {"data": node_schema.to_json(own)} if stage == "describe" else {}
 
 
@@ -40,7 +40,7 @@ def begun(link, path):
     c = config.experiment("fedavg", "digits")
     c.data.name, c.data.clients = "nodes", 3
     faults = []
-    return AgreeingLink(link, c, path, faults.append), faults
+    return HandshakeLink(link, c, path, faults.append), faults
 
 
 def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
@@ -52,7 +52,7 @@ def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
     assert link.agreed[0].labels == ("a", "b", "c")
     assert node_schema.read(tmp_path / node_schema.FILE) == made.made
     assert made.given().num_examples == 12
-    assert lines(made.made)[-1] == "client 2: not there yet"
+    assert describe_schema(made.made)[-1] == "client 2: not there yet"
     before, own = len(link.asked), link.data[1]
     link.data[1] = "its data are gone"
     assert made.ask("train", {0: {}, 1: {}})[1] == {REFUSED: "its data are gone"}
@@ -101,7 +101,7 @@ def test_nothing_begins_without_data_or_an_agreement_that_can_be_used(tmp_path):
     with refused("agreement.json is damaged"):
         node_schema.read(file)
     with refused("same version of jaxproto"):
-        node_schema.description("[]")
+        node_schema.parse_description("[]")
 
 
 def test_fields_says_what_the_first_exchange_discloses(tmp_path):

@@ -6,7 +6,7 @@ from support.federated import QUIET, Calls, Killed, both, faults, metrics, small
 from support.refusal import refused
 
 import jaxproto
-from jaxproto.flower.server_run import serve
+from jaxproto.flower.server_run import run_server
 
 pytestmark = pytest.mark.long
 
@@ -33,7 +33,7 @@ def test_a_server_that_begins_again_ends_as_one_that_never_stopped(tmp_path):
 
     with pytest.raises(Killed):
         link = Calls(c, tmp_path / "nodes", happens=killing)
-        serve(c, tmp_path / "served", link, QUIET)
+        run_server(c, tmp_path / "served", link, QUIET)
     assert len(metrics(tmp_path / "served")) == 2
     both(c, tmp_path)
     run = jaxproto.load(tmp_path / "served")
@@ -56,7 +56,7 @@ def test_who_is_lost_in_a_round_is_named_and_there_in_the_next(tmp_path):
 
     link = Calls(c, tmp_path / "nodes", happens=happens)
     link.there = {0, 1}
-    serve(c, tmp_path / "run", link, QUIET)
+    run_server(c, tmp_path / "run", link, QUIET)
     first, second = metrics(tmp_path / "run")
     assert faults(tmp_path / "run") == [(1, 2, "train"), (1, 1, "train")]
     assert "not connected" in why(tmp_path / "run")[0]
@@ -70,7 +70,7 @@ def test_who_is_lost_in_a_round_is_named_and_there_in_the_next(tmp_path):
 def test_a_federation_on_nodes_stops_early_as_the_simulator_does(tmp_path):
     c = small("fedproto", 5, early_stopping__patience=1, early_stopping__least=0.5)
     summary = jaxproto.run(c, tmp_path / "simulated", QUIET)
-    served = serve(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
+    served = run_server(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
     for one in (summary, served):
         assert (one["status"], one["rounds"]) == ("stopped early", summary["rounds"])
     assert summary["rounds"] < 5

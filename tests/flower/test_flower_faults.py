@@ -18,7 +18,7 @@ from support.federated import (
 
 from jaxproto.experiment import build
 from jaxproto.flower.server import REFUSED
-from jaxproto.flower.server_run import serve
+from jaxproto.flower.server_run import run_server
 from jaxproto.participation import Participation
 
 CLIENTS = 3
@@ -108,8 +108,8 @@ def test_faults_lose_the_messages_that_were_named_and_no_round(
     link = Faulty(c, tmp_path / "nodes", dict(plan))
     for _ in range(kills):  # the server is started again each time
         with pytest.raises(Killed):
-            serve(c, tmp_path / "run", link, QUIET)
-    serve(c, tmp_path / "run", link, QUIET)
+            run_server(c, tmp_path / "run", link, QUIET)
+    run_server(c, tmp_path / "run", link, QUIET)
     monkeypatch.setattr(build, "build_sampler", lambda _: absent(plan, last))
     simulated(c, tmp_path / "simulated")
     named = {(r, client) for r, client, _ in faults(tmp_path / "run")}

@@ -15,7 +15,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from jaxproto import config
 from jaxproto.contrib.flower_deployment import persistent_client
-from jaxproto.flower.apps import RECORD, REFUSED, GridLink, fingerprint
+from jaxproto.flower.apps import RECORD, REFUSED, GridLink, config_hash
 
 STAYS = pytest.mark.filterwarnings("ignore:subprocess .* running:ResourceWarning")
 
@@ -103,13 +103,13 @@ def test_errors_and_silence_are_of_the_client_that_was_asked():
 
 def asked(c, path, number):
     """What a client's process says when it is asked who it is, and its number."""
-    told = {"stage": "who", "federation": fingerprint(c)}
+    told = {"stage": "who", "federation": config_hash(c)}
     content = RecordDict({RECORD: ConfigRecord(told)})
     message = Message(content, message_type="query", dst_node_id=7)
     own = {"client": number, "folder": str(path)}
     context = Context(1, 7, own, RecordDict(), {})
-    reply = persistent_client.answered(c.to_json(), path, message, context)
-    return dict(reply.content[RECORD]), persistent_client.listening(path)["pid"]
+    reply = persistent_client.forward_message(c.to_json(), path, message, context)
+    return dict(reply.content[RECORD]), persistent_client.worker_address(path)["pid"]
 
 
 @STAYS

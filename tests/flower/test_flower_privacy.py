@@ -6,7 +6,7 @@ import pytest
 from support.federated import QUIET, Calls, both, faults, simulated, small
 
 from jaxproto.flower.server import REFUSED
-from jaxproto.flower.server_run import serve
+from jaxproto.flower.server_run import run_server
 from jaxproto.storage.run_folder import RunFolder
 
 pytestmark = [
@@ -47,6 +47,8 @@ def test_a_lost_upload_counts_as_lost_in_the_simulator(tmp_path):
         return {REFUSED: "gone"} if (stage, i) == ("train", 1) else said
 
     whole = simulated(c, tmp_path / "simulated")
-    some = serve(c, tmp_path / "some", Calls(c, tmp_path / "n", happens=lost), QUIET)
+    some = run_server(
+        c, tmp_path / "some", Calls(c, tmp_path / "n", happens=lost), QUIET
+    )
     assert faults(tmp_path / "some") == [(1, 1, "train"), (2, 1, "train")]
     assert some["privacy"] == whole["privacy"]

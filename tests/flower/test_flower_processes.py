@@ -10,7 +10,11 @@ pytest.importorskip("flwr")
 
 from support.federated import assert_the_same, metrics, rounds, simulated, small
 
-from jaxproto.contrib.flower_deployment.deployment import Deployment, deploy, end
+from jaxproto.contrib.flower_deployment.deployment import (
+    Deployment,
+    deploy,
+    terminate_tree,
+)
 from jaxproto.experiment import build
 from jaxproto.flower.server_run import FAULTS
 from jaxproto.io import atomic
@@ -78,10 +82,10 @@ def test_killed_late_and_damaged_clients_cost_what_was_theirs_alone(tmp_path):
         atomic.write(last, b"2")
         until(lambda: metrics(there.path)[-1]["participants"] == 3, submitted)
         killed = rounds(there.path)[-1] + 1
-        end(there.nodes[0], signal.SIGKILL)  # in a round
+        terminate_tree(there.nodes[0], signal.SIGKILL)  # in a round
         atomic.write(last, b"9")
         until(lambda: finished(there.path), submitted)
-        end(submitted)
+        terminate_tree(submitted)
     found = records.read(there.path / FAULTS)
     refused = [f for f in found if "refused" in f["why"]]
     assert [(f["round"], f["client"]) for f in refused] == [(1, 1)]
@@ -98,14 +102,14 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path):
         start(there, 0, 1, 2)
         first = there.run()
         until(lambda: checkpoint.rounds(there.path / "checkpoints"), first)
-        end(there.superlink, signal.SIGKILL)
-        end(first)
+        terminate_tree(there.superlink, signal.SIGKILL)
+        terminate_tree(first)
         assert not finished(there.path)
         before = records.read(there.path / "metrics.jsonl")[0]
         there.start_superlink()
         second = there.run()
         until(lambda: finished(there.path), second)
-        end(second)
+        terminate_tree(second)
         assert all(node.poll() is None for node in there.nodes.values())
     assert records.read(there.path / "metrics.jsonl")[0] == before  # seconds too
     assert_the_same(there.path, tmp_path / "simulated")

@@ -15,11 +15,11 @@ from support.refusal import refused
 import jaxproto
 from jaxproto import config
 from jaxproto.data import node_schema, nodes
-from jaxproto.data.node_schema import Description
+from jaxproto.data.node_schema import NodeDescription
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.flower import private_data_node, rehearse
-from jaxproto.flower.server_run import serve
+from jaxproto.flower.server_run import run_server
 
 
 def small(method="fedavg", **changes):
@@ -27,24 +27,24 @@ def small(method="fedavg", **changes):
 
 
 def image(labels=("cat", "dog"), shape=(8, 8, 3), sizes=(6, 2)):
-    return Description("uint8", shape, tuple(labels), *sizes, {})
+    return NodeDescription("uint8", shape, tuple(labels), *sizes, {})
 
 
 def written(words, **more):
-    return Description("texts", (), ("good", "bad"), 4, 2, words)._replace(**more)
+    return NodeDescription("texts", (), ("good", "bad"), 4, 2, words)._replace(**more)
 
 
 def test_labels_are_united_in_sorted_order_and_words_by_their_count():
     told = {0: image(["10", "9"]), 2: image(["9", "2"])}
-    assert node_schema.unite(told, 3, 0).labels == ("2", "9", "10")
+    assert node_schema.merge_descriptions(told, 3, 0).labels == ("2", "9", "10")
     told = {0: image(["dog", "ant"]), 2: image(["cat"])}
-    made = node_schema.unite(told, 3, 0)
+    made = node_schema.merge_descriptions(told, 3, 0)
     assert made.labels == ("ant", "cat", "dog")
-    assert node_schema.agreement(node_schema.to_json(made)) == made
+    assert node_schema.parse_schema(node_schema.to_json(made)) == made
     told = {0: written({"a": 3, "b": 2}), 1: written({"b": 2, "c": 1})}
-    tokens = node_schema.unite(told, 2, 0).tokens
+    tokens = node_schema.merge_descriptions(told, 2, 0).tokens
     assert tokens == ("<pad>", "<unk>", "b", "a", "c")
-    assert node_schema.unite(told, 2, 4).tokens == tokens[:4]
+    assert node_schema.merge_descriptions(told, 2, 4).tokens == tokens[:4]
 
 
 DO_NOT_FIT = [
@@ -59,7 +59,7 @@ DO_NOT_FIT = [
 def test_data_or_configurations_that_do_not_go_together_are_refused():
     def check(first, second, words):
         with refused(words):
-            node_schema.unite({0: first, 1: second}, 2, 0)
+            node_schema.merge_descriptions({0: first, 1: second}, 2, 0)
 
     check_every(DO_NOT_FIT, check)
     with refused("jaxproto flower"):
@@ -67,31 +67,33 @@ def test_data_or_configurations_that_do_not_go_together_are_refused():
     with pytest.raises(UserError, match=r"public_share=0.1, .* set these to 0"):
         config.check(small(**{"data.public_share": 0.1}))
     with refused("client 0 names no data"):
-        private_data_node.sources(small())
+        private_data_node.parse_node_data(small())
     with pytest.raises(UserError, match=r"data of 2 nodes .* data\.clients is 3"):
-        private_data_node.sources(small(), ["npz:a", "npz:b"])
+        private_data_node.parse_node_data(small(), ["npz:a", "npz:b"])
     with refused("but data.name is digits"):
-        private_data_node.sources(small(**{"data.name": "digits"}), ["npz:a"] * 3)
+        private_data_node.parse_node_data(
+            small(**{"data.name": "digits"}), ["npz:a"] * 3
+        )
 
 
 def test_who_comes_late_fits_or_is_refused_and_learns_how_many_examples_others_have():
-    made = node_schema.unite({0: image(), 1: image(["emu"])}, 3, 0)
+    made = node_schema.merge_descriptions({0: image(), 1: image(["emu"])}, 3, 0)
     with refused("client 2 has the labels 'fox', which the"):
-        node_schema.joined(made, 2, image(["fox", "cat"]))
+        node_schema.add_client(made, 2, image(["fox", "cat"]))
     with refused("client 2 has inputs of shape (9, 9, 3)"):
-        node_schema.joined(made, 2, image(shape=(9, 9, 3)))
+        node_schema.add_client(made, 2, image(shape=(9, 9, 3)))
     with pytest.raises(UserError, match=r"7 training .* but the agreement says 6"):
-        node_schema.joined(made, 0, image(sizes=(7, 2)))
-    assert node_schema.joined(made, 0, image()) == made
-    late = node_schema.joined(made, 2, image(["dog"], sizes=(3, 1)))
+        node_schema.add_client(made, 0, image(sizes=(7, 2)))
+    assert node_schema.add_client(made, 0, image()) == made
+    late = node_schema.add_client(made, 2, image(["dog"], sizes=(3, 1)))
     assert late.clients == made.clients and late.late[2].train == 3
-    assert node_schema.total(late) == node_schema.total(made)
-    made = node_schema.unite({0: image(), 1: image(["emu"])}, 3, 0)
-    late = node_schema.joined(made, 2, image(["dog"]))
-    told = node_schema.told_to(late, 1)
+    assert node_schema.num_train_examples(late) == node_schema.num_train_examples(made)
+    made = node_schema.merge_descriptions({0: image(), 1: image(["emu"])}, 3, 0)
+    late = node_schema.add_client(made, 2, image(["dog"]))
+    told = node_schema.schema_for(late, 1)
     assert told.clients[0].labels == () and told.clients[0].train == 6
     assert told.clients[1].labels == ("emu",) and not told.late
-    assert node_schema.joined(told, 1, image(["emu"])) == told
+    assert node_schema.add_client(told, 1, image(["emu"])) == told
 
 
 def test_words_of_few_texts_are_not_told_and_examples_are_divided_by_seed_and_client(
@@ -101,9 +103,9 @@ def test_words_of_few_texts_are_not_told_and_examples_are_divided_by_seed_and_cl
     write_csv(tmp_path, texts, texts)
     c = small().data
     found = nodes.read(c, 0, f"csv:{tmp_path}")
-    assert nodes.describe(found, 2).words == {"the": 4}
-    assert nodes.describe(found, 1).words["dog"] == 2
-    assert nodes.describe(found, 4).words == {}
+    assert nodes.describe_node(found, 2).words == {"the": 4}
+    assert nodes.describe_node(found, 1).words["dog"] == 2
+    assert nodes.describe_node(found, 4).words == {}
     x = np.arange(80, dtype=np.float32).reshape(40, 2)
     np.savez(tmp_path / "a.npz", x_train=x, y_train=np.arange(40) % 2)
     c, source = small().data, f"npz:{tmp_path / 'a.npz'}"
@@ -215,7 +217,7 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
 
     link = Calls(c, tmp_path / "nodes", named, happens)
     link.there = {0, 1}
-    serve(c, tmp_path / "run", link, QUIET)
+    run_server(c, tmp_path / "run", link, QUIET)
     first, second, third = metrics(tmp_path / "run")
     assert (first["participants"], second["participants"]) == (2, 2)
     assert third["participants"] == 3
@@ -224,8 +226,10 @@ def test_images_of_other_classes_and_an_unknown_one(tmp_path):
     made = node_schema.read(tmp_path / "run" / node_schema.FILE)
     assert made.labels == ("cat", "dog", "emu") and made.kind == "uint8"
     assert made.late[2].labels == ("cat", "emu") and {*made.clients} == {0, 1}
-    told = json.loads((tmp_path / "nodes" / "0" / private_data_node.TOLD).read_text())
+    told = json.loads(
+        (tmp_path / "nodes" / "0" / private_data_node.SCHEMA_FILE).read_text()
+    )
     assert told["labels"] == ["cat", "dog"] and told["train"] + told["test"] == 16
     c.rounds = 4  # the server starts again, and so do the nodes
-    serve(c, tmp_path / "run", Calls(c, tmp_path / "nodes", named), QUIET)
+    run_server(c, tmp_path / "run", Calls(c, tmp_path / "nodes", named), QUIET)
     assert node_schema.read(tmp_path / "run" / node_schema.FILE) == made

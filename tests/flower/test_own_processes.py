@@ -14,7 +14,7 @@ from support import pages
 
 pytest.importorskip("flwr")
 
-from jaxproto.contrib.flower_deployment.deployment import end, free_port
+from jaxproto.contrib.flower_deployment.deployment import free_port, terminate_tree
 from jaxproto.storage import records
 
 pytestmark = pytest.mark.long
@@ -83,7 +83,7 @@ def test_every_block_of_the_page_does_what_it_says(home):
                 assert process.wait(ENDS) == 0, said[-1].read_text()[-3000:]
     finally:
         for process in running:
-            end(process)
+            terminate_tree(process)
     check(home)
 
 

@@ -261,7 +261,7 @@ def test_the_default_auxiliary_network_is_that_of_the_exact_columns():
 def test_a_configuration_brings_networks_targets_and_costs():
     c = config.load("configs/fedkd.py:spiral,code")
     exp = build.experiment(c, "cpu")
-    build.check(exp)
+    build.check_experiment(exp)
     found, net = cost.cost_of(exp), exp.cohorts[0].net
     sizes = nominal_cost.parameters(exp.method, net)
     assert sizes == {"net": 242, "body": 230, "head": 12, "aux": 242, "project": 4}

@@ -125,7 +125,9 @@ STEPS = [6, 6, 4, 4, 2, 2]  # of clients 5 to 0
 FORMS = {
     "all_at_once": execution.all_at_once(),
     "in_chunks": execution.in_chunks(4),
-    "in_segments": execution.in_segments(execution.plan(STEPS, most=3), chunk=2),
+    "in_segments": execution.in_segments(
+        execution.plan_segments(STEPS, max_segments=3), chunk=2
+    ),
 }
 LARGEST_FIRST = ((8, (5, 4, 3, 2, 1, 0)),)
 
@@ -206,7 +208,9 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
     for report in (r.report, r.pre_upload):
         for k, size in enumerate(report.bytes):
             one = jax.tree.map(lambda a, k=k: a[k], report.up)
-            codec.check(one, int(size) if jax.tree.leaves(one) else 0, "float32")
+            codec.check_roundtrip(
+                one, int(size) if jax.tree.leaves(one) else 0, "float32"
+            )
             assert size == len(codec.encode(one, "float32"))
     up = jax.tree.map(lambda a: a[0], (r.pre_upload.up, r.report.up))
     lossy = [mode for mode in wire.FORMATS if mode != "float32"]
@@ -214,13 +218,13 @@ def test_every_format_has_the_bytes_that_it_is_counted_with(name):
     @fast_jit.jit
     def pack(messages):
         packed = [[wire.pack(m, mode) for m in messages] for mode in lossy]
-        return packed, [list(map(wire.size, p)) for p in packed]
+        return packed, [list(map(wire.message_bytes, p)) for p in packed]
 
     messages = (*wire.unpack(up), method.broadcast(r.server), method.setup)
     packed, sizes = jax.device_get(pack(messages))
     for mode, some, size in zip(lossy, packed, sizes, strict=True):
         for message, counted in zip(some, size, strict=True):
-            codec.check(message, int(counted), mode)
+            codec.check_roundtrip(message, int(counted), mode)
 
 
 @every_method
@@ -231,10 +235,10 @@ def test_the_calculator_counts_what_a_round_moves(name):
     r = toys.run(method, local=SEEN.get(name, toys.LOCAL))
     count_KC = toys.counts(examples, rows, group.ids)
     like = np.zeros(toys.INPUT, np.float32)
-    found = cost.measure(method, group.net, toys.SPEC, count_KC, like=like)
+    found = cost.message_sizes(method, group.net, toys.SPEC, count_KC, like=like)
     down = method.broadcast(r.server)
     twice = method.pre_upload is not no_pre_upload
-    size = int(wire.size(wire.pack(down, "float32"))) + twice * wire.HEADER
+    size = int(wire.message_bytes(wire.pack(down, "float32"))) + twice * wire.HEADER
     assert found.scalars[0].tolist() == (r.report.sent + r.pre_upload.sent).tolist()
     assert found.bytes[0].tolist() == (r.report.bytes + r.pre_upload.bytes).tolist()
     assert (found.scalars[1], found.bytes[1]) == (int(wire.scalars(down)), size)

@@ -11,7 +11,7 @@ from support.exchange import COUNT, MEAN, client, exchange
 from jaxproto import config, losses, masks
 from jaxproto.experiment import build
 from jaxproto.methods.cps_ppa_cpkd import cpkd, cps_ppa_cpkd
-from jaxproto.methods.fedproto import fedproto, train_pass, uniform
+from jaxproto.methods.fedproto import fedproto, no_class_weights, train_pass
 from jaxproto.methods.fedtgp import fedtgp
 from jaxproto.methods.tinyproto import (
     SPARSE,
@@ -23,19 +23,19 @@ from jaxproto.methods.tinyproto import (
 )
 
 N = int(COUNT.sum())
-NONE = {"masks": masks.every, "scaling": UNSCALED, "distill": uniform}
+NONE = {"masks": masks.full_masks, "scaling": UNSCALED, "distill": no_class_weights}
 
 
 def method(**arguments):
     fixed = {"s": 3, "num_examples": N, "collect": train_pass, "server_epochs": 2}
-    fixed |= {"reg": losses.l2_of_means, "lam": 0.1, "masks": masks.free}
+    fixed |= {"reg": losses.l2_of_means, "lam": 0.1, "masks": masks.random_masks}
     return toys.method(cps_ppa_cpkd, **{**fixed, **arguments})
 
 
 def ppa(mean, count, **arguments):
     """Global prototypes without masks."""
     n = int(count.sum())
-    kind = {"masks": masks.every, "num_examples": n, **arguments}
+    kind = {"masks": masks.full_masks, "num_examples": n, **arguments}
     return exchange(method(**kind), mean, count).server.protos.mean
 
 
@@ -51,7 +51,7 @@ def test_ppa_is_equation_11_and_that_of_tinyproto_at_mu_of_k_over_n():
     kind = {"s": 3, "collect": train_pass, "compare": SPARSE}
     kind |= {"reg": losses.l2_of_means, "lam": 0.1}
     a = exchange(toys.method(tinyproto, mu=5 / N, **kind))
-    b = exchange(method(distill=uniform, compare=SPARSE))
+    b = exchange(method(distill=no_class_weights, compare=SPARSE))
     assert toys.gap(a.server, b.server) == 0 and a.loss == b.loss
 
 
@@ -78,7 +78,7 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     np.testing.assert_array_equal(cpkd(client((), (), jnp.zeros(4))), np.zeros(4))
     off, on, pure = (
         exchange(method(**{**NONE, "distill": d, "lam": lam}))
-        for d, lam in ((uniform, 1.0), (cpkd, 1.0), (uniform, 0.0))
+        for d, lam in ((no_class_weights, 1.0), (cpkd, 1.0), (no_class_weights, 0.0))
     )
     feat, y, target = on.feat, np.asarray([0, 1, 2, 4, 4, 3]), on.down
     beta = COUNT[0] / COUNT[0].max()
@@ -88,7 +88,9 @@ def test_classes_weigh_by_their_share_and_cpkd_multiplies_their_distance():
     ]
     np.testing.assert_allclose(off.loss - pure.loss, np.sum(rho), rtol=1e-4)
     np.testing.assert_allclose(on.loss - pure.loss, np.sum(beta * rho), rtol=1e-4)
-    a, b = (exchange(method(distill=d), MEAN, ALIKE).loss for d in (cpkd, uniform))
+    a, b = (
+        exchange(method(distill=d), MEAN, ALIKE).loss for d in (cpkd, no_class_weights)
+    )
     assert a == b  # with equal counts it changes nothing
 
 
@@ -104,9 +106,9 @@ def test_every_subset_of_the_components_works_and_is_another_method(base):
     for cps, ppa, kd in ROWS:
         server = server if kd else None  # which distillation does not change
         kind = {
-            "masks": masks.free if cps else masks.every,
+            "masks": masks.random_masks if cps else masks.full_masks,
             "scaling": SUM if ppa else UNSCALED,
-            "distill": cpkd if kd else uniform,
+            "distill": cpkd if kd else no_class_weights,
         }
         r = exchange(method(base=BASES[base], **kind), server=server)
         server = r.server
@@ -136,7 +138,9 @@ def test_the_number_of_training_examples_is_given_or_the_partitions(monkeypatch)
     for given, n in ((0, N), (2 * N, 2 * N)):
         c.method.num_examples = given
         filled = build.build_method(c.method, toys.SPEC, N)
-        want = exchange(method(num_examples=n, masks=masks.every)).server.protos.mean
+        want = exchange(
+            method(num_examples=n, masks=masks.full_masks)
+        ).server.protos.mean
         got = exchange(filled).server.protos.mean
         np.testing.assert_allclose(got, want, rtol=1e-5)
     told, make = [], build.build_method

@@ -6,7 +6,7 @@ from support.every import check_every
 
 from jaxproto import config
 from jaxproto.config import registries
-from jaxproto.config.factory_fields import table
+from jaxproto.config.factory_fields import all_fields
 from jaxproto.methods import METHODS
 from jaxproto.methods.fedproto import Pull, fedproto
 from jaxproto.methods.fedtgp import ServerTraining, fedtgp
@@ -30,7 +30,11 @@ def test_a_factory_takes_few_arguments_and_no_field_twice():
         own = {*parameters} - {"privacy"}  # no field of a method
         assert len(own) <= 10
         defaults = {p.name: p.default for p in parameters.values()}
-        together = [k for k, v in defaults.items() if isinstance(v, registries.VALUES)]
+        together = [
+            k
+            for k, v in defaults.items()
+            if isinstance(v, registries.GROUPED_ARGUMENTS)
+        ]
         fields = [key for k in together for key in defaults[k]._fields]
         alone = parameters.keys() - {*together}
         assert len({*fields, *alone}) == len(fields) + len(alone)
@@ -52,23 +56,25 @@ def test_the_meaning_of_a_field_of_ones_own_is_that_of_the_docstring(monkeypatch
         """
 
     monkeypatch.setitem(METHODS, "mine", mine)
-    told = table("mine")
+    told = all_fields("mine")
     assert told["method.share"].help == "of the old prototypes, in every round"
     assert told["method.low"].help == told["method.high"].help == "both ends"
-    assert told["method.lam"].help == table("fedproto")["method.lam"].help != ""
+    assert told["method.lam"].help == all_fields("fedproto")["method.lam"].help != ""
     mine.__doc__ = None
-    assert table("mine")["method.share"].help == ""
+    assert all_fields("mine")["method.share"].help == ""
 
 
 def test_fields_of_one_value_come_together_again_and_change_one_given_whole():
     """A plain argument of the same name stays: RefProtoFL's `pull` is a distance."""
     given = {"lam": 3.0, "server_batch": 4, "tau": 1.0}
-    assert registries.gathered(fedtgp, given) == {
+    assert registries.group_arguments(fedtgp, given) == {
         "pull": Pull(lam=3.0),
         "training": ServerTraining(server_batch=4),
         "tau": 1.0,
     }
     assert given == {"lam": 3.0, "server_batch": 4, "tau": 1.0}
     whole = {"pull": Pull(lam=3.0, reg=None), "lam": 2.0}
-    assert registries.gathered(fedproto, whole) == {"pull": Pull(lam=2.0, reg=None)}
-    assert registries.gathered(refprotofl, {"pull": max}) == {"pull": max}
+    assert registries.group_arguments(fedproto, whole) == {
+        "pull": Pull(lam=2.0, reg=None)
+    }
+    assert registries.group_arguments(refprotofl, {"pull": max}) == {"pull": max}

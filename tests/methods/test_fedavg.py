@@ -15,7 +15,7 @@ from support.averaging import ALIKE, BASE, FRAME, SPEC, begun, by_size, drawn, m
 from support.every import check_every, every
 
 from jaxproto import config, models, participation
-from jaxproto.config.optimizers import build_local, build_optimizer
+from jaxproto.config.optimizers import build_local_training, build_optimizer
 from jaxproto.config.presets import DATASETS
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, shape_checks
@@ -131,11 +131,11 @@ def test_the_amount_is_what_unit_gradients_move_sgd_by():
         for _ in range(40):
             move, state = opt.update(grads(w), state, w)
             w += move
-        a = fednova.amount(40, fednova.Descent(0.05, rho), mu)
+        a = fednova.normalising_factor(40, fednova.LocalDescent(0.05, rho), mu)
         np.testing.assert_allclose(0.05 * a, -w, rtol=1e-5)
 
     check_every(product((0.0, 0.7, 0.9), (0.0, 0.1, 2.0)), check)
-    a = fednova.amount(5, fednova.Descent(0.01, 0.9))
+    a = fednova.normalising_factor(5, fednova.LocalDescent(0.01, 0.9))
     np.testing.assert_allclose(a, 13.1441, rtol=1e-6)
 
 
@@ -167,7 +167,7 @@ def test_fednova_weighs_clients_by_their_steps():
 def test_fednova_with_equal_steps_is_fedavg_or_fedprox(mu):
     """Trained with momentum."""
     options = dataclasses.replace(ALIKE, opt=optax.sgd(0.05, momentum=0.9))
-    nova = make("fednova", mu=mu, descent=fednova.Descent(0.05, 0.9))
+    nova = make("fednova", mu=mu, descent=fednova.LocalDescent(0.05, 0.9))
     nova, prox = (run(m, local=options) for m in (nova, make("fedprox", mu=mu)))
     assert {int(c.steps) for c in nova.clients.values()} == {3}
     assert toys.gap(nova.server.params, prox.server) < 1e-5
@@ -176,8 +176,10 @@ def test_fednova_with_equal_steps_is_fedavg_or_fedprox(mu):
 @pytest.mark.parametrize("mu", [1e-9, 0.5])
 def test_a_proximal_term_does_not_shorten_the_servers_step(mu):
     """Where clients go a_i one way, it goes their mean: no jump at mu > 0."""
-    method = make("fednova", mu=mu, descent=fednova.Descent(0.05, 0.9))
-    length_K = jax.vmap(lambda n: fednova.amount(n, (0.05, 0.9), mu))(jnp.array([4, 9]))
+    method = make("fednova", mu=mu, descent=fednova.LocalDescent(0.05, 0.9))
+    length_K = jax.vmap(lambda n: fednova.normalising_factor(n, (0.05, 0.9), mu))(
+        jnp.array([4, 9])
+    )
     start = {"w": jnp.zeros(3)}
     state = fednova.FedNovaState(start, start)
     after = {"w": -jnp.outer(length_K, jnp.ones(3))}
@@ -204,7 +206,7 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
     def descent(between="restart", mu=0.1, **changes):
         fields = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9}
         fields |= {"schedule": "constant", **changes}
-        return fednova.descent_of(SimpleNamespace(**fields), between, mu)
+        return fednova.local_descent(SimpleNamespace(**fields), between, mu)
 
     assert descent() == descent(mu=0.0, schedule="cosine") == (0.1, 0.9)
     for wrong, words in (
@@ -220,13 +222,13 @@ def test_fednova_follows_the_configured_optimiser_or_refuses_it():
 def test_every_data_set_has_one_network_and_the_protocol_is_a_variant(name):
     for dataset in DATASETS:
         group = config.load(f"configs/{name}.py:{dataset}").model.group
-        assert len(models.members(group)) == 1
+        assert len(models.group_members(group)) == 1
     c = config.load(f"configs/{name}.py:cifar10,refprotofl")
     assert (c.data.clients, c.data.alpha, c.data.pool) == (10, 0.5, False)
     assert (c.model.group, c.local.batch_size, c.rounds) == ("resnet18", 64, 50)
     assert (c.optimizer.momentum, c.optimizer.weight_decay) == (0.9, 1e-4)
     other = config.load(f"configs/{name}.py:cifar10,refprotofl100")
-    lines = config.differences(config.flat(c), config.flat(other))
+    lines = config.differences(config.flatten(c), config.flatten(other))
     assert lines == ["data.alpha: 0.5 there, 100.0 here"]
 
 
@@ -245,7 +247,7 @@ def test_the_released_training_is_a_variant(name, want):
     c = config.load(f"configs/{name}.py:cifar10,code")
     config.check(c)
     build.build_sampler(c.participation)
-    rate = c.optimizer.learning_rate * build_local(c).at_round(3).factor
+    rate = c.optimizer.learning_rate * build_local_training(c).at_round(3).factor
     local = (c.local.epochs, c.local.batch_size, c.optimizer.momentum)
     got = (c.data.clients, c.rounds, *local, float(rate))
     np.testing.assert_allclose(got, want, rtol=1e-5)

@@ -27,7 +27,7 @@ def make(**arguments):
 def there_and_back(x, energy):
     """A parameter after its journey."""
     sent = {"w": jnp.asarray(x, jnp.float32)}
-    return np.asarray(fedkd.restore(fedkd.compress(sent, energy), sent)["w"])
+    return np.asarray(fedkd.decompress(fedkd.compress(sent, energy), sent)["w"])
 
 
 @pytest.mark.parametrize("target", [attached, detached])
@@ -128,11 +128,11 @@ def test_messages_are_bytes_of_the_size_that_is_counted(form, energy):
     params = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), params)
     message = fedkd.compress(params, energy)
     packed = jax.device_get(wire.pack(message, form))
-    size = int(wire.size(packed))
-    codec.check(packed, size, form)
+    size = int(wire.message_bytes(packed))
+    codec.check_roundtrip(packed, size, form)
     decoded = codec.decode(codec.encode(packed, form), packed, form)
     assert equal(wire.unpack(decoded), wire.roundtrip(message, form))
-    whole = int(wire.size(wire.pack(params, form)))
+    whole = int(wire.message_bytes(wire.pack(params, form)))
     assert size < whole / 2 if energy < 1 else size < whole + 40
 
 
@@ -144,7 +144,7 @@ def test_rows_of_a_matrix_travel_alone(form):
     packed = jax.device_get(wire.pack(message, form))
     each = {"float32": 24, "float16": 12, "bfloat16": 12, "int8": 6 + 4}[form]
     assert len(codec.encode(packed, form)) == 12 + 4 + 3 + 3 * each
-    codec.check(packed, int(wire.size(packed)), form)
+    codec.check_roundtrip(packed, int(wire.message_bytes(packed)), form)
     got = np.asarray(wire.roundtrip(message, form).value)
     assert not np.any(got[~np.asarray(message.sent)])
     np.testing.assert_allclose(got[7], value[7], atol=0.03)
@@ -162,7 +162,7 @@ def test_the_server_averages_what_arrives_and_counts_rounds():
     sent = fedkd.compress(server.aux, 0.5)
     up = jax.tree.map(lambda a: jnp.stack([a, jnp.zeros_like(a), a]), sent)
     got = method.update(net, server, up, KEY)
-    assert toys.gap(got.aux, fedkd.restore(sent, server.aux)) < 1e-6
+    assert toys.gap(got.aux, fedkd.decompress(sent, server.aux)) < 1e-6
     nothing = jax.tree.map(jnp.zeros_like, up)
     again = method.update(net, got, nothing, KEY)
     assert toys.gap(again.aux, got.aux) == 0 and int(again.round) == 2

@@ -27,19 +27,19 @@ def golden_network():
 
 def golden_pairs():
     label = GOLDEN["labels"]
-    return fedtgp.Pairs(GOLDEN["uploads"], label, np.ones(len(label), bool))
+    return fedtgp.ServerExamples(GOLDEN["uploads"], label, np.ones(len(label), bool))
 
 
 def golden_margin(data):
     sums = kernels.class_sum(data.proto, data.label, data.here * 1.0, 10)
-    return jnp.minimum(kernels.largest_gap(kernels.mean_of(sums)), 100.0)
+    return jnp.minimum(kernels.max_nearest_distance(kernels.mean_of(sums)), 100.0)
 
 
 def padded(data, order_EN, extra):
     """The same pairs between rows that were not uploaded."""
     n = len(data.label)
     edges = (extra, extra)
-    more = fedtgp.Pairs(
+    more = fedtgp.ServerExamples(
         np.pad(data.proto, (edges, (0, 0)), constant_values=9.0),
         np.pad(data.label, edges),
         np.pad(data.here, edges),
@@ -73,7 +73,7 @@ def test_the_margin_is_the_largest_gap_over_present_classes_and_tau_at_most():
         min(np.linalg.norm(mean[j] - mean[k]) for k in seen if k != j) for j in seen
     ]
     protos = Protos(jnp.asarray(mean, jnp.float32), jnp.asarray(here))
-    got = jax.jit(kernels.largest_gap)(protos)
+    got = jax.jit(kernels.max_nearest_distance)(protos)
     np.testing.assert_allclose(got, max(gaps), rtol=1e-4)
     mean = jnp.zeros((2, 3, 4)).at[0, 1].set(1e6)
     for holders in ([0], [0, 1]):
@@ -83,7 +83,7 @@ def test_the_margin_is_the_largest_gap_over_present_classes_and_tau_at_most():
 
 def test_every_epoch_visits_present_rows_first_and_gradients_are_finite():
     here = jnp.asarray([0, 1, 1, 0, 1, 1, 1, 1], bool)
-    draw = jax.jit(fedtgp.orders, static_argnums=1)
+    draw = jax.jit(fedtgp.batch_orders, static_argnums=1)
     order = draw(here, 6, jax.random.key(0))
     for row in np.asarray(order):
         assert set(row[:6]) == {1, 2, 4, 5, 6, 7} and sorted(row) == list(range(8))
@@ -92,9 +92,9 @@ def test_every_epoch_visits_present_rows_first_and_gradients_are_finite():
     np.testing.assert_array_equal(order[:, :6], longer[:, :6])
     network = golden_network()
     own = fedtgp.generate(network)
-    data = fedtgp.Pairs(own, np.arange(10), np.ones(10, bool))
+    data = fedtgp.ServerExamples(own, np.arange(10), np.ones(10, bool))
     data = jax.tree.map(jnp.asarray, data)
-    grads = jax.jit(jax.grad(fedtgp.contrast))(
+    grads = jax.jit(jax.grad(fedtgp.contrastive_loss))(
         network, data, np.arange(10), np.ones(10), 1.0
     )
     assert all(np.all(np.isfinite(a)) for a in jax.tree.leaves(grads))

@@ -43,7 +43,9 @@ def test_without_its_term_a_method_is_local_training():
 
 
 def test_what_of_protonorm_and_tinyproto_remains_without_their_parts_is_fedproto():
-    whole = tinyproto(toys.SPEC, sparsity=Sparsity(masks=masks.every), scaling=UNSCALED)
+    whole = tinyproto(
+        toys.SPEC, sparsity=Sparsity(masks=masks.full_masks), scaling=UNSCALED
+    )
     for plain in (scaled_only(1.0), whole):
         assert toys.gap(trained(plain), trained(BASE)) == 0
     scaled = trained(fedproto(toys.SPEC, upscale=5.0))

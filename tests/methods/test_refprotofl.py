@@ -101,8 +101,8 @@ def test_cohorts_of_two_architectures_share_adapter_and_anchors():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=7, max_size=7), st.floats(0.001, 1.0))
 def test_equal_moves_do_not_change_how_many_are_sent(moves, budget):
-    count = int(ref.entries(budget, len(moves)))
-    chosen = np.asarray(ref.largest(jnp.asarray(moves, jnp.float32), count))
+    count = int(ref.budget_size(budget, len(moves)))
+    chosen = np.asarray(ref.top_k_mask(jnp.asarray(moves, jnp.float32), count))
     assert chosen.sum() == count == max(1, round(np.float32(budget) * 7))
     assert min(np.array(moves)[chosen]) >= max(np.array(moves)[~chosen], default=0)
 
@@ -116,10 +116,10 @@ def test_anchors_are_the_means_of_the_equations_of_what_clients_see():
     own = own * rng.integers(0, 4, (4, 5))
     own[:, 4] = 0  # class 4 is nowhere
     count = [np.asarray(c, np.float32) for c in (public, own)]
-    seen = ref.Seen(
+    seen = ref.AnchorUpload(
         *(Protos(m * (c > 0)[..., None], c) for m, c in zip(mean, count, strict=True))
     )
-    got = ref.gather(start(), jax.tree.map(jnp.asarray, seen), None).anchors
+    got = ref.aggregate_anchors(start(), jax.tree.map(jnp.asarray, seen), None).anchors
     for c in range(5):
         if c in COVERED:  # Eq. 14: uniform over those who take part
             want = np.mean([seen.public.mean[k, c] for k in (0, 2, 3)], 0)

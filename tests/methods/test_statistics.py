@@ -11,7 +11,7 @@ from support.averaging import BASE, COUNTS, FRAME, SIZES_K, begun, drawn, make, 
 
 from jaxproto import client as clients
 from jaxproto import participation, wire
-from jaxproto.methods.fedavg import averaged_statistics, own_statistics
+from jaxproto.methods.fedavg import averaged_statistics, local_statistics
 from jaxproto.reporting.analysis import cost, disclosure
 from jaxproto.types import Client
 from jaxproto.wire import codec
@@ -55,15 +55,15 @@ def test_what_leaves_the_client_is_named_and_counted(name):
     seen = {(f.way, f.name) for f in found if f.reveals == disclosure.FEATURES}
     both = ("norm.net.mean", "norm.net.var")
     assert seen == {(way, name) for way in ("up", "down") for name in both}
-    measured = cost.measure(method, net, toys.SPEC, COUNTS[0], like=like)
+    measured = cost.message_sizes(method, net, toys.SPEC, COUNTS[0], like=like)
     assert measured.scalars[0].tolist()[:4] == r.report.sent.tolist()[:4]
     assert measured.bytes[0].tolist()[:4] == r.report.bytes.tolist()[:4]
     assert measured.scalars[1] == wire.scalars(method.broadcast(r.server))
     one = jax.tree.map(lambda a: a[0], r.report.up)
-    codec.check(one, int(r.report.bytes[0]), "float32")
+    codec.check_roundtrip(one, int(r.report.bytes[0]), "float32")
 
 
-@pytest.mark.parametrize("statistics", [own_statistics, averaged_statistics])
+@pytest.mark.parametrize("statistics", [local_statistics, averaged_statistics])
 def test_averaged_statistics_are_where_clients_begin(statistics):
     method, net = make("fedavg", statistics=statistics), toys.net(8)
     params, norm, _ = method.init_client(net, jax.random.key(0))
@@ -72,9 +72,9 @@ def test_averaged_statistics_are_where_clients_begin(statistics):
     down = other if statistics is averaged_statistics else start.own
     client = Client(params, norm, (), (), COUNTS[0][0], jnp.int32(0), jnp.int32(0))
     examples, rows = toys.pool_and_rows()
-    task = clients.Task(method, net, toys.LOCAL, jax.random.key(1), down, examples)
+    task = clients.LocalTask(method, net, toys.LOCAL, jax.random.key(1), down, examples)
     shard = jax.tree.map(lambda a: a[0], toys.shard(rows, [0]))
-    session = clients.start_session(task, client, shard)
+    session = clients.begin_local_training(task, client, shard)
     want = other.norm.value if statistics is averaged_statistics else norm
     assert toys.gap(session.norm, want) == 0
 

@@ -31,7 +31,7 @@ from jaxproto.methods.tinyproto import MEAN as AS_PRINTED
 from jaxproto.types import Protos, Spec
 
 S, MU = 3, 0.1
-INDEX = masks.free(5, 8, S, 0)
+INDEX = masks.random_masks(5, 8, S, 0)
 MASK = masks.bitmap(INDEX, 8)
 HOLDERS = (COUNT > 0).sum(0)  # |N_j|
 HERE = HOLDERS > 0
@@ -155,7 +155,7 @@ def test_ft_trains_on_scaled_uploads_filled_with_zeros_and_masks_what_leaves(nam
 def test_masks_and_an_s_that_fit_any_number_of_classes_or_are_refused():
     """AG News, GTSRB, Flowers-102; and more classes than coordinates."""
     np.testing.assert_array_equal(FP.setup.masks, MASK)
-    assert tiny(masks=masks.every).setup == ()
+    assert tiny(masks=masks.full_masks).setup == ()
     assert np.any(tiny(mask_seed=1).setup.masks != MASK)
     hash(FP)  # a static argument of the compiled programs
     for k, d in ((4, 500), (43, 500), (102, 500), (102, 64)):

@@ -53,20 +53,22 @@ def test_vhl_without_weights_is_fedavg():
 
 
 def test_the_virtual_set_is_one_for_all_and_stored_images_are_cut_and_normalised():
-    noise = vhl.Virtual(seed=3, classes=4, images=50)
+    noise = vhl.VirtualData(seed=3, classes=4, images=50)
     shape = (200, 16, 16, 3)
     x, y = noise.draw(jax.random.key(0), shape)
     assert x.shape == shape and set(np.asarray(y)) == {0, 1, 2, 3}
-    again = vhl.Virtual(3, 4, 50).image(shape[1:], 77)
+    again = vhl.VirtualData(3, 4, 50).image(shape[1:], 77)
     assert toys.gap(again, noise.image(shape[1:], 77)) == 0
     means = np.stack([x[y == k].mean(0) for k in range(4)])
     within = np.stack([x[y == k].std(0).mean() for k in range(4)])
     assert np.all(within < 0.5) and means.std(0).mean() > 0.5
-    other = vhl.Virtual(4, 4, 50).image(shape[1:], 77)
+    other = vhl.VirtualData(4, 4, 50).image(shape[1:], 77)
     assert toys.gap(again, other) > 0.1
     shape, which = (32, 32, 3), jnp.arange(0, 500, 50)
     drawn, stored = (
-        jax.vmap(functools.partial(vhl.Virtual(3, 10, 50, kind).image, shape))(which)
+        jax.vmap(functools.partial(vhl.VirtualData(3, 10, 50, kind).image, shape))(
+            which
+        )
         for kind in (False, True)
     )
     want = (np.minimum(np.maximum(drawn, 0), 1) - 0.5) / 0.25
@@ -163,7 +165,7 @@ def test_adaptive_snapshots_follow_the_training_accuracy_of_the_uploads():
         (0.1, 0.4, 0.0, 0.0, (0.1, 0.4)),  # nobody
     ):
         seen = jnp.float32(hits), jnp.float32(examples)
-        got = fast.follow(jnp.float32(q), jnp.float32(before), seen, 0.7)
+        got = fast.adapt_probability(jnp.float32(q), jnp.float32(before), seen, 0.7)
         np.testing.assert_allclose(got, want, rtol=1e-6)
     r = run(make("fast", q=0.0, pace=fast.ADAPTIVE), 1)
     hits, examples = r.report.up.seen

@@ -21,7 +21,7 @@ from support.refusal import refused
 
 from jaxproto import batches, config
 from jaxproto import client as clients_
-from jaxproto.client import Asked
+from jaxproto.client import EvaluationSpec
 from jaxproto.errors import UserError
 from jaxproto.experiment import cohorts, shape_checks
 from jaxproto.methods import METHODS as METHODS_
@@ -31,13 +31,13 @@ from jaxproto.metrics import (
     Metric,
     by_client,
     metric,
-    named,
+    metrics_by_name,
     pooled,
     values,
 )
 from jaxproto.metrics import auc as ranks
 from jaxproto.metrics import calibration as probabilities
-from jaxproto.metrics.shape_check import check
+from jaxproto.metrics.shape_check import check_metric
 from jaxproto.storage import records
 from jaxproto.summary import metric_record
 from jaxproto.training import program_cache
@@ -82,7 +82,7 @@ def summed(name, scores, y, mask=None, batch=80):
 
 def value(name, *given):
     """The values of a metric by name."""
-    return values(named(name)[-1], summed(name, *given))
+    return values(metrics_by_name(name)[-1], summed(name, *given))
 
 
 def their_ece(scores, y):
@@ -163,7 +163,7 @@ def test_the_area_is_that_of_scikit_learn_but_for_ties_in_a_bin(case):
 def test_the_area_is_as_good_at_any_scale_of_the_scores(scale):
     scores, y = drawn(scale, examples=2000, seed=3)
     sums = summed("auc", scores, y, None, 500)
-    off = abs(ranks.area(sums) - np.mean(their_areas(scores, y)))
+    off = abs(ranks.auc_from_histogram(sums) - np.mean(their_areas(scores, y)))
     assert tied(sums) < 0.004 and off < 0.0002, (tied(sums), off)
 
 
@@ -183,7 +183,7 @@ def test_scores_that_are_none_are_at_the_ends():
     got = np.asarray(jit(ranks.log_odds)(scores))
     assert got[0, 0] > 1e20 and np.all(got[0, 1:] == -inf) and np.all(got[1] == -inf)
     assert got[2, 0] == got[2, 1] == pytest.approx(np.log(2))
-    ends = jit(ranks.bin_of)(np.float32([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
+    ends = jit(ranks.histogram_bin)(np.float32([-inf, -1.0, -0.0, 0.0, 1.0, inf]))
     assert np.all(np.diff(ends) >= 0)
     assert (ends[0], ends[-1]) == (0, ranks.BINS - 1) and ends[2] == ends[3]
 
@@ -201,12 +201,12 @@ def test_a_client_without_examples_has_no_value_and_is_left_out(name):
     scores, y = drawn()
     parts = [summed(name, scores, y), summed(name, scores, y, np.zeros(len(y)))]
     sums = jax.tree.map(lambda *a: np.stack(a), *parts)
-    one = named(name)[-1]
+    one = metrics_by_name(name)[-1]
     each, total = by_client(one, sums), pooled(one, sums)
     for part, value_K in each.items():
         np.testing.assert_allclose(value_K[0], total[part], rtol=1e-6)
         assert part.endswith("support") or np.all(np.isnan(value_K[1]))
-        told = metric_record.digest(total[part], value_K)
+        told = metric_record.summarize_metric(total[part], value_K)
         if total[part].ndim == 0:
             assert told["clients"] == 1 and told["mean"] == told["min"] == value_K[0]
             assert told["std"] == 0
@@ -236,13 +236,15 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
 
     def before(down, client):
         def f(batch):
-            right = clients_.hits(method, net, down, client, batch)
+            right = clients_.correct_predictions(method, net, down, client, batch)
             return {rule: jnp.sum(hit_B * batch.mask) for rule, hit_B in right.items()}
 
-        return batches.sum_over(f, data)
+        return batches.sum_over_batches(f, data)
 
     def now(down, client):
-        return clients_.score(method, net, down, client, data, Asked(named("accuracy")))
+        return clients_.evaluate_client(
+            method, net, down, client, data, EvaluationSpec(metrics_by_name("accuracy"))
+        )
 
     texts = (str(jax.make_jaxpr(f)(*given)) for f in (before, now))
     old, new = (re.findall(r"\] = (\w+)", text) for text in texts)  # with loops
@@ -255,12 +257,15 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
 def test_clients_of_equal_examples_are_evaluated_once():
     same = [np.arange(100)] * 3
     (cohort,) = toys.cohorts((8, (0, 1, 2)))
-    cohort, loss = toys.planned(cohort, ("received",)), named("loss")
-    assert cohorts.tests(cohort, same, named(ACCURACY)).shape == (2, 64)
-    assert cohorts.tests(cohort, same, loss).index.shape == (1, 100)
+    cohort, loss = toys.planned(cohort, ("received",)), metrics_by_name("loss")
+    assert cohorts.evaluation_tables(cohort, same, metrics_by_name(ACCURACY)).shape == (
+        2,
+        64,
+    )
+    assert cohorts.evaluation_tables(cohort, same, loss).index.shape == (1, 100)
     other = [np.array([3, 1]), np.array([7]), np.array([3, 1])]
-    assert cohorts.tests(cohort, other, loss).size.tolist() == [2, 1]
-    assert cohorts.distinct(other)[1] == [0, 1, 0]
+    assert cohorts.evaluation_tables(cohort, other, loss).size.tolist() == [2, 1]
+    assert cohorts.unique_rows(other)[1] == [0, 1, 0]
 
 
 EVERY = ",".join(METRICS)
@@ -353,7 +358,7 @@ def test_a_metric_of_ones_own_is_a_total_and_a_count():
         return jnp.sum((best - second) * mask), jnp.sum(mask)
 
     scores, y = drawn()
-    first, own = named("margin")
+    first, own = metrics_by_name("margin")
     assert (first.name, own.name, own.least) == ("accuracy", "margin", True)
     top = np.sort(scores, -1)
     want = np.mean(top[:, -1] - top[:, -2])
@@ -368,7 +373,7 @@ def test_names_that_no_metric_has_or_can_have_are_refused():
             metric(name)
     with refused("unknown metric 'acu'. Did you mean 'auc'?"):
         config.check(runs.small(eval__metrics="macro_f1,acu"))
-    assert len(named(" auc, auc,")) == 2
+    assert len(metrics_by_name(" auc, auc,")) == 2
 
 
 BROKEN = {
@@ -383,9 +388,9 @@ BROKEN = {
 @every(BROKEN)
 def test_a_metric_that_cannot_work_is_refused_before_training(name):
     broken, message = BROKEN[name]
-    check(named("loss")[-1], C)
+    check_metric(metrics_by_name("loss")[-1], C)
     with refused(message) as e:
-        check(Metric(broken.sums, broken.value, name=name), C)
+        check_metric(Metric(broken.sums, broken.value, name=name), C)
     assert repr(name) in str(e.value) and "\n" not in str(e.value)
 
 
@@ -396,7 +401,7 @@ def test_a_rule_without_scores_is_refused_where_metrics_need_them():
     local = METHODS_["local"](toys.SPEC)
     method = dataclasses.replace(local, predict=predict)
     x = jax.ShapeDtypeStruct((1, toys.INPUT), jnp.float32)
-    asked, auc = toys.cohorts(*toys.HOM), named("auc")
+    asked, auc = toys.cohorts(*toys.HOM), metrics_by_name("auc")
     with pytest.raises(UserError, match=r"rule 'said' of .* needs? a score for every"):
         shape_checks.check_cohorts(method, asked, toys.SPEC, x, auc)
     shape_checks.check_cohorts(local, asked, toys.SPEC, x, auc)

@@ -14,13 +14,19 @@ from support.fast_jit import jit
 from support.networks import KEY, build, close, relative, shapes
 
 from jaxproto.models import dropout, efficientnet, mobilenet, resnet, shufflenet
-from jaxproto.models.layers import BatchNorm, Call, Draws, GroupNorm, Keys
+from jaxproto.models.layers import (
+    BatchNorm,
+    CallContext,
+    GroupNorm,
+    InitialDraws,
+    KeyStream,
+)
 from jaxproto.models.ops import ops
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 SMALL = (8, 8, 3)
-EVAL = Call(False, ops.CPU)
+EVAL = CallContext(False, ops.CPU)
 
 
 def test_initial_values_are_torchvisions():
@@ -160,7 +166,7 @@ def test_a_group_norm_is_of_each_example_and_group_of_channels(train):
     rng = np.random.default_rng(0)
     layer = values(GroupNorm(6), rng)
     x = rng.normal(1e3, 2.0, size=(3, 4, 5, 6)).astype(np.float32)
-    got = layer(jnp.asarray(x), Call(train, ops.CPU))
+    got = layer(jnp.asarray(x), CallContext(train, ops.CPU))
     close(got, grouped(x.astype(np.float64), layer), 1e-3)
     half = layer(jnp.asarray(x, jnp.bfloat16), EVAL)
     assert half.dtype == jnp.bfloat16
@@ -184,7 +190,7 @@ def test_a_shuffle_unit_is_torchvisions(inputs, stride):
     """ShuffleNetV2's Figure 3 (c), (d): output channel 2 i + g is channel i of half g
     (torchvision: view(groups, C / groups), transpose, flatten)."""
     rng = np.random.default_rng(0)
-    unit = values(shufflenet.ShuffleUnit(inputs, 8, stride, Draws()), rng)
+    unit = values(shufflenet.ShuffleUnit(inputs, 8, stride, InitialDraws()), rng)
     x = rng.normal(size=(2, 5, 5, inputs)).astype(np.float32)
     kept, used = (x[..., :4], x[..., 4:]) if stride == 1 else (x, x)
     if stride == 2:
@@ -203,7 +209,13 @@ def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
     through a quarter of the block's *input* channels; no activation at the end."""
     rng = np.random.default_rng(0)
     block = efficientnet.MBConv(
-        8, 8, Draws(), expand=expand, kernel=kernel, stride=stride, depth_rate=0.5
+        8,
+        8,
+        InitialDraws(),
+        expand=expand,
+        kernel=kernel,
+        stride=stride,
+        depth_rate=0.5,
     )
     block = values(block, rng)
     x = y = rng.normal(size=(2, 5, 5, 8)).astype(np.float32)
@@ -220,7 +232,7 @@ def test_an_mbconv_block_is_torchvisions(expand, stride, kernel):
 
 # ---------------------------------------------------------------------------- dropout
 def call(seed=0):
-    return Call(True, ops.CPU, Keys(jax.random.key(seed)))
+    return CallContext(True, ops.CPU, KeyStream(jax.random.key(seed)))
 
 
 def test_dropout_zeroes_elements_and_keeps_the_mean():
@@ -240,16 +252,16 @@ def test_stochastic_depth_drops_whole_rows_with_rates_growing_over_sixteen_block
     assert jnp.all(flat == flat[:, :1])
     assert float(jnp.mean(flat[:, 0] == 0)) == pytest.approx(0.1875, abs=0.03)
     np.testing.assert_allclose(flat[flat != 0], 1 / 0.8125, rtol=1e-6)
-    net = efficientnet.EfficientNet(3, Draws())
+    net = efficientnet.EfficientNet(3, InitialDraws())
     stages = [member(net.features, i) for i in range(1, 8)]
     rates = [member(s, i).depth_rate for s in stages for i in range(s.length)]
     np.testing.assert_allclose(rates, np.linspace(0, 0.1875, 16))
     block = efficientnet.MBConv(
-        8, 8, Draws(), expand=6, kernel=3, stride=1, depth_rate=0.5
+        8, 8, InitialDraws(), expand=6, kernel=3, stride=1, depth_rate=0.5
     )
     block = values(block, np.random.default_rng(0))
     x = jax.random.normal(KEY, (32, 3, 3, 8))
-    whole = block(x, Call(True, ops.CPU)) - x
+    whole = block(x, CallContext(True, ops.CPU)) - x
     got = block(x, call()) - x
     rows = np.array([float(jnp.max(jnp.abs(row))) > 0 for row in got])
     assert 0 < rows.sum() < 32
@@ -261,10 +273,10 @@ def twice(x):
 
 
 PLACES = [  # place, clean, shared
-    (dropout.as_is, True, True),
+    (dropout.no_dropout, True, True),
     (dropout.logits_only, True, False),
     (dropout.before_pool, False, True),
-    (dropout.in_place, False, True),
+    (dropout.dropout_features, False, True),
 ]
 
 
@@ -277,7 +289,7 @@ def test_a_placement_says_who_sees_dropout(place, clean, shared):
     assert bool(jnp.array_equal(feat, given)) == shared
     for seen in (feat, given):
         assert set(np.unique(seen)) <= {0.0, 2.0, 2.5}
-    for quiet in (Call(True, ops.CPU), EVAL):
+    for quiet in (CallContext(True, ops.CPU), EVAL):
         assert all(jnp.all(out == 2) for out in place(x, twice, quiet))
 
 

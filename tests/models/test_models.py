@@ -137,7 +137,7 @@ def test_linear_layers_have_pytorchs_spread_at_first():
 
 
 def test_no_two_arrays_share_their_draws():
-    draws = layers.draw(KEY, {"uniform": 7, "normal": 4})
+    draws = layers.draw_initial(KEY, {"uniform": 7, "normal": 4})
     parts = [draws.uniform((3,)), draws.normal((2, 2)), draws.uniform((2, 2))]
     flat = np.concatenate([np.ravel(part) for part in parts])
     assert len(set(flat.tolist())) == 11
@@ -161,12 +161,12 @@ def test_channel_pool_is_pytorchs(c, d):
 
 def test_ht0_is_the_papers_group_in_the_codes_order():
     """Client i uses architecture i mod 4, so 5 clients each at M = 20."""
-    names = models.assign("Ht0", range(20))
+    names = models.assign_networks("Ht0", range(20))
     order = "resnet8", "mobilenet_v2", "shufflenet_v2_x1_0", "efficientnet_b0"
     assert names[:4] == order
     assert {names.count(name) for name in names} == {5}
-    assert models.members("HmRes18") == ("resnet18",)
-    assert models.members("HmCNN") == ("cnn4",)
+    assert models.group_members("HmRes18") == ("resnet18",)
+    assert models.group_members("HmCNN") == ("cnn4",)
 
 
 def test_groups_are_of_networks_and_code_groups_differ_in_dropout_only():
@@ -179,10 +179,10 @@ def test_groups_are_of_networks_and_code_groups_differ_in_dropout_only():
 def test_client_i_gets_entry_i_mod_n():
     names = models.GROUPS["digits"]
     wanted = tuple(names[i] for i in (0, 1, 1, 3))
-    assert models.assign("digits", (0, 1, 5, 7)) == wanted
-    assert models.assign("resnet4", range(2)) == ("resnet4", "resnet4")
-    assert models.assign(("mlp", "cnn4"), (3,)) == ("cnn4",)
-    assert models.assign("text", range(4)) == ("fasttext", "textcnn") * 2
+    assert models.assign_networks("digits", (0, 1, 5, 7)) == wanted
+    assert models.assign_networks("resnet4", range(2)) == ("resnet4", "resnet4")
+    assert models.assign_networks(("mlp", "cnn4"), (3,)) == ("cnn4",)
+    assert models.assign_networks("text", range(4)) == ("fasttext", "textcnn") * 2
 
 
 IMAGES = "'{}' takes images [height, width, channels], but an input has shape {}"
@@ -191,8 +191,11 @@ NO_NUMBERS = "network 'fasttext' reads texts, but the inputs are numbers. Networ
 NO_TOKENS = "take tokens [length], but an input has shape (9, 2)"
 BAD = [
     (lambda: build("resnet9"), "unknown network 'resnet9'. Did you mean 'resnet"),
-    (lambda: models.assign("digit", (0,)), "group 'digit'. Did you mean 'digits'"),
-    (lambda: models.assign(("mlq",), (0,)), "'mlq'. Did you mean 'mlp'"),
+    (
+        lambda: models.assign_networks("digit", (0,)),
+        "group 'digit'. Did you mean 'digits'",
+    ),
+    (lambda: models.assign_networks(("mlq",), (0,)), "'mlq'. Did you mean 'mlp'"),
     (lambda: build("cnn4", (2,)), IMAGES.format("cnn4", "(2,)")),
     (lambda: build("resnet8", (28, 28)), IMAGES.format("resnet8", "(28, 28)")),
     (lambda: build("cnn4", (3, 3, 1)), "at least 4x4 pixels, not (3, 3, 1)"),

@@ -123,7 +123,7 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
     global_CD = np.array([[3.0, 0.0], [0.0, 2.0]])
     local_KCD = RNG.normal(size=(3, 2, 2))
     count_KC = np.array([[4, 0], [1, 0], [0, 9]])
-    runs = [plots.Arrows("ProtoNorm", global_CD, local_KCD, count_KC)]
+    runs = [plots.PrototypePlane("ProtoNorm", global_CD, local_KCD, count_KC)]
     figure = drawn(plots.prototypes_2d, runs)
     axes = figure.axes[0]
     np.testing.assert_allclose(dashed(axes)[1].get_xydata(), [[0, 0], [0, 2]])
@@ -134,7 +134,7 @@ def test_prototypes_are_dashed_lines_and_points_of_the_clients_that_have_them(dr
     assert axes.get_title() == "ProtoNorm"
     # A hundred classes get a scale in place of a legend.
     local_KCD, count_KC = RNG.normal(size=(20, 100, 2)), RNG.integers(0, 2, (20, 100))
-    runs = [plots.Arrows("a", RNG.normal(size=(100, 2)), local_KCD, count_KC)]
+    runs = [plots.PrototypePlane("a", RNG.normal(size=(100, 2)), local_KCD, count_KC)]
     figure = drawn(plots.prototypes_2d, runs)
     assert not figure.legends
     assert figure.axes[1].get_ylabel() == "class"
@@ -144,7 +144,9 @@ def test_features_show_own_classes_as_lines_and_every_sample_as_a_point(drawn):
     """In a panel for each client."""
     names, y_M = [f"client {i}" for i in range(7)], np.arange(9) % 3
     local = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([3, 0, 0])
-    planes = [plots.Plane(k, RNG.normal(size=(9, 2)), y_M, *local) for k in names]
+    planes = [
+        plots.FeaturePlane(k, RNG.normal(size=(9, 2)), y_M, *local) for k in names
+    ]
     figure = drawn(plots.features_grid, planes)
     assert titles(figure) == names
     assert legend(figure) == ["class 0", "class 1", "class 2"]
@@ -191,7 +193,7 @@ def test_many_dimensions_are_sorted_those_that_a_mask_keeps_first(drawn):
     figure = drawn(plots.prototype_heatmap, proto_KD, "t", in_order=True)
     np.testing.assert_array_equal(pixels(figure.axes[0]), proto_KD)
     assert figure.axes[0].get_xlabel() == "feature dimension"
-    order_D = prototype_values.sorting(proto_KD, np.ones(512, bool), "class")
+    order_D = prototype_values.dimension_order(proto_KD, np.ones(512, bool), "class")
     assert (np.diff(proto_KD.argmax(0)[order_D]) >= 0).all()  # a block for each class
 
 
@@ -320,12 +322,12 @@ def bands():
 
 def plane(title):
     given = RNG.normal(size=(90, 2)), np.arange(90) % 6, RNG.normal(size=(6, 2))
-    return plots.Plane(title, *given, np.ones(6))
+    return plots.FeaturePlane(title, *given, np.ones(6))
 
 
 def arrows(title):
     places = RNG.normal(size=(6, 2)), RNG.normal(size=(9, 6, 2))
-    return plots.Arrows(title, *places, np.ones((9, 6)))
+    return plots.PrototypePlane(title, *places, np.ones((9, 6)))
 
 
 def embedded(title):
@@ -346,7 +348,7 @@ DRAWN = {
     "one accuracy": (plots.accuracy_over_rounds, run_of(), LONG[1]),
     "bytes": (plots.accuracy_against_bytes, {k: [run_of(), run_of(1)] for k in LONG}),
     "one bytes": (plots.accuracy_against_bytes, {LONG[1]: [run_of()]}),
-    "until": (plots.until_bars, BARS, f"until 95 % test accuracy\n{NOTE}"),
+    "until": (plots.rounds_to_target_bars, BARS, f"until 95 % test accuracy\n{NOTE}"),
     "confusion": (plots.confusion_matrices, dict.fromkeys(LONG, COUNTS_KC[:10])),
     "partition": (plots.partition_heatmap, COUNTS_KC, None, None, LONG[1]),
     "angles": (plots.prototype_angles, MEAN_CD, np.ones(10), None, LONG[1]),
@@ -376,7 +378,7 @@ DRAWN = {
 @pytest.mark.long
 def test_nothing_is_cut_off_or_lies_upon_anything(drawn, name, size):
     draw, *given = DRAWN[name]
-    with plots.sized(size):
+    with plots.paper_width(size):
         figure = drawn(draw, *given)
     assert figure.get_figwidth() == plots.SIZES[size]
     assert figure.get_figheight() < 9.5  # of a page
@@ -384,7 +386,7 @@ def test_nothing_is_cut_off_or_lies_upon_anything(drawn, name, size):
 
 
 def test_faults_are_found(tmp_path):
-    with style.blank(tmp_path / "x.png", (2, 2)) as figure:
+    with style.new_figure(tmp_path / "x.png", (2, 2)) as figure:
         axes = figure.add_subplot(title="short")
         axes.plot(range(50))
     figure.legend(axes.lines, ["upon the axes"], loc="lower left")
@@ -413,27 +415,30 @@ def test_the_suffix_is_the_format_letters_stay_text_and_files_are_the_same(tmp_p
 
 
 def test_letters_are_of_8_points_and_a_size_ends_with_its_block(drawn):
-    with plots.sized("column"):
+    with plots.paper_width("column"):
         axes = drawn(plots.prototypes_2d, [arrows("a")]).axes[0]
         assert axes.title.get_fontsize() == axes.xaxis.label.get_fontsize() == 8
-    assert style.inches((4.0, 3.0)) == (4.0, 3.0)
-    with pytest.raises(UserError, match="unknown size 'page'"), plots.sized("page"):
+    assert style.figure_size((4.0, 3.0)) == (4.0, 3.0)
+    with (
+        pytest.raises(UserError, match="unknown size 'page'"),
+        plots.paper_width("page"),
+    ):
         pass
 
 
 def test_40_lines_differ_in_more_than_colour():
-    looks = {(look["color"], look["ls"]) for look in map(style.look, range(40))}
+    looks = {(look["color"], look["ls"]) for look in map(style.line_style, range(40))}
     assert len(looks) == 40
     for a in range(9):
-        one, two = style.look(a), style.look(a + 1)
+        one, two = style.line_style(a), style.line_style(a + 1)
         assert one["color"] != two["color"] and one["ls"] != two["ls"]
-        one, two = style.marks(a, 40), style.marks(a + 1, 40)
+        one, two = style.marker_style(a, 40), style.marker_style(a + 1, 40)
         assert one["marker"] != two["marker"] and one["markevery"] != two["markevery"]
 
 
 def test_panels_are_as_many_abreast_as_fit():
     for count, text, column in ((1, 1, 1), (4, 4, 2), (5, 3, 2)):
-        with plots.sized("text"):
-            assert layout.abreast(count) == text
-        with plots.sized("column"):
-            assert layout.abreast(count) == column
+        with plots.paper_width("text"):
+            assert layout.num_columns(count) == text
+        with plots.paper_width("column"):
+            assert layout.num_columns(count) == column

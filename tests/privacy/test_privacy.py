@@ -25,7 +25,7 @@ from jaxproto.reporting import compare
 from jaxproto.storage import records
 from jaxproto.summary import pictures
 from jaxproto.training import compiler, privacy_ledger, programs, runner
-from jaxproto.types import Aux, Batch, Data, Examples, Net, Out, Protos, Shard
+from jaxproto.types import Batch, Data, Examples, LossAux, Net, NetOutput, Protos, Shard
 
 C = 1.5  # clipping norm
 CLASSES = 3
@@ -39,7 +39,7 @@ def features():
     """A network whose features are its inputs."""
 
     def apply(params, norm, x, train, key=None):
-        return Out(x, x @ params, norm)
+        return NetOutput(x, x @ params, norm)
 
     return Net(lambda key: ((), ()), apply, lambda params, feat: feat)
 
@@ -75,7 +75,7 @@ def test_another_example_moves_the_class_sums_by_two_norms_at_most(counts):
 
 
 def test_another_client_moves_the_sum_by_two_norms_at_most():
-    held, every = jax.jit(lambda up: release.held_rows(up, release.MEANS, C)), []
+    held, every = jax.jit(lambda up: release.clip_client_rows(up, release.MEANS, C)), []
     heres = list(itertools.product((0, 1), repeat=CLASSES))
     for scale, here in itertools.product((-50.0, -1.0, 0.1, 50.0), heres):
         mean = scale * np.ones((CLASSES, 2), np.float32)
@@ -91,11 +91,13 @@ def gradient(x, y, mask, privacy):
 
     def loss(params, norm, batch, down, client):
         out = net.apply(params, norm, batch.x, True)
-        return cross_entropy(out.logits, batch.y, batch.mask), Aux(norm, batch.y.sum())
+        return cross_entropy(out.logits, batch.y, batch.mask), LossAux(
+            norm, batch.y.sum()
+        )
 
     batch = Batch(*map(jnp.asarray, (x, y, mask)), jax.random.key(0))
     params = jnp.float32([[1.0, 0.0, 2.0], [0.0, -1.0, 0.5]])
-    return mechanism.by_example(privacy)(loss)(params, (), batch, (), ())
+    return mechanism.dp_sgd_gradient(privacy)(loss)(params, (), batch, (), ())
 
 
 def test_another_example_moves_the_gradient_by_two_norms_at_most():
@@ -123,7 +125,7 @@ def test_there_is_a_derivative_where_an_example_has_none_and_at_zero():
     of = jax.jacobian(lambda x: gradient(x, y, mask, silent)[1])  # as an attack's is
     found = of(jnp.float32([[1, 2], [3, -1]]))
     assert np.isfinite(found).all() and np.any(found[..., 0, :])
-    total = jax.grad(lambda x: mechanism.clipped(x, C).sum())
+    total = jax.grad(lambda x: mechanism.clip_by_norm(x, C).sum())
     np.testing.assert_array_equal(total(jnp.zeros(3)), 1.0)
     np.testing.assert_allclose(total(jnp.full(3, 0.1)), 1.0)
 
@@ -131,12 +133,14 @@ def test_there_is_a_derivative_where_an_example_has_none_and_at_zero():
 def test_the_noise_of_a_sum_is_the_multiplier_times_the_norm():
     zeros = jnp.zeros(200_000)
     own = Privacy(EXAMPLE, C, 2.0)
-    drawn = mechanism.noised({"a": zeros, "b": zeros}, own.deviation, jax.random.key(0))
+    drawn = mechanism.add_gaussian_noise(
+        {"a": zeros, "b": zeros}, own.deviation, jax.random.key(0)
+    )
     assert abs(np.std(drawn["a"]) / (2 * C) - 1) < 0.01
     assert abs(np.corrcoef(drawn["a"], drawn["b"])[0, 1]) < 0.01
     shared = Privacy(CLIENT, C, 2.0, among=4.0)
     keys = jax.random.split(jax.random.key(1), 4)
-    parts = [mechanism.noised(zeros, shared.deviation, key) for key in keys]
+    parts = [mechanism.add_gaussian_noise(zeros, shared.deviation, key) for key in keys]
     assert abs(np.std(sum(parts)) / (2 * C) - 1) < 0.01
 
 
@@ -146,11 +150,11 @@ def test_joined_uploads_are_means_by_weight_without_unsure_classes():
         [[[2, 4, 1], [1, 1, 0.1], [0, 0, 0]], [[6, 0, 3], [1, 1, 0.1], [0, 0, 0]]]
     )
     given = sure, release.MEANS, jax.random.key(0)
-    made = release.joined(Protos(mean, jnp.ones((2, 3))), *given)
+    made = release.sum_noisy_uploads(Protos(mean, jnp.ones((2, 3))), *given)
     assert made.count.tolist() == [[1, 0, 0]]
     np.testing.assert_allclose(made.mean[0], [[2, 1], [0, 0], [0, 0]])
     nobody = Protos(jnp.zeros((2, 3, 3)), jnp.zeros((2, 3)))
-    assert not release.joined(nobody, *given).count.any()
+    assert not release.sum_noisy_uploads(nobody, *given).count.any()
 
 
 def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
@@ -163,9 +167,11 @@ def test_the_server_adds_the_noise_of_clients_whose_upload_is_lost():
 
     def deviation(there):
         count = jnp.zeros((4, 3)).at[:there].set(1.0)
-        shares = mechanism.noised(zeros, own.deviation, jax.random.key(0))
+        shares = mechanism.add_gaussian_noise(zeros, own.deviation, jax.random.key(0))
         up = Protos(jnp.where(count[..., None] > 0, shares, 0.0), count)
-        return float(release.joined(up, own, sums, jax.random.key(1)).mean.std())
+        return float(
+            release.sum_noisy_uploads(up, own, sums, jax.random.key(1)).mean.std()
+        )
 
     for there in (1, 3, 4):
         assert deviation(there) == pytest.approx(2 * C, rel=0.01)
@@ -217,15 +223,20 @@ REFUSED = (
 
 
 def test_what_has_no_guarantee_is_refused_and_what_has_one_is_not(monkeypatch):
-    monkeypatch.setattr(accounting, "check", lambda: None)
+    monkeypatch.setattr(accounting, "check_installed", lambda: None)
 
     def check(name, unit, changes, said):
         with refused(said):
             config.check(small(name, unit, **changes))
 
     check_every(REFUSED, check)
-    assert {*private.methods()} == {"fedavg", "fedproto", "protonorm", "tinyproto"}
-    for name, unit in itertools.product(private.methods(), (CLIENT, EXAMPLE)):
+    assert {*private.private_methods()} == {
+        "fedavg",
+        "fedproto",
+        "protonorm",
+        "tinyproto",
+    }
+    for name, unit in itertools.product(private.private_methods(), (CLIENT, EXAMPLE)):
         config.check(small(name, unit))
     c = small("fedavg", EXAMPLE, **{"model.group": "resnet18"})
     with refused("BatchNorm"):  # where examples are the unit
@@ -244,10 +255,10 @@ def traced(c):
     def submit(name, f, *rest, **options):
         made = jax.jit(f, **options).trace(exp.floats, *rest)
         texts[name] = str(made.jaxpr)
-        return compiler.Compiling(made.out_info, None)
+        return compiler.PendingProgram(made.out_info, None)
 
-    compiler.submit_all(
-        submit, exp, programs.functions(exp), build.examples(exp.dataset)
+    compiler.submit_programs(
+        submit, exp, programs.build_programs(exp), build.examples(exp.dataset)
     )
     return texts
 
@@ -255,13 +266,13 @@ def traced(c):
 def test_clip_and_noise_are_arguments_of_programs_which_off_leaves_as_they_are():
     changes = {"privacy.clip": 3.0, "privacy.noise": 2.0}
     plain, other = small("fedproto", "off"), small("fedproto", "off", **changes)
-    assert not any(path.startswith("privacy.") for path in floats.traced(plain))
+    assert not any(path.startswith("privacy.") for path in floats.traced_floats(plain))
     assert floats.program_settings(plain) == floats.program_settings(other)
     assert traced(plain) == traced(other)
     assert build.experiment(plain, "cpu").method.release is None
     one = small("fedproto", EXAMPLE)
     other = small("fedproto", EXAMPLE, **changes, **{"privacy.delta": 0.1})
-    assert {*changes} <= {*floats.traced(one)}
+    assert {*changes} <= {*floats.traced_floats(one)}
     assert floats.program_settings(one) == floats.program_settings(other)
 
 
@@ -270,13 +281,13 @@ def test_epsilon_is_that_of_dp_accounting_and_sampling_amplifies():
     import dp_accounting
 
     one = dp_accounting.get_epsilon_gaussian(1.0, 1e-5)
-    assert accounting.composed(2.0, 1, 1e-5) == pytest.approx(one, rel=1e-6)
-    assert accounting.composed(4.0, 4, 1e-5) == pytest.approx(one, rel=1e-6)
+    assert accounting.epsilon_composed(2.0, 1, 1e-5) == pytest.approx(one, rel=1e-6)
+    assert accounting.epsilon_composed(4.0, 4, 1e-5) == pytest.approx(one, rel=1e-6)
     assert one == pytest.approx(4.377, abs=0.001)  # Balle and Wang, Theorem 8
-    assert accounting.composed(1.0, 0, 1e-5) == 0
-    few = accounting.sampled(8.0, 10, 1e-5, accounting.Sampling(1000, 10))
-    all_ = accounting.sampled(8.0, 10, 1e-5, accounting.Sampling(1000, 1000))
-    plain = accounting.composed(8.0, 10, 1e-5)  # without replacement
+    assert accounting.epsilon_composed(1.0, 0, 1e-5) == 0
+    few = accounting.epsilon_subsampled(8.0, 10, 1e-5, accounting.Sampling(1000, 10))
+    all_ = accounting.epsilon_subsampled(8.0, 10, 1e-5, accounting.Sampling(1000, 1000))
+    plain = accounting.epsilon_composed(8.0, 10, 1e-5)  # without replacement
     assert few < plain / 4 and all_ == pytest.approx(plain)
 
 
@@ -286,24 +297,26 @@ def test_only_clients_that_keep_nothing_are_amplified():
 
     def said(name, unit, **changes):
         c = small(name, unit, **law, **changes)
-        return private.account(c, np.array([1, 2, 0]), 3)
+        return private.epsilon_record(c, np.array([1, 2, 0]), 3)
 
     assert said("fedavg", CLIENT)["amplified"]
     assert not said("fedavg", EXAMPLE)["amplified"]
     assert not said("fedavg", CLIENT, **{"local.optimizer_state": "keep"})["amplified"]
     proto = said("fedproto", CLIENT)
     assert not proto["amplified"] and proto["most_rounds"] == 2
-    assert proto["epsilon"] == accounting.composed(1.0, 2, 1e-5)
+    assert proto["epsilon"] == accounting.epsilon_composed(1.0, 2, 1e-5)
     example = said("fedproto", EXAMPLE)["epsilon"]  # an epoch and the prototypes
-    assert example == accounting.composed(1.0, 4, 1e-5)
-    assert said("fedavg", EXAMPLE)["epsilon"] == accounting.composed(1.0, 2, 1e-5)
+    assert example == accounting.epsilon_composed(1.0, 4, 1e-5)
+    assert said("fedavg", EXAMPLE)["epsilon"] == accounting.epsilon_composed(
+        1.0, 2, 1e-5
+    )
 
 
 @needs_accounting
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "unit"), [("fedproto", EXAMPLE), ("fedavg", CLIENT)])
 def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "draw", lambda *args: None)
+    monkeypatch.setattr(pictures, "draw_all", lambda *args: None)
     law = {"participation.law": "uniform", "participation.fraction": 0.67}
     quiet, whole = Console(quiet=True), small(name, unit, **law, eval_every=1)
     first = whole.copy_and_resolve_references()
@@ -316,10 +329,10 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(name, unit, tmp_path, monkeypa
     for record in (*ends[0], *ends[1]):
         del record["seconds"], record["every_round"]
     assert ends[0] == ends[1]
-    taken = privacy_ledger.takes_part(whole, build.experiment(whole, "cpu"))
+    taken = privacy_ledger.participation_matrix(whole, build.experiment(whole, "cpu"))
     assert taken.sum(1).tolist() == [r["participants"] for r in ends[0]]
     loaded = compare.load(tmp_path / "whole")
     assert loaded.results["privacy"] == ends[0][-1]["privacy"]
     assert ends[0][0]["privacy"]["epsilon"] < ends[0][1]["privacy"]["epsilon"]
-    text = compare.render(compare.table(compare.groups([loaded])), "csv")
+    text = compare.render(compare.table(compare.group_by_seed([loaded])), "csv")
     assert "epsilon" in text and unit in text

@@ -113,11 +113,16 @@ def kinds(method):
     c, found = config.default(), {}
     c.method.update(config.method_fields(method))
     c.privacy.unit = "client"
-    for path, value in config.flat(c).items():
-        if type(value) is float and path not in fields.where(program=fields.UNUSED):
+    for path, value in config.flatten(c).items():
+        if type(value) is float and path not in fields.fields_where(
+            program=fields.UNUSED
+        ):
             changed = c.copy_and_resolve_references()
             changed.update_from_flattened_dict({path: OTHER.get(value, 0.5)})
-            whether = path in traced.traced(c), path in traced.traced(changed)
+            whether = (
+                path in traced.traced_floats(c),
+                path in traced.traced_floats(changed),
+            )
             found[path] = KINDS[whether]
     return found
 
@@ -140,7 +145,7 @@ def test_the_page_of_fields_and_programs_is_what_the_code_does():
     assert of["tinyproto"]["method.mu"] == "argument, but 0"
     assert of["fedprox"]["method.mu"] == "argument"
     settings = traced.program_settings(config.experiment("fedproto", "digits"))
-    assert not (fields.where(program=fields.UNUSED) | {"rounds"}) & {*settings}
+    assert not (fields.fields_where(program=fields.UNUSED) | {"rounds"}) & {*settings}
     fedkd = traced.program_settings(config.experiment("fedkd", "digits"))
     assert "rounds" in fedkd
 

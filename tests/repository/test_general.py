@@ -30,7 +30,7 @@ SHARED = {  # fields of methods that decide what is beside the method
     "reporting/figures/from_formulas.py": {"masks"},  # the curves of a formula of costs
 }
 NAMES = {*METHODS} - COMMON
-TITLES = {display_names.method({"method.name": name}) for name in NAMES}
+TITLES = {display_names.display_name({"method.name": name}) for name in NAMES}
 FIELDS = {k for f in METHODS.values() for k in registries.arguments(f)}
 
 

@@ -89,10 +89,13 @@ def test_metrics_of_other_names_have_columns_of_their_own():
 
     rules = {"head": {"pooled": 0.5}, "local": {"pooled": None}}
     more = {"head": {"f1": {"pooled": 0.25, "each": [1, 2]}}}
-    table = metrics_table.metrics([{"round": 1, "rules": rules, "metrics": more}])
+    table = metrics_table.metrics_table([{"round": 1, "rules": rules, "metrics": more}])
     assert table.columns == ("round", "rule", "pooled", "f1_pooled")
     np.testing.assert_array_equal(table["f1_pooled"], [0.25, np.nan])
-    assert np.isnan(table["pooled"][1]) and len(metrics_table.metrics([])["rule"]) == 0
+    assert (
+        np.isnan(table["pooled"][1])
+        and len(metrics_table.metrics_table([])["rule"]) == 0
+    )
 
 
 def test_a_data_frame_needs_pandas_and_nothing_else_does(run, monkeypatch):
@@ -164,10 +167,10 @@ def test_predictions_take_examples_as_the_data_set_stores_them(run):
 
 
 def test_a_rule_without_prototypes_offers_no_class():
-    from jaxproto.saved_runs.saved_client import best
+    from jaxproto.saved_runs.saved_client import best_class
 
     scores = np.array([[-np.inf, -np.inf], [0, 1], [np.nan, 0], [-np.inf, -3]])
-    assert best(scores).tolist() == [-1, 1, -1, 1]
+    assert best_class(scores).tolist() == [-1, 1, -1, 1]
 
 
 def test_prototypes_are_those_that_clients_receive(run):
@@ -292,7 +295,7 @@ def test_clients_in_files_of_which_a_sample_is_evaluated(tmp_path):
 def test_a_run_that_goes_on_is_read_and_left_alone(path, tmp_path):
     copy = Path(shutil.copytree(path, tmp_path / "run"))
     (copy / "summary.json").unlink()
-    with workdir.claim(copy):
+    with workdir.lock_workdir(copy):
         before = runs.snapshot(copy)
         run = jaxproto.load(copy)
         assert run.status == "running" and run.rounds == run.round == 2
@@ -321,7 +324,7 @@ def test_refreshing_finds_what_was_written_since(path, tmp_path):
 def test_a_checkpoint_that_goes_while_it_is_read_is_read_anew(path, monkeypatch):
     run = RunFolder.read(path)
     config_ = restore.configuration(run)
-    exp, real, seen = restore.experiment(run, config_), checkpoint.latest, []
+    exp, real, seen = restore.experiment(run, config_), checkpoint.restore_latest, []
 
     def gone(*args):
         seen.append(1)
@@ -331,8 +334,8 @@ def test_a_checkpoint_that_goes_while_it_is_read_is_read_anew(path, monkeypatch)
         return real(*args)
 
     monkeypatch.setattr(checkpoint, "rounds", lambda _: [1])
-    monkeypatch.setattr(checkpoint, "latest", gone)
-    assert restore.read(path, config_, exp).round == 2 and len(seen) == 2
+    monkeypatch.setattr(checkpoint, "restore_latest", gone)
+    assert restore.read_latest(path, config_, exp).round == 2 and len(seen) == 2
 
 
 def test_a_diverged_run_has_its_last_checkpoint(path, tmp_path):

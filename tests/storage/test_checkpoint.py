@@ -79,7 +79,7 @@ def two(tmp_path):
 def test_every_kind_of_leaf_and_node_comes_back_bit_for_bit(tmp_path):
     state = many_kinds()
     checkpoint.save(tmp_path, 5, state)
-    got = checkpoint.latest(tmp_path, state)
+    got = checkpoint.restore_latest(tmp_path, state)
     assert (got.round, got.notes) == (5, [])
     assert jax.tree.structure(got.state) == jax.tree.structure(state)
     assert bits(got.state) == bits(state)
@@ -89,7 +89,7 @@ def test_every_kind_of_leaf_and_node_comes_back_bit_for_bit(tmp_path):
 def test_shapes_are_enough_to_read_a_checkpoint(tmp_path):
     state = many_kinds()
     checkpoint.save(tmp_path, 5, state)
-    got = checkpoint.latest(tmp_path, jax.eval_shape(many_kinds))
+    got = checkpoint.restore_latest(tmp_path, jax.eval_shape(many_kinds))
     assert bits(got.state) == bits(state)
     draw = jax.random.normal(got.state.y[2][0], (3,))
     assert bits(draw) == bits(jax.random.normal(state.y[2][0], (3,)))
@@ -98,13 +98,15 @@ def test_shapes_are_enough_to_read_a_checkpoint(tmp_path):
 def test_nan_payloads_and_negative_zero_survive(tmp_path):
     odd = np.array([0x7FC01234, 0x80000000, 0xFF800000], np.uint32).view(np.float32)
     checkpoint.save(tmp_path, 1, {"w": jnp.asarray(odd)})
-    assert bits(checkpoint.latest(tmp_path, {"w": odd}).state) == bits({"w": odd})
+    assert bits(checkpoint.restore_latest(tmp_path, {"w": odd}).state) == bits(
+        {"w": odd}
+    )
 
 
 def test_numpy_and_python_numbers_come_back_as_they_were(tmp_path):
     state = {"np": np.float64(0.1), "array": np.arange(3), "int": 3, "bool": True}
     checkpoint.save(tmp_path, 1, state)
-    got = checkpoint.latest(tmp_path, state).state
+    got = checkpoint.restore_latest(tmp_path, state).state
     assert (got["np"], got["int"], got["bool"]) == (np.float64(0.1), 3, True)
     assert type(got["int"]) is int and type(got["bool"]) is bool
     assert isinstance(got["array"], np.ndarray) and got["array"].dtype == np.int64
@@ -113,11 +115,11 @@ def test_numpy_and_python_numbers_come_back_as_they_were(tmp_path):
 @pytest.mark.parametrize("state", [(), {"a": (), "b": None}])
 def test_a_state_without_leaves_is_a_state(tmp_path, state):
     checkpoint.save(tmp_path, 1, state)
-    assert checkpoint.latest(tmp_path, state).state == state
+    assert checkpoint.restore_latest(tmp_path, state).state == state
 
 
 def test_without_checkpoints_there_is_none_and_no_folder_is_made(tmp_path):
-    assert checkpoint.latest(tmp_path / "none", small(0)) is None
+    assert checkpoint.restore_latest(tmp_path / "none", small(0)) is None
     assert not (tmp_path / "none").exists()
 
 
@@ -126,7 +128,7 @@ def test_the_newest_three_are_kept(tmp_path):
         checkpoint.save(tmp_path, r, small(r))
     assert checkpoint.rounds(tmp_path) == [3, 4, 5]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4", "5"]
-    assert bits(checkpoint.latest(tmp_path, small(0)).state) == bits(small(5))
+    assert bits(checkpoint.restore_latest(tmp_path, small(0)).state) == bits(small(5))
 
 
 def test_donating_the_saved_or_the_restored_state_changes_nothing(tmp_path):
@@ -135,14 +137,14 @@ def test_donating_the_saved_or_the_restored_state_changes_nothing(tmp_path):
     checkpoint.save(tmp_path, 1, state)
     expected = bits(step(state))
     for _ in range(2):
-        got = checkpoint.latest(tmp_path, small(0)).state
+        got = checkpoint.restore_latest(tmp_path, small(0)).state
         assert bits(step(got)) == expected
 
 
 def test_saving_and_reading_work_inside_a_running_event_loop(tmp_path):
     async def notebook():
         checkpoint.save(tmp_path, 1, small(1))
-        return checkpoint.latest(tmp_path, small(0))
+        return checkpoint.restore_latest(tmp_path, small(0))
 
     assert bits(asyncio.run(notebook()).state) == bits(small(1))
 
@@ -152,7 +154,7 @@ def test_orbax_does_not_chat(tmp_path, capfd, caplog):
     logging.set_verbosity(logging.INFO)
     try:
         checkpoint.save(tmp_path, 1, small(1))
-        checkpoint.latest(tmp_path, small(1))
+        checkpoint.restore_latest(tmp_path, small(1))
         assert logging.get_verbosity() == logging.INFO
     finally:
         logging.set_verbosity(before)
@@ -180,12 +182,12 @@ def test_any_damaged_file_sends_the_run_back_one_checkpoint(two, capfd, damage):
     assert len(whole) > 5
     for name, data in whole.items():
         damage(two / "20" / name)
-        got = checkpoint.latest(two, small(0))
+        got = checkpoint.restore_latest(two, small(0))
         assert got.round == 10 and bits(got.state) == bits(small(10))
         (note,) = got.notes
         assert "round 20" in note and "round 10" in note and Path(name).name in note
         (two / "20" / name).write_bytes(data)
-    assert checkpoint.latest(two, small(0)).round == 20
+    assert checkpoint.restore_latest(two, small(0)).round == 20
     assert capfd.readouterr() == ("", "")
 
 
@@ -196,18 +198,18 @@ def test_flipped_bits_of_the_manifest_are_noticed(two):
         bad = bytearray(whole)
         bad[i] ^= 1 << i % 8
         file.write_bytes(bad)
-        got = checkpoint.latest(two, small(0))
+        got = checkpoint.restore_latest(two, small(0))
         assert bits(got.state) == bits(small(got.round))
         assert got.round == 10 or bad[i : i + 1].isspace()
 
 
 def test_after_a_fallback_the_damaged_checkpoint_is_replaced(two):
     missing(two / "20" / "manifest.json")
-    assert checkpoint.latest(two, small(0)).round == 10
+    assert checkpoint.restore_latest(two, small(0)).round == 10
     checkpoint.save(two, 15, small(15))
     assert checkpoint.rounds(two) == [10, 15]
     checkpoint.save(two, 20, small(20))
-    got = checkpoint.latest(two, small(0))
+    got = checkpoint.restore_latest(two, small(0))
     assert (got.round, got.notes) == (20, []) and bits(got.state) == bits(small(20))
 
 
@@ -215,7 +217,7 @@ def test_saving_beside_an_older_damaged_checkpoint_works(two):
     for file in [p for p in (two / "10").rglob("*") if p.is_file()]:
         flipped(file)
     checkpoint.save(two, 30, small(30))
-    assert checkpoint.latest(two, small(0)).round == 30
+    assert checkpoint.restore_latest(two, small(0)).round == 30
 
 
 def test_if_all_are_damaged_it_says_so_and_deletes_nothing(two):
@@ -223,7 +225,7 @@ def test_if_all_are_damaged_it_says_so_and_deletes_nothing(two):
     missing(two / "20" / "state" / "_METADATA")
     before = files(two)
     with pytest.raises(UserError, match="every checkpoint") as e:
-        checkpoint.latest(two, small(0))
+        checkpoint.restore_latest(two, small(0))
     assert str(two) in str(e.value) and "_METADATA is missing" in str(e.value)
     assert "move it away" in str(e.value)
     assert files(two) == before
@@ -243,14 +245,14 @@ def test_if_all_are_damaged_it_says_so_and_deletes_nothing(two):
 )
 def test_another_tree_is_refused_with_leaf_and_both_shapes(two, like, words):
     with pytest.raises(UserError, match=words) as e:
-        checkpoint.latest(two, like)
+        checkpoint.restore_latest(two, like)
     assert "round 20" in str(e.value) and "--workdir" in str(e.value)
 
 
 def test_a_half_written_or_half_deleted_checkpoint_is_never_read(two):
     (two / "20").rename(two / "20.partial")
     missing(two / "20.partial" / "manifest.json")
-    got = checkpoint.latest(two, small(0))
+    got = checkpoint.restore_latest(two, small(0))
     assert (got.round, got.notes) == (10, [])
     checkpoint.save(two, 30, small(30))
     assert sorted(p.name for p in two.iterdir()) == ["10", "30"]
@@ -258,7 +260,7 @@ def test_a_half_written_or_half_deleted_checkpoint_is_never_read(two):
 
 def test_a_checkpoint_under_another_name_is_passed_over_and_said_so(two):
     (two / "20").rename(two / "50")
-    got = checkpoint.latest(two, small(0))
+    got = checkpoint.restore_latest(two, small(0))
     assert got.round == 10
     assert "round 50" in got.notes[0]
     assert "is that of round 20 under another name; going on from" in got.notes[0]
@@ -267,11 +269,11 @@ def test_a_checkpoint_under_another_name_is_passed_over_and_said_so(two):
 def test_a_checkpoint_of_another_run_is_passed_over_with_both_values(tmp_path):
     for r in (1, 2):
         checkpoint.save(tmp_path, r, small(r), {"seed": r, "old": 0})
-    got = checkpoint.latest(tmp_path, small(0), {"seed": 1, "new": 0})
+    got = checkpoint.restore_latest(tmp_path, small(0), {"seed": 1, "new": 0})
     assert got.round == 1
     assert "is of another run (seed: 2 there, 1 here)" in got.notes[0]
     with pytest.raises(UserError, match=r"no checkpoint in .* can be used: that of r"):
-        checkpoint.latest(tmp_path, small(0), {"seed": 3})
+        checkpoint.restore_latest(tmp_path, small(0), {"seed": 3})
 
 
 def test_a_sweep_leaves_the_newest_and_what_could_not_be_used(tmp_path):
@@ -281,9 +283,9 @@ def test_a_sweep_leaves_the_newest_and_what_could_not_be_used(tmp_path):
         (tmp_path / str(r)).rmdir()
         (tmp_path / f"{r}.kept").rename(tmp_path / str(r))
     (tmp_path / "7.partial").write_text("")
-    checkpoint.sweep(tmp_path, 4)
+    checkpoint.prune(tmp_path, 4)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["2", "3", "4"]
-    checkpoint.sweep(tmp_path, 3)
+    checkpoint.prune(tmp_path, 3)
     assert checkpoint.rounds(tmp_path) == [2, 3, 4]
 
 
@@ -293,7 +295,7 @@ import jax.numpy as jnp
 from jaxproto.storage import checkpoint
 
 like = {"w": jnp.zeros((64, 16384)), "r": jnp.int32(0)}
-found = checkpoint.latest(sys.argv[1], like)
+found = checkpoint.restore_latest(sys.argv[1], like)
 start = 0 if found is None else found.round
 print("ready", start, found.notes if found else [], flush=True)
 for r in range(start + 1, start + 1000):
@@ -318,7 +320,7 @@ def test_kill_9_at_any_moment_loses_at_most_the_save_in_progress(tmp_path):
             p.send_signal(signal.SIGKILL)
             rest = p.stdout.read().split()
         done = max(done + 2, *map(int, rest), 0)
-        got = checkpoint.latest(tmp_path, like)
+        got = checkpoint.restore_latest(tmp_path, like)
         assert got.round in (done, done + 1) and got.notes == []
         assert int(got.state["r"]) == got.round
         assert (np.asarray(got.state["w"]) == got.round).all()
@@ -335,14 +337,14 @@ def test_what_was_only_watched_may_be_absent_on_either_side(tmp_path):
     there = Pair(Seen({"old": jnp.float32(3), "both": jnp.float32(4)}), small(1))
     checkpoint.save(tmp_path, 1, there)
     new = {"both": jnp.float32(0), "new": np.zeros(2), "newer": jnp.float32(0)}
-    state = checkpoint.latest(tmp_path, Pair(Seen(new), small(0))).state
+    state = checkpoint.restore_latest(tmp_path, Pair(Seen(new), small(0))).state
     assert bits(state.y) == bits(small(1))
     seen = state.x.watched
     assert seen["both"] == 4 and np.isnan(seen["newer"])
     assert np.isnan(seen["new"]).tolist() == [True, True]
-    assert checkpoint.latest(tmp_path, Pair((), small(0))).state.x == ()
+    assert checkpoint.restore_latest(tmp_path, Pair((), small(0))).state.x == ()
     with pytest.raises(UserError, match=r"leaf \.x\.seen\['a'\] is absent there"):
-        checkpoint.latest(tmp_path, Pair(Other({"a": jnp.zeros(2)}), small(0)))
+        checkpoint.restore_latest(tmp_path, Pair(Other({"a": jnp.zeros(2)}), small(0)))
 
 
 class Other(NamedTuple):

@@ -37,7 +37,7 @@ def test_what_is_appended_is_read_back_one_line_each(path):
 
 def test_a_file_that_is_not_there_has_no_records(tmp_path):
     assert metrics.read(tmp_path / "none.jsonl") == []
-    metrics.keep_until(tmp_path / "none.jsonl", 3)
+    metrics.truncate_after(tmp_path / "none.jsonl", 3)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,14 +96,14 @@ def test_keep_until_drops_later_rounds_and_keeps_the_others_byte_for_byte(path):
     odd = '{"round":  2, "x": 1.0e-1}\n'  # not as we would write it
     first = path.read_text().splitlines(keepends=True)[0]
     path.write_text(first + odd + path.read_text() + '{"round": 5, "lo')
-    metrics.keep_until(path, 2)
+    metrics.truncate_after(path, 2)
     again = [json.dumps(record(r)) + "\n" for r in (1, 2)]
     assert path.read_text() == first + odd + "".join(again)
 
 
 def test_appending_after_a_torn_line_was_cut_gives_whole_lines(path):
     path.write_bytes(path.read_bytes()[:-1])
-    metrics.keep_until(path, 4)
+    metrics.truncate_after(path, 4)
     metrics.append(path, record(5))
     assert [r["round"] for r in metrics.read(path)] == [1, 2, 3, 4, 5]
 
@@ -154,7 +154,7 @@ def test_summary_passes_over_accuracies_that_are_not_known():
 
 def test_summary_survives_json():
     summary = metrics.rule_summary([record(1)])
-    assert json.loads(json.dumps(metrics.plain(summary))) == summary
+    assert json.loads(json.dumps(metrics.to_json_values(summary))) == summary
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
@@ -188,7 +188,7 @@ def test_records_cover_the_rounds_before_the_first_that_is_lost(
 ):
     for r in rounds:
         metrics.append(tmp_path / "m.jsonl", record(r))
-    assert metrics.covered(tmp_path / "m.jsonl", due) == (until, why)
+    assert metrics.coverage(tmp_path / "m.jsonl", due) == (until, why)
 
 
 @pytest.mark.parametrize("line", ["3", "[]", '"a"', "{}", '{"round": "1"}', "null"])

@@ -13,7 +13,7 @@ from jaxproto.saved_runs import restore
 from jaxproto.storage import run_folder
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.sweeps.plan import Cell, standing
+from jaxproto.sweeps.plan import Cell, cell_status
 
 ENDED = {  # status -> what the page says
     Status.FINISHED: "finished, 4 rounds",
@@ -40,10 +40,10 @@ def said(path):
     """What load, a sweep and the page say of a run, and whether it is compared."""
     run = RunFolder.read(path)
     cell = Cell({}, restore.configuration(run), path)
-    (group,) = compare.groups([run])
+    (group,) = compare.group_by_seed([run])
     told = progress(run).partition(" (")[0]
-    assert told in html.page([path], "now").html
-    return jaxproto.load(path).status, standing(cell), told, len(group.finished)
+    assert told in html.render_page([path], "now").html
+    return jaxproto.load(path).status, cell_status(cell), told, len(group.finished)
 
 
 @pytest.mark.parametrize("status", ENDED)

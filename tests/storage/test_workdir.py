@@ -13,7 +13,7 @@ def default(file, **fields):
     made.update_from_flattened_dict(
         {k.replace("__", "."): v for k, v in fields.items()}
     )
-    return str(default_workdir.default(made, config.plain(file)))
+    return str(default_workdir.default_workdir(made, config.unmodified_config(file)))
 
 
 @pytest.mark.parametrize(
@@ -60,24 +60,24 @@ def test_long_or_odd_changes_are_a_digest_of_their_own():
 
 def test_a_cell_of_another_kind_of_file_is_its_own_plain_one():
     for file in ("comparison:tinyproto_ft,paper", "table"):
-        assert default(file) == str(default_workdir.default(config.load(file)))
+        assert default(file) == str(default_workdir.default_workdir(config.load(file)))
 
 
 def test_a_run_that_began_in_the_plain_folder_goes_on_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plain = config.plain("protonorm")
+    plain = config.unmodified_config("protonorm")
     changed = config.load("protonorm")
     changed.method.upscale = 20.0
-    named = default_workdir.default(changed, plain)
+    named = default_workdir.default_workdir(changed, plain)
     assert (
-        default_workdir.chosen(changed, plain)
+        default_workdir.resolve_workdir(changed, plain)
         == named
-        != default_workdir.default(plain)
+        != default_workdir.default_workdir(plain)
     )
-    old = default_workdir.default(plain)
+    old = default_workdir.default_workdir(plain)
     old.mkdir(parents=True)
     workdir.save_config(old, changed)
-    assert default_workdir.chosen(changed, plain) == old
+    assert default_workdir.resolve_workdir(changed, plain) == old
     workdir.save_config(old, plain)
-    assert default_workdir.chosen(changed, plain) == named
-    assert default_workdir.chosen(plain, plain) == old
+    assert default_workdir.resolve_workdir(changed, plain) == named
+    assert default_workdir.resolve_workdir(plain, plain) == old

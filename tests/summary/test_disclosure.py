@@ -78,7 +78,7 @@ SPENT = {"epsilon": 4.983, "delta": 1e-5}
 
 @pytest.mark.parametrize("unit", ["client", "example"])
 def test_under_privacy_an_upload_of_means_is_said_to_have_noise(unit, monkeypatch):
-    monkeypatch.setattr(accounting, "check", lambda: None)
+    monkeypatch.setattr(accounting, "check_installed", lambda: None)
     c = private("fedproto", unit)
     found = disclosure.view(c, False, lambda config, exp: SPENT)
     up = {reveals for way, *_, reveals in found.rows if way == "up"}
@@ -92,7 +92,7 @@ def test_under_privacy_an_upload_of_means_is_said_to_have_noise(unit, monkeypatc
 
 
 def test_under_privacy_of_clients_everyone_weighs_the_same(monkeypatch):
-    monkeypatch.setattr(accounting, "check", lambda: None)
+    monkeypatch.setattr(accounting, "check_installed", lambda: None)
     for unit, size in (("client", disclosure.ONE), ("example", disclosure.NUMBERS)):
         found = disclosure.view(private("fedavg", unit), False)
         up = {reveals for way, *_, reveals in found.rows if way == "up"}

@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_the_partition(shown, tmp_path):
     assert f"{held_K.sum()} in training and test data, {(train > 0).sum()} in" in text
     assert f"{(train.sum(axis=1) // 10).sum()} steps, " in text
     assert (
-        f"{partition_stats.unseen(exp.counts)} of {test.sum()} test examples are"
+        f"{partition_stats.num_unseen(exp.counts)} of {test.sum()} test examples are"
         in text
     )
     assert f"fedproto {(held_K.sum() + 5 * 10) * 64:,} (as configured)" in text
@@ -181,7 +181,7 @@ def test_images_of_every_kind_are_drawn_with_class_and_client(drawn, kind, chann
 def test_features_become_points_of_a_plane():
     for features in (1, 2, 5):
         x = np.random.default_rng(0).normal(size=(50, features)).astype(np.float32)
-        points, names = data_samples.plane(x)
+        points, names = data_samples.to_2d(x)
         assert points(x).shape == (50, 2) and len(names) == 2
         if features <= 2:
             np.testing.assert_array_equal(points(x)[:, :features], x)

@@ -107,12 +107,12 @@ def test_masks_cost_what_they_keep():
     for num_classes, dim, kept in ((10, 500, 50), (100, 500, 50), (43, 500, 44),
                                    (102, 500, 40), (200, 500, 40), (43, 1000, 92),
                                    (102, 1000, 90)):  # fmt: skip
-        sparsity = Sparsity(dim // 10, masks.block)
+        sparsity = Sparsity(dim // 10, masks.block_masks)
         method = tinyproto(Spec(num_classes, dim), sparsity=sparsity, mu=1.0)
         assert method.nominal([0], {}) == num_classes * kept
     for name, kind in masks.MASKS.items():
         for spec, s in ((Spec(4, 31), 9), (Spec(10, 70), 0), (Spec(3, 10), 5)):
-            length = masks.table(kind, spec, s, 0).shape[1]
+            length = masks.mask_indices(kind, spec, s, 0).shape[1]
             method = tinyproto(spec, sparsity=Sparsity(s, kind), mu=1.0)
             rows = method.nominal([2], {}) / (2 + spec.num_classes)
             assert rows == length, name
@@ -135,24 +135,24 @@ def test_the_cost_of_fedproto_and_of_masks_by_hand():
     """2, 4 and 1 classes of 8 numbers in float16; 5 down to each in float32."""
     formats = Wire("float16", "float32")
     method, net = fedproto(toys.SPEC), toys.net(8)
-    found = cost.measure(method, net, toys.SPEC, HELD, formats)
+    found = cost.message_sizes(method, net, toys.SPEC, HELD, formats)
     header_and_bits = 12 + 1
     rows = np.array([2, 4, 1])
     assert found.scalars[0].tolist() == (8 * rows).tolist()
     assert found.bytes[0].tolist() == (header_and_bits + 16 * rows).tolist()
     assert (found.scalars[1], found.bytes[1]) == (40, header_and_bits + 5 * 32)
     # A class that nobody holds is not sent down.
-    found = cost.measure(method, net, toys.SPEC, HELD * [1, 1, 0, 1, 0])
+    found = cost.message_sizes(method, net, toys.SPEC, HELD * [1, 1, 0, 1, 0])
     assert found.scalars[1] == 3 * 8 and found.scalars[0].tolist() == [8, 16, 0]
     # Masks make messages as short as they are.
     method = tinyproto(toys.SPEC, sparsity=Sparsity(2), mu=0.1)
-    found = cost.measure(method, net, toys.SPEC, HELD)
+    found = cost.message_sizes(method, net, toys.SPEC, HELD)
     assert found.scalars[0].tolist() == [4, 8, 2] and found.scalars[1] == 10
 
 
 def test_a_hollow_network_has_the_shapes_of_the_real_one():
     net = toys.net(16)
-    hollow, key = cost.hollow(net, toys.SPEC), jax.random.key(0)
+    hollow, key = cost.constant_network(net, toys.SPEC), jax.random.key(0)
     real, empty = jax.eval_shape(net.init, key), hollow.init(key)
     assert jax.tree.map(lambda a: a.shape, real) == jax.tree.map(np.shape, empty)
     args = (*empty, np.zeros((3, toys.INPUT), np.float32))
@@ -198,7 +198,9 @@ def test_the_calculator_prints_what_a_run_would_count(command):
     assert (bytes_up, bytes_down) == (4 * up + 20 * 14, 4 * down + 20 * 14)
 
 
-WIDE = table_formats.View("T", ("name", "n"), (("x" * 300, 2_767_760), ("a,b", None)))
+WIDE = table_formats.TableView(
+    "T", ("name", "n"), (("x" * 300, 2_767_760), ("a,b", None))
+)
 
 
 def test_a_table_is_whole_and_numbers_are_plain_for_programs():

@@ -73,7 +73,7 @@ def finished(tmp_path, method):
     total = {"up": 3, "down": 4}
     record = {"round": 1, "rules": {"head": {"pooled": 0.5}}, "bytes_total": total}
     metrics.append(path / "metrics.jsonl", record)
-    return pictures.Trained(exp, examples, server, tuple(clients)), path
+    return pictures.TrainedFederation(exp, examples, server, tuple(clients)), path
 
 
 def synthetic(count, dim, seed):
@@ -91,7 +91,7 @@ def by_id(trained, pick):
 
 def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     trained, path = finished(tmp_path, make("fedproto"))
-    pictures.draw(trained, path, QUIET)
+    pictures.draw_all(trained, path, QUIET)
     assert set(calls) == set(DRAWN[:6])
     file, runs, _ = calls["accuracy_against_bytes"]
     assert file == path / "plots" / "bytes.png"
@@ -133,7 +133,7 @@ def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
     tmp_path, calls, name
 ):
     trained, path = finished(tmp_path, make(name, upscale=3.0))
-    pictures.draw(trained, path, QUIET)
+    pictures.draw_all(trained, path, QUIET)
     _, proto_KD, _, named = calls["prototype_heatmap"]
     c = (trained.exp.counts.train > 0).sum(0).argmax()
     np.testing.assert_array_equal(proto_KD[-1], 3 * trained.server.protos.mean[c])
@@ -143,11 +143,11 @@ def test_the_global_prototype_is_drawn_as_clients_compare_with_it(
 def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     method = make("tinyproto", s=3, mu=0.1)
     trained, path = finished(tmp_path, method)
-    pictures.draw(trained, path, QUIET)
+    pictures.draw_all(trained, path, QUIET)
     down = method.broadcast(trained.server)
     assert down.mean.shape == (5, 3)
     _, mean_CD, _, _, title, _ = calls["prototype_angles"]
-    index_CS = masks.free(*toys.SPEC, 3, 0)
+    index_CS = masks.random_masks(*toys.SPEC, 3, 0)
     want_CD = np.zeros((5, 8), np.float32)
     for c, row_S in enumerate(index_CS):
         want_CD[c, row_S] = down.mean[c]
@@ -155,11 +155,15 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     assert title == "a-run" and np.any(want_CD)
     assert calls["prototype_heatmap"][1].shape == (7, 8)
     assert calls["prototype_heatmap"][-1]["mask_D"].sum() == 3
-    found = host_prototypes.learnt_by(trained.exp, trained.server, trained.clients)
+    found = host_prototypes.learnt_prototypes(
+        trained.exp, trained.server, trained.clients
+    )
     np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
     # Those of another dimension are compared as sent.
     protos = host_prototypes.HostProtos(np.ones((5, 4)), np.ones(5))
-    found = host_prototypes.Learnt(None, host_prototypes.spread(protos, None), None)
+    found = host_prototypes.LearntPrototypes(
+        None, host_prototypes.expand_masked(protos, None), None
+    )
     pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
     assert calls["prototype_angles"][1].shape == (5, 4)
     told = "FedGH, as sent: 4 values each, features have 8"
@@ -169,7 +173,7 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
 @pytest.mark.parametrize("feat_dim", [40, 8])  # an index table, a bitmap
 def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
     index_CS = np.array([[1, 5], [0, 7]])
-    sent = masks.message(index_CS, feat_dim)
+    sent = masks.mask_message(index_CS, feat_dim)
     method = SimpleNamespace(setup={"else": np.ones(3), "masks": sent})
     assert (sent.masks.dtype == bool) == (feat_dim == 8)
     mask_CD = host_prototypes.masks(method, feat_dim)
@@ -181,9 +185,9 @@ def test_masks_are_read_in_both_forms_that_are_sent(feat_dim):
 def test_prototypes_are_found_inside_a_message():
     protos = Protos(np.ones((5, 4)), np.ones(5))
     tree = Nested((np.zeros(3), None), {"a": np.zeros(2), "b": protos})
-    assert host_prototypes.protos_in(tree).mean.shape == (5, 4)
-    assert host_prototypes.protos_in({"a": np.zeros(2)}) is None
-    assert host_prototypes.protos_in(()) is None
+    assert host_prototypes.find_prototypes(tree).mean.shape == (5, 4)
+    assert host_prototypes.find_prototypes({"a": np.zeros(2)}) is None
+    assert host_prototypes.find_prototypes(()) is None
 
 
 def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
@@ -202,18 +206,18 @@ def test_the_head_of_an_adapter_is_the_one_that_is_drawn():
 
 def test_pictures_need_prototypes_or_not_and_matplotlib(tmp_path, calls, monkeypatch):
     trained, path = finished(tmp_path, make("local"))
-    pictures.draw(trained, path, QUIET)
+    pictures.draw_all(trained, path, QUIET)
     assert set(calls) == {*DRAWN[:3], "head_norms"}
     said, before = [], runs.snapshot(tmp_path)
     monkeypatch.setattr(pictures.plots, "available", lambda: False)
-    pictures.draw(trained, path, SimpleNamespace(print=said.append))
+    pictures.draw_all(trained, path, SimpleNamespace(print=said.append))
     told = "no pictures: pictures need matplotlib: pip install 'jaxproto[plots]'"
     assert said == [told] and runs.snapshot(tmp_path) == before
 
 
 def test_the_files_of_a_run_are_written(tmp_path):
     trained, path = finished(tmp_path, make("tinyproto", s=3, mu=0.1))
-    pictures.draw(trained, path, QUIET)
+    pictures.draw_all(trained, path, QUIET)
     names = {p.stem for p in (path / "plots").iterdir()}
     common = {"partition", "accuracy", "bytes", "angles", "global_prototypes"}
     assert names == {*common, "local_prototypes", "heads"}

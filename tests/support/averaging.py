@@ -6,7 +6,7 @@ import inspect
 import jax
 import numpy as np
 
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.methods import METHODS
 from support import toys
 
@@ -16,7 +16,7 @@ FRAME = tuple(  # the methods in FedAvg's frame
     for name, f in METHODS.items()
     if "statistics" in inspect.signature(f).parameters
 )
-ALIKE = Local(
+ALIKE = LocalTraining(
     toys.LOCAL.opt,
     epochs=3,
     batch_size=19,

@@ -4,7 +4,7 @@ import itertools
 from typing import NamedTuple
 
 from jaxproto import config
-from jaxproto.config.factory_fields import table
+from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import FIELDS, Names
 from jaxproto.hyperparameters import Range
 from jaxproto.methods import METHODS
@@ -34,7 +34,7 @@ def of_ranges() -> list[Row]:
     """Every number of every method, and of the run, outside of its range."""
     found = [(LOCAL, path, field) for path, field in FIELDS.items()]
     for name in METHODS:
-        own = [(path, f) for path, f in table(name).items() if path not in FIELDS]
+        own = [(path, f) for path, f in all_fields(name).items() if path not in FIELDS]
         found += [(f"--config={name}", *row) for row in own]
     return [
         Row((file, f"--config.{path}={bad}"), f"{path} is {bad}")
@@ -46,7 +46,7 @@ def of_ranges() -> list[Row]:
 
 def of_types() -> list[Row]:
     """Texts where numbers belong, numbers that are none, and names of nothing."""
-    rows, flat = [], config.flat(config.default())
+    rows, flat = [], config.flatten(config.default())
     for path, value in flat.items():
         if isinstance(value, bool | int | float):
             words = f"flag --config.{path}=many"
@@ -57,7 +57,7 @@ def of_types() -> list[Row]:
     for path in ("optimizer.learning_rate", "participation.fraction"):
         rows.append(Row((LOCAL, f"--config.{path}=1e-60"), "0.0 as a float32"))
     for name in METHODS:
-        for path, field in table(name).items():
+        for path, field in all_fields(name).items():
             if path not in FIELDS and isinstance(field.allowed, Names):
                 given = (f"--config={name}", f"--config.{path}=nothing")
                 rows.append(Row(given, f"unknown {path} 'nothing'"))

@@ -6,7 +6,7 @@ from rich.console import Console
 import jaxproto
 from jaxproto import config
 from jaxproto.flower import in_process
-from jaxproto.flower.server_run import FAULTS, serve
+from jaxproto.flower.server_run import FAULTS, run_server
 from jaxproto.storage import records
 from jaxproto.summary import pictures
 
@@ -26,7 +26,7 @@ def small(method="fedavg", rounds=2, **changes):
     return c
 
 
-class Calls(in_process.Calls):
+class Calls(in_process.InProcessLink):
     """Nodes that answer in any order; what happens to an answer can be said."""
 
     def __init__(self, c, path, data=(), happens=lambda stage, r, i, said: said):
@@ -47,7 +47,7 @@ class Calls(in_process.Calls):
 def simulated(c, path):
     """The summary of the simulator's run, which draws no pictures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw", lambda *_: None)
+        patch.setattr(pictures, "draw_all", lambda *_: None)
         return jaxproto.run(c, path, QUIET)
 
 
@@ -80,6 +80,6 @@ def assert_the_same(path, other):
 def both(c, path):
     """The summaries of the simulator and of a server whose records are the same."""
     told = simulated(c, path / "simulated")
-    said = serve(c, path / "served", Calls(c, path / "nodes"), QUIET)
+    said = run_server(c, path / "served", Calls(c, path / "nodes"), QUIET)
     assert_the_same(path / "served", path / "simulated")
     return told, said

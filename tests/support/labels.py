@@ -11,8 +11,8 @@ BY_LABEL = {  # the number of each class at each client does not depend on the o
     "pfllib": registry.pfllib_dirichlet(0.5, least_samples=3),
     "pfllib_pathological": registry.pfllib_pathological(2),
 }
-BY_SIZE = {"iid": registry.iid(), "quantity": registry.quantity(0.5)}
-SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": registry.feature()}
+BY_SIZE = {"iid": registry.iid(), "quantity": registry.quantity_skew(0.5)}
+SCHEMES = {**BY_LABEL, **BY_SIZE, "feature": registry.by_domain()}
 
 
 def labels_only(sizes, test=0):

@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant("a class of one side pulls", "losses.py", " & (target.count > 0)", ""),
     Mutant(
-        "RefProtoFL sends least", "methods/refprotofl.py", "t(jnp.abs(v", "t(-jnp.abs(v"
+        "RefProtoFL sends least", "methods/refprotofl.py", "k(jnp.abs(v", "k(-jnp.abs(v"
     ),
     Mutant(
         "external anchors lose to the clients' own",

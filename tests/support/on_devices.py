@@ -77,9 +77,9 @@ def collectives(case):
     """What devices say to each other in each program of a run, {name: words}."""
     c = config.experiment(case["method"], "digits")
     c.update_from_flattened_dict(SMALL | case.get("fields", {}))
-    layout = mesh.chosen(case["devices"])
+    layout = mesh.parse_devices(case["devices"])
     exp = build.experiment(c, "cpu", layout=layout)
-    made, _ = compiler.compile_all(exp, data_placement.placed(exp, layout).examples)
+    made, _ = compiler.compile_all(exp, data_placement.place_data(exp, layout).examples)
     words = re.compile(
         "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute"
     )
@@ -94,7 +94,9 @@ def swept(folder, case):
     c = config.experiment(case["method"], "digits")
     c.update_from_flattened_dict(SMALL | case.get("fields", {}))
     found = []
-    for i, how in enumerate([sweeps.How("one"), sweeps.How(devices=case["devices"])]):
+    for i, how in enumerate(
+        [sweeps.SweepOptions("one"), sweeps.SweepOptions(devices=case["devices"])]
+    ):
         done = sweeps.sweep(c, case["axes"], folder / str(i), QUIET, how)
         found.append([s["rules"] for s in done.summaries.values()])
     return {"cells": len(found[0]), "rules": difference(*found)}

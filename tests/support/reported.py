@@ -72,7 +72,7 @@ def summary(status, told):
         "seconds_per_round": 0.5,
         "compile_seconds": 3.0,
         "collapsed": {},
-        "commonest_class": partition_stats.share_of_commonest(COUNTS)._asdict(),
+        "commonest_class": partition_stats.majority_share(COUNTS)._asdict(),
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from jaxproto import config, sweeps
-from jaxproto.sweeps.plan import Group
+from jaxproto.sweeps.plan import ProgramGroup
 
 
 def tiny(rounds=2, **changes):
@@ -24,7 +24,7 @@ def planned(given, outdir="", plain=None):
     c = tiny()
     with pytest.MonkeyPatch.context() as patch:
         module = sys.modules["jaxproto.sweeps.plan"]
-        patch.setattr(module, "_group", lambda cells: Group(tuple(cells), None))
+        patch.setattr(module, "_group", lambda cells: ProgramGroup(tuple(cells), None))
         return sweeps.plan(c, sweeps.axes(c, given), outdir, plain)
 
 

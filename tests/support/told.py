@@ -1,6 +1,6 @@
 """A run as a writer is told of it, without a run: killed once, and resumed."""
 
-from jaxproto.callbacks import RunInfo, makers, points
+from jaxproto.callbacks import RunInfo, callback_factories, scalar_points
 
 CONFIG = {"method.name": "local", "rounds": 8, "optimizer.learning_rate": 0.5}
 CONFIG |= {"optimizer.nesterov": False, "some.list": [1, 2]}
@@ -24,7 +24,7 @@ def killed_and_resumed(name, path, late=False):
     Args:
       late: the writer is asked for from round 3 on.
     """
-    (make,) = makers([name])
+    (make,) = callback_factories([name])
     first, before = make(), [record(2)] if late else []
     first.on_start(RunInfo(path, CONFIG, 2 * late, before))
     for r in (4, 6) if late else (2, 4, 6):
@@ -39,7 +39,7 @@ def killed_and_resumed(name, path, late=False):
 
 def expected(told=None):
     """(name, round) -> value of every number."""
-    every = [p for rec in told or map(record, (2, 4, 6, 8)) for p in points(rec)]
+    every = [p for rec in told or map(record, (2, 4, 6, 8)) for p in scalar_points(rec)]
     return {(name, p.round): v for p in every for name, v in p.values.items()}
 
 

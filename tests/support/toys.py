@@ -11,15 +11,15 @@ import numpy as np
 import optax
 
 from jaxproto import evaluation, execution, federation, gather, participation, wire
-from jaxproto.client import Local
+from jaxproto.client import LocalTraining
 from jaxproto.config import registries
-from jaxproto.evaluation import Evaluation
+from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.federation import Exchange
+from jaxproto.federation import RoundInputs
 from jaxproto.method import no_pre_upload
-from jaxproto.metrics import ACCURACY, named
+from jaxproto.metrics import ACCURACY, metrics_by_name
 from jaxproto.persistence import STATEFUL, STATELESS
-from jaxproto.types import Examples, Net, Out, Shard, Spec
+from jaxproto.types import Examples, Net, NetOutput, Shard, Spec
 from support import fast_jit
 
 SPEC = Spec(num_classes=5, feat_dim=8)
@@ -28,12 +28,12 @@ INPUT = 6
 
 def method(factory, spec=SPEC, **fields):
     """A method by arguments as a configuration names them: `lam`, not `pull`."""
-    return factory(spec, **registries.gathered(factory, fields))
+    return factory(spec, **registries.group_arguments(factory, fields))
 
 
 ONE = execution.one_by_one()
-LOCAL = Local(optax.sgd(0.05), epochs=2, batch_size=4)
-STILL = Local(optax.sgd(0.0), epochs=2, batch_size=4)
+LOCAL = LocalTraining(optax.sgd(0.05), epochs=2, batch_size=4)
+STILL = LocalTraining(optax.sgd(0.0), epochs=2, batch_size=4)
 
 
 @cache
@@ -65,7 +65,7 @@ def net(width: int, spec: Spec = SPEC) -> Net:
                 lambda o, n: 0.9 * o + 0.1 * n, norm, {"mean": mean, "var": var}
             )
         feat = jax.nn.relu((h - mean) / jnp.sqrt(var + 1e-5)) @ params["body"]["out"]
-        return Out(feat, head(params["head"], feat), norm)
+        return NetOutput(feat, head(params["head"], feat), norm)
 
     return Net(init, apply, head)
 
@@ -144,7 +144,7 @@ class Programs(NamedTuple):
 def planned(group, rules):
     """The cohort, whose clients keep nothing if there are rules."""
     kept = STATELESS if rules else STATEFUL
-    return dataclasses.replace(group, rules=rules, persistence=kept)
+    return dataclasses.replace(group, stateless_rules=rules, persistence=kept)
 
 
 @cache
@@ -177,7 +177,7 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
     def one_round(key, participants, server, clients, examples, shards):
         traces.append(1)
         sent = federation.broadcast(method, server, exact).message
-        given = Exchange(method, local, exact, participants, sent, key)
+        given = RoundInputs(method, local, exact, participants, sent, key)
         rows = [
             gather.gather(participants, c, s, g.num_rows)[0]
             for g, c, s in zip(groups, clients, shards, strict=True)
@@ -206,7 +206,7 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
     return Programs(groups, init, one_round, traces)
 
 
-EVERYONE = participation.everyone()
+EVERYONE = participation.all_clients()
 DEFAULTS = (HOM, ONE, LOCAL, fast_jit.jit)
 
 
@@ -272,12 +272,12 @@ def evaluate(method, result, mode=ONE, layout=HOM):
     examples, rows = pool_and_rows()
     parts = []
     for g, clients in zip(groups, result.stacked, strict=True):
-        group, metrics = dataclasses.replace(g, mode=mode), named(ACCURACY)
+        group, metrics = dataclasses.replace(g, mode=mode), metrics_by_name(ACCURACY)
         down = federation.broadcast(method, result.server, wire.EXACT).message
 
         @fast_jit.jit
         def evaluate(down, clients, examples, shards, group=group, metrics=metrics):
-            given = Evaluation(method, group, metrics, down, examples)
+            given = EvaluationInputs(method, group, metrics, down, examples)
             return evaluation.evaluate_cohort(given, clients, shards)
 
         sums = evaluate(down, clients, examples, shard(rows, g.ids))

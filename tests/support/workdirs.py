@@ -71,7 +71,7 @@ def record(at, accuracy, **metrics):
 
 def made(*paths, **how):
     """Their table."""
-    return compare.table(compare.groups(map(compare.load, paths)), **how)
+    return compare.table(compare.group_by_seed(map(compare.load, paths)), **how)
 
 
 def cells_of(table, method="FedProto"):

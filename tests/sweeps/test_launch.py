@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def shown(whole):
-    return live_table.Board(whole, console())
+    return live_table.LiveTable(whole, console())
 
 
 def said(shown) -> str:
@@ -80,11 +80,11 @@ def test_printed_commands_are_quoted_and_have_no_flags_of_the_launcher(whole):
     assert made == [[*words, f"--part={k}/2"] for k in range(2)]
     assert len(print_launcher.commands(words, whole, 5)) == 5
     assert (
-        print_launcher.count(whole, 6, 1) == 6
-        and print_launcher.count(whole, 0, 100) == 6
+        print_launcher.num_parts(whole, 6, 1) == 6
+        and print_launcher.num_parts(whole, 0, 100) == 6
     )
     with refused("--parts=7 is more than the 6 cells of the sweep"):
-        print_launcher.count(whole, 7, 1)
+        print_launcher.num_parts(whole, 7, 1)
 
 
 CANNOT_WORK = [
@@ -129,14 +129,14 @@ def test_without_ray_or_anybody_at_its_address_one_line_says_so(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "ray", None)
         told = refused("pip install 'jaxproto[cluster]'")
-        with told, launcher.joined(launcher.Cluster()):
+        with told, launcher.connect(launcher.RayOptions()):
             pass
     pytest.importorskip("ray")
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        there = launcher.Cluster(f"127.0.0.1:{taken.getsockname()[1]}")
+        there = launcher.RayOptions(f"127.0.0.1:{taken.getsockname()[1]}")
         told = refused(f"--ray_address={there.address} cannot be joined: ")
-        with told, launcher.joined(there):
+        with told, launcher.connect(there):
             pass
 
 
@@ -144,7 +144,7 @@ def test_parts_run_where_there_is_room_and_use_what_they_may(shown, monkeypatch)
     def slots(has, *asked, **of_a_part):
         nodes = [{"Alive": True, "Resources": r} for r in has]
         ray = SimpleNamespace(nodes=lambda: nodes)
-        return launcher.slots(ray, launcher.Cluster(*asked, **of_a_part), shown)
+        return launcher.num_slots(ray, launcher.RayOptions(*asked, **of_a_part), shown)
 
     has, few = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 3.0}, {"memory": 1.0}], [{"CPU": 2.0}]
     assert slots(has, cpus=2) == 5 and slots(has, cpus=2, gpus=0.5) == 4
@@ -159,8 +159,8 @@ def test_parts_run_where_there_is_room_and_use_what_they_may(shown, monkeypatch)
     assert made["JAX_PLATFORMS"] == "cpu" and made["JAXPROTO_CACHE"] == "off"
     assert "HOME" not in made and "JAX_PLATFORMS" not in launcher.environment(1)
     assert launcher.environment(0.5)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
-    assert sweeps.execute.mode("auto", "cpu", 1) == ("threads", 1)
-    assert sweeps.execute.mode("threads", "gpu", 3) == ("threads", 3)
+    assert sweeps.execute.execution_mode("auto", "cpu", 1) == ("threads", 1)
+    assert sweeps.execute.execution_mode("threads", "gpu", 3) == ("threads", 3)
 
 
 class Ray:
@@ -192,7 +192,7 @@ class Ray:
 
 def outcome(play, whole, shown, n=2):
     ray = Ray(play)
-    tasks = launcher.Tasks(ray, None, whole, n, launcher.Cluster(), shown)
+    tasks = launcher.Tasks(ray, None, whole, n, launcher.RayOptions(), shown)
     return tasks.run(), ray.calls
 
 
@@ -217,7 +217,7 @@ def test_the_part_of_a_worker_that_dies_is_taken_up_as_long_as_its_cells_go_on(
     assert calls.count(0) == 3 and calls.count(1) == 1
     assert len(wrong) == 1 and "part 0 of 2: its workers died 3 times" in wrong[0]
     rounds = iter(range(1000))
-    monkeypatch.setattr(launcher, "standing", lambda cell: f"round {next(rounds)}")
+    monkeypatch.setattr(launcher, "cell_status", lambda cell: f"round {next(rounds)}")
     wrong, calls = outcome(dies(0, 6), whole, shown)
     assert wrong == [] and calls.count(0) == 7
 
@@ -237,8 +237,8 @@ def test_errors_end_only_their_parts_are_said_once_and_name_the_cell(whole, show
     with pytest.raises(KeyError) as raised, errors_named(whole.cells[0]):
         raise KeyError("x")
     assert raised.value.__notes__ == [f"in the cell {whole.cells[0].name}"]
-    with pytest.raises(workdir.Busy), errors_named(whole.cells[0]):
-        raise workdir.Busy("there")
+    with pytest.raises(workdir.WorkdirBusy), errors_named(whole.cells[0]):
+        raise workdir.WorkdirBusy("there")
     with refused("the cell "), errors_named(whole.cells[0]):
         raise UserError("no")
 
@@ -248,17 +248,17 @@ def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
 ):
     monkeypatch.chdir(tmp_path)
     c, folder, axes = tiny(), tmp_path / "s", {"seed": [0, 1]}
-    how = sweeps.How("auto", program_cache.no_cache, 0.0, 1)
+    how = sweeps.SweepOptions("auto", program_cache.no_cache, 0.0, 1)
     with remote.probe(folder) as shared:
-        job = remote.make(c, None, axes, folder, how, flags={}, probe=shared)
+        job = remote.make_job(c, None, axes, folder, how, flags={}, probe=shared)
         away = job._replace(folder=str(tmp_path / "away"))
-        assert f"cannot enter {tmp_path / 'away'}" in remote.work(away, 0, 1)
+        assert f"cannot enter {tmp_path / 'away'}" in remote.train_part(away, 0, 1)
     assert list(folder.iterdir()) == []
-    assert f"does not see {folder}" in remote.work(job, 0, 1)
+    assert f"does not see {folder}" in remote.train_part(job, 0, 1)
     second = sweeps.plan(c, sweeps.axes(c, axes), folder).cells[1]
     ended(second)  # without its records
-    told = remote.work(
-        remote.make(c, None, axes, folder, how, flags={}, probe=tmp_path), 1, 2
+    told = remote.train_part(
+        remote.make_job(c, None, axes, folder, how, flags={}, probe=tmp_path), 1, 2
     )
     assert told.startswith("the cell seed=1: ") and "not all of it is there" in told
 
@@ -276,27 +276,29 @@ def ended(cell, status="finished", rounds=None):
 def test_the_board_says_what_the_folders_say(whole, shown):
     first, second, third = whole.cells[:3]
     ended(first)
-    watched = watch.Watch(whole.cells, shown)
+    watched = watch.WorkdirWatcher(whole.cells, shown)
     assert f"{first.name}: finished, best head 50.00%, 0.0 s" in said(shown)
     assert shown.row(second).state == "new"
     second.path.mkdir(parents=True)
     rules = {"head": {"pooled": 0.25, "client_mean": 0.2}}
     record = {"round": 1, "seconds": 2.0, "rules": rules}
     records.append(second.path / "metrics.jsonl", record)
-    watched.look()
+    watched.poll()
     row = shown.row(second)
     assert (row.state, row.round, row.seconds) == ("running", 1, (2.0,))
-    assert row.accuracy == "head 25.00%" and live_table.left(second, row) == "0:00:02"
-    watched.look()
+    assert (
+        row.accuracy == "head 25.00%" and live_table.time_left(second, row) == "0:00:02"
+    )
+    watched.poll()
     assert shown.row(second).seconds == (2.0,)  # nothing new
     ended(third, "diverged", 1)
-    watched.look()
+    watched.poll()
     assert f"{third.name}: diverged" in said(shown)
 
 
 def test_the_newest_record_is_the_last_whole_one(tmp_path):
     file, long = tmp_path / "metrics.jsonl", {"round": 2, "angles": [0.5] * 50_000}
-    assert records.newest(file) is None
+    assert records.read_last(file) is None
     for text, want in (
         ("", None),
         ("no record\n", None),
@@ -304,16 +306,16 @@ def test_the_newest_record_is_the_last_whole_one(tmp_path):
         ('{"round": 1}\n' + json.dumps(long) + "\n", long),
     ):
         file.write_text(text)
-        assert records.newest(file) == want
+        assert records.read_last(file) == want
 
 
 def test_only_one_process_at_a_time_compiles_the_programs_of_a_set(whole, tmp_path):
     exp, c = whole.groups[0].exp, whole.cells[0].config
-    with program_cache.first_alone(tmp_path / "compiled", c, exp):
+    with program_cache.compile_lock(tmp_path / "compiled", c, exp):
         (lock,) = (tmp_path / "compiled" / "traced").glob("*.lock")
         with lock.open() as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with program_cache.first_alone(None, c, exp):
+    with program_cache.compile_lock(None, c, exp):
         pass

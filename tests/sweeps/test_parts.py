@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
 
 
 def words(folder, rounds, *more):
@@ -135,7 +135,7 @@ def holder(path: Path) -> int | None:
 def killed_one(there, rounds) -> Path | None:
     """Kills the process of a cell between its rounds; its work directory."""
     for cell in there:
-        newest = records.newest(cell.path / "metrics.jsonl")
+        newest = records.read_last(cell.path / "metrics.jsonl")
         if newest and newest["round"] < rounds - 20 and (pid := holder(cell.path)):
             os.kill(pid, signal.SIGKILL)
             return cell.path

@@ -6,7 +6,7 @@ from support.refusal import refused
 from jaxproto import config
 from jaxproto.config import files
 from jaxproto.sweeps import axes
-from jaxproto.sweeps.axes import product
+from jaxproto.sweeps.axes import cell_changes
 
 C = config.experiment("fedproto", "digits")
 C.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp", "rounds": 2})
@@ -73,7 +73,7 @@ def test_python_gives_values_texts_and_pairs_of_which_the_last_changes_fastest()
     assert [list(map(type, row)) for row in pair.values] == [[int, float]] * 2
     both = [dict(zip(pair.fields, values, strict=True)) for values in pair.values]
     cells = [{"seed": s, **one} for s in (0, 1) for one in both]
-    assert product([seed, pair]) == cells
+    assert cell_changes([seed, pair]) == cells
 
 
 NO_AXES = [
@@ -152,11 +152,11 @@ def test_a_file_has_the_axes_of_its_sweep_or_one_line_of_error(tmp_path):
         return f"{tmp_path / 'c.py'}:spiral"
 
     def check(text, want):
-        assert files.axes(written(text)) == want
+        assert files.sweep_axes(written(text)) == want
 
     def check_refused(text, message):
         with refused(message):
-            files.axes(written(text))
+            files.sweep_axes(written(text))
 
     check_every(SWEEPS, check)
     check_every(NO_SWEEPS, check_refused)

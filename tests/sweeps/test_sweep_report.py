@@ -11,7 +11,7 @@ from support.sweeping import console, planned
 from jaxproto import plots
 from jaxproto.storage import records
 from jaxproto.sweeps import live_table, outputs
-from jaxproto.sweeps.plan import part
+from jaxproto.sweeps.plan import select_part
 
 
 def digest(best):
@@ -94,14 +94,16 @@ def test_the_main_rule_and_the_best_cell_are_of_finished_cells(sweep):
         assert outputs.main_rule(sweep([f"method.lam={lam}"], *told)[1]) == want
     told = ({"head": 0.3},), ({"head": 0.6},), ({"head": 0.9}, "diverged", 1), LOST
     made = sweep(["method.lam=1,2,3,4"], *told)
-    assert outputs.best(*made, "head").changes == {"method.lam": 2.0}
-    assert outputs.best(*made, "global") is None
+    assert outputs.best_cell(*made, "head").changes == {"method.lam": 2.0}
+    assert outputs.best_cell(*made, "global") is None
 
 
 def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     texts = ["seed=0,1", 'model.group="mlp,cnn4_d",mlp']
     whole, summaries = sweep(texts, ({"head": 0.9},), (HEAD,), LOST, LOST)
-    best, command, lost = outputs.closing(whole, summaries, "python main.py --config=x")
+    best, command, lost = outputs.closing_lines(
+        whole, summaries, "python main.py --config=x"
+    )
     assert best == ("best by rule head: 90.00 % with seed=0, model.group=mlp,cnn4_d:")
     where = whole.cells[0].path
     assert command == (
@@ -111,9 +113,9 @@ def test_the_last_lines_have_the_best_of_what_has_ended_and_the_diverged(sweep):
     assert lost == "2 diverged: seed=1, model.group=mlp,cnn4_d, seed=1, model.group=mlp"
     whole, summaries = sweep(["method.lam=1,2,3"], ({"head": 0.4},))
     assert len(summaries) == 1  # those of a part
-    (best, _) = outputs.closing(whole, summaries, "c")
+    (best, _) = outputs.closing_lines(whole, summaries, "c")
     assert best == "best so far by rule head: 40.00 % with method.lam=1:"
-    assert outputs.closing(whole, {}, "c") == []
+    assert outputs.closing_lines(whole, {}, "c") == []
 
 
 def names(paths):
@@ -173,7 +175,7 @@ def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
 
 def shown(whole):
     made = console()
-    return live_table.Board(whole, made), made.file
+    return live_table.LiveTable(whole, made), made.file
 
 
 def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
@@ -188,9 +190,13 @@ def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
     ]
     whole, _ = sweep(["seed=0:3"])
     assert (
-        live_table.plan_lines(part(whole, 0, 3), 0)[0] == "sweep: 1 of 3 cells = 3 seed"
+        live_table.plan_lines(select_part(whole, 0, 3), 0)[0]
+        == "sweep: 1 of 3 cells = 3 seed"
     )
-    assert live_table.plan_lines(part(whole, 0, 1), 0)[0] == "sweep: 3 cells = 3 seed"
+    assert (
+        live_table.plan_lines(select_part(whole, 0, 1), 0)[0]
+        == "sweep: 3 cells = 3 seed"
+    )
 
 
 def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
@@ -222,5 +228,5 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
     told.set(whole.cells[3], state="running", round=1, seconds=(4.0, 60.0, 61.0))
     assert told.table().row_count == 1
     row = told.row(whole.cells[3])
-    assert live_table.left(whole.cells[3], row) == "0:01:00"
-    assert live_table.left(whole.cells[0], told.row(whole.cells[0])) == ""
+    assert live_table.time_left(whole.cells[3], row) == "0:01:00"
+    assert live_table.time_left(whole.cells[0], told.row(whole.cells[0])) == ""

@@ -10,9 +10,9 @@ from support.refusal import refused
 from support.sweeping import console, tiny
 
 from jaxproto.summary import pictures
-from jaxproto.sweeps import How, batched, outputs, sweep
+from jaxproto.sweeps import SweepOptions, batched, outputs, sweep
 from jaxproto.training import runner
-from jaxproto.training.programs import functions
+from jaxproto.training.programs import build_programs
 
 AXES = {"seed": [0, 1], "method.lam": [1.0, 10.0]}
 
@@ -24,7 +24,7 @@ def small(rounds=3, **changes):
 @pytest.fixture(scope="module", autouse=True)
 def no_pictures():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw", lambda *_: None)
+        patch.setattr(pictures, "draw_all", lambda *_: None)
         patch.setattr(outputs, "pictures", lambda *_: [])
         yield
 
@@ -42,20 +42,20 @@ def swept(tmp_path_factory):
     real = runner.compiler.compile_all
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner.compiler, "compile_all", compiling)
-        done = sweep(small(), AXES, folder, console(), How("threads"))
+        done = sweep(small(), AXES, folder, console(), SweepOptions("threads"))
     return done, folder, programs
 
 
 @pytest.fixture
 def trained(monkeypatch):
     """The folders of the cells that are trained, not found."""
-    found, real = [], runner.trained
+    found, real = [], runner.train
 
     def told(start, ready):
         found.append(start.path)
         return real(start, ready)
 
-    monkeypatch.setattr(runner, "trained", told)
+    monkeypatch.setattr(runner, "train", told)
     return found
 
 
@@ -71,7 +71,7 @@ def test_every_cell_has_ended_in_the_table_by_programs_compiled_once(swept):
     assert len(rows) == 1 + 4 * rules * 2 * 3
     assert "FedProto" in (folder / "compare.md").read_text()
     (group,) = done.plan.groups
-    assert programs == [len(jax.tree.leaves(functions(group.exp)))]  # one set
+    assert programs == [len(jax.tree.leaves(build_programs(group.exp)))]  # one set
 
 
 def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(
@@ -92,7 +92,7 @@ def test_a_cell_has_the_bits_of_the_run_alone_which_a_sweep_recognises(
 @pytest.mark.long
 def test_cells_as_one_program_agree_to_rounding(swept, tmp_path):
     done, *_ = swept
-    again = sweep(small(), AXES, tmp_path, console(), How("all"))
+    again = sweep(small(), AXES, tmp_path, console(), SweepOptions("all"))
     for mine, theirs in zip(again.plan.cells, done.plan.cells, strict=True):
         (rows, _), (want, _) = end(mine.path), end(theirs.path)
         assert [r["bytes_up"] for r in rows] == [r["bytes_up"] for r in want]
@@ -111,7 +111,7 @@ def test_a_number_at_once_fills_the_last_program_up(swept, tmp_path, monkeypatch
 
     monkeypatch.setattr(batched, "train", train)
     axes = {"seed": [0, 1, 2], "method.lam": [10.0]}
-    done = sweep(small(), axes, tmp_path, console(), How("2"))
+    done = sweep(small(), axes, tmp_path, console(), SweepOptions("2"))
     assert counts == [(2, 2), (1, 2)]
     same = swept[0].plan.cells[1].path  # seed 0, lam 10: the same configuration
     np.testing.assert_allclose(losses(done.plan.cells[0].path), losses(same), rtol=1e-3)
@@ -131,7 +131,7 @@ def test_values_that_are_added_run_alone(swept, trained):
 def test_a_diverged_cell_stops_alone(tmp_path):
     for form in ("one", "all"):
         axes, told = {"optimizer.learning_rate": [1e30, 0.1]}, console()
-        done = sweep(small(rounds=2), axes, tmp_path / form, told, How(form))
+        done = sweep(small(rounds=2), axes, tmp_path / form, told, SweepOptions(form))
         assert "1e+30: diverged: round 1: client" in told.file.getvalue()
         lost, well = done.summaries.values()
         assert (lost["status"], well["status"]) == ("diverged", "finished")
@@ -146,5 +146,5 @@ def test_a_wrong_cell_or_number_at_once_refuses_all_and_leaves_nothing(tmp_path)
         sweep(small(), axes, folder, console())
     for value in ("0", "some", "-1"):
         with refused(f"cells_at_once is '{value}'"):
-            sweep(small(), AXES, folder, console(), How(value))
+            sweep(small(), AXES, folder, console(), SweepOptions(value))
     assert not folder.exists()

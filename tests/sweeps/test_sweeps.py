@@ -7,7 +7,7 @@ from support.sweeping import planned, tiny
 from jaxproto import config, sweeps
 from jaxproto.experiment import traced
 from jaxproto.storage import default_workdir, records
-from jaxproto.sweeps.plan import Cell, part, short, standing
+from jaxproto.sweeps.plan import Cell, cell_status, format_value, select_part
 
 
 def test_cells_have_fields_names_of_their_own_and_the_folders_of_runs_alone(tmp_path):
@@ -27,16 +27,16 @@ def test_cells_have_fields_names_of_their_own_and_the_folders_of_runs_alone(tmp_
     assert inside.folder == tmp_path
     whole = planned(["method.lam=1,1.0000001"])
     assert len({cell.name for cell in whole.cells}) == 2
-    told = [short(v) for v in (2.0, 0.1, 1e-7, 3, "x")]
+    told = [format_value(v) for v in (2.0, 0.1, 1e-7, 3, "x")]
     assert told == ["2", "0.1", "1e-07", "3", "x"]
 
 
 def test_what_there_is_of_a_cell_also_of_one_that_ran_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plain = config.plain("fedproto:digits")
+    plain = config.unmodified_config("fedproto:digits")
     whole = planned(["method.lam=1.28,2.5"], plain=plain)
     alone = tiny(method__lam=2.5)
-    path = default_workdir.chosen(alone, plain)
+    path = default_workdir.resolve_workdir(alone, plain)
     assert "method.lam=2.5" in str(path) and "model.group=mlp" in str(path)
     path.mkdir(parents=True)
     (path / "config.json").write_text(alone.to_json())
@@ -48,8 +48,8 @@ def test_what_there_is_of_a_cell_also_of_one_that_ran_alone(tmp_path, monkeypatc
     ):
         summary = {"status": status, "rounds": rounds, "rules": {}}
         records.write_json(path / "summary.json", summary)
-        assert standing(Cell({}, alone, path)) == want
-    assert [standing(cell) for cell in whole.cells] == ["new", "finished"]
+        assert cell_status(Cell({}, alone, path)) == want
+    assert [cell_status(cell) for cell in whole.cells] == ["new", "finished"]
 
 
 def test_seeds_and_floats_share_programs_shapes_and_branches_do_not():
@@ -117,15 +117,15 @@ def test_parts_hold_every_cell_once_and_cells_of_a_group_together():
     whole = planned({"seed": [0, 1], **pairs})
     assert [len(group.cells) for group in whole.groups] == [2, 4]
     for k, group in enumerate(whole.groups):
-        assert part(whole, k, 2).groups == (group,)
-    assert [len(part(whole, k, 3).cells) for k in range(3)] == [2, 2, 2]
-    assert part(whole, 0, 1) == whole
+        assert select_part(whole, k, 2).groups == (group,)
+    assert [len(select_part(whole, k, 3).cells) for k in range(3)] == [2, 2, 2]
+    assert select_part(whole, 0, 1) == whole
     names = sorted(c.name for c in whole.cells)
     for n in (4, 9):
-        parts = [part(whole, k, n) for k in range(n)]
+        parts = [select_part(whole, k, n) for k in range(n)]
         assert sorted(c.name for p in parts for c in p.cells) == names
         assert all(p.folder == whole.folder for p in parts)
     with refused("part 2/2 is none: parts of 2 are 0/2 to 1/2."):
-        part(whole, 2, 2)
+        select_part(whole, 2, 2)
     with refused("part 0/0 is none: write K/N, as in 0/4."):
-        part(whole, 0, 0)
+        select_part(whole, 0, 0)

@@ -9,15 +9,15 @@ import jax
 import pytest
 
 from jaxproto.training import xla_cache
-from jaxproto.training.xla_cache import garbage_later
+from jaxproto.training.xla_cache import gc_paused
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
 SCRIPT = """
 import jax, jax.numpy as jnp
-from jaxproto.training.xla_cache import keep_compiled
+from jaxproto.training.xla_cache import enable_xla_cache
 jax.jit(lambda x: x + 1)(1.0)  # something was compiled before
-print(keep_compiled())
+print(enable_xla_cache())
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.jit(lambda x: jnp.sin(x) * 3)(2.0)
 """
@@ -53,8 +53,8 @@ import sys, zlib, jax, jax.numpy as jnp
 from jax.experimental.compilation_cache import compilation_cache
 from jaxproto.training import xla_cache as compilation
 told = []
-compilation.say = told.append
-folder = compilation.keep_compiled()
+compilation.warn_once = told.append
+folder = compilation.enable_xla_cache()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 def start():
     jax.clear_caches()
@@ -81,14 +81,14 @@ def test_a_damaged_file_of_jax_is_removed_and_compiled_anew_at_once(tmp_path):
 
 def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(xla_cache, "say", said.append)
+    monkeypatch.setattr(xla_cache, "warn_once", said.append)
     monkeypatch.setattr(xla_cache.platformdirs, "user_cache_dir", lambda _: tmp_path)
     values = {**jax.config.values, "jax_compilation_cache_dir": None}
     monkeypatch.setattr(xla_cache.jax, "config", types.SimpleNamespace(values=values))
     monkeypatch.delenv("JAXPROTO_CACHE", raising=False)
     (tmp_path / "compiled").mkdir()
     (tmp_path / "compiled").chmod(0o775)
-    assert xla_cache.keep_compiled() is None
+    assert xla_cache.enable_xla_cache() is None
     assert "can be written by others (mode 775)" in said[0] and "chmod 700" in said[0]
 
 
@@ -103,7 +103,7 @@ def test_a_chosen_folder_stays_and_off_is_off(tmp_path):
 def test_garbage_is_collected_again_afterwards_if_it_was_before(on):
     gc.enable() if on else gc.disable()
     try:
-        with pytest.raises(KeyError), garbage_later():
+        with pytest.raises(KeyError), gc_paused():
             assert not gc.isenabled()
             raise KeyError
         assert gc.isenabled() == on

@@ -69,8 +69,8 @@ def state(folder):
     r = checkpoint.rounds(folder / "checkpoints")[-1]
     last = folder / "checkpoints" / str(r)
     whole = (
-        process_shards.read(last, manifest.leaves(last))
-        if process_shards.is_here(last)
+        process_shards.read(last, manifest.read_leaves(last))
+        if process_shards.has_process_shards(last)
         else {}
     )
     return whole | orbax_arrays.read_all(last / "state")
@@ -140,7 +140,7 @@ def test_what_one_process_cannot_do_all_say(tmp_path):
 )
 def test_numbers_of_processes_that_do_not_fit_are_refused(processes, process):
     with pytest.raises(UserError, match=f"--processes={processes} and "):
-        multihost.join("127.0.0.1:1", processes, process)
+        multihost.initialize("127.0.0.1:1", processes, process)
 
 
 def test_processes_that_do_not_meet_say_so(monkeypatch):
@@ -151,10 +151,14 @@ def test_processes_that_do_not_meet_say_so(monkeypatch):
     monkeypatch.setattr(jax.distributed, "initialize", none)
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with pytest.raises(UserError, match=r"=auto: .* did not meet .* Say HOST:PORT"):
-        multihost.join("auto")
+        multihost.initialize("auto")
 
 
 def test_one_process_agrees_with_itself():
-    assert multihost.agreed(lambda: [1, None]) == [1, None]
-    assert multihost.checked(lambda: 3) == 3
-    assert multihost.first() and not multihost.several() and multihost.any_of(True)
+    assert multihost.broadcast_result(lambda: [1, None]) == [1, None]
+    assert multihost.raise_everywhere(lambda: 3) == 3
+    assert (
+        multihost.is_primary()
+        and not multihost.is_multihost()
+        and multihost.any_process(True)
+    )

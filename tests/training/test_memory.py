@@ -60,4 +60,4 @@ def test_what_never_fits_ends_at_one_client_at_a_time(whole, monkeypatch):
 
 
 def test_the_cpu_does_not_tell_its_memory():
-    assert device_memory.available(jax.devices("cpu")[0]) is None
+    assert device_memory.available_bytes(jax.devices("cpu")[0]) is None

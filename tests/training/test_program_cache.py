@@ -59,7 +59,9 @@ def cache(folder, f=double, args=ARGS, cache_key="r", name="n"):
         traces.append(1)
         return f(*values)
 
-    return program_cache.wrap(folder, cache_key, name, counted, args), len(traces)
+    return program_cache.load_or_trace(folder, cache_key, name, counted, args), len(
+        traces
+    )
 
 
 def test_what_was_traced_is_not_traced_again_and_gives_the_same(tmp_path):
@@ -170,7 +172,7 @@ def test_a_file_executes_nothing(tmp_path):
         "optax:adam",
     ):
         with pytest.raises(TypeError, match="no named tuple or flax node"):
-            exported_program.rebuilt({"type": name, "fields": {}, "static": {}})
+            exported_program.from_plain_data({"type": name, "fields": {}, "static": {}})
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o277])
@@ -312,7 +314,7 @@ def test_the_second_run_traces_nothing_and_ends_like_one_that_did(
         (record,) = records.read(tmp_path / name / "metrics.jsonl")
         return {key: record[key] for key in ("rules", "loss", "bytes_up")}
 
-    monkeypatch.setattr(pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(pictures, "draw_all", lambda *_: None)
     monkeypatch.setattr(runner.compilation, "keep_compiled", lambda: tmp_path / "jax")
     plain = result("plain")
     assert not (tmp_path / "jax").exists()
@@ -334,8 +336,8 @@ def test_the_programs_of_every_method_can_be_kept(tmp_path, name):
         args = (exp.floats, *rest)
         again = wrap(name, f, args)
         assert again is not f, name
-        return compiler.Compiling(jax.eval_shape(again, *args), None)
+        return compiler.PendingProgram(jax.eval_shape(again, *args), None)
 
-    functions, examples = programs.functions(exp), build.examples(exp.dataset)
-    made = compiler.submit_all(submit, exp, functions, examples)
+    functions, examples = programs.build_programs(exp), build.examples(exp.dataset)
+    made = compiler.submit_programs(submit, exp, functions, examples)
     assert len(made.train) == len(exp.cohorts)

@@ -27,7 +27,7 @@ def after_a_round(exp, examples, compiled, seed, state, r=0):
     mine = state._replace(clients=jax.tree.map(jax.numpy.copy, state.clients))
     bound = programs.with_floats(compiled, exp.floats)
     store = client_store.DeviceStore(exp, bound)
-    work = rounds.Work(exp, examples, bound, seed, store)
+    work = rounds.RoundEnvironment(exp, examples, bound, seed, store)
     end, _ = rounds.one_round(work, r, mine)
     return jax.tree.leaves([c.params for c in end.clients])
 

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 def test_config_json_is_the_configuration_and_can_be_run_again(finished):
     saved = json.loads((finished.path / "config.json").read_text())
-    assert config.flat(saved) == config.flat(tiny())
+    assert config.flatten(saved) == config.flatten(tiny())
     again = ml_collections.ConfigDict(saved)
     assert "nothing to do" in run(again, finished.path)[1]
 
@@ -96,7 +96,7 @@ def test_every_round_since_the_last_record_stands_in_a_record(finished):
 
 def test_summary_json_has_every_field(finished):
     summary = json.loads((finished.path / "summary.json").read_text())
-    assert summary == metrics.plain(finished.summary)
+    assert summary == metrics.to_json_values(finished.summary)
     assert summary["status"] == "finished" and summary["method"] == "protonorm"
     assert summary["dataset"] == "digits" and summary["seed"] == 0
     assert summary["rounds"] == ROUNDS
@@ -123,7 +123,7 @@ def test_summary_digests_the_metrics(finished):
 
 def test_what_one_class_is_worth_is_in_the_summary_and_below_the_accuracies(finished):
     counts = partition_stats.read_csv(finished.path / "partition.csv")
-    share = partition_stats.share_of_commonest(counts)._asdict()
+    share = partition_stats.majority_share(counts)._asdict()
     assert finished.summary["commonest_class"] == share
     line = f"reference: {share['pooled']:.4f} is the share of test examples in their"
     assert finished.text.count(line) == 1
@@ -258,7 +258,7 @@ def test_a_field_that_only_one_of_them_has_is_named(finished):
 def test_a_second_process_in_the_same_folder_is_refused(finished):
     before = snapshot(finished.path)
     with (
-        workdir.claim(finished.path),
+        workdir.lock_workdir(finished.path),
         pytest.raises(UserError, match="another process is running in"),
     ):
         run(tiny(), finished.path)
@@ -347,14 +347,14 @@ def test_pictures_show_prototypes_as_clients_are_pulled_to_them(tmp_path, monkey
     monkeypatch.setattr(pictures.plots, "accuracy_over_rounds", lambda *a: None)
     c = small("protonorm", method__upscale=7.0)
     exp = build.experiment(c, "cpu")
-    jitted = jax.tree.map(jax.jit, programs.functions(exp))
+    jitted = jax.tree.map(jax.jit, programs.build_programs(exp))
     state = programs.init(exp, 0, programs.with_floats(jitted, exp.floats))
     mean_CD = np.arange(12.0).reshape(6, 2)
     protos = Protos(mean_CD, np.ones(6))
     state = state._replace(server=state.server._replace(protos=protos))
     examples = build.examples(exp.dataset)
-    trained = pictures.Trained(exp, examples, state.server, state.clients)
-    pictures.draw(trained, tmp_path, Console(quiet=True))
+    trained = pictures.TrainedFederation(exp, examples, state.server, state.clients)
+    pictures.draw_all(trained, tmp_path, Console(quiet=True))
     assert seen[0][0] == tmp_path / "plots" / "prototypes.png"
     assert np.array_equal(seen[0][1][0].global_CD, 7 * mean_CD)
     names = {p.name for p in (tmp_path / "plots").iterdir()}

@@ -91,7 +91,9 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, on_device):
 
 
 def test_a_checkpoint_writes_what_changed_and_links_the_rest(disk_run):
-    parts = {r: row_deltas.parts(disk_run / "checkpoints" / str(r)) for r in (1, 2)}
+    parts = {
+        r: row_deltas.delta_folders(disk_run / "checkpoints" / str(r)) for r in (1, 2)
+    }
     names = {r: [p.name for p in parts[r]] for r in parts}
     assert names[1] == ["1-4"] and names[2] == ["1-4", "2-4"]  # participants
     files = [file for file in parts[1][0].rglob("*") if file.is_file()]
@@ -105,7 +107,9 @@ def test_rows_are_written_anew_before_they_are_twice_as_many(tmp_path):
     jaxproto.run(c, tmp_path, QUIET)
     for r in checkpoint.rounds(tmp_path / "checkpoints"):
         folder = tmp_path / "checkpoints" / str(r)
-        count = [int(p.name.partition("-")[2]) for p in row_deltas.parts(folder)]
+        count = [
+            int(p.name.partition("-")[2]) for p in row_deltas.delta_folders(folder)
+        ]
         assert sum(count) <= 2 * 10
         manifest.read(folder, None)  # every checksum is that of its file
 
@@ -113,8 +117,10 @@ def test_rows_are_written_anew_before_they_are_twice_as_many(tmp_path):
 def test_checkpoints_of_another_store_are_refused(device_run, tmp_path, monkeypatch):
     """As on a machine with less memory, where `auto` chooses otherwise."""
     shutil.copytree(device_run, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setattr(cohorts, "memory", lambda: 1000.0)
-    monkeypatch.setattr("jaxproto.data.host_memory.memory", lambda: float("inf"))
+    monkeypatch.setattr(cohorts, "host_memory_bytes", lambda: 1000.0)
+    monkeypatch.setattr(
+        "jaxproto.data.host_memory.host_memory_bytes", lambda: float("inf")
+    )
     with pytest.raises(UserError, match="was written with"):
         jaxproto.run(few(rounds=4), tmp_path, QUIET)
 
@@ -123,10 +129,10 @@ def test_the_store_follows_the_size_of_all_clients(monkeypatch):
     class Some:
         stateless, max_participants = False, 3
 
-    monkeypatch.setattr(cohorts, "memory", lambda: 9e9)
+    monkeypatch.setattr(cohorts, "host_memory_bytes", lambda: 9e9)
     monkeypatch.setattr(cohorts, "device_memory", lambda: 3e9)
     chosen = {
-        (platform, size): cohorts.store("auto", platform, [Some], size)
+        (platform, size): cohorts.choose_store("auto", platform, [Some], size)
         for platform in ("cpu", "gpu")
         for size in (1e9, 2e9, 5e9)
     }

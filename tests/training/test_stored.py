@@ -19,11 +19,11 @@ def results():
 
 
 def test_a_tree_of_results_is_rebuilt_from_plain_data():
-    plain = json.loads(json.dumps(exported_program.described(results())))
-    assert jax.tree.structure(exported_program.rebuilt(plain)) == jax.tree.structure(
-        results()
-    )
-    assert exported_program.rebuilt(plain) == results()
+    plain = json.loads(json.dumps(exported_program.to_plain_data(results())))
+    assert jax.tree.structure(
+        exported_program.from_plain_data(plain)
+    ) == jax.tree.structure(results())
+    assert exported_program.from_plain_data(plain) == results()
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_a_tree_of_results_is_rebuilt_from_plain_data():
 )
 def test_a_tree_that_cannot_be_written_as_plain_data_is_refused(node):
     with pytest.raises(TypeError):
-        exported_program.described(node)
+        exported_program.to_plain_data(node)
 
 
 def test_fields_that_a_type_does_not_have_are_refused():
-    plain = exported_program.described(Protos(0, 1))
+    plain = exported_program.to_plain_data(Protos(0, 1))
     for other in ({"fields": {"mean": 0}}, {"static": {"count": 1}}):
         with pytest.raises(TypeError, match="other fields"):
-            exported_program.rebuilt({**plain, **other})
+            exported_program.from_plain_data({**plain, **other})

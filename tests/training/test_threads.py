@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from jaxproto.training.threads import at_once
+from jaxproto.training.threads import run_parallel
 
 pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 
@@ -26,11 +26,11 @@ class Result:
 
 def test_programs_that_return_before_they_end_run_side_by_side():
     both = threading.Barrier(2)
-    found = at_once([partial(Result, both=both, number=n) for n in range(2)])
+    found = run_parallel([partial(Result, both=both, number=n) for n in range(2)])
     assert [(r.number, r.ready) for r in found] == [(0, True), (1, True)]
 
 
 def test_results_are_in_the_order_of_the_calls():
     single = threading.Barrier(1)
-    found = at_once([partial(Result, both=single, number=n) for n in range(7)])
+    found = run_parallel([partial(Result, both=single, number=n) for n in range(7)])
     assert [r.number for r in found] == list(range(7))

@@ -23,7 +23,7 @@ from jaxproto.methods.protonorm import protonorm
 from jaxproto.reporting.analysis import disclosure
 from jaxproto.types import Protos, Top
 from jaxproto.wire import Scaled, Wire, codec
-from jaxproto.wire.codec import Mismatch, WireError
+from jaxproto.wire.codec import CodecMismatch, WireError
 
 
 # ------------------------------------------------------------------------ in the round
@@ -59,7 +59,7 @@ def journey(form):
     @jit_to_the_bit
     def inside(sent):
         packed = wire.pack(sent, form)
-        return wire.roundtrip(sent, form), packed, wire.size(packed)
+        return wire.roundtrip(sent, form), packed, wire.message_bytes(packed)
 
     return lambda seed=0: jax.device_get(inside(message(seed)))
 
@@ -130,7 +130,7 @@ def test_counts_are_sent_only_if_disclosed():
     assert hidden.count.dtype == bool
     assert wire.unpack(hidden).count.tolist() == [0, 1, 1]
     assert wire.unpack(shown).count.tolist() == [0, 4, 9]
-    assert int(wire.size(shown)) - int(wire.size(hidden)) == 2 * 4
+    assert int(wire.message_bytes(shown)) - int(wire.message_bytes(hidden)) == 2 * 4
 
 
 @every([(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 3), (2**24, 3)])
@@ -143,7 +143,7 @@ def test_indices_have_as_many_bytes_as_the_largest_needs(n, width):
 def test_few_entries_are_named_by_index_and_many_by_a_bitmap(sent, bytes_of_which):
     top = Top(np.ones(1000, np.float16), np.arange(1000) < sent)
     size = 12 + 4 + bytes_of_which + 2 * sent
-    assert int(wire.size(top)) == len(codec.encode(top, "float16")) == size
+    assert int(wire.message_bytes(top)) == len(codec.encode(top, "float16")) == size
 
 
 def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploads():
@@ -158,7 +158,7 @@ def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploa
         formats = Wire("int8", "float16")
         down = federation.broadcast(method, server, formats).message
         given = (method, toys.LOCAL, formats, participants, down, key)
-        exchange = federation.Exchange(*given)
+        exchange = federation.RoundInputs(*given)
         return federation.train_cohort(exchange, group, clients, examples, shards)
 
     start = toys.starter(method, toys.HOM, toys.LOCAL)
@@ -174,7 +174,7 @@ def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploa
     for k, size in enumerate(report.bytes):
         one = row(report.up, k)
         assert len(codec.encode(one, "int8")) == size
-        codec.check(one, int(size), "int8")
+        codec.check_roundtrip(one, int(size), "int8")
     rows = report.up.count.sum(1)
     assert report.bytes.tolist() == (12 + 1 + rows * (8 + 4)).tolist()
 
@@ -296,7 +296,7 @@ def test_what_arrives_is_what_was_sent_bit_for_bit_in_bytes_by_the_formula(sent)
         assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
     header = 12 if packed else 0
     assert len(data) == header + sum(map(length, packed.values()))
-    assert len(data) == int(wire.size(packed))
+    assert len(data) == int(wire.message_bytes(packed))
 
 
 @settings(deadline=None, max_examples=60)
@@ -396,22 +396,22 @@ def test_a_wrong_payload_with_a_right_checksum_is_an_error(like, payload, messag
 
 def test_no_fields_are_no_bytes():
     assert codec.encode((), "int8") == b"" and codec.decode(b"", (), "int8") == ()
-    assert int(wire.size(())) == 0
+    assert int(wire.message_bytes(())) == 0
     with refused("1 bytes came where the message has no"):
         codec.decode(b"x", (), "int8")
 
 
 def test_the_check_fails_on_a_wrong_size_and_on_values_that_do_not_arrive():
     packed = {"up": Protos(np.ones((2, 3), np.float32), np.array([True, True]))}
-    codec.check(packed, 12 + 1 + 24, "float32")
-    with pytest.raises(Mismatch, match="counted as 36 bytes is 37 bytes long"):
-        codec.check(packed, 36, "float32")
+    codec.check_roundtrip(packed, 12 + 1 + 24, "float32")
+    with pytest.raises(CodecMismatch, match="counted as 36 bytes is 37 bytes long"):
+        codec.check_roundtrip(packed, 36, "float32")
     absent = {"up": packed["up"].replace(count=np.array([True, False]))}
-    with pytest.raises(Mismatch, match=re.escape("['up'].mean")):
-        codec.check(absent, 12 + 1 + 12, "float32")
-    codec.check(np.zeros(3, np.float32), 0, "float32")
-    with pytest.raises(Mismatch, match="counted as 0 bytes is 24 bytes long"):
-        codec.check(np.ones(3, np.float32), 0, "float32")
+    with pytest.raises(CodecMismatch, match=re.escape("['up'].mean")):
+        codec.check_roundtrip(absent, 12 + 1 + 12, "float32")
+    codec.check_roundtrip(np.zeros(3, np.float32), 0, "float32")
+    with pytest.raises(CodecMismatch, match="counted as 0 bytes is 24 bytes long"):
+        codec.check_roundtrip(np.ones(3, np.float32), 0, "float32")
 
 
 def test_broadcasts_of_every_kind_pass_the_check():

@@ -7,7 +7,7 @@ from pathlib import Path
 import aim
 
 from jaxproto.callbacks.base import Callback, RunInfo
-from jaxproto.callbacks.scalars import points
+from jaxproto.callbacks.scalars import scalar_points
 from jaxproto.io import atomic
 
 NAME = "aim_id.txt"  # in the work directory: the hash of the run, for when it goes on
@@ -40,7 +40,7 @@ class Aim(Callback):
 
     def on_evaluation(self, record: Mapping):
         """Tracks the numbers of a record."""
-        for r, values in points(record):
+        for r, values in scalar_points(record):
             if r <= self._there:
                 continue
             for name, value in values.items():

@@ -11,11 +11,11 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from jaxproto.callbacks.base import Callback, RunInfo
-from jaxproto.callbacks.scalars import points
+from jaxproto.callbacks.scalars import scalar_points
 from jaxproto.io import atomic
 
 NAME = "mlflow_id.txt"  # in the work directory: the id of the run, for when it goes on
-MOST = {"params": 100, "metrics": 1000}  # that a store takes at once
+LIMITS = {"params": 100, "metrics": 1000}  # that a store takes at once
 LENGTH = 500  # characters of a parameter, in every version
 STATUS = {"finished": "FINISHED", "stopped early": "FINISHED", "interrupted": "KILLED"}
 _starting = threading.Lock()  # cells of a sweep begin at the same time
@@ -40,9 +40,9 @@ class Mlflow(Callback):
     def on_evaluation(self, record: Mapping):
         """Logs the numbers of a record."""
         now = time.time_ns() // 1_000_000
-        new = [p for p in points(record) if p.round > self._there]
+        new = [p for p in scalar_points(record) if p.round > self._there]
         made = [Metric(k, v, now, r) for r, values in new for k, v in values.items()]
-        for part in _parts(made, MOST["metrics"]):
+        for part in _parts(made, LIMITS["metrics"]):
             self._client.log_batch(self._id, metrics=part)
 
     def on_end(self, summary: Mapping):
@@ -72,7 +72,7 @@ class Mlflow(Callback):
         name = run_info.path.resolve().name
         made = self._client.create_run(where, run_name=name).info.run_id
         given = [Param(k, f"{v}"[:LENGTH]) for k, v in run_info.config.items()]
-        for part in _parts(given, MOST["params"]):
+        for part in _parts(given, LIMITS["params"]):
             self._client.log_batch(made, params=part)
         atomic.write(run_info.path / NAME, f"{made}\n".encode())
         return made

@@ -19,15 +19,15 @@ from pathlib import Path
 import psutil
 
 from jaxproto.contrib.flower_deployment.persistent_client import (
+    CONNECTION_ERRORS,
     FILE,
-    GONE,
     HOST,
-    digest,
+    config_digest,
 )
 from jaxproto.flower import apps
 from jaxproto.io import atomic
 
-LOOKING = 0.5  # seconds between two looks at whether the node is there
+POLL_SECONDS = 0.5  # seconds between two looks at whether the node is there
 
 
 def main():
@@ -36,7 +36,7 @@ def main():
     path, text, key = Path(given["path"]), given["text"], secrets.token_bytes(32)
     with Listener((HOST, 0), authkey=key) as listener:
         own = {"pid": os.getpid(), "port": listener.address[1], "key": key.hex()}
-        told = json.dumps(own | {"of": digest(text)}).encode()
+        told = json.dumps(own | {"of": config_digest(text)}).encode()
         atomic.write(path / FILE, told, private=True)
         watch = threading.Thread(
             target=_watch, args=(path / FILE, told, given["parent"]), daemon=True
@@ -46,14 +46,14 @@ def main():
             try:
                 with listener.accept() as connection:
                     _answer(text, Path(given["home"]), connection)
-            except (*GONE, AuthenticationError):
+            except (*CONNECTION_ERRORS, AuthenticationError):
                 continue  # whoever asked has gone, or must not ask
 
 
 def _answer(text: str, home: Path, connection: Connection):
     message, context = connection.recv()
     try:
-        reply = apps.answered(text, home, message, context)
+        reply = apps.handle_message(text, home, message, context)
     except Exception as e:
         traceback.print_exc()
         connection.send({"failed": f"{type(e).__name__}: {e}"})
@@ -68,7 +68,7 @@ def _watch(file: Path, told: bytes, parent: int):
         while node.is_running() and node.status() != psutil.STATUS_ZOMBIE:
             if file.read_bytes() != told:
                 break
-            time.sleep(LOOKING)
+            time.sleep(POLL_SECONDS)
     except (psutil.Error, OSError):
         pass
     os._exit(0)

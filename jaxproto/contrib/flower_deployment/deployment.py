@@ -23,7 +23,7 @@ import psutil
 from jaxproto.contrib.flower_deployment.certificates import Certificates, make
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
 from jaxproto.errors import UserError
-from jaxproto.flower.private_data_node import sources
+from jaxproto.flower.private_data_node import parse_node_data
 from jaxproto.io import atomic
 from jaxproto.storage.run_folder import RunFolder
 
@@ -59,7 +59,7 @@ default = "here"
 address = "{address}"
 root-certificates = "{authority}"
 """
-STARTING = 60.0  # seconds that the SuperLink may take
+START_TIMEOUT = 60.0  # seconds that the SuperLink may take
 
 
 def write_app(
@@ -110,7 +110,7 @@ class Deployment:
         """
         self.path = Path(workdir).resolve()
         self.home = self.path / "flower"
-        self.sources = sources(config, data)
+        self.sources = parse_node_data(config, data)
         self.app = write_app(config, self.path, **times)
         self.certificates: Certificates = make(self.home / "certificates")
         self.port = free_port()
@@ -154,7 +154,7 @@ class Deployment:
             *("--database", str(self.database)),
             "--disable-runtime-dependency-installation",
         )
-        until = time.monotonic() + STARTING
+        until = time.monotonic() + START_TIMEOUT
         while time.monotonic() < until and self.superlink.poll() is None:
             with (
                 contextlib.suppress(OSError),
@@ -217,12 +217,12 @@ class Deployment:
         """Ends all processes."""
         every = [*self.nodes.values(), *filter(None, [self.superlink])]
         for process in every:
-            tell(process, signal.SIGTERM)
+            signal_tree(process, signal.SIGTERM)
         for process in every:
-            end(process)
+            terminate_tree(process)
 
 
-def family(process: subprocess.Popen) -> list[psutil.Process]:
+def process_tree(process: subprocess.Popen) -> list[psutil.Process]:
     """A process and all that it has started, those in sessions of their own too."""
     if process.returncode is not None:
         return []  # its number may be that of another by now
@@ -237,18 +237,18 @@ def family(process: subprocess.Popen) -> list[psutil.Process]:
     return list(found.values())
 
 
-def tell(process: subprocess.Popen, number: int) -> list[psutil.Process]:
+def signal_tree(process: subprocess.Popen, number: int) -> list[psutil.Process]:
     """Sends a signal to a process and all that it has started; returns them."""
-    told = family(process)
+    told = process_tree(process)
     for one in told:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(number)
     return told
 
 
-def end(process: subprocess.Popen, number: int = signal.SIGTERM):
+def terminate_tree(process: subprocess.Popen, number: int = signal.SIGTERM):
     """Ends a process and those that it has started, after ten seconds by force."""
-    _, alive = psutil.wait_procs(tell(process, number), timeout=10.0)
+    _, alive = psutil.wait_procs(signal_tree(process, number), timeout=10.0)
     for one in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
@@ -287,7 +287,7 @@ def deploy(
         try:
             submitted.wait()
         finally:
-            end(submitted)
+            terminate_tree(submitted)
         summary = RunFolder.at(there.path).summary
         if summary is None:
             raise UserError(f"the run has not finished; see {there.log('run')}.")

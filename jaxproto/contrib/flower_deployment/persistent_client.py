@@ -24,8 +24,11 @@ from jaxproto.flower.node_context import folder_of
 
 HOST = "127.0.0.1"  # nothing listens on another address
 FILE = "worker.json"  # in the client's folder: where its process listens, for it alone
-STARTING = 300.0  # seconds that the process may take
-GONE = (OSError, EOFError)  # what a process that was killed leaves at the other end
+START_TIMEOUT = 300.0  # seconds that the process may take
+CONNECTION_ERRORS = (
+    OSError,
+    EOFError,
+)  # what a process that was killed leaves at the other end
 
 
 def client_app(text: str, workdir: str | Path, mods: Sequence = ()) -> ClientApp:
@@ -39,16 +42,18 @@ def client_app(text: str, workdir: str | Path, mods: Sequence = ()) -> ClientApp
     """
     app = ClientApp(mods=list(mods))
     for add in (app.query, app.train, app.evaluate):
-        add()(partial(answered, text, Path(workdir) / "nodes"))
+        add()(partial(forward_message, text, Path(workdir) / "nodes"))
     return app
 
 
-def digest(text: str) -> str:
+def config_digest(text: str) -> str:
     """Of what a process was started for."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def answered(text: str, home: Path, message: Message, context: Context) -> Message:
+def forward_message(
+    text: str, home: Path, message: Message, context: Context
+) -> Message:
     """What the client's process says; it is started if it is not there.
 
     Raises:
@@ -57,7 +62,7 @@ def answered(text: str, home: Path, message: Message, context: Context) -> Messa
     path = folder_of(home, context)
     try:
         told = _asked(path, text, message, context)
-    except GONE:
+    except CONNECTION_ERRORS:
         _start(path, text, home)
         told = _asked(path, text, message, context)
     if "failed" in told:
@@ -72,8 +77,8 @@ def _asked(path: Path, text: str, message: Message, context: Context) -> dict:
     Raises:
       OSError, EOFError: it is not there, or was killed meanwhile.
     """
-    found = listening(path)
-    if found is None or found["of"] != digest(text):
+    found = worker_address(path)
+    if found is None or found["of"] != config_digest(text):
         raise FileNotFoundError(path / FILE)
     key = bytes.fromhex(found["key"])
     with Client((HOST, found["port"]), authkey=key) as connection:
@@ -81,7 +86,7 @@ def _asked(path: Path, text: str, message: Message, context: Context) -> dict:
         return connection.recv()
 
 
-def listening(path: Path) -> dict | None:
+def worker_address(path: Path) -> dict | None:
     """Where the process of a client listens, if it has said so."""
     try:
         return json.loads((path / FILE).read_text())
@@ -107,9 +112,9 @@ def _start(path: Path, text: str, home: Path):
     assert process.stdin is not None
     with process.stdin as file:  # its parent's end is the node's: see there
         json.dump(given | {"parent": os.getppid()}, file)
-    until = time.monotonic() + STARTING
+    until = time.monotonic() + START_TIMEOUT
     while process.poll() is None and time.monotonic() < until:
-        if (found := listening(path)) and found["pid"] == process.pid:
+        if (found := worker_address(path)) and found["pid"] == process.pid:
             return
         time.sleep(0.05)
     raise RuntimeError(

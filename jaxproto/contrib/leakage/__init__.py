@@ -11,6 +11,11 @@ not send crafted broadcasts, and does not join uploads of several rounds. What a
 do not find is not thereby safe.
 """
 
-from jaxproto.contrib.leakage.attacks import ATTACKS, Asked, Measured, measure
+from jaxproto.contrib.leakage.attacks import (
+    ATTACKS,
+    AttackRequest,
+    AttackTable,
+    run_attack,
+)
 
-__all__ = ["ATTACKS", "Asked", "Measured", "measure"]
+__all__ = ["ATTACKS", "AttackRequest", "AttackTable", "run_attack"]

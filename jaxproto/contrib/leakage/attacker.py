@@ -15,7 +15,7 @@ from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 
 
-class Known(NamedTuple):
+class AttackerKnowledge(NamedTuple):
     """Examples as networks get them, with their classes."""
 
     members: tuple[np.ndarray, np.ndarray]  # x [M, ...], y [M]
@@ -24,7 +24,7 @@ class Known(NamedTuple):
     own: tuple[np.ndarray, np.ndarray]  # all that the client trains on
 
 
-def known(exp: Experiment, id: int, seed: int) -> Known:
+def attacker_knowledge(exp: Experiment, id: int, seed: int) -> AttackerKnowledge:
     """What there is of a client; seeded.
 
     Raises:
@@ -44,12 +44,12 @@ def known(exp: Experiment, id: int, seed: int) -> Known:
         parts["outsiders"].append(others[:number])
         parts["public"].append(others[half:])
     shown = {k: examples(exp, np.concatenate(rows)) for k, rows in parts.items()}
-    return Known(own=examples(exp, own), **shown)
+    return AttackerKnowledge(own=examples(exp, own), **shown)
 
 
 def examples(exp: Experiment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Examples as networks get them."""
-    x = np.asarray(batches.decode(jnp.asarray(exp.dataset.x[rows])))
+    x = np.asarray(batches.normalise_inputs(jnp.asarray(exp.dataset.x[rows])))
     return x, exp.dataset.y[rows]
 
 

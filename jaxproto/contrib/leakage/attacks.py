@@ -18,12 +18,12 @@ from jaxproto.contrib.leakage import (
     result_tables,
     scores,
 )
-from jaxproto.contrib.leakage.attacker import Known
-from jaxproto.contrib.leakage.next_upload import NextRound, Upload
-from jaxproto.errors import UserError, pick
+from jaxproto.contrib.leakage.attacker import AttackerKnowledge
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, NextRound
+from jaxproto.errors import UserError, choose_from
 from jaxproto.privacy import OFF
 from jaxproto.reporting import compare
-from jaxproto.summary.table_formats import View
+from jaxproto.summary.table_formats import TableView
 from jaxproto.training import privacy_ledger
 from jaxproto.types import Client
 
@@ -32,7 +32,7 @@ CLIENTS, SIZES = 3, ((1, 1), (2, 1), (4, 1), (8, 1), (2, 4))
 Images = tuple[dict[str, np.ndarray], np.ndarray]  # by name, true ones first; classes
 
 
-class Asked(NamedTuple):
+class AttackRequest(NamedTuple):
     """What is attacked."""
 
     workdirs: Sequence[str]
@@ -45,11 +45,11 @@ class Asked(NamedTuple):
     data_dir: str = ""
 
 
-class Case(NamedTuple):
+class AttackCase(NamedTuple):
     """A client with what the attacker has, and how its message travels."""
 
-    made: Upload
-    has: Known
+    made: CapturedUpload
+    has: AttackerKnowledge
     body: Client
     form: str
     noise: float
@@ -58,10 +58,10 @@ class Case(NamedTuple):
     @property
     def sent(self):
         """Both messages as the server has them."""
-        return next_upload.sent(self.made, self.form, self.noise, self.seed)
+        return next_upload.on_the_wire(self.made, self.form, self.noise, self.seed)
 
 
-class Found(NamedTuple):
+class AttackResult(NamedTuple):
     """What an attack says of a client."""
 
     rows: list[dict]
@@ -79,33 +79,37 @@ class Attack(NamedTuple):
     lacking: str  # what a method without rows does not send
 
 
-class Measured(NamedTuple):
+class AttackTable(NamedTuple):
     """A table, its rows before rounding, and images."""
 
-    view: View
+    view: TableView
     rows: list[dict]
     images: Images | None  # of the first client
 
 
-def cases(next: NextRound, asked: Asked, ids: Sequence[int]) -> Iterator[Case]:
+def attack_cases(
+    next: NextRound, asked: AttackRequest, ids: Sequence[int]
+) -> Iterator[AttackCase]:
     """Every client in every format with every noise, after its own training."""
     for id in ids:
         made = next_upload.upload(next, id)
-        yield from _travelling(made, body_of(made, asked.body), asked)
+        yield from _travelling(made, attacker_network(made, asked.body), asked)
 
 
-def _travelling(made: Upload, body: Client, asked: Asked) -> Iterator[Case]:
+def _travelling(
+    made: CapturedUpload, body: Client, asked: AttackRequest
+) -> Iterator[AttackCase]:
     run = made.next.run
-    has = attacker.known(run.exp, made.id, asked.seed)
+    has = attacker.attacker_knowledge(run.exp, made.id, asked.seed)
     for form in asked.formats or (run.exp.formats.up,):
         for noise in asked.noises:
-            yield Case(made, has, body, form, noise, asked.seed)
+            yield AttackCase(made, has, body, form, noise, asked.seed)
 
 
-def body_of(made: Upload, which: str) -> Client:
+def attacker_network(made: CapturedUpload, which: str) -> Client:
     """The client whose network the attacker has, as it was when features were made."""
     if which == "other":
-        _, cohort = next_upload.cohort_of(made.next.run, made.id)
+        _, cohort = next_upload.cohort_and_index(made.next.run, made.id)
         if len(cohort.ids) < 2:
             raise UserError(
                 f"client {made.id} is the only one with the architecture "
@@ -117,42 +121,42 @@ def body_of(made: Upload, which: str) -> Client:
     return made.stages.received if early else made.stages.trained
 
 
-def of_prototypes(next: NextRound, asked: Asked, ids: Sequence[int]):
+def attack_prototypes(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
     """Inversion of prototypes."""
     attacker.check_images(next.run.exp)
-    scores.check()
-    for case in cases(next, asked, ids):
-        made = prototype_inversion.invert(
+    scores.check_installed()
+    for case in attack_cases(next, asked, ids):
+        made = prototype_inversion.invert_prototypes(
             case.made, case.sent, case.has, case.body, case.seed
         )
         if made is not None:
-            yield case, Found(made[0], made[1:] if len(made[2]) else None)
+            yield case, AttackResult(made[0], made[1:] if len(made[2]) else None)
 
 
-def of_updates(next: NextRound, asked: Asked, ids: Sequence[int]):
+def attack_updates(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
     """Inversion of weight updates, for every size of a batch."""
     attacker.check_images(next.run.exp)
-    scores.check()
+    scores.check_installed()
     exp = next.run.exp
-    gradient = privacy.without_noise(next.run.config, next.local)
-    task = gradient_inversion.Task(
+    gradient = privacy.noiseless_gradient(next.run.config, next.local)
+    task = gradient_inversion.AttackTask(
         exp.method, next.local.opt, exp.cohorts[0].net, gradient
     )
     for id in ids:
         for size in asked.sizes:
             made = next_upload.upload(next, id, *size)
             for case in _travelling(made, made.stages.trained, asked):
-                found = gradient_inversion.invert(
+                found = gradient_inversion.invert_update(
                     task, made, case.sent[1], case.has, size, case.seed
                 )
                 if found is None:
                     return
-                yield case, Found([found[0]], found[1:])
+                yield case, AttackResult([found[0]], found[1:])
 
 
-def of_members(next: NextRound, asked: Asked, ids: Sequence[int]):
+def attack_membership(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
     """Membership by prototypes and by weights."""
-    for case in cases(next, asked, ids):
+    for case in attack_cases(next, asked, ids):
         made, sent, has = case.made, case.sent, case.has
         both = {
             "prototypes": membership.by_prototype(made, sent, has, case.body),
@@ -161,43 +165,50 @@ def of_members(next: NextRound, asked: Asked, ids: Sequence[int]):
         for source, found in both.items():
             if found is not None:
                 row = {"source": source, "AUC": scores.auc(*found)}
-                yield case, Found([row], scores=found)
+                yield case, AttackResult([row], scores=found)
 
 
-def of_classes(next: NextRound, asked: Asked, ids: Sequence[int]):
+def attack_classes(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
     """Presence and counts."""
-    for case in cases(next, asked, ids):
+    for case in attack_cases(next, asked, ids):
         true = next.run.exp.counts.train[case.made.id]
-        found = class_inference.said(case.made, case.sent, case.has, case.body)
+        found = class_inference.class_evidence(
+            case.made, case.sent, case.has, case.body
+        )
         if found:
-            yield case, Found([class_inference.judged(one, true) for one in found])
+            yield (
+                case,
+                AttackResult(
+                    [class_inference.score_classes(one, true) for one in found]
+                ),
+            )
 
 
 ATTACKS = {
     "prototypes": Attack(
         "images from uploaded prototypes",
-        of_prototypes,
+        attack_prototypes,
         ("start",),
         "psnr",
         "no prototypes of its own data",
     ),
     "updates": Attack(
         "images and labels from a weight update of few examples",
-        of_updates,
+        attack_updates,
         ("batch", "steps"),
         "psnr",
         "no whole network",
     ),
     "membership": Attack(
         "whether an example was trained on",
-        of_members,
+        attack_membership,
         ("source",),
         "AUC",
         "neither prototypes nor a network",
     ),
     "classes": Attack(
         "which classes a client holds, and how many examples of each",
-        of_classes,
+        attack_classes,
         ("source",),
         "recall",
         "neither prototypes nor a last layer",
@@ -205,7 +216,9 @@ ATTACKS = {
 }
 
 
-def measure(name: str, asked: Asked, told: Callable[[str], object] = lambda _: None):
+def run_attack(
+    name: str, asked: AttackRequest, told: Callable[[str], object] = lambda _: None
+):
     """Runs an attack.
 
     Args:
@@ -214,20 +227,20 @@ def measure(name: str, asked: Asked, told: Callable[[str], object] = lambda _: N
       told: is told what is attacked next.
 
     Returns:
-      What it found, `Measured`.
+      What it found, `AttackTable`.
 
     Raises:
       UserError: a run, a client or a format that cannot be attacked.
     """
-    attack = ATTACKS[pick("attack", name, ATTACKS)]
-    pick("body", asked.body, BODIES)
+    attack = ATTACKS[choose_from("attack", name, ATTACKS)]
+    choose_from("body", asked.body, BODIES)
     for form in asked.formats:
-        pick("format", form, wire.FORMATS)
+        choose_from("format", form, wire.FORMATS)
     if any(not (math.isfinite(n) and n >= 0) for n in asked.noises):
         raise UserError(f"noise is {asked.noises}; give numbers, at least 0.")
     rows: list[dict] = []
     notes, images = _notes(attack, asked), None
-    groups = compare.groups(map(compare.load, asked.workdirs))
+    groups = compare.group_by_seed(map(compare.load, asked.workdirs))
     some_private = any(g.config["privacy.unit"] != OFF for g in groups)
     for group in groups:
         found, kind = [], {"method": group.method}
@@ -245,7 +258,7 @@ def measure(name: str, asked: Asked, told: Callable[[str], object] = lambda _: N
     if some_private:
         notes.append(NOTE)
         rows = result_tables.by_epsilon(rows)
-    return Measured(
+    return AttackTable(
         result_tables.view(f"{name}: {attack.about}", rows, notes), rows, images
     )
 
@@ -256,11 +269,13 @@ NOTE = "epsilon: of the run, without the round that is attacked."
 def _guarantee(next: NextRound) -> dict:
     """Columns that say what privacy a run has."""
     run = next.run
-    spent = privacy_ledger.ledger(run.config, run.exp)(run.round).get("privacy", {})
+    spent = privacy_ledger.privacy_ledger(run.config, run.exp)(run.round).get(
+        "privacy", {}
+    )
     return {"unit": run.config.privacy.unit, "epsilon": spent.get("epsilon")}
 
 
-def _notes(attack: Attack, asked: Asked) -> list[str]:
+def _notes(attack: Attack, asked: AttackRequest) -> list[str]:
     """What a reader must know of every row."""
     who = ", ".join(map(str, asked.clients)) or f"the first {CLIENTS}"
     notes = [
@@ -270,7 +285,7 @@ def _notes(attack: Attack, asked: Asked) -> list[str]:
         "noise: standard deviation over the root mean square of what is sent, besides "
         "that of privacy.unit; not clipped, so no differential privacy.",
     ]
-    if attack.each is not of_updates:
+    if attack.each is not attack_updates:
         notes.append(f"The attacker's network, where it needs one: {asked.body}.")
     return notes
 
@@ -280,7 +295,7 @@ def _first(attack: Attack, found: list) -> Images | None:
     shown = [(case, one) for case, one in found if one.images is not None]
     if not shown:
         return None
-    if attack.each is of_updates:
+    if attack.each is attack_updates:
         one_step = [p for p in shown if p[1].rows[0]["steps"] == 1] or shown
         first = [p for p in one_step if p[0].made.id == one_step[0][0].made.id]
         return max(first, key=lambda p: p[1].rows[0]["batch"])[1].images

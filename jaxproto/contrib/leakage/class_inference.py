@@ -31,48 +31,52 @@ from jaxproto.contrib.leakage import (
     next_upload,
     prototype_inversion,
 )
-from jaxproto.contrib.leakage.attacker import Known, class_means
-from jaxproto.contrib.leakage.next_upload import Upload
+from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
+from jaxproto.contrib.leakage.next_upload import CapturedUpload
 from jaxproto.types import Client, Tree
 
 
-class Said(NamedTuple):
+class ClassEvidence(NamedTuple):
     """What an upload says of classes."""
 
     source: str
-    there: np.ndarray  # [C] bool
+    present: np.ndarray  # [C] bool
     examples: np.ndarray | None = None  # [C] how many; None where nothing follows
 
 
-def said(made: Upload, sent: tuple[Tree, Tree], has: Known, body: Client) -> list[Said]:
+def class_evidence(
+    made: CapturedUpload, sent: tuple[Tree, Tree], has: AttackerKnowledge, body: Client
+) -> list[ClassEvidence]:
     """All that follows from messages as the server has them, a source each."""
     found = [*_of_rows(made, sent, has, body)]
     head = head_change.head_change(made, sent[1])
     if head is None:
         return found
     if head.chosen:
-        found.append(Said("chosen entries", head.sent >= head.sent.max() / 2))
+        found.append(ClassEvidence("chosen entries", head.sent >= head.sent.max() / 2))
     count = None if head.chosen else _counts(made, sent[1], has)
-    return [*found, Said("last layer", head.bias > 0, count)]
+    return [*found, ClassEvidence("last layer", head.bias > 0, count)]
 
 
 def _of_rows(made, sent, has, body):
     protos, goal = (
-        next_upload.understood(made, sent),
-        prototype_inversion.target(made, sent),
+        next_upload.as_server_reads(made, sent),
+        prototype_inversion.prototype_target(made, sent),
     )
     if protos is None or goal is None:
         return
     disclosed = np.asarray(protos.count, float) if protos.disclosed else None
-    yield Said("rows", goal.there, disclosed)
+    yield ClassEvidence("rows", goal.there, disclosed)
     if goal.scaled:
         feat = np.asarray(made.embedding(body, has.public[0]))
         typical = class_means((feat, has.public[1]), len(goal.mean)) * goal.mask
         own = np.sum(typical * goal.mean, 1) / np.maximum(np.sum(typical**2, 1), 1e-9)
-        yield Said("length", goal.there, np.maximum(own, 0) * goal.there)
+        yield ClassEvidence("length", goal.there, np.maximum(own, 0) * goal.there)
 
 
-def _counts(made: Upload, up: Tree, has: Known) -> np.ndarray | None:
+def _counts(
+    made: CapturedUpload, up: Tree, has: AttackerKnowledge
+) -> np.ndarray | None:
     """From the last layer; None without its bias, the number of examples, plain SGD."""
     run = made.next.run
     opt = run.config.optimizer
@@ -82,7 +86,7 @@ def _counts(made: Upload, up: Tree, has: Known) -> np.ndarray | None:
     if size is None or "bias" not in head or not sgd:
         return None
     rate = float(opt.learning_rate * made.next.local.factor)
-    push = gradient_inversion.push(
+    push = gradient_inversion.bias_gradient(
         made, up, rate, max(int(made.stages.trained.steps), 1)
     )
     after = next_upload.network(up, params)
@@ -93,22 +97,22 @@ def _counts(made: Upload, up: Tree, has: Known) -> np.ndarray | None:
         for net in (params, after)
         if net
     ]
-    return label_inference.shares(push, np.mean(said, 0)) * float(size)
+    return label_inference.label_shares(push, np.mean(said, 0)) * float(size)
 
 
-def judged(one: Said, true: np.ndarray) -> dict:
+def score_classes(one: ClassEvidence, true: np.ndarray) -> dict:
     """A row: precision and recall of presence, error of counts.
 
     Args:
       true: training examples of each class [C].
     """
     held, number = true > 0, true.sum()
-    hits = (one.there & held).sum()
+    hits = (one.present & held).sum()
     equal = np.full(len(true), number / len(true))
     wrong = None if one.examples is None else np.abs(one.examples - true).sum() / number
     return {
         "source": one.source,
-        "precision": float(hits / max(one.there.sum(), 1)),
+        "precision": float(hits / max(one.present.sum(), 1)),
         "recall": float(hits / held.sum()),
         "count error": None if wrong is None else float(wrong),
         "error of equal counts": float(np.abs(equal - true).sum() / number),

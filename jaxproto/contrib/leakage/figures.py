@@ -5,23 +5,23 @@ from pathlib import Path
 import numpy as np
 
 from jaxproto import plots
-from jaxproto.contrib.leakage.attacks import ATTACKS, Images, Measured
+from jaxproto.contrib.leakage.attacks import ATTACKS, AttackTable, Images
 from jaxproto.privacy import OFF
 
 
-def draw(name: str, made: Measured, folder: Path) -> list[Path]:
+def draw_attack(name: str, made: AttackTable, folder: Path) -> list[Path]:
     """The success of an attack as a heatmap, and images where it makes some."""
     drawn = []
     if made.rows:
         drawn.append(folder / f"{name}.png")
-        success(name, made.rows, drawn[-1])
+        plot_success(name, made.rows, drawn[-1])
     if made.images is not None:
         drawn.append(folder / f"{name}-images.png")
-        images(name, made.images, drawn[-1])
+        plot_images(name, made.images, drawn[-1])
     return drawn
 
 
-def success(name: str, rows: list[dict], path: Path):
+def plot_success(name: str, rows: list[dict], path: Path):
     """Methods and what is attacked down, formats and noise across."""
     attack = ATTACKS[name]
     private = [key for key in ("unit", "epsilon") if key in rows[0]]
@@ -50,7 +50,7 @@ def _said(key: str, value) -> str:
     return f"{key} {value}" if isinstance(value, int) else str(value)
 
 
-def images(name: str, made: Images, path: Path):
+def plot_images(name: str, made: Images, path: Path):
     """True images above those of public data and those that were found."""
     shown, classes = made
     names = [str(c) for c in classes]

@@ -32,10 +32,10 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from jaxproto.client import Local, by_batch
+from jaxproto.client import LocalTraining, batch_value_and_grad
 from jaxproto.contrib.leakage import head_change, label_inference, next_upload, scores
-from jaxproto.contrib.leakage.attacker import Known, class_means, examples
-from jaxproto.contrib.leakage.next_upload import Upload
+from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means, examples
+from jaxproto.contrib.leakage.next_upload import CapturedUpload
 from jaxproto.contrib.leakage.prototype_inversion import total_variation
 from jaxproto.method import Method
 from jaxproto.types import Array, Batch, Client, Net, Tree
@@ -44,16 +44,18 @@ RATE, TV, ITERATIONS, RESTARTS = 0.1, 1e-3, 600, 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Task:
+class AttackTask:
     """What is trained how; programs are kept for this very object."""
 
     method: Method
     opt: optax.GradientTransformation
     net: Net
-    gradient: Callable = by_batch  # of the client, but for its noise
+    gradient: Callable = batch_value_and_grad  # of the client, but for its noise
 
 
-def trained(task: Task, local: Local, before: Client, down: Tree, x, y) -> Tree:
+def simulate_training(
+    task: AttackTask, local: LocalTraining, before: Client, down: Tree, x, y
+) -> Tree:
     """A client's parameters after a step on each of the batches x [S, B, ...]."""
     params, norm, opt = before.params, before.norm, local.opt.init(before.params)
     for x_B, y_B in zip(x, y, strict=True):
@@ -67,8 +69,8 @@ def trained(task: Task, local: Local, before: Client, down: Tree, x, y) -> Tree:
 
 
 @partial(jax.jit, static_argnames="task")
-def match(
-    task: Task,
+def match_update(
+    task: AttackTask,
     before: Client,
     down: Tree,
     *,
@@ -78,11 +80,11 @@ def match(
     y: Array,
 ) -> tuple[Array, Array]:
     """Images [S, B, ...] whose training changes the network likewise, and the loss."""
-    local, adam = Local(task.opt, factor=factor), _adam()
+    local, adam = LocalTraining(task.opt, factor=factor), _adam()
     known, _ = ravel_pytree(before.params)
 
     def loss(x):
-        after = ravel_pytree(trained(task, local, before, down, x, y))[0]
+        after = ravel_pytree(simulate_training(task, local, before, down, x, y))[0]
         far = optax.losses.cosine_distance(after - known, change, epsilon=1e-12)
         return far + TV * total_variation(x).mean()
 
@@ -99,7 +101,9 @@ def _adam() -> Any:
     return optax.adam(optax.cosine_decay_schedule(RATE, ITERATIONS))
 
 
-def probabilities(made: Upload, params: Tree, has: Known) -> np.ndarray:
+def probabilities(
+    made: CapturedUpload, params: Tree, has: AttackerKnowledge
+) -> np.ndarray:
     """What a network says of public examples of each class [C, C], on average."""
     x, y = has.public
     norm = made.stages.received.norm["net"]
@@ -108,14 +112,21 @@ def probabilities(made: Upload, params: Tree, has: Known) -> np.ndarray:
     return class_means((said, y), said.shape[1])
 
 
-def push(made: Upload, up: Tree, rate: float, steps: int) -> np.ndarray | None:
+def bias_gradient(
+    made: CapturedUpload, up: Tree, rate: float, steps: int
+) -> np.ndarray | None:
     """Minus the mean gradient by the last bias; None where that is not sent."""
     found = head_change.head_change(made, up)
     return None if found is None else found.bias / (rate * steps)
 
 
-def invert(
-    task: Task, made: Upload, up: Tree, has: Known, size: tuple[int, int], seed: int
+def invert_update(
+    task: AttackTask,
+    made: CapturedUpload,
+    up: Tree,
+    has: AttackerKnowledge,
+    size: tuple[int, int],
+    seed: int,
 ) -> tuple[dict, dict[str, np.ndarray], np.ndarray] | None:
     """Images from a weight update.
 
@@ -134,22 +145,28 @@ def invert(
     if sent is None:
         return None
     rate = float(made.next.run.config.optimizer.learning_rate * made.next.local.factor)
-    pushed = push(made, up, rate, steps)
+    pushed = bias_gradient(made, up, rate, steps)
     if pushed is None:
         return None
     said = probabilities(made, before.params, has)
-    guessed = label_inference.restore(pushed, said, number)
+    guessed = label_inference.restore_labels(pushed, said, number)
     change = ravel_pytree(sent)[0] - ravel_pytree(before.params)[0]
     found = _images(task, made, change, guessed.reshape(steps, batch), seed)
     x, y = examples(exp, made.rows)
     order = np.argsort(y, kind="stable")
     x, y = x[order], y[order]
     known = class_means(has.public, exp.spec.num_classes)[y]
-    images = {"client's": x, "public mean": known, "found": scores.paired(found, x)}
+    images = {
+        "client's": x,
+        "public mean": known,
+        "found": scores.match_images(found, x),
+    }
     row = {
         "batch": batch,
         "steps": steps,
-        "labels right": label_inference.right(guessed, y, exp.spec.num_classes),
+        "labels right": label_inference.label_accuracy(
+            guessed, y, exp.spec.num_classes
+        ),
         "psnr": scores.psnr(images["found"], x),
         "psnr of public mean": scores.psnr(known, x),
         "ssim": scores.ssim(images["found"], x),
@@ -159,7 +176,7 @@ def invert(
 
 
 def _images(
-    task: Task, made: Upload, change: Array, y_SB: np.ndarray, seed: int
+    task: AttackTask, made: CapturedUpload, change: Array, y_SB: np.ndarray, seed: int
 ) -> np.ndarray:
     """The best of several restarts, by loss."""
     exp, local, stages = made.next.run.exp, made.next.local, made.stages
@@ -168,6 +185,8 @@ def _images(
     sought = {"factor": jnp.float32(local.factor), "change": change, "y": y_SB}
     for i in range(RESTARTS):
         start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
-        found.append(match(task, stages.received, made.next.down, x=start, **sought))
+        found.append(
+            match_update(task, stages.received, made.next.down, x=start, **sought)
+        )
     x, loss = (np.stack(jax.device_get(part)) for part in zip(*found, strict=True))
     return x[loss.argmin()].reshape(-1, *shape[2:])

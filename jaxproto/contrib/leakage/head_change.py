@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxproto import wire
-from jaxproto.contrib.leakage.next_upload import Upload
+from jaxproto.contrib.leakage.next_upload import CapturedUpload
 from jaxproto.types import Protos, Top, Tree
 
 
@@ -21,7 +21,7 @@ class HeadChange(NamedTuple):
     chosen: bool  # which entries are sent follows from the training
 
 
-def head_change(made: Upload, up: Tree) -> HeadChange | None:
+def head_change(made: CapturedUpload, up: Tree) -> HeadChange | None:
     """The change of the layer that ends in classes; None where it is not sent."""
     now = _unravelled(up, made.stages.received.params)
     idle = _unravelled(made.stages.idle, made.stages.received.params)
@@ -56,7 +56,7 @@ def head_change(made: Upload, up: Tree) -> HeadChange | None:
 
 
 def _parts(message: Tree) -> Sequence:
-    return jax.tree.leaves(message, is_leaf=wire.is_part)
+    return jax.tree.leaves(message, is_leaf=wire.is_message_node)
 
 
 def _unravelled(message: Tree, params: Tree, which: bool = False) -> Tree:
@@ -76,4 +76,4 @@ def _unravelled(message: Tree, params: Tree, which: bool = False) -> Tree:
             return ()
         return np.ones(np.shape(part)) if which else np.asarray(part, np.float64)
 
-    return jax.tree.map(one, message, is_leaf=wire.is_part)
+    return jax.tree.map(one, message, is_leaf=wire.is_message_node)

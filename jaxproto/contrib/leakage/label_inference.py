@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 WEIGHT = 10.0  # of shares adding up to 1
 
 
-def shares(push_C: np.ndarray, said_CC: np.ndarray) -> np.ndarray:
+def label_shares(push_C: np.ndarray, said_CC: np.ndarray) -> np.ndarray:
     """Shares [C] of the classes among examples whose mean push on the bias is known.
 
     Args:
@@ -25,7 +25,7 @@ def shares(push_C: np.ndarray, said_CC: np.ndarray) -> np.ndarray:
     return found / max(found.sum(), 1e-12)
 
 
-def restore(push_C: np.ndarray, said_CC: np.ndarray, number: int) -> np.ndarray:
+def restore_labels(push_C: np.ndarray, said_CC: np.ndarray, number: int) -> np.ndarray:
     """Labels [number] of a batch, sorted; one label is exact.
 
     Classes that were pushed up are there, the strongest first; what is left is dealt by
@@ -33,7 +33,7 @@ def restore(push_C: np.ndarray, said_CC: np.ndarray, number: int) -> np.ndarray:
     """
     order = np.argsort(-push_C)
     found = [int(c) for c in order if push_C[c] > 0][:number] or [int(order[0])]
-    left = shares(push_C, said_CC) * number
+    left = label_shares(push_C, said_CC) * number
     np.subtract.at(left, found, 1)
     while len(found) < number:
         found.append(int(np.argmax(left)))
@@ -41,7 +41,7 @@ def restore(push_C: np.ndarray, said_CC: np.ndarray, number: int) -> np.ndarray:
     return np.sort(np.array(found))
 
 
-def right(found: np.ndarray, true: np.ndarray, classes: int) -> float:
+def label_accuracy(found: np.ndarray, true: np.ndarray, classes: int) -> float:
     """Share of labels that are right, whatever their order."""
     counts = [np.bincount(y, minlength=classes) for y in (found, true)]
     return float(np.minimum(*counts).sum() / len(true))

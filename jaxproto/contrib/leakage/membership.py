@@ -23,30 +23,30 @@ import numpy as np
 import optax
 
 from jaxproto.contrib.leakage import next_upload, prototype_inversion
-from jaxproto.contrib.leakage.attacker import Known
-from jaxproto.contrib.leakage.next_upload import Embedding, Upload
-from jaxproto.contrib.leakage.prototype_inversion import Target
+from jaxproto.contrib.leakage.attacker import AttackerKnowledge
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
+from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
 from jaxproto.types import Client, Tree
 
 
 def by_prototype(
-    made: Upload, sent: tuple[Tree, Tree], has: Known, body: Client
+    made: CapturedUpload, sent: tuple[Tree, Tree], has: AttackerKnowledge, body: Client
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores of members and of others, higher is likelier; None without prototypes."""
-    goal = prototype_inversion.target(made, sent)
+    goal = prototype_inversion.prototype_target(made, sent)
     if goal is None:
         return None
 
     def near_goal(data):
-        return near(made.embedding, body, goal, data)
+        return prototype_distance(made.embedding, body, goal, data)
 
     return near_goal(has.members), near_goal(has.outsiders)
 
 
-def near(
+def prototype_distance(
     embedding: Embedding,
     body: Client,
-    goal: Target,
+    goal: PrototypeTarget,
     data: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """How near examples are to the prototypes of their classes."""
@@ -57,7 +57,7 @@ def near(
 
 
 def by_loss(
-    made: Upload, sent: tuple[Tree, Tree], has: Known
+    made: CapturedUpload, sent: tuple[Tree, Tree], has: AttackerKnowledge
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The same by the uploaded network; None where none is sent."""
     params = next_upload.network(sent[1], made.stages.received.params)

@@ -16,16 +16,16 @@ import numpy as np
 
 from jaxproto import client as clients_
 from jaxproto import wire
-from jaxproto.client import Local, Task
+from jaxproto.client import LocalTask, LocalTraining
 from jaxproto.config import privacy
 from jaxproto.errors import UserError
-from jaxproto.execution import LIMIT
+from jaxproto.execution import MAX_STEPS
 from jaxproto.experiment import build, cohorts
 from jaxproto.federation import Cohort
 from jaxproto.participation import Participation
 from jaxproto.privacy import OFF, release
 from jaxproto.saved_runs import restore
-from jaxproto.saved_runs.restore import Opened
+from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.saved_runs.saved_client import check_id
 from jaxproto.summary import host_prototypes
 from jaxproto.training import programs
@@ -46,15 +46,15 @@ from jaxproto.types import (
 class NextRound(NamedTuple):
     """The round after the last checkpoint, as its clients find it."""
 
-    run: Opened  # with every client in its state
+    run: RestoredRun  # with every client in its state
     examples: Examples
-    local: Local  # with the learning rate of the run's last round
+    local: LocalTraining  # with the learning rate of the run's last round
     key: Array
     first: Tree  # the broadcast before an exchange that precedes the training
     down: Tree  # the one that clients train with
 
 
-class Stages(NamedTuple):
+class RoundStages(NamedTuple):
     """A client in one round. The messages are not on the wire yet."""
 
     received: Client  # with the broadcast
@@ -76,13 +76,13 @@ class Embedding(NamedTuple):
         return self.features(self.net, client, x)
 
 
-class Upload(NamedTuple):
+class CapturedUpload(NamedTuple):
     """A client of the next round and what its messages are made of."""
 
     next: NextRound
     net: Net
     id: int
-    stages: Stages
+    stages: RoundStages
     rows: np.ndarray  # of the examples it trains on, in their order
 
     @property
@@ -101,7 +101,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     whole = tuple(map(cohorts.with_all_in_one_call, run.exp.cohorts))
     run = run._replace(exp=run.exp._replace(cohorts=whole))
     exp, seed = run.exp, run.config.seed
-    examples, compiled = build.examples(exp.dataset), restore.runnable(exp)
+    examples, compiled = build.examples(exp.dataset), restore.jit_programs(exp)
     context = programs.round_context(seed, run.round)
     server = run.state.server
     first = down = compiled.broadcast(server).message
@@ -117,7 +117,7 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
     return NextRound(run, examples, local, key, first, down)
 
 
-def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
+def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> CapturedUpload:
     """The upload of a client, after its own training or a shorter one.
 
     Args:
@@ -130,7 +130,7 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
     """
     exp = next.run.exp
     check_id(id, len(exp.partition.train))
-    number, cohort = cohort_of(next.run, id)
+    number, cohort = cohort_and_index(next.run, id)
     at, held = cohort.ids.index(id), len(exp.partition.train[id])
     if batch * steps > held:
         raise UserError(
@@ -146,22 +146,24 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Upload:
 
     @jax.jit
     def play(key, first, down, client, examples, shard):
-        task = Task(exp.method, cohort.net, local, key, down, examples)
-        return played(task, first, client, shard, steps or LIMIT)
+        task = LocalTask(exp.method, cohort.net, local, key, down, examples)
+        return simulate_client(task, first, client, shard, steps or MAX_STEPS)
 
     made = jax.device_get(
         play(next.key, next.first, next.down, one, next.examples, shard)
     )
     used = made.order[: batch * steps or held]
-    return Upload(next, cohort.net, id, made, np.asarray(shard.index)[used])
+    return CapturedUpload(next, cohort.net, id, made, np.asarray(shard.index)[used])
 
 
-def cohort_of(run: Opened, id: int) -> tuple[int, Cohort]:
+def cohort_and_index(run: RestoredRun, id: int) -> tuple[int, Cohort]:
     """The cohort of a client, and its number."""
     return next((n, c) for n, c in enumerate(run.exp.cohorts) if id in c.ids)
 
 
-def played(task: Task, first: Tree, client: Client, shard: Shard, last: int) -> Stages:
+def simulate_client(
+    task: LocalTask, first: Tree, client: Client, shard: Shard, last: int
+) -> RoundStages:
     """The stages of one client's round, of `last` local steps at most.
 
     Args:
@@ -173,15 +175,17 @@ def played(task: Task, first: Tree, client: Client, shard: Shard, last: int) -> 
         norm=method.receive_stats(client.norm, first),
     )
     early = method.pre_upload(task.net, begun, Data(task.examples, shard), first)
-    start = clients_.start_session(task, client, shard)
+    start = clients_.begin_local_training(task, client, shard)
     bare = task._replace(method=dataclasses.replace(method, release=None))
-    _, idle, _ = clients_.end_session(bare, start, client, shard)
+    _, idle, _ = clients_.finish_local_training(bare, start, client, shard)
     ended = clients_.local_steps(task, start, 0, last, client, shard)
-    trained, up, _ = clients_.end_session(task, ended, client, shard)
-    return Stages(start.before, trained, early, up, idle, start.order[0])
+    trained, up, _ = clients_.finish_local_training(task, ended, client, shard)
+    return RoundStages(start.before, trained, early, up, idle, start.order[0])
 
 
-def sent(made: Upload, form: str, noise: float, seed: int) -> tuple[Tree, Tree]:
+def on_the_wire(
+    made: CapturedUpload, form: str, noise: float, seed: int
+) -> tuple[Tree, Tree]:
     """Both messages as the server has them: noise of the client, then the wire.
 
     Args:
@@ -195,15 +199,15 @@ def sent(made: Upload, form: str, noise: float, seed: int) -> tuple[Tree, Tree]:
     known = jax.tree.map(jnp.zeros_like, stages.early), stages.idle
     messages = []
     for way, said in enumerate((stages.early, stages.up)):
-        hidden = noised(said, known[way], noise, jax.random.fold_in(key, way))
+        hidden = add_noise(said, known[way], noise, jax.random.fold_in(key, way))
         messages.append(jax.device_get(wire.roundtrip(hidden, form)))
     return messages[0], messages[1]
 
 
-def noised(message: Tree, known: Tree, noise: float, key: Array) -> Tree:
+def add_noise(message: Tree, known: Tree, noise: float, key: Array) -> Tree:
     """A message with noise on its values, as far as they are there."""
-    parts, form = jax.tree.flatten(message, is_leaf=wire.is_part)
-    before = jax.tree.leaves(known, is_leaf=wire.is_part)
+    parts, form = jax.tree.flatten(message, is_leaf=wire.is_message_node)
+    before = jax.tree.leaves(known, is_leaf=wire.is_message_node)
     each = enumerate(zip(parts, before, strict=True))
     made = [_noised(*pair, noise, jax.random.fold_in(key, i)) for i, pair in each]
     return jax.tree.unflatten(form, made)
@@ -237,11 +241,11 @@ def prototypes(early: Tree, up: Tree) -> Protos | None:
 
     RefProtoFL's clients send some of public examples as well, which are passed over.
     """
-    first = host_prototypes.protos_in(getattr(early, "own", early))
-    return host_prototypes.protos_in(up) if first is None else first
+    first = host_prototypes.find_prototypes(getattr(early, "own", early))
+    return host_prototypes.find_prototypes(up) if first is None else first
 
 
-def understood(made: Upload, sent: tuple[Tree, Tree]) -> Protos | None:
+def as_server_reads(made: CapturedUpload, sent: tuple[Tree, Tree]) -> Protos | None:
     """The same as the server reads them: under privacy, noisy sums of rows.
 
     Of a class whose weight is not surely above 0 there is no row.
@@ -249,14 +253,14 @@ def understood(made: Upload, sent: tuple[Tree, Tree]) -> Protos | None:
     found, config = prototypes(*sent), made.next.run.config
     if found is None or config.privacy.unit == OFF:
         return found
-    rows = release.MEANS._replace(weighed=is_weighed(made, found))
-    deviation = float(privacy.of_run(config).deviation)
-    return jax.device_get(release.means(found.mean, deviation, rows))
+    rows = release.MEANS._replace(weighed=has_weight_column(made, found))
+    deviation = float(privacy.privacy_of(config).deviation)
+    return jax.device_get(release.denoised_means(found.mean, deviation, rows))
 
 
-def is_weighed(made: Upload, found: Protos) -> bool:
+def has_weight_column(made: CapturedUpload, found: Protos) -> bool:
     """Whether private rows have a column of weights, which the broadcast has not."""
-    down = host_prototypes.protos_in(made.next.down)
+    down = host_prototypes.find_prototypes(made.next.down)
     return bool(down is not None and found.mean.shape[-1] > down.mean.shape[-1])
 
 

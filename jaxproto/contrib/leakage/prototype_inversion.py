@@ -31,8 +31,8 @@ import optax
 from jax import lax
 
 from jaxproto.contrib.leakage import next_upload, scores
-from jaxproto.contrib.leakage.attacker import Known, class_means
-from jaxproto.contrib.leakage.next_upload import Embedding, Upload
+from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
 from jaxproto.types import Array, Client, Tree
@@ -43,7 +43,7 @@ STARTS = "from public mean", "from noise"
 SCORES = "psnr", "psnr of public mean", "ssim", "ssim of public mean", "nearest is own"
 
 
-class Target(NamedTuple):
+class PrototypeTarget(NamedTuple):
     """Prototypes in the space of features, and how they are compared."""
 
     mean: np.ndarray  # [C, D]
@@ -52,9 +52,11 @@ class Target(NamedTuple):
     scaled: bool  # by a number that the server does not know
 
 
-def target(made: Upload, sent: tuple[Tree, Tree]) -> Target | None:
+def prototype_target(
+    made: CapturedUpload, sent: tuple[Tree, Tree]
+) -> PrototypeTarget | None:
     """What messages on the wire say of classes; None without prototypes."""
-    found = next_upload.understood(made, sent)
+    found = next_upload.as_server_reads(made, sent)
     if found is None:
         return None
     exp, host = (
@@ -62,14 +64,14 @@ def target(made: Upload, sent: tuple[Tree, Tree]) -> Target | None:
         HostProtos(np.asarray(found.mean), np.asarray(found.count)),
     )
     mask_CD = host_prototypes.masks(exp.method, exp.spec.feat_dim)
-    whole = host_prototypes.spread(host, mask_CD)
+    whole = host_prototypes.expand_masked(host, mask_CD)
     if mask_CD is None or whole is host:
         mask_CD = np.ones(whole.mean.shape, bool)
     there = np.asarray(found.count) > 0
-    return Target(whole.mean, there, mask_CD, is_scaled(made, mask_CD))
+    return PrototypeTarget(whole.mean, there, mask_CD, is_scaled(made, mask_CD))
 
 
-def is_scaled(made: Upload, mask_CD: np.ndarray) -> bool:
+def is_scaled(made: CapturedUpload, mask_CD: np.ndarray) -> bool:
     """Whether the method multiplies rows by counts that it does not send.
 
     It is a property of the protocol, read here from what the client remembers.
@@ -77,12 +79,12 @@ def is_scaled(made: Upload, mask_CD: np.ndarray) -> bool:
     exp, stages = made.next.run.exp, made.stages
     said = next_upload.prototypes(stages.early, stages.up)
     if said is not None and exp.method.release is not None:
-        return not next_upload.is_weighed(made, said)
-    own = host_prototypes.protos_in(stages.trained.memory)
+        return not next_upload.has_weight_column(made, said)
+    own = host_prototypes.find_prototypes(stages.trained.memory)
     if said is None or own is None or said.disclosed:
         return False
     host = HostProtos(np.asarray(said.mean), np.asarray(said.count))
-    whole = host_prototypes.spread(
+    whole = host_prototypes.expand_masked(
         host, host_prototypes.masks(exp.method, exp.spec.feat_dim)
     ).mean
     there = (host.count > 0)[:, None] * mask_CD
@@ -106,7 +108,7 @@ def total_variation(x: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames=("embedding", "scaled", "steps"))
-def descend(
+def optimise_images(
     embedding: Embedding,
     body: Client,
     mean: Array,
@@ -134,20 +136,24 @@ def descend(
 
 
 def from_noise(
-    embedding: Embedding, body: Client, goal: Target, shape, key: Array
+    embedding: Embedding, body: Client, goal: PrototypeTarget, shape, key: Array
 ) -> np.ndarray:
     """The best of several restarts for each class, by loss."""
     found = []
     for i in range(RESTARTS):
         start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
         found.append(
-            descend(embedding, body, goal.mean, goal.mask, start, scaled=goal.scaled)
+            optimise_images(
+                embedding, body, goal.mean, goal.mask, start, scaled=goal.scaled
+            )
         )
     x, loss = (np.stack(jax.device_get(part)) for part in zip(*found, strict=True))
     return x[loss.argmin(0), np.arange(shape[0])]
 
 
-def nearest_is_own(found: np.ndarray, classes: np.ndarray, has: Known) -> float:
+def nearest_is_own(
+    found: np.ndarray, classes: np.ndarray, has: AttackerKnowledge
+) -> float:
     """Share of found images whose nearest one, of its class, is the client's.
 
     Among the members and as many outsiders: 0.5 is guessing.
@@ -165,8 +171,12 @@ def nearest_is_own(found: np.ndarray, classes: np.ndarray, has: Known) -> float:
     return float(np.mean(hits)) if hits else float("nan")
 
 
-def invert(
-    made: Upload, sent: tuple[Tree, Tree], has: Known, body: Client, seed: int
+def invert_prototypes(
+    made: CapturedUpload,
+    sent: tuple[Tree, Tree],
+    has: AttackerKnowledge,
+    body: Client,
+    seed: int,
 ) -> tuple[list[dict], dict[str, np.ndarray], np.ndarray] | None:
     """Images from prototypes.
 
@@ -179,7 +189,7 @@ def invert(
       which are those that the client has and its upload shows; without one nothing
       is sought, and numbers are None. None where no prototypes are sent.
     """
-    goal = target(made, sent)
+    goal = prototype_target(made, sent)
     if goal is None:
         return None
     classes, key = len(goal.mean), jax.random.fold_in(jax.random.key(seed), made.id)
@@ -190,7 +200,9 @@ def invert(
         return [{"start": start, **nothing} for start in STARTS], {}, there
     shown, public = class_means(has.own, classes), class_means(has.public, classes)
     embedding = made.embedding
-    warm, _ = descend(embedding, body, goal.mean, goal.mask, public, scaled=goal.scaled)
+    warm, _ = optimise_images(
+        embedding, body, goal.mean, goal.mask, public, scaled=goal.scaled
+    )
     images = {
         "client's mean": shown,
         "public mean": public,
@@ -201,7 +213,9 @@ def invert(
     return [_judged(start, images, there, has) for start in STARTS], images, there
 
 
-def _judged(start: str, images: dict, there: np.ndarray, has: Known) -> dict:
+def _judged(
+    start: str, images: dict, there: np.ndarray, has: AttackerKnowledge
+) -> dict:
     """How near the images found are."""
     found, true, known = (images[n] for n in (start, "client's mean", "public mean"))
     scored = (

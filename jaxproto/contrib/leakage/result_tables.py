@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from jaxproto.contrib.leakage import scores
-from jaxproto.summary.table_formats import Value, View
+from jaxproto.summary.table_formats import TableView, Value
 
 
 def pooled(keys: tuple[str, ...], found: list) -> list[dict]:
@@ -28,7 +28,7 @@ def pooled(keys: tuple[str, ...], found: list) -> list[dict]:
             row[name] = float(np.mean(values)) if values else None
         if members[0][1] is not None:
             sizes = [sum(len(s[i]) for _, s in members) for i in (0, 1)]
-            row["low"], row["high"] = scores.interval(row["AUC"], *sizes)
+            row["low"], row["high"] = scores.auc_interval(row["AUC"], *sizes)
             row["members"], row["others"] = sizes
         rows.append(row)
     return rows
@@ -45,11 +45,11 @@ def by_epsilon(rows: list[dict]) -> list[dict]:
     return sorted(rows, key=place)
 
 
-def view(title: str, rows: list[dict], notes: list[str]) -> View:
+def view(title: str, rows: list[dict], notes: list[str]) -> TableView:
     """The table, numbers with two decimals."""
     head = tuple(rows[0]) if rows else ("method",)
     cells = tuple(tuple(_cell(row[k]) for k in head) for row in rows)
-    return View(title, head, cells, tuple(notes))
+    return TableView(title, head, cells, tuple(notes))
 
 
 def _cell(value) -> Value:

@@ -20,7 +20,7 @@ def auc(members: np.ndarray, others: np.ndarray) -> float:
     return float(np.mean(higher + 0.5 * (members[:, None] == others)))
 
 
-def interval(found: float, members: int, others: int) -> tuple[float, float]:
+def auc_interval(found: float, members: int, others: int) -> tuple[float, float]:
     """The area's 95% interval by scores (Newcombe, Statistics in Medicine 2006).
 
     All areas whose variance by Hanley and McNeil (Radiology 1982) with the exponents of
@@ -33,13 +33,13 @@ def interval(found: float, members: int, others: int) -> tuple[float, float]:
     return float(inside.min(initial=found)), float(inside.max(initial=found))
 
 
-def check():
+def check_installed():
     """Raises UserError unless images can be judged."""
     if importlib.util.find_spec("dm_pix") is None:
         raise UserError(HINT)
 
 
-def as_shown(x: np.ndarray) -> np.ndarray:
+def to_unit_range(x: np.ndarray) -> np.ndarray:
     """Images from -1 to 1 as numbers from 0 to 1."""
     return np.clip((np.asarray(x) + 1) / 2, 0, 1)
 
@@ -48,7 +48,7 @@ def psnr(found: np.ndarray, true: np.ndarray) -> float:
     """Peak signal-to-noise ratio in dB, mean over images [M, H, W, channels]."""
     import dm_pix
 
-    return float(jnp.mean(dm_pix.psnr(as_shown(found), as_shown(true))))
+    return float(jnp.mean(dm_pix.psnr(to_unit_range(found), to_unit_range(true))))
 
 
 def ssim(found: np.ndarray, true: np.ndarray) -> float:
@@ -57,7 +57,7 @@ def ssim(found: np.ndarray, true: np.ndarray) -> float:
 
     size = min(WINDOW, *found.shape[1:3])
     size -= 1 - size % 2
-    pair = jnp.asarray(as_shown(found)), jnp.asarray(as_shown(true))
+    pair = jnp.asarray(to_unit_range(found)), jnp.asarray(to_unit_range(true))
     return float(jnp.mean(dm_pix.ssim(*pair, filter_size=size)))
 
 
@@ -67,7 +67,7 @@ def correlation(found: np.ndarray, true: np.ndarray) -> float:
     return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]))
 
 
-def paired(found: np.ndarray, true: np.ndarray) -> np.ndarray:
+def match_images(found: np.ndarray, true: np.ndarray) -> np.ndarray:
     """`found` in the order of `true` that makes the squared error smallest."""
     flat = found.reshape(len(found), 1, -1) - true.reshape(1, len(true), -1)
     at, of = linear_sum_assignment(np.sum(flat**2, -1))

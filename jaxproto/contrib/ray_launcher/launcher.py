@@ -19,23 +19,25 @@ import jax
 import ml_collections
 from rich.console import Console
 
-from jaxproto.callbacks import makers
+from jaxproto.callbacks import callback_factories
 from jaxproto.contrib.ray_launcher import watch, worker
 from jaxproto.errors import UserError
 from jaxproto.sweeps import execute, live_table, print_launcher
 from jaxproto.sweeps.axes import Given, axes
-from jaxproto.sweeps.execute import How
-from jaxproto.sweeps.plan import Plan, part, plan, standing
-from jaxproto.sweeps.sweep import Result, bytes_of, result
+from jaxproto.sweeps.execute import SweepOptions
+from jaxproto.sweeps.plan import Plan, cell_status, plan, select_part
+from jaxproto.sweeps.sweep import SweepResult, bytes_per_cell, result
 
 HINT = "--launcher=ray needs Ray: pip install 'jaxproto[cluster]'"
-ANSWER = 10.0  # seconds for a cluster to take a connection
+ANSWER_TIMEOUT = 10.0  # seconds for a cluster to take a connection
 POLL = 1.0  # seconds between two looks at the folders
-DEATHS = 3  # of workers of a part, one after the other, without a checkpoint between
+MAX_DEATHS = (
+    3  # of workers of a part, one after the other, without a checkpoint between
+)
 SETTINGS = ("JAX_", "JAXPROTO_", "XLA_")  # environment that workers are given
 
 
-class Cluster(NamedTuple):
+class RayOptions(NamedTuple):
     """Where the parts of a sweep run, and with what."""
 
     address: str = ""  # "" starts Ray on this machine; "auto", host:port
@@ -51,29 +53,35 @@ def on_ray(
     outdir: str = "",
     console: Console | None = None,
     *,
-    how: How | None = None,
+    how: SweepOptions | None = None,
     plain: ml_collections.ConfigDict | None = None,
-    cluster: Cluster | None = None,
-) -> Result:
+    cluster: RayOptions | None = None,
+) -> SweepResult:
     """Trains the cells of a sweep in tasks of Ray; `sweep.sweep` has the arguments.
 
     Raises:
       UserError: as `sweep.sweep`; of a cell that could not be trained, after all other
         parts have ended.
     """
-    console, how, cluster = console or Console(), how or How(), cluster or Cluster()
-    execute.mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
-    makers(how.callbacks)  # before anything trains
+    console, how, cluster = (
+        console or Console(),
+        how or SweepOptions(),
+        cluster or RayOptions(),
+    )
+    execute.execution_mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
+    callback_factories(how.callbacks)  # before anything trains
     whole = plan(config, axes(config, given), outdir, plain)
-    print_launcher.count(whole, cluster.parts, 1)
-    for line in live_table.plan_lines(whole, bytes_of(whole)):
+    print_launcher.num_parts(whole, cluster.parts, 1)
+    for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     how = how._replace(cores=cluster.cpus, grace=0.0)
-    with joined(cluster) as ray, live_table.Board(whole, console).shown() as shown:
-        n = print_launcher.count(whole, cluster.parts, slots(ray, cluster, shown))
+    with connect(cluster) as ray, live_table.LiveTable(whole, console).shown() as shown:
+        n = print_launcher.num_parts(
+            whole, cluster.parts, num_slots(ray, cluster, shown)
+        )
         shown.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
         with worker.probe(whole.folder) as probe:
-            job = worker.make(
+            job = worker.make_job(
                 config, plain, given, outdir, how, flags=cluster.flags, probe=probe
             )
             wrong = Tasks(ray, job, whole, n, cluster, shown).run()
@@ -83,7 +91,7 @@ def on_ray(
 
 
 @contextlib.contextmanager
-def joined(cluster: Cluster) -> Iterator[Any]:
+def connect(cluster: RayOptions) -> Iterator[Any]:
     """The module `ray`, connected.
 
     Raises:
@@ -132,7 +140,7 @@ def _check_address(address: str):
     if not colon or not port.isdecimal():
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_TIMEOUT).close()
     except (OSError, OverflowError) as e:
         raise UserError(
             f"--ray_address={address} cannot be joined: {e}. Give the address that "
@@ -140,7 +148,7 @@ def _check_address(address: str):
         ) from e
 
 
-def slots(ray, cluster: Cluster, shown: live_table.Board) -> int:
+def num_slots(ray, cluster: RayOptions, shown: live_table.LiveTable) -> int:
     """How many parts can run at once.
 
     Raises:
@@ -150,7 +158,7 @@ def slots(ray, cluster: Cluster, shown: live_table.Board) -> int:
     found = sum(_fit(has, cluster) for has in machines)
     if found:
         return found
-    most = {k: max((has.get(k, 0) for has in machines), default=0) for k in NEEDS}
+    most = {k: max((has.get(k, 0) for has in machines), default=0) for k in RESOURCES}
     text = (
         f"no machine has --task_cpus={cluster.cpus} and --task_gpus={cluster.gpus:g}; "
         f"the largest has {most['CPU']:g} cores and {most['GPU']:g} GPUs"
@@ -161,10 +169,10 @@ def slots(ray, cluster: Cluster, shown: live_table.Board) -> int:
     return 1
 
 
-NEEDS = ("CPU", "GPU")
+RESOURCES = ("CPU", "GPU")
 
 
-def _fit(has: Mapping[str, float], cluster: Cluster) -> int:
+def _fit(has: Mapping[str, float], cluster: RayOptions) -> int:
     """How many parts a machine takes at once."""
     fit = has.get("CPU", 0) // cluster.cpus
     if cluster.gpus:
@@ -191,7 +199,13 @@ class Tasks:
     """The parts of a sweep as tasks."""
 
     def __init__(
-        self, ray, job: worker.Job, whole: Plan, n: int, cluster: Cluster, shown
+        self,
+        ray,
+        job: worker.RemoteJob,
+        whole: Plan,
+        n: int,
+        cluster: RayOptions,
+        shown,
     ):
         """Starts none yet.
 
@@ -206,25 +220,25 @@ class Tasks:
             max_calls=1,  # a process per part: the next one finds a device empty
             max_retries=0,  # `_again` knows whether it helps
             runtime_env={"env_vars": environment(cluster.gpus)},
-        )(worker.work).remote
+        )(worker.train_part).remote
         self._deaths: dict[int, tuple[int, list]] = {}
         self._running: dict[Any, int] = {}
 
     def run(self) -> list[str]:
         """Runs all parts to their end; what went wrong in them."""
-        watched = watch.Watch(self._whole.cells, self._board)
+        watched = watch.WorkdirWatcher(self._whole.cells, self._board)
         for k in range(self._n):
             self._start(k)
         wrong: dict[str, list[int]] = {}  # the same words once
         while self._running:
             refs = list(self._running)
             done, _ = self._ray.wait(refs, num_returns=len(refs), timeout=POLL)
-            watched.look()
+            watched.poll()
             for ref in done:
                 k = self._running.pop(ref)
                 if told := self._ended(ref, k):
                     wrong.setdefault(told, []).append(k)
-        watched.look()
+        watched.poll()
         return [f"part {_listed(ks)} of {self._n}: {t}" for t, ks in wrong.items()]
 
     def _start(self, k: int):
@@ -245,12 +259,12 @@ class Tasks:
 
     def _again(self, k: int, error: Exception) -> str:
         """Starts a part whose worker has died, unless it keeps dying."""
-        now = [standing(cell) for cell in part(self._whole, k, self._n).cells]
+        now = [cell_status(cell) for cell in select_part(self._whole, k, self._n).cells]
         times, before = self._deaths.get(k, (0, now))
         times = 1 + (times if now == before else 0)
         self._deaths[k] = times, now
         why = f"{error}".partition("\n")[0] or type(error).__name__
-        if times >= DEATHS:
+        if times >= MAX_DEATHS:
             return (
                 f"its workers died {times} times without a checkpoint between "
                 f"({why}); the same command goes on from the last one."

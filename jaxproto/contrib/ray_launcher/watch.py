@@ -4,25 +4,25 @@ import time
 from collections.abc import Sequence
 
 from jaxproto.storage.run_folder import RunFolder
-from jaxproto.sweeps.live_table import Board
+from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell
 from jaxproto.training.progress import accuracy_text
 
 RECENT = 10  # evaluations behind the time left
 
 
-class Watch:
+class WorkdirWatcher:
     """Looks for what has changed in the folders of cells."""
 
-    def __init__(self, cells: Sequence[Cell], board: Board):
+    def __init__(self, cells: Sequence[Cell], board: LiveTable):
         """Cells that have ended are told of as in a sweep of this process."""
         self._board = board
         self._seen = {cell.name: RunFolder.at(cell.path).stamp() for cell in cells}
         self._began: dict[str, float] = {}
         self._left = list(cells)
-        self.look()
+        self.poll()
 
-    def look(self):
+    def poll(self):
         """Tells the board what is new since the last look."""
         for cell in list(self._left):
             run = RunFolder.at(cell.path)

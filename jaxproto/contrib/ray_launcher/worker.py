@@ -18,32 +18,32 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.sweeps import execute, live_table
 from jaxproto.sweeps.axes import Given, axes
-from jaxproto.sweeps.execute import How
-from jaxproto.sweeps.plan import part, plan
+from jaxproto.sweeps.execute import SweepOptions
+from jaxproto.sweeps.plan import plan, select_part
 
 
-class Job(NamedTuple):
+class RemoteJob(NamedTuple):
     """What the process of every part is given; plain data but for `how`."""
 
     config: dict
     plain: dict
     axes: Given
     outdir: str
-    how: How
+    how: SweepOptions
     flags: dict[str, Any]  # options of JAX, by name
     folder: str  # where the sweep was started; relative paths begin here
     probe: str  # a file that every machine must see
 
 
-def make(
-    config, plain, given: Given, outdir, how: How, *, flags: Mapping, probe
-) -> Job:
+def make_job(
+    config, plain, given: Given, outdir, how: SweepOptions, *, flags: Mapping, probe
+) -> RemoteJob:
     """The job of a sweep that this process has planned.
 
     Args:
       probe: from `probe`.
     """
-    return Job(
+    return RemoteJob(
         config=config.to_dict(),
         plain=(plain or config).to_dict(),
         axes=given,
@@ -62,16 +62,16 @@ def probe(folder: Path) -> Iterator[Path]:
     Raises:
       UserError: the folder cannot be written.
     """
-    with atomic.writing(folder, 0):
+    with atomic.write_errors(folder, 0):
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder, prefix=".shared-")
         os.close(handle)
-    with atomic.unfinished(Path(name)):  # it goes too if this process is killed
+    with atomic.in_progress(Path(name)):  # it goes too if this process is killed
         yield Path(name)
     atomic.remove(Path(name))
 
 
-def work(job: Job, k: int, n: int) -> str:
+def train_part(job: RemoteJob, k: int, n: int) -> str:
     """Trains the k-th of n parts; what went wrong, or "".
 
     It changes the process: its folder, and the options of JAX.
@@ -85,18 +85,18 @@ def work(job: Job, k: int, n: int) -> str:
     return ""
 
 
-def _train(job: Job, k: int, n: int):
+def _train(job: RemoteJob, k: int, n: int):
     _enter(job)
     for name, value in job.flags.items():
         jax.config.update(name, value)
     config, plain = map(ml_collections.ConfigDict, (job.config, job.plain))
     whole = plan(config, axes(config, job.axes), job.outdir, plain)
-    mine, quiet = part(whole, k, n), Console(file=io.StringIO(), quiet=True)
-    with live_table.Board(mine, quiet).shown() as shown:
+    mine, quiet = select_part(whole, k, n), Console(file=io.StringIO(), quiet=True)
+    with live_table.LiveTable(mine, quiet).shown() as shown:
         execute.train(mine, job.how, shown, quiet)
 
 
-def _enter(job: Job):
+def _enter(job: RemoteJob):
     """Goes to the folder of the sweep.
 
     Raises:

@@ -38,7 +38,7 @@ class Listed:
     train: np.ndarray | None  # [R] bool; None without the column `part`
 
 
-def lines(dataset: Dataset, divided: Partition) -> str:
+def partition_lines(dataset: Dataset, divided: Partition) -> str:
     """The contents of a file from which `load` makes the same partition.
 
     Rows stay in the order in which unshuffled batches run. An official test part on
@@ -101,7 +101,7 @@ def load(
         train, test = (_hands(listed, clients, mask) for mask in masks)
     test = test if tested is None else [tested] * clients
     _check_everyone_has_both(path, train, test)
-    return public_examples.withdraw(dataset, registry.made(train, test))
+    return public_examples.remove_public(dataset, registry.make_partition(train, test))
 
 
 def _hands(listed, clients, lines):

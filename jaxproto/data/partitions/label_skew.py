@@ -33,7 +33,7 @@ def iid() -> Scheme:
     """Shuffles all examples and cuts them into sizes that differ by at most one."""
 
     def assign(y_N, num_classes, clients, rng):
-        check_room(len(y_N), clients, 1)
+        check_enough_examples(len(y_N), clients, 1)
         return np.array_split(rng.permutation(len(y_N)), clients)
 
     return Scheme(assign)
@@ -46,7 +46,7 @@ def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Schem
     gets nothing of the next class, and all is drawn again while a client has fewer
     than `min_size`. Unlike there, cuts are rounded (the remainders do not pile up on
     the last client), and after `max_tries` the poorest clients are topped up from the
-    richest (`top_up`), so it always ends.
+    richest (`ensure_min_size`), so it always ends.
 
     Args:
       alpha: small is uneven; 0.1 in papers T and N.
@@ -57,13 +57,13 @@ def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Schem
     check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
-        check_room(len(y_N), clients, min_size)
+        check_enough_examples(len(y_N), clients, min_size)
         count_C = np.bincount(y_N, minlength=num_classes)
         for _ in range(max_tries):
             count_KC = _dirichlet_counts(count_C, clients, alpha, rng)
             if count_KC.sum(axis=1).min() >= min_size:
                 break
-        return _deal(y_N, top_up(count_KC, min_size), rng)
+        return _deal(y_N, ensure_min_size(count_KC, min_size), rng)
 
     return Scheme(assign)
 
@@ -82,7 +82,7 @@ def _dirichlet_counts(count_C, clients, alpha, rng):
     return count_KC
 
 
-def top_up(count_KC: np.ndarray, min_size: int) -> np.ndarray:
+def ensure_min_size(count_KC: np.ndarray, min_size: int) -> np.ndarray:
     """Returns counts [K, C] in which every client has at least `min_size` examples.
 
     The client with the fewest gets one example of the commonest class of the client
@@ -110,7 +110,7 @@ def pathological(classes_per_client: int) -> Scheme:
     check_whole("classes_per_client", classes_per_client)
 
     def assign(y_N, num_classes, clients, rng):
-        check_room(len(y_N), clients, 1)
+        check_enough_examples(len(y_N), clients, 1)
         count_C = np.bincount(y_N, minlength=num_classes)
         there = np.count_nonzero(count_C)
         check_classes(there, classes_per_client)
@@ -172,7 +172,7 @@ def check_whole(argument: str, value: int) -> None:
         raise errors.UserError(f"{argument} is {value}. Give an integer of at least 1.")
 
 
-def check_room(examples: int, clients: int, min_size: int) -> None:
+def check_enough_examples(examples: int, clients: int, min_size: int) -> None:
     """Raises a UserError unless every client can have `min_size` of the examples."""
     check_whole("clients", clients)
     check_whole("min_size", min_size)

@@ -20,15 +20,15 @@ from jaxproto import errors
 from jaxproto.data import domains
 from jaxproto.data.partitions.label_skew import (
     Scheme,
+    check_enough_examples,
     check_positive,
-    check_room,
     check_whole,
+    ensure_min_size,
     rows_by_class,
-    top_up,
 )
 
 
-def quantity(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
+def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
     """Shuffles all examples and cuts them into shares drawn from Dirichlet(alpha).
 
     Sizes are uneven; labels are alike up to chance (section 4.3 of the paper).
@@ -43,20 +43,20 @@ def quantity(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme
 
     def assign(y_N, num_classes, clients, rng):
         del num_classes
-        check_room(len(y_N), clients, min_size)
+        check_enough_examples(len(y_N), clients, min_size)
         for _ in range(max_tries):
             share_K = rng.dirichlet(np.full(clients, alpha))
             end_K = np.rint(np.cumsum(share_K) * len(y_N)).astype(int)
             size_K = np.diff(end_K[:-1], prepend=0, append=len(y_N))
             if size_K.min() >= min_size:
                 break
-        size_K = top_up(size_K[:, None], min_size)[:, 0]
+        size_K = ensure_min_size(size_K[:, None], min_size)[:, 0]
         return np.split(rng.permutation(len(y_N)), np.cumsum(size_K)[:-1])
 
     return Scheme(assign)
 
 
-def feature() -> Scheme:
+def by_domain() -> Scheme:
     """Deals out whole sources of examples (writers, cameras), as equally as it goes.
 
     Clients' numbers of sources differ by at most one. With fewer sources than clients,
@@ -65,7 +65,7 @@ def feature() -> Scheme:
     """
 
     def assign(domain_N, num_domains, clients, rng):
-        check_room(len(domain_N), clients, 1)
+        check_enough_examples(len(domain_N), clients, 1)
         rows = rows_by_class(domain_N, num_domains)
         there = rng.permutation([d for d in range(num_domains) if len(rows[d])])
         client_rows = [[] for _ in range(clients)]
@@ -77,7 +77,7 @@ def feature() -> Scheme:
                 client_rows[owner].append(part)
         return [np.concatenate(parts) for parts in client_rows]
 
-    return Scheme(assign, looks_at=domains.look)
+    return Scheme(assign, looks_at=domains.domain_ids)
 
 
 def _check_owners(d, examples, owners):

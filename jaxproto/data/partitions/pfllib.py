@@ -28,7 +28,7 @@ def pfllib_dirichlet(
     label_skew.check_whole("max_tries", max_tries)
 
     def assign(y_N, num_classes, clients, rng):
-        label_skew.check_room(len(y_N), clients, least_samples)
+        label_skew.check_enough_examples(len(y_N), clients, least_samples)
         rows_C = label_skew.rows_by_class(y_N, num_classes)
         best = 0
         for _ in range(max_tries):
@@ -81,7 +81,7 @@ def pfllib_pathological(
     label_skew.check_whole("classes_per_client", classes_per_client)
 
     def assign(y_N, num_classes, clients, rng):
-        label_skew.check_room(len(y_N), clients, 1)
+        label_skew.check_enough_examples(len(y_N), clients, 1)
         label_skew.check_classes(num_classes, classes_per_client)
         least = least_samples / num_classes
         owners = math.ceil(clients / num_classes * classes_per_client)

@@ -35,12 +35,13 @@ def load(
 
     Args:
       name, data_dir, seed: as in `datasets.load`; the seed also draws the public ones.
-      pooled, share, classes: as in `choose`; a share of 0 takes none.
+      pooled, share, classes: as in `make_some_public`; a share of 0 takes none.
       other: name of a data set whose examples are public instead, or "".
       pixels: as in `datasets.load`, for both data sets.
 
     Raises:
-      UserError: as `datasets.load`, `take` and `append`; a share and another data set.
+      UserError: as `datasets.load`, `sample_public_rows` and `append_public`; a share
+        and another data set.
     """
     if other and share:
         raise errors.UserError(
@@ -56,13 +57,17 @@ def load(
             "nothing to learn. Give examples of two classes at least."
         )
     if other:
-        return append(dataset, read(other))
+        return append_public(dataset, read(other))
     if share:
-        return choose(dataset, share=share, classes=classes, pooled=pooled, seed=seed)
+        return make_some_public(
+            dataset, share=share, classes=classes, pooled=pooled, seed=seed
+        )
     return dataset
 
 
-def take(y: np.ndarray, share: float, classes: float, seed: int) -> np.ndarray:
+def sample_public_rows(
+    y: np.ndarray, share: float, classes: float, seed: int
+) -> np.ndarray:
     """Rows of a class-balanced sample of some of the classes, sorted.
 
     Args:
@@ -100,26 +105,26 @@ def _sample(y_N, c, each, rng):
     return rng.permutation(rows)[:each]
 
 
-def choose(
+def make_some_public(
     dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
 ) -> Dataset:
     """The data set with some of its own examples public.
 
     Args:
       source: without public examples.
-      share, classes, seed: as in `take`.
+      share, classes, seed: as in `sample_public_rows`.
       pooled: whether clients divide the official test part too; if not, it stays whole
         and the public examples are training ones.
 
     Raises:
-      UserError: as `take`.
+      UserError: as `sample_public_rows`.
     """
     y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
-    rows = take(y_N, share, classes, seed)
+    rows = sample_public_rows(y_N, share, classes, seed)
     return dataset._replace(public=rows.astype(np.int32))
 
 
-def append(dataset: Dataset, extra: Dataset) -> Dataset:
+def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
     """The data set with all examples of another one as public ones.
 
     Raises:
@@ -175,12 +180,14 @@ def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
     """Divides the data set as `partition.divide` with the arguments `local`.
 
     Raises:
-      UserError: as `partition.divide` and `withdraw`.
+      UserError: as `partition.divide` and `remove_public`.
     """
-    return withdraw(dataset, schemes.divide(own(dataset), scheme, **options))
+    return remove_public(
+        dataset, schemes.partition_dataset(private_part(dataset), scheme, **options)
+    )
 
 
-def own(dataset: Dataset) -> Dataset:
+def private_part(dataset: Dataset) -> Dataset:
     """The data set as it is divided: nothing public, no rows of another one.
 
     Without the inputs: they may be many, and no scheme looks at them.
@@ -195,7 +202,7 @@ def own(dataset: Dataset) -> Dataset:
     )
 
 
-def withdraw(dataset: Dataset, parts: Partition) -> Partition:
+def remove_public(dataset: Dataset, parts: Partition) -> Partition:
     """The partition without public examples.
 
     Raises:

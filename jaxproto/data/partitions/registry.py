@@ -19,15 +19,15 @@ from jaxproto.data.partitions.label_skew import (
     iid,
     pathological,
 )
-from jaxproto.data.partitions.other_skews import feature, quantity
+from jaxproto.data.partitions.other_skews import by_domain, quantity_skew
 from jaxproto.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 
 PARTITIONS: dict[str, Callable[..., Scheme]] = {
     "iid": iid,
     "dirichlet": dirichlet,
     "pathological": pathological,
-    "quantity": quantity,
-    "feature": feature,
+    "quantity": quantity_skew,
+    "feature": by_domain,
     "pfllib": pfllib_dirichlet,
     "pfllib_pathological": pfllib_pathological,
 }
@@ -40,7 +40,7 @@ class Partition(NamedTuple):
     test: tuple[np.ndarray, ...]  # K arrays of int32
 
 
-def divide(
+def partition_dataset(
     dataset: Dataset,
     scheme: Scheme,
     *,
@@ -72,10 +72,12 @@ def divide(
     split = _split_each if pooled else _keep_official_test
     train, test = split(dataset, scheme, clients, train_share, rng)
     _check_none_is_empty(train, test, train_share)
-    return made(train, test)
+    return make_partition(train, test)
 
 
-def made(train: Sequence[np.ndarray], test: Sequence[np.ndarray]) -> Partition:
+def make_partition(
+    train: Sequence[np.ndarray], test: Sequence[np.ndarray]
+) -> Partition:
     """The rows as a `Partition` holds them."""
     return Partition(
         *(tuple(np.asarray(rows, np.int32) for rows in part) for part in (train, test))

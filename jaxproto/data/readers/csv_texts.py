@@ -19,7 +19,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # a label that is a number
 MANY = 10  # rows from which labels that hardly repeat are taken for texts
 
 
-class Rows(NamedTuple):
+class CsvRows(NamedTuple):
     """The rows of one file."""
 
     text: list[str]
@@ -40,7 +40,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
 
     Raises:
       UserError: no such file; a row that cannot be read or has no label, with its
-        file and line; data that `dataset.assemble` refuses.
+        file and line; data that `dataset.make_dataset` refuses.
     """
     name = f"csv:{path}"
     if pixels:
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
         for part in parts
     ]
     test = arrays[1] if len(arrays) > 1 else None
-    return dataset.assemble(name, arrays[0], test)
+    return dataset.make_dataset(name, arrays[0], test)
 
 
 def _files(path, name):
@@ -84,7 +84,7 @@ def _files(path, name):
 
 def _read(file, name):
     """Rows of one file; blank lines do not count."""
-    rows, columns, width = Rows([], []), (0, 1), 2
+    rows, columns, width = CsvRows([], []), (0, 1), 2
     limit = csv.field_size_limit(LONGEST)
     try:
         with open(file, newline="", encoding="utf-8-sig") as lines:

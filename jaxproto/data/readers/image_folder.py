@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import decoded_cache, image_files
-from jaxproto.data.dataset import Dataset, assemble
+from jaxproto.data.dataset import Dataset, make_dataset
 
 PARTS = {  # folders above the classes, and the part that they belong to
     "train": "train",
@@ -29,7 +29,7 @@ PARTS = {  # folders above the classes, and the part that they belong to
 NO_CLASS = re.compile(r"\.|__MACOSX$")  # .git, .ipynb_checkpoints and the like
 
 
-class Listing(NamedTuple):
+class FolderListing(NamedTuple):
     """What lies in the folder."""
 
     files: dict[str, list[list[str]]]  # part -> class -> images
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike, size: int = 0) -> Dataset:
         "files": decoded_cache.fingerprint(every),
         "pixels": size,
     }
-    made = decoded_cache.through(
+    made = decoded_cache.load_or_decode(
         name, what, lambda begin: _read(name, root, found, size, begin)
     )
     return made._replace(notes=(*found.notes, *made.notes))
@@ -90,11 +90,11 @@ def _list(name, root):
     ]
     if empty:
         notes.append(
-            f"{name}: {len(empty)} class folders are empty: {errors.some(empty)}"
+            f"{name}: {len(empty)} class folders are empty: {errors.first_few(empty)}"
         )
     if other:
         notes.append(f"{name}: {other} files that are no images are left out")
-    return Listing(files, classes, notes)
+    return FolderListing(files, classes, notes)
 
 
 def _parts(name, root):
@@ -104,7 +104,7 @@ def _parts(name, root):
     if not split.get("train"):
         if any(split.values()):
             raise errors.UserError(
-                f"{name}: {root} has {errors.some(split)}, but no train. Name the "
+                f"{name}: {root} has {errors.first_few(split)}, but no train. Name the "
                 "folder of the training images train."
             )
         return {"train": [above]}, []
@@ -113,7 +113,7 @@ def _parts(name, root):
     for folder, classes in split.items():
         parts.setdefault(PARTS[folder], []).append(classes)
     left = [folder for folder in above if folder not in PARTS]
-    note = f"{name}: beside train, these folders are not read: {errors.some(left)}"
+    note = f"{name}: beside train, these folders are not read: {errors.first_few(left)}"
     return {"train": parts["train"], **parts}, [note] * bool(left)
 
 
@@ -126,7 +126,7 @@ def _folders(name, path):
             f"{name}: {path} cannot be read: {error.strerror}."
         ) from error
     for one in found:
-        if bad := errors.hidden(one.name):
+        if bad := errors.first_unprintable(one.name):
             raise errors.UserError(
                 f"{name}: the folder {one} has the character {bad} in its name, which "
                 "cannot be printed. Rename it."
@@ -193,7 +193,7 @@ def _read(name, root, found, size, begin):
     }
     every = [file for part in flat.values() for file, _ in part]
     y = {part: np.array([c for _, c in some]) for part, some in flat.items()}
-    heads = image_files.heads(name, every)
+    heads = image_files.read_infos(name, every)
     sizes = {part: len(some) for part, some in flat.items()}
     notes = _duplicates(name, every, heads, np.concatenate([*y.values()]), sizes)
     grey = all(head.grey for head in heads)
@@ -201,13 +201,13 @@ def _read(name, root, found, size, begin):
         image_files.check_one_size(name, every, heads)
     shape = (size, size) if size else heads[0].shape
     sink = begin((len(every), *shape, 1 if grey else 3), np.dtype(np.uint8))
-    for rows in image_files.decoded(name, every, grey, size):
+    for rows in image_files.decode_batches(name, every, grey, size):
         sink.append(rows)
     x, cut = sink.finish(), sizes["train"]
     train, test = (x[:cut], y["train"]), (x[cut:], y.get("test"))
     count = len(found.classes)
     options = {"classes": found.classes, "join": lambda parts: x}
-    made = assemble(name, train, test if "test" in y else None, count, **options)
+    made = make_dataset(name, train, test if "test" in y else None, count, **options)
     mixed = not grey and any(head.grey for head in heads)
     if mixed:
         some = sum(head.grey for head in heads)

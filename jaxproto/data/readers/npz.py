@@ -31,16 +31,18 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
 
     Raises:
       UserError: no such file, unreadable or truncated, keys missing, or data that
-        `dataset.assemble`, `domains.attach` or `pixels.join` refuses.
+        `dataset.make_dataset`, `domains.attach_domains` or `pixels.join` refuses.
     """
     name, file = f"npz:{path}", Path(os.path.expanduser(path)).absolute()
     atomic.check_regular(name, file)
-    host_memory.check(f"{name}: its arrays", size := _size(file), "save smaller ones")
+    host_memory.check_memory(
+        f"{name}: its arrays", size := _size(file), "save smaller ones"
+    )
     if size < LARGE:
-        return _load(name, file, pixels, decoded_cache.in_memory)
+        return _load(name, file, pixels, decoded_cache.memory_writer)
     digest = decoded_cache.fingerprint([file])
     what: dict[str, str | int] = {"kind": "npz", "files": digest, "pixels": pixels}
-    return decoded_cache.through(
+    return decoded_cache.load_or_decode(
         name, what, lambda begin: _load(name, file, pixels, begin)
     )
 
@@ -68,13 +70,15 @@ def _load(name, path, pixels, begin):
     def join(parts):
         if parts[0].dtype.kind in "UT" and not pixels:
             return dataset.join(parts)
-        return pixels_.join(name, parts, pixels, begin)
+        return pixels_.resize_and_join(name, parts, pixels, begin)
 
     declared = _declared_classes(name, arrays)
-    made = dataset.assemble(name, train, test, declared, join=join)
+    made = dataset.make_dataset(name, train, test, declared, join=join)
     if "domain_train" not in arrays:
         return made
-    return domains.attach(made, arrays["domain_train"], arrays.get("domain_test"))
+    return domains.attach_domains(
+        made, arrays["domain_train"], arrays.get("domain_test")
+    )
 
 
 def _read(path, name):

@@ -43,9 +43,9 @@ def load(
     Raises:
       UserError: no such directory, set or version; damaged files; a set without class
         labels; inputs that are neither texts nor of one fixed shape, nor images that
-        `pixels` brings to one; data that `dataset.assemble` refuses.
+        `pixels` brings to one; data that `dataset.make_dataset` refuses.
     """
-    path = find(name, data_dir)
+    path = find_version(name, data_dir)
     files = sorted(file for file in path.iterdir() if file.is_file())
     what: dict[str, str | int] = {
         "kind": "tfds",
@@ -53,7 +53,7 @@ def load(
         "pixels": pixels,
     }
     name = f"tfds:{name}"
-    return decoded_cache.through(
+    return decoded_cache.load_or_decode(
         name, what, lambda begin: _read(name, path, pixels, begin)
     )
 
@@ -66,7 +66,7 @@ def _read(name, path, pixels, begin):
     keys = _keys(name, info)
     feature, label = (info.features[key] for key in keys)
     if isinstance(feature, tfds.features.Text):
-        pixels_.refuse_texts(name, pixels)
+        pixels_.check_not_text(name, pixels)
         read = _texts([TITLE, *keys] if TITLE in info.features else keys)
     else:
         shape, dtype = _form(name, keys[0], feature, pixels)
@@ -79,7 +79,7 @@ def _read(name, path, pixels, begin):
             y.append(read.each(builder.as_data_source(split)))
     x_N, y_N = read.all(), np.concatenate(y)
     cut = len(x_N) - (len(y[-1]) if len(y) > 1 else 0)
-    return dataset.assemble(
+    return dataset.make_dataset(
         name,
         (x_N[:cut], y_N[:cut]),
         (x_N[cut:], y_N[cut:]) if len(y) > 1 else None,
@@ -89,7 +89,7 @@ def _read(name, path, pixels, begin):
     )
 
 
-def find(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
+def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
     """Returns the directory of the version that `name` asks for, or of the newest.
 
     A name without a configuration will do where one alone is there.
@@ -111,10 +111,10 @@ def find(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
         )
     configs = [there for there in sorted(sets) if there.startswith(f"{name}/")]
     name = configs[0] if name not in sets and len(configs) == 1 else name
-    errors.pick(f"data set prepared in {root}", name, sets)
+    errors.choose_from(f"data set prepared in {root}", name, sets)
     there = [path.name for path in versions if path.parent == root / name]
     if version:
-        errors.pick(f"version of {name} in {root}", version, there)
+        errors.choose_from(f"version of {name} in {root}", version, there)
     return root / name / (version or there[-1])
 
 
@@ -187,7 +187,7 @@ def _parts(name, info):
     return there
 
 
-class Reader(NamedTuple):
+class RecordReader(NamedTuple):
     """What to do with the records of a split, and after the last one."""
 
     each: Callable[[Sequence], np.ndarray]  # hands its inputs on, returns y [N]
@@ -213,7 +213,7 @@ def _arrays(keys, shape, pixels, varies, sink):
                 y[rows] = [label for _, label in some]
         return y
 
-    return Reader(each, sink.finish)
+    return RecordReader(each, sink.finish)
 
 
 def _texts(keys):
@@ -231,7 +231,7 @@ def _texts(keys):
                 y.append(record[keys[-1]])
         return np.array(y, np.int64)
 
-    return Reader(each, lambda: np.array(texts, np.dtypes.StringDType()))
+    return RecordReader(each, lambda: np.array(texts, np.dtypes.StringDType()))
 
 
 def _chunks(count, size):

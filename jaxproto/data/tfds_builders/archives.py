@@ -1,7 +1,7 @@
 """Archives as their makers publish them: fetched, and read without unpacking.
 
-A `Files` is a zip archive or the folder that it was unpacked to. Images come as RGB:
-the original bytes where they can stay, otherwise the same pixels as PNG.
+A `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images come as
+RGB: the original bytes where they can stay, otherwise the same pixels as PNG.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Archive(NamedTuple):
     holds: str  # the folder or file inside that is read
 
 
-class Files(NamedTuple):
+class ArchiveFiles(NamedTuple):
     """The files of an archive, or of the folder that it was unpacked to."""
 
     where: str
@@ -81,7 +81,7 @@ def _check_md5(archive, path):
 
 
 @contextlib.contextmanager
-def opened(path: pathlib.Path, holds: str) -> Iterator[Files]:
+def open_archive(path: pathlib.Path, holds: str) -> Iterator[ArchiveFiles]:
     """Opens a zip file, or a folder with what it holds, and closes it.
 
     Raises:
@@ -106,7 +106,7 @@ def opened(path: pathlib.Path, holds: str) -> Iterator[Files]:
             with _explained(path, f", file {name},"):
                 return read(name)
 
-        yield Files(str(path), sorted(names), explained)
+        yield ArchiveFiles(str(path), sorted(names), explained)
 
 
 def _names(folder, holds):
@@ -125,7 +125,9 @@ def _explained(path, member=""):
         ) from error
 
 
-def rgb(files: Files, name: str, size: tuple[int, int] | None = None) -> bytes:
+def check_rgb(
+    files: ArchiveFiles, name: str, size: tuple[int, int] | None = None
+) -> bytes:
     """Returns an image, which decodes to RGB, as JPEG or PNG.
 
     Args:

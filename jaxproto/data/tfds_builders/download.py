@@ -15,7 +15,7 @@ RETRIES = 3  # TFDS's own 10 take minutes to say that there is no network
 EXTRA = "pip install 'jaxproto[prepare]'"
 
 
-def run(builder, manual_dir: pathlib.Path | None):
+def prepare_quietly(builder, manual_dir: pathlib.Path | None):
     """Prepares a set as ArrayRecord; archives in `manual_dir` are not downloaded.
 
     Raises:
@@ -26,12 +26,12 @@ def run(builder, manual_dir: pathlib.Path | None):
 
     config = tfds.download.DownloadConfig(manual_dir=manual_dir)
     patient = mock.patch.object(downloader, "MAX_RETRIES", RETRIES)
-    with quiet(), _explained(builder), patient:
+    with silence_tfds(), _explained(builder), patient:
         builder.download_and_prepare(download_config=config, file_format="array_record")
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_tfds() -> Iterator[None]:
     """Keeps the chatter of TFDS and urllib3 away; progress bars go to stderr."""
     level, retries = absl.logging.get_verbosity(), logging.getLogger("urllib3")
     before = retries.level
@@ -45,7 +45,7 @@ def quiet() -> Iterator[None]:
         retries.setLevel(before)
 
 
-def bars(shown: bool):
+def set_progress_bars(shown: bool):
     """Turns TFDS's progress bars on or off, for good."""
     import tensorflow_datasets as tfds
 
@@ -77,7 +77,7 @@ def _explained(builder) -> Iterator[None]:
             f"--manual_dir:\n{wanted}"
         ) from error
     except ImportError as error:
-        raise lacking(builder.name, error) from error
+        raise missing_package_error(builder.name, error) from error
     except OSError as error:
         raise UserError(
             f"{builder.name}: cannot be prepared in {builder.data_path} ({error}). "
@@ -97,7 +97,7 @@ def files(builder) -> list[tuple[str, str]]:
     return [(i.filename or url.rpartition("/")[2], url) for url, i in known.items()]
 
 
-def lacking(name: str, error: ImportError) -> UserError:
+def missing_package_error(name: str, error: ImportError) -> UserError:
     """Returns the error that names the package and how it is installed."""
     package = (error.name or "").partition(".")[0]
     way = EXTRA if package == "tensorflow" else f"pip install {package or 'it'}"

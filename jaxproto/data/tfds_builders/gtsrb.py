@@ -148,7 +148,7 @@ def train(path: pathlib.Path, config: str) -> archives.Examples:
       UserError: there are none, a label is above 42, or an image is damaged.
     """
     holds = TRAIN[config].holds
-    with archives.opened(path, holds) as files:
+    with archives.open_archive(path, holds) as files:
         place = re.compile(rf"{holds}/(\d+)/[^/.][^/]*\.ppm")
         found = [m for m in map(place.fullmatch, files.names) if m]
         if not found:
@@ -167,7 +167,7 @@ def test(images: pathlib.Path, truth: pathlib.Path) -> archives.Examples:
     Raises:
       UserError: images and annotations differ, or an image is damaged.
     """
-    with archives.opened(images, TEST[0].holds) as files:
+    with archives.open_archive(images, TEST[0].holds) as files:
         label = {f"{TEST[0].holds}/{name}": c for name, c in annotations(truth)}
         there = {name for name in files.names if name.endswith(".ppm")}
         if wrong := sorted(there ^ {*label}):
@@ -181,7 +181,7 @@ def test(images: pathlib.Path, truth: pathlib.Path) -> archives.Examples:
 
 def annotations(path: pathlib.Path) -> list[tuple[str, str]]:
     """Returns file name and class of each test image, as GT-final_test.csv has them."""
-    with archives.opened(path, TRUTH) as files:
+    with archives.open_archive(path, TRUTH) as files:
         text = files.read(TRUTH).decode()
         rows = csv.DictReader(io.StringIO(text), delimiter=";")
         try:
@@ -201,4 +201,4 @@ def _example(files, name, label):
             f"{files.where}, image {name}: its class is {label}, but classes go from 0 "
             f"to {len(SIGNS) - 1}. Download it again."
         )
-    return name, {"image": archives.rgb(files, name), "label": int(label)}
+    return name, {"image": archives.check_rgb(files, name), "label": int(label)}

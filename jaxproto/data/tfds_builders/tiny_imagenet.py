@@ -73,7 +73,7 @@ class TinyImagenet(tfds.core.GeneratorBasedBuilder):
 
 def names(path: pathlib.Path) -> list[str]:
     """Returns "wnid word" per class, such as "n01443537 goldfish"."""
-    with archives.opened(path, ROOT) as files:
+    with archives.open_archive(path, ROOT) as files:
         words = {}
         if f"{ROOT}/words.txt" in files.names:
             lines = _lines(files, "words.txt")
@@ -87,7 +87,7 @@ def train(path: pathlib.Path) -> archives.Examples:
     Raises:
       UserError: classes and folders differ, or an image is damaged.
     """
-    with archives.opened(path, ROOT) as files:
+    with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
         place = re.compile(rf"{ROOT}/train/([^/]+)/images/[^/.][^/]*\.JPEG")
         found = [m for m in map(place.fullmatch, files.names) if m]
@@ -97,7 +97,7 @@ def train(path: pathlib.Path) -> archives.Examples:
                 f"but not in both; the first is {wrong[0]}. Download it again."
             )
         for m in found:  # in the order of wnid and file name
-            image = archives.rgb(files, m[0], SIZE)
+            image = archives.check_rgb(files, m[0], SIZE)
             yield m[0], {"image": image, "label": label[m[1]]}
 
 
@@ -107,7 +107,7 @@ def validation(path: pathlib.Path) -> archives.Examples:
     Raises:
       UserError: annotations and images or classes differ, or an image is damaged.
     """
-    with archives.opened(path, ROOT) as files:
+    with archives.open_archive(path, ROOT) as files:
         label = {wnid: c for c, wnid in enumerate(_wnids(files))}
         lines = _lines(files, "val/val_annotations.txt")
         wnid = {f"{ROOT}/val/images/{f}": c for f, c, *_ in map(str.split, lines)}
@@ -123,7 +123,7 @@ def validation(path: pathlib.Path) -> archives.Examples:
                 "not in wnids.txt. Download it again."
             )
         for name in sorted(wnid, key=lambda name: (label[wnid[name]], name)):
-            image = archives.rgb(files, name, SIZE)
+            image = archives.check_rgb(files, name, SIZE)
             yield name, {"image": image, "label": label[wnid[name]]}
 
 

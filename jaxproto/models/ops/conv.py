@@ -130,7 +130,9 @@ def patches(x: Array, kernel: Array, stride: int, padding: int):
     return slices, taps(kernel, rows, cols)
 
 
-def taps(kernel: Array, rows: window_taps.Axis, cols: window_taps.Axis) -> Array:
+def taps(
+    kernel: Array, rows: window_taps.WindowAxis, cols: window_taps.WindowAxis
+) -> Array:
     """The live taps of the kernel."""
     i, j = rows.live, cols.live
     return kernel[i.start : i.stop, j.start : j.stop]
@@ -181,7 +183,9 @@ def depthwise_grad_input(kernel, grad, rows, cols):
     around = [spread_out(a) for a in (rows, cols)]
     spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *around, (0, 0, 0)))
     sizes = zip(spread.shape[1:3], turned.shape[:2], strict=True)
-    return row_sums(spread, turned, *(window_taps.Axis(n, k, 1, 0) for n, k in sizes))
+    return row_sums(
+        spread, turned, *(window_taps.WindowAxis(n, k, 1, 0) for n, k in sizes)
+    )
 
 
 def spread_out(along) -> tuple[int, int, int]:

@@ -26,19 +26,19 @@ class Ops(NamedTuple):
     shuffle: Callable[..., Array]  # a, b [..., C]
 
 
-def once(f: Callable, *static: str) -> Callable:
+def traced_once(f: Callable, *static: str) -> Callable:
     """`f`, traced once for each shape instead of once for each layer."""
     return jax.jit(f, static_argnames=static)
 
 
 CPU = Ops(
-    once(conv.conv_matmul, "stride", "padding"),
-    once(conv.depthwise_shift, "stride", "padding"),
-    once(conv.grouped_matmul, "stride", "padding", "groups"),
-    once(product),
-    once(pool.max_pool_chain, "size", "stride", "padding"),
+    traced_once(conv.conv_matmul, "stride", "padding"),
+    traced_once(conv.depthwise_shift, "stride", "padding"),
+    traced_once(conv.grouped_matmul, "stride", "padding", "groups"),
+    traced_once(product),
+    traced_once(pool.max_pool_chain, "size", "stride", "padding"),
     channel_sums.SHORT_FIRST,
-    cut.cut_by_switch,
+    cut.trim_by_switch,
     shuffle.interleave,
 )
 LAX = Ops(
@@ -48,7 +48,7 @@ LAX = Ops(
     jnp.matmul,
     pool.max_pool_lax,
     channel_sums.PLAIN,
-    cut.whole,
+    cut.no_trim,
     shuffle.interleave,
 )
 TPU = LAX._replace(sums=channel_sums.ONE_PASS, shuffle=shuffle.interleave_by_product)

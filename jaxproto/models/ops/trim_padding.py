@@ -17,7 +17,7 @@ from jaxproto.types import Array
 SHORTEST = 32  # columns
 
 
-def lengths(longest: int) -> list[int]:
+def compiled_lengths(longest: int) -> list[int]:
     """Each is half as long again as the one before; the last is all."""
     found, n = [], SHORTEST
     while n < longest:
@@ -26,7 +26,7 @@ def lengths(longest: int) -> list[int]:
     return [*found, longest]
 
 
-def cut_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
+def trim_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
     """`f` of x [B, L] without columns at its end, for CPU.
 
     Its gradient computes `f` once more: kept values would be those of every length.
@@ -35,14 +35,14 @@ def cut_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
       f: does not see columns from `used` on.
       used: [] at most L.
     """
-    there = lengths(x.shape[1])
+    there = compiled_lengths(x.shape[1])
     if len(there) == 1:
         return f(x)
     each = [jax.checkpoint(lambda x, n=n: f(x[:, :n])) for n in there]
     return lax.switch(jnp.searchsorted(jnp.asarray(there), used), each, x)
 
 
-def whole(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
+def no_trim(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
     """`f` of all of x: under `vmap` every length would be computed."""
     del used
     return f(x)

@@ -13,7 +13,7 @@ from jax import lax
 from jaxproto.types import Array
 
 
-class Axis(NamedTuple):
+class WindowAxis(NamedTuple):
     """A window along one axis; everything is a Python int."""
 
     size: int  # elements of the input
@@ -42,14 +42,15 @@ class Axis(NamedTuple):
 
 def axes(
     x: Array, window: tuple[int, ...], stride: int, padding: int
-) -> tuple[Axis, ...]:
+) -> tuple[WindowAxis, ...]:
     """The windows along height and width of x [B, H, W, C]."""
     return tuple(
-        Axis(n, k, stride, padding) for n, k in zip(x.shape[1:3], window, strict=True)
+        WindowAxis(n, k, stride, padding)
+        for n, k in zip(x.shape[1:3], window, strict=True)
     )
 
 
-def pad(x: Array, rows: Axis, cols: Axis, value: float = 0.0) -> Array:
+def pad(x: Array, rows: WindowAxis, cols: WindowAxis, value: float = 0.0) -> Array:
     """x [B, H, W, C] with as much of the padding, of `value`, as live taps read."""
     if rows.around == cols.around == (0, 0):
         return x
@@ -57,7 +58,7 @@ def pad(x: Array, rows: Axis, cols: Axis, value: float = 0.0) -> Array:
     return lax.pad(x, jnp.asarray(value, x.dtype), around)
 
 
-def shift(x: Array, tap: int, axis: int, along: Axis) -> Array:
+def shift(x: Array, tap: int, axis: int, along: WindowAxis) -> Array:
     """What one live tap reads of the padded x along an axis (1 height, 2 width)."""
     start = tap - along.live.start
     stop = start + (along.out - 1) * along.stride + 1

@@ -21,17 +21,17 @@ import optax
 
 from jaxproto import config as config_
 from jaxproto import execution, federation, wire
-from jaxproto.client import Local
-from jaxproto.errors import UserError, told_once
+from jaxproto.client import LocalTraining
+from jaxproto.errors import UserError, group_by_reason
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Cohort, Exchange
+from jaxproto.federation import Cohort, RoundInputs
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
 from jaxproto.summary import nominal_cost as nominal
-from jaxproto.summary.table_formats import View
-from jaxproto.types import Examples, Net, Out, Shard, Spec, Tree
+from jaxproto.summary.table_formats import TableView
+from jaxproto.types import Examples, Net, NetOutput, Shard, Spec, Tree
 from jaxproto.wire import EXACT, HEADER, Wire
 
 ONE_NUMBER = np.zeros(1, np.float32)
@@ -58,7 +58,7 @@ class Traffic(NamedTuple):
     bytes: tuple  # up [K], down []
 
 
-def hollow(net: Net, spec: Spec) -> Net:
+def constant_network(net: Net, spec: Spec) -> Net:
     """A network of the same shapes: parameters 0, features that no input changes."""
     shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
 
@@ -69,12 +69,12 @@ def hollow(net: Net, spec: Spec) -> Net:
     def apply(params, norm, x, train, key=None):
         del train, key
         feat_BD = jax.random.normal(jax.random.key(0), (len(x), spec.feat_dim))
-        return Out(feat_BD, net.head(params["head"], feat_BD), norm)
+        return NetOutput(feat_BD, net.head(params["head"], feat_BD), norm)
 
     return Net(init, apply, net.head)
 
 
-def traffic(
+def round_messages(
     method: Method,
     net: Net,
     spec: Spec,
@@ -93,16 +93,20 @@ def traffic(
       public_C: classes of which there are public examples.
       like: an input, for the networks of the method itself.
     """
-    net, key, method = hollow(net, spec), jax.random.key(0), method.collecting()
+    net, key, method = (
+        constant_network(net, spec),
+        jax.random.key(0),
+        method.collecting(),
+    )
     everyone = tuple(range(len(count_KC)))
     cohort = Cohort("hollow", net, everyone, execution.all_at_once())
-    local = Local(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
-    present = (*one_of_each(count_KC, public_C, like),)
+    local = LocalTraining(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
+    present = (*one_example_per_class(count_KC, public_C, like),)
     participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)
     clients = federation.init_cohort(method, local, cohort, key, count_KC)
     server = method.init_server(net, key)
     sent = federation.broadcast(method, server, formats)
-    given = Exchange(method, local, formats, participants, sent.message, key)
+    given = RoundInputs(method, local, formats, participants, sent.message, key)
     pre_upload = federation.pre_upload_cohort(given, cohort, clients, *present)
     twice = method.pre_upload is not no_pre_upload
     seen = wire.unpack(pre_upload.up)
@@ -124,7 +128,9 @@ def traffic(
     )
 
 
-def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Examples, Shard]:
+def one_example_per_class(
+    count_KC, public_C: Sequence[int], like
+) -> tuple[Examples, Shard]:
     """A pool with an example per class; every client has those of its classes."""
     classes = count_KC.shape[1]
     label = np.asarray([*range(classes), *public_C], np.int32)
@@ -136,13 +142,13 @@ def one_of_each(count_KC, public_C: Sequence[int], like) -> tuple[Examples, Shar
     return examples, Shard(index_KC, jnp.sum(held_KC, 1))
 
 
-def measure(
+def message_sizes(
     method: Method, net: Net, spec: Spec, count_KC, formats: Wire = EXACT, **more
 ) -> Traffic:
-    """Sizes of a round as numpy arrays; takes what `traffic` takes."""
+    """Sizes of a round as numpy arrays; takes what `round_messages` takes."""
 
     def sizes(count_KC):
-        found = traffic(method, net, spec, count_KC, formats, **more)
+        found = round_messages(method, net, spec, count_KC, formats, **more)
         return found._replace(pre_uploads=(), up=(), down=())
 
     return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
@@ -155,7 +161,7 @@ def cost_of(exp: Experiment) -> Cost:
     clients = len(train_KC)
     net = exp.cohorts[0].net
     seen = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
-    found = measure(exp.method, net, exp.spec, train_KC, exp.formats, **seen)
+    found = message_sizes(exp.method, net, exp.spec, train_KC, exp.formats, **seen)
     setup = wire.pack(exp.method.setup, exp.formats.down)
     return Cost(
         nominal=nominal.nominal(exp.method, net, classes_K),
@@ -163,7 +169,7 @@ def cost_of(exp: Experiment) -> Cost:
         scalars_down=int(found.scalars[1]) * clients,
         bytes_up=int(found.bytes[0].sum()),
         bytes_down=int(found.bytes[1]) * clients,
-        once=int(wire.size(setup)) * clients,
+        once=int(wire.message_bytes(setup)) * clients,
     )
 
 
@@ -173,14 +179,14 @@ def public_classes(exp: Experiment) -> list[int]:
     return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
 
 
-def each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
+def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
     """The experiment under every method on this partition, or why it does not fit.
 
     Methods other than the configured one have the defaults of their fields.
     """
     found: dict[str, Experiment | str] = {}
     examples = sum(map(len, exp.partition.train))
-    network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
+    network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in METHODS:
         own = name == config.method.name
         fields = config.method if own else config_.method_fields(name)
@@ -188,7 +194,7 @@ def each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
         try:
             made = build.build_method(fields, exp.spec, examples, config, network)
             found[name] = other = exp._replace(method=made)
-            build.check(other)
+            build.check_experiment(other)
         except UserError as e:
             found[name] = str(e)
     return found
@@ -196,11 +202,11 @@ def each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
 
 def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
     """The cost of every method on this partition, or why it does not fit."""
-    found = each_method(config, exp)
+    found = experiment_of_each_method(config, exp)
     return {k: v if isinstance(v, str) else cost_of(v) for k, v in found.items()}
 
 
-def table(costs: Mapping[str, Cost | str], exp: Experiment) -> View:
+def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
     """One line per method; why one does not fit is a note."""
     train_KC, test_KC = exp.counts
     held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
@@ -212,22 +218,22 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> View:
     )
     nothing = (None,) * len(Cost._fields)
     reasons = {name: why for name, why in costs.items() if isinstance(why, str)}
-    return View(
+    return TableView(
         "Cost of a round, all clients",
         ("method", *(name.replace("_", " ") for name in Cost._fields)),
         tuple(
             (name, *(cost if isinstance(cost, Cost) else nothing))
             for name, cost in costs.items()
         ),
-        (about, *told_once(reasons)),
+        (about, *group_by_reason(reasons)),
     )
 
 
-def view(config: ml_collections.ConfigDict, every: bool) -> View:
+def view(config: ml_collections.ConfigDict, every: bool) -> TableView:
     """The table of one configuration, or of every method."""
     exp = build.experiment(config, jax.default_backend())
     if not every:
-        build.check(exp)
+        build.check_experiment(exp)
     name = config.method.name
     found = side_by_side(config, exp) if every else {name: cost_of(exp)}
     return table(found, exp)

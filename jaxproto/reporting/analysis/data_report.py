@@ -55,11 +55,13 @@ def show(
     work, names = run_summary.padding(exp), exp.dataset.classes
     console.print(partition_stats.table(exp.counts, work, SHOWN, names))
     console.print(over_clients(exp))
-    console.print(pairs("Data", facts(config, exp)))
+    console.print(facts_table("Data", data_facts(config, exp)))
     first = exp.cohorts[0].name
     sent = f"Scalars both ways, all clients; networks as if all were {first}."
-    console.print(pairs("Nominal cost of a round", costs(config, exp, every), sent))
-    run = default_workdir.default(config)
+    console.print(
+        facts_table("Nominal cost of a round", costs(config, exp, every), sent)
+    )
+    run = default_workdir.default_workdir(config)
     out = Path(out or run.with_name(f"{run.name}-inspect"))
     drawn = write(exp, out, console)
     files = ", ".join(["partition.csv", "indices.csv", *drawn])
@@ -118,17 +120,18 @@ def over_clients(exp: Experiment) -> rich.table.Table:
     return view
 
 
-def facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
+def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
     """Sentences about the data set, its partition and a round."""
     work, (train_KC, test_KC) = run_summary.padding(exp), exp.counts
     pairs_, steps = train_KC + test_KC > 0, work.steps
-    share = run_summary.wasted(exp)
+    share = run_summary.padding_share(exp)
     found = {
         **about_source(exp),
         "sum of K_i": f"{pairs_.sum():,} in training and test data, "
         f"{(train_KC > 0).sum():,} in training data, {in_batches(exp):,} in whole "
         f"batches of {exp.local.batch_size} in the saved order",
-        "unseen": f"{partition_stats.unseen(exp.counts):,} of {test_KC.sum():,} test examples "
+        "unseen": f"{partition_stats.num_unseen(exp.counts):,} of "
+        f"{test_KC.sum():,} test examples "
         "are of classes that their client does not train on",
         "round": f"{steps.sum():,} steps, {steps.min():,} to {steps.max():,} a client; "
         f"{work.dropped.sum():,} examples outside whole batches",
@@ -185,7 +188,7 @@ def costs(
     Methods other than the configured one have the defaults of their fields.
     """
     classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
-    network = build.networks(exp.dataset, exp.spec, config.model.compute_dtype)
+    network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
     examples, found = sum(map(len, exp.partition.train)), {}
     for name in sorted(METHODS) if every else [config.method.name]:
         own = name == config.method.name
@@ -202,7 +205,9 @@ def costs(
     return found
 
 
-def pairs(title: str, rows: dict[str, str], caption: str = "") -> rich.table.Table:
+def facts_table(
+    title: str, rows: dict[str, str], caption: str = ""
+) -> rich.table.Table:
     """A table of names and sentences."""
     view = rich.table.Table(title=title, caption=caption, show_header=False)
     for row in rows.items():

@@ -31,7 +31,7 @@ def class_name(dataset: Dataset, c: int) -> str:
     return dataset.classes[c] if dataset.classes else str(c)
 
 
-def named(exp: Experiment, client: int) -> str:
+def client_title(exp: Experiment, client: int) -> str:
     """The client and its number of training examples."""
     return f"client {client} ({len(exp.partition.train[client]):,})"
 
@@ -48,7 +48,7 @@ def _draw_images(exp, path):
     for k in shown:
         rows = rows_of(exp, k, IMAGES)
         classes = [class_name(dataset, c) for c in dataset.y[rows]]
-        grid.append((named(exp, k), dataset.x[rows], classes))
+        grid.append((client_title(exp, k), dataset.x[rows], classes))
     which = f"the first {len(shown)} of " * (len(shown) < clients)
     title = f"training examples of {which}{clients} clients, drawn at random"
     plots.image_grid(path, grid, title)
@@ -59,17 +59,17 @@ def _draw_points(exp, path):
     shown = range(min(len(exp.partition.train), CLIENTS))
     each = 2 * POINTS // len(shown)
     everybody = np.concatenate([rows_of(exp, k, each) for k in shown])
-    points, names = plane(dataset.x[everybody])
+    points, names = to_2d(dataset.x[everybody])
     panels = []
     for k in shown:
         rows = rows_of(exp, k, POINTS)
-        panels.append((named(exp, k), points(dataset.x[rows]), dataset.y[rows]))
+        panels.append((client_title(exp, k), points(dataset.x[rows]), dataset.y[rows]))
     classes = dataset.classes or [f"class {c}" for c in range(dataset.num_classes)]
     behind_N2 = points(dataset.x[everybody])
     plots.scatter_grid(path, panels, behind_N2, classes, names)
 
 
-def plane(x: np.ndarray) -> tuple[Callable, tuple[str, str]]:
+def to_2d(x: np.ndarray) -> tuple[Callable, tuple[str, str]]:
     """How features become points, and the names of both coordinates.
 
     Two features are themselves, one is spread at random; of more, the two principal

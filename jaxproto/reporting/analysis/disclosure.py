@@ -17,16 +17,16 @@ import ml_collections
 import numpy as np
 
 from jaxproto import wire
-from jaxproto.data.node_schema import Agreement
+from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.registry import NODES
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, data
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.data import Given
+from jaxproto.experiment.data import FederationData
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.privacy import CLIENT, EXAMPLE, OFF
 from jaxproto.reporting.analysis import cost
-from jaxproto.summary.table_formats import Value, View
+from jaxproto.summary.table_formats import TableView, Value
 from jaxproto.types import Net, Protos, Spec, Statistics, Top, Tree
 from jaxproto.wire import COUNT, EXACT, Scaled, Wire
 
@@ -134,7 +134,7 @@ def fields(way: str, packed: Tree) -> list[Field]:
 
 
 def _is_one(node):
-    return wire.is_part(node) or isinstance(node, Statistics)
+    return wire.is_message_node(node) or isinstance(node, Statistics)
 
 
 def _inside(part):
@@ -144,12 +144,12 @@ def _inside(part):
         return [f._replace(reveals=FEATURES)[1:] for f in inside]
     if isinstance(part, Protos):
         classes = part.count.shape
-        found = [("presence", classes, "bit", wire.bits(*classes), PRESENCE)]
+        found = [("presence", classes, "bit", wire.bitmap_bytes(*classes), PRESENCE)]
         if part.disclosed:
             found += [("count", classes, "int32", COUNT * classes[0], COUNTS)]
         return found + _values("mean", part.mean, MEANS)
     if isinstance(part, Top):
-        entries, most = part.sent.shape, wire.bits(*part.sent.shape)
+        entries, most = part.sent.shape, wire.bitmap_bytes(*part.sent.shape)
         number = ("entries", (), "uint32", COUNT, ENTRIES)
         which = ("which", entries, "bits or indices", most, ENTRIES)
         return [number, which, *_values("value", part.value)]
@@ -177,12 +177,12 @@ def message_fields(
     public_C=(),
     like: np.ndarray = cost.ONE_NUMBER,
 ) -> list[Field]:
-    """Every field of every message of one client's round; see `cost.traffic`."""
+    """Every field of every message of one client's round; see `cost.round_messages`."""
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
     def one(count_KC):
         seen = {"public_C": public_C, "like": like}
-        found = cost.traffic(method, net, spec, count_KC, formats, **seen)
+        found = cost.round_messages(method, net, spec, count_KC, formats, **seen)
         first = found.pre_uploads if method.pre_upload is not no_pre_upload else ()
         up = jax.tree.map(lambda a: a[0], (first, found.up))
         return wire.pack(method.setup, formats.down), *up, found.down
@@ -193,7 +193,7 @@ def message_fields(
     return [field for pair in pairs for field in fields(*pair)]
 
 
-def no_account(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
+def no_privacy_note(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
     """Says nothing of epsilon."""
     del config, exp
     return {}
@@ -202,9 +202,9 @@ def no_account(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
 def view(
     config: ml_collections.ConfigDict,
     every: bool,
-    account: Callable = no_account,
-    made: Agreement | None = None,
-) -> View:
+    account: Callable = no_privacy_note,
+    made: NodeSchema | None = None,
+) -> TableView:
     """The fields of a configured method, or of every method.
 
     Methods other than the configured one have the defaults of their fields.
@@ -228,8 +228,8 @@ def view(
         return _of_messages(config, every, account, None)
     title, first = f"What crosses the network: {config.method.name}", _first(config)
     if made is None:
-        return View(title, Field._fields, (), (*first, WITHOUT))
-    given = data.of_server(made, config.data)
+        return TableView(title, Field._fields, (), (*first, WITHOUT))
+    given = data.server_data(made, config.data)
     found = _of_messages(config, every, account, given)
     return found._replace(notes=(*first, *found.notes))
 
@@ -243,15 +243,15 @@ def _of_messages(
     config: ml_collections.ConfigDict,
     every: bool,
     account: Callable,
-    given: Given | None,
-) -> View:
+    given: FederationData | None,
+) -> TableView:
     unit = config.privacy.unit
     exp = build.experiment(config, jax.default_backend(), given=given)
     if every:
-        made = cost.each_method(config, exp)
+        made = cost.experiment_of_each_method(config, exp)
         each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in made.items()}
         return table(each, "every method", named=True)
-    build.check(exp)
+    build.check_experiment(exp)
     own = [_hidden(unit, field) for field in _fields_of(exp)]
     shown = table({config.method.name: own}, config.method.name)
     if unit == OFF:
@@ -293,7 +293,7 @@ def _fields_of(exp: Experiment) -> list[Field]:
 
 def table(
     found: Mapping[str, list[Field] | str], title: str, named: bool = False
-) -> View:
+) -> TableView:
     """One line per field.
 
     Args:
@@ -319,4 +319,6 @@ def table(
         notes += [*cited, f"Measured on {RUN}, with `jaxproto leak`."]
     notes += [f"{k}: {why}" for k, why in found.items() if isinstance(why, str)]
     head = ("method",) * named + Field._fields
-    return View(f"What crosses the network: {title}", head, tuple(rows), tuple(notes))
+    return TableView(
+        f"What crosses the network: {title}", head, tuple(rows), tuple(notes)
+    )

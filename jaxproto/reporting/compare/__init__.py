@@ -1,20 +1,20 @@
 """Finished runs side by side, next to the numbers that the papers print."""
 
-from jaxproto.reporting.compare.footnotes import lines
+from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.rendering import render
-from jaxproto.reporting.compare.run_groups import Group, groups
+from jaxproto.reporting.compare.run_groups import SeedGroup, group_by_seed
 from jaxproto.reporting.compare.tables import Table, rows, table
 from jaxproto.storage.run_folder import RunFolder, is_run
 
 load = RunFolder.read
 
 __all__ = [
-    "Group",
     "RunFolder",
+    "SeedGroup",
     "Table",
-    "groups",
+    "footnotes",
+    "group_by_seed",
     "is_run",
-    "lines",
     "load",
     "render",
     "rows",

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.reporting.compare import measures, paper_cells, targets
-from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure, spread
+from jaxproto.reporting.compare.measures import AVERAGES, SPREAD, Measure, mean_and_std
 from jaxproto.reporting.compare.paper_numbers import ACCURACY, COST, PAPERS
-from jaxproto.reporting.compare.paper_rules import Judged, judged
-from jaxproto.reporting.compare.run_groups import Group
+from jaxproto.reporting.compare.paper_rules import PublishedRule, published_rule
+from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
 
 MISSING = "-"
@@ -20,7 +20,7 @@ TARGET, TEST, RANK = "target", "test", "rank"  # that are asked for
 PRIVACY = "privacy"  # that is there where a run has it
 
 
-class Entry(NamedTuple):
+class CellValue(NamedTuple):
     """What stands in a cell."""
 
     text: str = MISSING
@@ -40,7 +40,7 @@ class Column(NamedTuple):
     title: str
     dataset: str  # "" where there is only one
     kind: str
-    entries: tuple[Entry, ...]
+    entries: tuple[CellValue, ...]
     better: int = 0  # 1 the more, -1 the less, 0 neither
 
     @property
@@ -49,7 +49,7 @@ class Column(NamedTuple):
         return f"{self.dataset} {self.title}" if self.dataset else self.title
 
 
-class Asked(NamedTuple):
+class TableRequest(NamedTuple):
     """What a table is to show."""
 
     rules: Sequence[str]
@@ -59,8 +59,8 @@ class Asked(NamedTuple):
     target: float | None = None  # in the unit of the measure
 
 
-def of_dataset(
-    dataset: str, rows: Sequence[Group | None], asked: Asked, several: bool
+def dataset_columns(
+    dataset: str, rows: Sequence[SeedGroup | None], asked: TableRequest, several: bool
 ) -> list[Column]:
     """The columns of one data set.
 
@@ -84,16 +84,18 @@ def of_dataset(
         if kind not in asked.kinds and kind not in (TARGET, PRIVACY):
             continue
         for title, (better, of) in titles(groups, asked).items():
-            entries = tuple(Entry() if g is None else of(g) for g in rows)
+            entries = tuple(CellValue() if g is None else of(g) for g in rows)
             label = dataset if several else ""
             found.append(Column(title, label, kind, entries, better))
     return found
 
 
-Way = dict[str, tuple[int, Callable[[Group], Entry]]]  # title -> better, what fills it
+Way = dict[
+    str, tuple[int, Callable[[SeedGroup], CellValue]]
+]  # title -> better, what fills it
 
 
-def _metric(groups: Sequence[Group], asked: Asked) -> Way:
+def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
     """A column per rule and statistic, which titles name if there are several."""
     measure, many = asked.measure, len(asked.statistics) > 1
     return {
@@ -106,31 +108,36 @@ def _metric(groups: Sequence[Group], asked: Asked) -> Way:
     }
 
 
-def _shown(groups: Sequence[Group], asked: Asked) -> list[str]:
+def _shown(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
     """The rules asked for that a run on this data set has."""
     metric = asked.measure.metric
     there = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
     return [rule for rule in asked.rules if rule in there]
 
 
-def measured(group: Group, rule: str, statistic: str, measure: Measure) -> Entry:
+def measured(
+    group: SeedGroup, rule: str, statistic: str, measure: Measure
+) -> CellValue:
     """Mean and standard deviation over seeds."""
     found = measures.values(group, rule, statistic, measure)
     if not found:
-        return Entry()
-    return Entry(spread([*found.values()], measure.form, measure.ddof), found)
+        return CellValue()
+    return CellValue(mean_and_std([*found.values()], measure.form, measure.ddof), found)
 
 
-def _target(groups: Sequence[Group], asked: Asked) -> Way:
+def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
     """Rounds and bytes until a target; nothing of what a seed has not reached."""
     if asked.target is None:
         return {}
     ways: Way = {}
     for rule in _shown(groups, asked):
         for title, form, of in targets.COUNTS:
-            name = targets.title(rule, title, asked.target, asked.measure)
+            name = targets.column_title(rule, title, asked.target, asked.measure)
             reach = partial(
-                targets.reached, rule=rule, measure=asked.measure, target=asked.target
+                targets.first_reaching,
+                rule=rule,
+                measure=asked.measure,
+                target=asked.target,
             )
             spent = partial(
                 _spent, reach=reach, of=of, form=form, ddof=asked.measure.ddof
@@ -139,26 +146,28 @@ def _target(groups: Sequence[Group], asked: Asked) -> Way:
     return ways
 
 
-def _spent(group: Group, reach: Callable, of: Callable, form: str, ddof: int) -> Entry:
+def _spent(
+    group: SeedGroup, reach: Callable, of: Callable, form: str, ddof: int
+) -> CellValue:
     """What it took every seed, if all are there."""
     found = {}
     for run in group.finished:
         record = reach(run)
         number = None if record is None else of(record)
         if number is None:
-            return Entry()
+            return CellValue()
         found[run.config["seed"]] = number
-    return Entry(spread([*found.values()], form, ddof), found)
+    return CellValue(mean_and_std([*found.values()], form, ddof), found)
 
 
-def _privacy(groups: Sequence[Group], asked: Asked) -> Way:
+def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
     """Unit, epsilon and delta; of several seeds the largest epsilon."""
     if not any(_spent_of(g) for g in groups):
         return {}
 
-    def shown(group: Group, key: str, form: str) -> Entry:
+    def shown(group: SeedGroup, key: str, form: str) -> CellValue:
         found = [spent[key] for spent in _spent_of(group)]
-        return Entry(format(max(found), form)) if found else Entry()
+        return CellValue(format(max(found), form)) if found else CellValue()
 
     return {
         "privacy of a": (0, lambda g: shown(g, "unit", "s")),
@@ -167,32 +176,32 @@ def _privacy(groups: Sequence[Group], asked: Asked) -> Way:
     }
 
 
-def _spent_of(group: Group) -> list[Mapping]:
+def _spent_of(group: SeedGroup) -> list[Mapping]:
     """What summaries say of privacy."""
     return [r.results["privacy"] for r in group.finished if "privacy" in r.results]
 
 
-def _published(groups: Sequence[Group], asked: Asked) -> Way:
+def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
     """What papers print for the same cells, and our best as they measure."""
     ways: Way = {}
     if any(_printed(g) != MISSING for g in groups):
         best = partial(_best, ddof=asked.measure.ddof)
-        ways["published by"] = (0, lambda g: Entry(_rule(g)))
-        ways["best by it %"] = (0, lambda g: Entry(best(g)))
-        ways["published %"] = (0, lambda g: Entry(_printed(g)))
+        ways["published by"] = (0, lambda g: CellValue(_rule(g)))
+        ways["best by it %"] = (0, lambda g: CellValue(best(g)))
+        ways["published %"] = (0, lambda g: CellValue(_printed(g)))
     return ways
 
 
-def _bytes(groups: Sequence[Group], asked: Asked) -> Way:
+def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
     """Of a round; in the papers' unit too where they print it."""
     ways: Way = {}
     if any(_printed(g, COST) != MISSING for g in groups):
         ways["M/round"] = (0, lambda g: _mean(g, _millions, ".3f"))
-        ways["published M/round"] = (0, lambda g: Entry(_printed(g, COST)))
+        ways["published M/round"] = (0, lambda g: CellValue(_printed(g, COST)))
     return ways | {"kB/round": (0, lambda g: _mean(g, _kilobytes, ",.1f"))}
 
 
-def _seconds(groups: Sequence[Group], asked: Asked) -> Way:
+def _seconds(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
     return {"s/round": (0, lambda g: _mean(g, lambda s: s["seconds_per_round"], ".2f"))}
 
 
@@ -206,10 +215,10 @@ def _millions(summary) -> float | None:
     return nominal and nominal / 1e6
 
 
-def _mean(group: Group, of, form: str) -> Entry:
+def _mean(group: SeedGroup, of, form: str) -> CellValue:
     values = [_of_run(r, of) for r in group.finished]
     values = [v for v in values if v is not None]
-    return Entry(format(stats.fmean(values), form)) if values else Entry()
+    return CellValue(format(stats.fmean(values), form)) if values else CellValue()
 
 
 def _of_run(run: RunFolder, of):
@@ -222,18 +231,20 @@ def _of_run(run: RunFolder, of):
         ) from e
 
 
-def _judged(group: Group) -> list[Judged]:
+def _judged(group: SeedGroup) -> list[PublishedRule]:
     """How the numbers printed for a cell were measured; one, as no papers share it."""
     return list(
-        dict.fromkeys(map(judged, paper_cells.beside(group.config, group.dataset)))
+        dict.fromkeys(
+            map(published_rule, paper_cells.published_for(group.config, group.dataset))
+        )
     )
 
 
-def _rule(group: Group) -> str:
+def _rule(group: SeedGroup) -> str:
     return "; ".join(map(str, _judged(group))) or MISSING
 
 
-def _best(group: Group, ddof: int) -> str:
+def _best(group: SeedGroup, ddof: int) -> str:
     """Best round by the rule of the published number."""
     options = {key: option for option, key in AVERAGES.items()}
     found = [
@@ -245,11 +256,11 @@ def _best(group: Group, ddof: int) -> str:
     return "; ".join(entry.text for entry in found) or MISSING
 
 
-def _printed(group: Group, metrics=ACCURACY) -> str:
+def _printed(group: SeedGroup, metrics=ACCURACY) -> str:
     """What the papers print for the same cell."""
     found = [
         f"{row.mean}{SPREAD + row.std if row.std else ''} "
         f"({PAPERS[row.source]}, Table {row.table})"
-        for row in paper_cells.beside(group.config, group.dataset, metrics)
+        for row in paper_cells.published_for(group.config, group.dataset, metrics)
     ]
     return "; ".join(dict.fromkeys(found)) or MISSING

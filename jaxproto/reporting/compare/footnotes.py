@@ -6,21 +6,26 @@ from jaxproto.config.fields import FOLLOW
 from jaxproto.reporting.compare import baselines, measures, paper_averages, paper_cells
 from jaxproto.reporting.compare.measures import Measure
 from jaxproto.reporting.compare.paper_numbers import PAPERS
-from jaxproto.reporting.compare.run_groups import CLIENTS, ON_NODES, Group, differing
+from jaxproto.reporting.compare.run_groups import (
+    CLIENTS,
+    ON_NODES,
+    SeedGroup,
+    differing_fields,
+)
 from jaxproto.storage import records
 
-TOLD = {  # statistic or average -> how it is said
+WORDING = {  # statistic or average -> how it is said
     "final": "final evaluation",
     "best": "best evaluation",
     "last10": "mean of the last 10 evaluations or all if fewer",
     "pooled": "pooled over test examples",
     "client": "mean over clients",
 }
-Row = tuple[str, Group]  # with its label, which is one per data set
+Row = tuple[str, SeedGroup]  # with its label, which is one per data set
 
 
-def lines(
-    groups: Sequence[Group],
+def footnotes(
+    groups: Sequence[SeedGroup],
     rows: Sequence[Row],
     statistics: Sequence[str],
     measure: Measure,
@@ -40,15 +45,16 @@ def lines(
     plain = measure.metric == measures.ACCURACY
     metric = f"{'Accuracy' if plain else measure.metric}{' in %' * bool(measure.unit)}"
     return [
-        f"{metric}, {' and '.join(TOLD[s] for s in statistics)}, "
-        f"{TOLD[measure.average]}; mean ± standard deviation (ddof {measure.ddof}) of "
+        f"{metric}, {' and '.join(WORDING[s] for s in statistics)}, "
+        f"{WORDING[measure.average]}; mean ± standard deviation "
+        f"(ddof {measure.ddof}) of "
         f"{count}.",
         *(_last(rows) if "last10" in statistics else []),
         *_seeds(rows),
         *_partitions(rows),
-        *baselines.lines(rows),
+        *baselines.footnotes(rows),
         *(_published(rows) if published else []),
-        *(paper_averages.lines([g for _, g in rows]) if published else []),
+        *(paper_averages.footnotes([g for _, g in rows]) if published else []),
         *_nodes(rows),
         *_left_out(groups),
         *_within(rows),
@@ -96,7 +102,7 @@ def _last(rows: Sequence[Row]) -> list[str]:
     return [f"Last evaluations: {_shared(found)}."]
 
 
-def _numbers(group: Group) -> set:
+def _numbers(group: SeedGroup) -> set:
     """10 or how many there are, by run; of an older one as its `metrics.jsonl` says."""
     found: set[int | str] = set()
     for run in group.finished:
@@ -123,15 +129,15 @@ def _published(rows: Sequence[Row]) -> list[str]:
     """How the printed numbers were made, and what is not so in our runs."""
     told: dict[str, None] = {}
     for name, g in rows:
-        beside = paper_cells.beside(g.config, g.dataset)
+        beside = paper_cells.published_for(g.config, g.dataset)
         for row in {r.source: r for r in reversed(beside)}.values():
-            reading, found = paper_cells.closest(row, g.config)
+            reading, found = paper_cells.closest_reading(row, g.config)
             parts = [f"{k} {ours} ({paper})" for k, (paper, ours) in found.items()]
             if parts:
                 read = f" (reading={reading})" if reading else ""
                 whose = f"{PAPERS[row.source]}'s setting{read} in brackets"
                 told[f"{g.dataset}: {name}, {whose}: {', '.join(parts)}."] = None
-    if not any(paper_cells.beside(g.config, g.dataset) for _, g in rows):
+    if not any(paper_cells.published_for(g.config, g.dataset) for _, g in rows):
         return []
     how = (
         "Published: best of 300 rounds (RefProtoFL: of 50), by the rule that released "
@@ -141,7 +147,7 @@ def _published(rows: Sequence[Row]) -> list[str]:
     return [how, *told]
 
 
-def _left_out(groups: Sequence[Group]) -> list[str]:
+def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
     return [
         f"Left out: {r.path} ({r.status() if r.status().ended else 'not finished'})."
         for g in groups
@@ -176,5 +182,5 @@ def _between(rows: Sequence[Row]) -> list[str]:
 
 
 def _differing(configs: Iterable[dict]) -> list[str]:
-    found = differing(list(configs))
+    found = differing_fields(list(configs))
     return [k for k in found if k != CLIENTS and not k.startswith("method.")]

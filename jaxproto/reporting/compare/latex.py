@@ -110,7 +110,7 @@ def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
         return []
     cells, rules, at = [""], [], 2
     for name, number in groups:
-        text = escaped(paper_tables.dataset(name)) if name else ""
+        text = escaped(paper_tables.display_dataset(name)) if name else ""
         cells.append(f"\\multicolumn{{{number}}}{{c}}{{{text}}}")
         rules += [f"\\cmidrule(lr){{{at}-{at + number - 1}}}"] if name else []
         at += number

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxproto.errors import UserError
-from jaxproto.reporting.compare.run_groups import Group
+from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage import records as metrics
 from jaxproto.storage.run_folder import RunFolder
 
 ACCURACY = "accuracy"  # the metric that summaries digest
-LEAST = ("loss", "ece")  # of which the smallest is the best
+SMALLER_IS_BETTER = ("loss", "ece")  # of which the smallest is the best
 SHARES = (ACCURACY, "balanced_accuracy", "macro_f1", "auc", "ece")  # shown in %
 STATISTICS = {  # option -> of an entry of the summary's rules
     "best": lambda digest: digest["best"],
@@ -56,7 +56,7 @@ class Measure(NamedTuple):
         return "" if self.metric == ACCURACY else f" {self.metric}"
 
 
-def spread(values: Sequence[float], form: str, ddof: int = 0) -> str:
+def mean_and_std(values: Sequence[float], form: str, ddof: int = 0) -> str:
     """Mean and, of several, standard deviation."""
     text = format(stats.fmean(values), form)
     if len(values) < 2:
@@ -65,19 +65,19 @@ def spread(values: Sequence[float], form: str, ddof: int = 0) -> str:
 
 
 def values(
-    group: Group, rule: str, statistic: str, measure: Measure
+    group: SeedGroup, rule: str, statistic: str, measure: Measure
 ) -> dict[int, float]:
     """The number of each finished run that has one, by its seed."""
     found = {}
     for run in group.finished:
-        kept = digest(run, rule, measure)
+        kept = summarize_history(run, rule, measure)
         number = STATISTICS[statistic](kept) if kept else None
         if number is not None:
             found[run.config["seed"]] = measure.scale * number
     return found
 
 
-def digest(run: RunFolder, rule: str, measure: Measure) -> Mapping | None:
+def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | None:
     """Best, final and mean of the last evaluations, as `records.rule_summary` has."""
     if measure.metric == ACCURACY:
         return run.results["rules"].get(rule, {}).get(AVERAGES[measure.average])
@@ -119,21 +119,21 @@ def rules(run: RunFolder, metric: str) -> set[str]:
     return {rule for rule, named in found.items() if metric in named}
 
 
-def least(runs: Iterable[RunFolder], metric: str) -> bool:
+def is_smaller_better(runs: Iterable[RunFolder], metric: str) -> bool:
     """Whether the smallest value of a metric is its best, as summaries have it.
 
     A metric of one's own is not known here, but runs were summarised where it was.
     """
-    for run in runs if metric not in (ACCURACY, *LEAST) else ():
+    for run in runs if metric not in (ACCURACY, *SMALLER_IS_BETTER) else ():
         for rule in run.results.get("metrics", {}):
-            kept = digest(run, rule, Measure(metric)) or {}
+            kept = summarize_history(run, rule, Measure(metric)) or {}
             row = [x for x, _ in history(run, rule, Measure(metric)) if x is not None]
             if row and kept.get("best") is not None and kept["best"] < max(row):
                 return True
-    return metric in LEAST
+    return metric in SMALLER_IS_BETTER
 
 
-def check(runs: Iterable[RunFolder], metric: str):
+def check_metric(runs: Iterable[RunFolder], metric: str):
     """Raises UserError unless one of the runs has the metric, one number each."""
     there, many = {ACCURACY}, set()
     for run in runs if metric != ACCURACY else ():
@@ -152,7 +152,7 @@ def check(runs: Iterable[RunFolder], metric: str):
         )
 
 
-def lacking(runs: Iterable[RunFolder], metric: str) -> list[str]:
+def runs_without(runs: Iterable[RunFolder], metric: str) -> list[str]:
     """A sentence that names the runs that have not measured a metric, if any."""
     without = [str(run.path) for run in runs if not rules(run, metric)]
     return [f"Without {metric}: {', '.join(without)}."] if without else []

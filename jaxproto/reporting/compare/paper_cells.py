@@ -15,9 +15,9 @@ import ml_collections
 
 from jaxproto import config
 from jaxproto.config import paper_variants, presets
-from jaxproto.config.fields import where
-from jaxproto.errors import pick
-from jaxproto.experiment.display_names import named
+from jaxproto.config.fields import fields_where
+from jaxproto.errors import choose_from
+from jaxproto.experiment.display_names import method_of_title
 from jaxproto.reporting.compare.paper_numbers import (
     ABLATIONS,
     ACCURACY,
@@ -26,22 +26,22 @@ from jaxproto.reporting.compare.paper_numbers import (
     GROUPS,
     PRESETS,
     SPELLINGS,
-    Printed,
-    printed,
+    PublishedNumber,
+    published_numbers,
 )
 
-SAME = {  # values that are one setting of a paper
+EQUIVALENT = {  # values that are one setting of a paper
     "pfllib": "dirichlet",
     "pfllib_pathological": "pathological",
     "resnet18": "HmRes18",
     "cnn4": "HmCNN",
 }
-EITHER = {  # field -> values of which a reading may take one for the other in a cell
+INTERCHANGEABLE = {  # field -> values that a reading may take for each other in a cell
     "method.masks": [("free", "block"), ("block_exact", "block")],
     "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
 }
 READINGS = ("", "code", "paper")
-STATED: dict[
+PAPER_VALUES: dict[
     tuple[str, str], dict[str, object]
 ] = {  # source, method -> what reading=paper has there instead
     **{
@@ -51,10 +51,10 @@ STATED: dict[
     # Not stated by R, and with the pull of FedProto's text every client is at chance
     ("refprotofl", "fedproto"): {"method.reg": "mse_mean", "method.lam": 10.0},
 }
-UNSAID = {"data.name", "eval_every"}  # what no paper says of its runs, either
+NOT_IN_PAPERS = {"data.name", "eval_every"}  # what no paper says of its runs, either
 
 
-class Cell(NamedTuple):
+class PaperCell(NamedTuple):
     """What a printed number was measured with, as flat fields of a configuration."""
 
     identity: dict  # what makes it this cell
@@ -62,12 +62,12 @@ class Cell(NamedTuple):
 
 
 @functools.cache
-def cell(row: Printed) -> Cell | None:
+def paper_cell(row: PublishedNumber) -> PaperCell | None:
     """The settings of a printed accuracy or cost; None for averages over data sets."""
     if row.dataset not in PRESETS or row.metric not in (*ACCURACY, *COST):
         return None
     method, of_r = _method(row), row.source == "refprotofl"
-    return Cell(
+    return PaperCell(
         {
             "dataset": PRESETS[row.dataset],
             "data.clients": int(row.clients),
@@ -80,19 +80,19 @@ def cell(row: Printed) -> Cell | None:
     )
 
 
-def known_cell(row: Printed) -> Cell:
-    """As `cell`, of a number that must have one.
+def require_cell(row: PublishedNumber) -> PaperCell:
+    """As `paper_cell`, of a number that must have one.
 
     Raises:
       ValueError: it has none.
     """
-    made = cell(row)
+    made = paper_cell(row)
     if made is None:
         raise ValueError(f"{row.dataset}, {row.metric}: no setting of a run")
     return made
 
 
-def _partition(row: Printed) -> dict:
+def _partition(row: PublishedNumber) -> dict:
     """How the data of a row are divided, and d where it is stated."""
     wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
@@ -106,32 +106,34 @@ def _partition(row: Printed) -> dict:
     return {**wide, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
 
 
-def _method(row: Printed) -> Cell:
+def _method(row: PublishedNumber) -> PaperCell:
     """Name and hyper-parameters of the method of a row."""
     if row.method.startswith("TinyProto"):
         return _tinyproto(row)
     if row.method == "ProtoNorm":
         gamma = _gamma(row) or presets.UPSCALE[PRESETS[row.dataset]]
-        return Cell({**_named("protonorm"), "method.upscale": gamma}, {})
+        return PaperCell({**_named("protonorm"), "method.upscale": gamma}, {})
     if row.method == "RefProtoFL":
         full = {"method.anchors": "external", "method.budget": 0.1}
         identity = {**full, **ABLATIONS[row.variant]}
-        return Cell({**_named("refprotofl"), **identity}, {"data.public_share": 0.01})
+        return PaperCell(
+            {**_named("refprotofl"), **identity}, {"data.public_share": 0.01}
+        )
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row)
-    name = named(row.method)
+    name = method_of_title(row.method)
     scaled = name in ("fedproto", "fedtgp")
     upscale = {"method.upscale": _gamma(row) or 1.0} if scaled else {}  # N Table 5
-    return Cell({**_named(name), **upscale}, _chosen(row, name))
+    return PaperCell({**_named(name), **upscale}, _chosen(row, name))
 
 
-def _gamma(row: Printed) -> float | None:
+def _gamma(row: PublishedNumber) -> float | None:
     """Factor of prototypes of a row whose table varies it."""
     key, _, value = row.variant.partition(";")[0].partition("=")
     return float(value) if key == "gamma" else None
 
 
-def _chosen(row: Printed, name: str) -> dict:
+def _chosen(row: PublishedNumber, name: str) -> dict:
     """What goes with a method whose cells need no more than a name."""
     fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
@@ -145,7 +147,7 @@ def _named(name: str) -> dict:
     return {"method.name": name}
 
 
-def _tinyproto(row: Printed) -> Cell:
+def _tinyproto(row: PublishedNumber) -> PaperCell:
     words = row.variant.split(";")
     identity = {
         **_named("tinyproto"),
@@ -154,10 +156,10 @@ def _tinyproto(row: Printed) -> Cell:
         "method.scaling": "none" if "APS=0" in words else "sum",
         "method.s": 50,
     }
-    return Cell(identity, {"method.mu": presets.MU[PRESETS[row.dataset]]})
+    return PaperCell(identity, {"method.mu": presets.MU[PRESETS[row.dataset]]})
 
 
-def _components(row: Printed) -> Cell:
+def _components(row: PublishedNumber) -> PaperCell:
     """S Table 1 and 2: which of CPS, PPA and CPKD are on."""
     words = row.variant.split(";")
     kept = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
@@ -170,20 +172,20 @@ def _components(row: Printed) -> Cell:
     }
     if kept:
         identity["method.s"] = int(kept[0])
-    return Cell(identity, {})
+    return PaperCell(identity, {})
 
 
-def _read(row: Printed, name: str, reading: str) -> dict:
+def _read(row: PublishedNumber, name: str, reading: str) -> dict:
     """Fields of a reading of a row, in which a paper may read another's method."""
     fields = {**paper_variants.READINGS.get(name, {}).get(reading, {})}
     if reading == "paper":
-        fields |= STATED.get((row.source, name), {})
+        fields |= PAPER_VALUES.get((row.source, name), {})
     return fields
 
 
 def _plain(value):
     """One value for all that are one setting of a paper."""
-    return SAME.get(value, value) if isinstance(value, str) else value
+    return EQUIVALENT.get(value, value) if isinstance(value, str) else value
 
 
 def matches(wanted: Mapping, fields: Mapping, dataset: str) -> bool:
@@ -194,22 +196,24 @@ def matches(wanted: Mapping, fields: Mapping, dataset: str) -> bool:
 
 def _alike(key: str, a, b) -> bool:
     """Whether two values of a field are of one cell."""
-    same = EITHER.get(key, [])
+    same = INTERCHANGEABLE.get(key, [])
     return _plain(a) == _plain(b) or any(a in pair and b in pair for pair in same)
 
 
-def beside(fields: Mapping, dataset: str, metrics=ACCURACY) -> list[Printed]:
+def published_for(
+    fields: Mapping, dataset: str, metrics=ACCURACY
+) -> list[PublishedNumber]:
     """The printed numbers of the cell that a run is in, accuracies unless told."""
     found = []
-    for row in printed():
-        made = cell(row) if row.mean and row.metric in metrics else None
+    for row in published_numbers():
+        made = paper_cell(row) if row.mean and row.metric in metrics else None
         if made and matches(made.identity, fields, dataset):
             found.append(row)
     return found
 
 
-def configuration(row: Printed, reading: str = "") -> ml_collections.ConfigDict:
-    """The configuration of a printed number, which must have a `cell`.
+def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.ConfigDict:
+    """The configuration of a printed number, which must have a `paper_cell`.
 
     Args:
       row: the number.
@@ -218,27 +222,29 @@ def configuration(row: Printed, reading: str = "") -> ml_collections.ConfigDict:
     Raises:
       UserError: no such reading.
     """
-    made = known_cell(row)
+    made = require_cell(row)
     name = made.identity["method.name"]
-    read = _read(row, name, pick("reading", reading, READINGS))
+    read = _read(row, name, choose_from("reading", reading, READINGS))
     fields = {**made.chosen, **made.identity}
     del fields["method.name"]
     result = config.experiment(name, fields.pop("dataset"))
-    config.apply(result, fields)
-    config.apply(result, _within(made, config.resolved(result, read)))
+    config.apply_fields(result, fields)
+    config.apply_fields(result, _within(made, config.resolve_callables(result, read)))
     return result
 
 
-def _within(made: Cell, read: Mapping) -> dict:
+def _within(made: PaperCell, read: Mapping) -> dict:
     """What a reading changes without leaving the cell."""
     fixed = made.identity
     return {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
 
 
-def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tuple]:
+def differences_from_paper(
+    row: PublishedNumber, fields: Mapping, reading: str = ""
+) -> dict[str, tuple]:
     """Fields in which a run of the same cell differs: (the paper's, the run's)."""
-    paper = config.flat(configuration(row, reading))
-    unsaid = UNSAID | where(compared=False)
+    paper = config.flatten(configuration(row, reading))
+    unsaid = NOT_IN_PAPERS | fields_where(compared=False)
     return {
         key: (value, fields.get(key))
         for key, value in sorted(paper.items())
@@ -246,7 +252,11 @@ def departures(row: Printed, fields: Mapping, reading: str = "") -> dict[str, tu
     }
 
 
-def closest(row: Printed, fields: Mapping) -> tuple[str, dict[str, tuple]]:
+def closest_reading(
+    row: PublishedNumber, fields: Mapping
+) -> tuple[str, dict[str, tuple]]:
     """The reading that a run of the cell departs from least, and its departures."""
-    found = {reading: departures(row, fields, reading) for reading in READINGS}
+    found = {
+        reading: differences_from_paper(row, fields, reading) for reading in READINGS
+    }
     return min(found.items(), key=lambda item: len(item[1]))

@@ -54,7 +54,7 @@ ACCURACY = ("accuracy", "top1_accuracy")
 COST = ("comm_cost",)  # millions of scalars per round, both directions
 
 
-class Printed(NamedTuple):
+class PublishedNumber(NamedTuple):
     """One number of a paper, as strings; see the header of `published.csv`."""
 
     source: str
@@ -74,11 +74,11 @@ class Printed(NamedTuple):
 
 
 @functools.cache
-def printed() -> tuple[Printed, ...]:
+def published_numbers() -> tuple[PublishedNumber, ...]:
     """Every number that the papers' tables print."""
     text = (
         resources.files("jaxproto.reporting.compare")
         .joinpath("published.csv")
         .read_text()
     )
-    return tuple(Printed(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(PublishedNumber(**row) for row in csv.DictReader(text.splitlines()))

@@ -18,14 +18,14 @@ the received network is 14 to 18 points above. One rule for all its methods.
 
 from typing import NamedTuple
 
-from jaxproto.reporting.compare.paper_cells import known_cell
-from jaxproto.reporting.compare.paper_numbers import Printed
+from jaxproto.reporting.compare.paper_cells import require_cell
+from jaxproto.reporting.compare.paper_numbers import PublishedNumber
 
 GLOBAL = ("fedproto", "fedtgp", "protonorm", "tinyproto", "cps_ppa_cpkd")
 RECEIVED = ("lg_fedavg",)
 
 
-class Judged(NamedTuple):
+class PublishedRule(NamedTuple):
     """A rule, and the average over clients."""
 
     rule: str
@@ -36,10 +36,10 @@ class Judged(NamedTuple):
         return self.rule + ", mean over clients" * (self.average == "client_mean")
 
 
-def judged(row: Printed) -> Judged:
+def published_rule(row: PublishedNumber) -> PublishedRule:
     """How a printed accuracy was measured."""
     if row.source == "refprotofl":
-        return Judged("head", "client_mean")
-    method = known_cell(row).identity["method.name"]
+        return PublishedRule("head", "client_mean")
+    method = require_cell(row).identity["method.name"]
     rule = "global" if method in GLOBAL else "head"
-    return Judged("received" if method in RECEIVED else rule, "pooled")
+    return PublishedRule("received" if method in RECEIVED else rule, "pooled")

@@ -10,17 +10,17 @@ from collections.abc import Callable
 
 import ml_collections
 
-from jaxproto.errors import pick
-from jaxproto.experiment.display_names import method as method
+from jaxproto.errors import choose_from
+from jaxproto.experiment.display_names import display_name as display_name
 from jaxproto.reporting.compare import paper_cells
-from jaxproto.reporting.compare.paper_cells import cell
+from jaxproto.reporting.compare.paper_cells import paper_cell
 from jaxproto.reporting.compare.paper_numbers import (
     ACCURACY,
     GROUPS,
     PRESETS,
     SPELLINGS,
-    Printed,
-    printed,
+    PublishedNumber,
+    published_numbers,
 )
 
 TABLES = {  # name -> source and table in `published.csv`
@@ -38,7 +38,9 @@ TABLES = {  # name -> source and table in `published.csv`
     "tinyproto3": ("tinyproto_aaai26", "3"),
     "tinyproto4": ("tinyproto_aaai26", "4"),
 }
-VARIED: dict[str, Callable[[Printed], str]] = {  # in a name if a table varies it
+VARIED_FIELDS: dict[
+    str, Callable[[PublishedNumber], str]
+] = {  # in a name if a table varies it
     "partition": lambda row: row.partition,
     "alpha": lambda row: f"alpha{row.alpha}" if row.alpha else "",
     "clients": lambda row: f"m{row.clients}",
@@ -47,34 +49,34 @@ VARIED: dict[str, Callable[[Printed], str]] = {  # in a name if a table varies i
 }
 
 
-def dataset(name: str) -> str:
+def display_dataset(name: str) -> str:
     """How papers print a data set; its own name if none of them has it."""
     preset = SPELLINGS.get(name, name)
     return next((text for text, p in PRESETS.items() if p == preset), name)
 
 
-def rows(table: str) -> dict[str, Printed]:
+def cells_of_table(table: str) -> dict[str, PublishedNumber]:
     """The cells of a table that a configuration can express, by name.
 
     Raises:
       UserError: no such table.
     """
-    source, number = TABLES[pick("table", table, TABLES)]
+    source, number = TABLES[choose_from("table", table, TABLES)]
     found = [
         row
-        for row in printed()
+        for row in published_numbers()
         if (row.source, row.table) == (source, number)
         and row.metric in ACCURACY
-        and cell(row) is not None
+        and paper_cell(row) is not None
     ]
-    varied = [k for k in VARIED if len({getattr(row, k) for row in found}) > 1]
+    varied = [k for k in VARIED_FIELDS if len({getattr(row, k) for row in found}) > 1]
     return {_name(row, varied): row for row in found}
 
 
-def _name(row: Printed, varied: list[str]) -> str:
+def _name(row: PublishedNumber, varied: list[str]) -> str:
     variant = row.variant.partition(";failed")[0]
     told = "" if variant in ("homogeneous", "gamma tuned per dataset") else variant
-    more = [VARIED[k](row) for k in varied]
+    more = [VARIED_FIELDS[k](row) for k in varied]
     words = [PRESETS[row.dataset], row.method, told, *more]
     text = "-".join(_slug(word) for word in words if word)
     return text
@@ -98,8 +100,8 @@ def configuration(
     Raises:
       UserError: no such table, cell or reading.
     """
-    there = rows(table)
-    row = there[pick(f"cell of {table}", name, there)]
+    there = cells_of_table(table)
+    row = there[choose_from(f"cell of {table}", name, there)]
     result = paper_cells.configuration(row, reading)
     result.name = "-".join(word for word in (table, name, reading) if word)
     return result

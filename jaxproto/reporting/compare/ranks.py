@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from scipy.stats import rankdata
 
-from jaxproto.reporting.compare.columns import METRIC, RANK, TEST, Column, Entry
+from jaxproto.reporting.compare.columns import METRIC, RANK, TEST, CellValue, Column
 
 SHOWN = ("average", "all")  # choices of --ranks
 BEST, SECOND = "best", "second"
 
 
-def marks(column: Column) -> list[str]:
+def best_and_second(column: Column) -> list[str]:
     """Best and second best by what is printed: equal numbers have the same mark."""
     means = [e.mean if column.better else None for e in column.entries]
     order = sorted({m * column.better for m in means if m is not None}, reverse=True)
@@ -22,7 +22,7 @@ def marks(column: Column) -> list[str]:
     return ["" if m is None else names.get(m * column.better, "") for m in means]
 
 
-def added(columns: Sequence[Column], shown: str) -> list[Column]:
+def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
     """The columns with a rank beside each of the metric, and average ranks at the end.
 
     Args:
@@ -45,7 +45,9 @@ def _ranks(column: Column) -> Column:
     means = [e.mean for e in column.entries]
     known = [-column.better * m for m in means if m is not None]
     found = iter(rankdata(known).tolist())
-    entries = [Entry() if m is None else Entry(f"{next(found):.1f}") for m in means]
+    entries = [
+        CellValue() if m is None else CellValue(f"{next(found):.1f}") for m in means
+    ]
     return Column(f"{column.title} rank", column.dataset, RANK, tuple(entries))
 
 
@@ -55,11 +57,13 @@ def _average(ranked: Sequence[Column]) -> Column:
     for row in zip(*(column.entries for column in ranked), strict=True):
         known = [entry.mean for entry in row if entry.mean is not None]
         whole = len(known) == len(row)
-        entries.append(Entry(f"{stats.fmean(known):.2f}" if whole else Entry().text))
+        entries.append(
+            CellValue(f"{stats.fmean(known):.2f}" if whole else CellValue().text)
+        )
     return Column("average rank", "", RANK, tuple(entries), -1)
 
 
-def line(columns: Sequence[Column], names: Sequence[str]) -> str:
+def caption(columns: Sequence[Column], names: Sequence[str]) -> str:
     """What the ranks are of, and who has no average."""
     number = sum(column.kind == METRIC for column in columns)
     (average,) = (c for c in columns if c.title == "average rank")

@@ -7,21 +7,21 @@ for the paper of a printed number.
 import re
 from collections.abc import Sequence
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import latex
 from jaxproto.reporting.compare.columns import MISSING
 from jaxproto.reporting.compare.measures import SPREAD
-from jaxproto.reporting.compare.ranks import BEST, SECOND, marks
+from jaxproto.reporting.compare.ranks import BEST, SECOND, best_and_second
 from jaxproto.reporting.compare.tables import Table
 from jaxproto.summary import table_formats
-from jaxproto.summary.table_formats import Value, View
+from jaxproto.summary.table_formats import TableView, Value
 
 FORMATS = (*table_formats.FORMATS, "latex")
 NUMBER = re.compile(
     rf"(?P<mean>-?[\d,]*\.?\d+(?:e-?\d+)?)(?:{SPREAD}(?P<std>[\d.,]+))?"
     r"(?: \((?P<source>.*)\))?"
 )
-MARKED = "Best in bold, second underlined."
+MARKING_NOTE = "Best in bold, second underlined."
 MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>", "": "{}"}
 
 
@@ -43,7 +43,7 @@ def render(
     Raises:
       UserError: no such form, or one that the rest is not of.
     """
-    pick("format", form, FORMATS)
+    choose_from("format", form, FORMATS)
     if siunitx and form != "latex":
         raise UserError(f"--siunitx is of --format=latex, and this is {form}.")
     if transpose and form in table_formats.DATA:
@@ -52,13 +52,15 @@ def render(
             "leave it out, or give --format=markdown, latex or text."
         )
     if form in table_formats.DATA:
-        view = View("", made.head, made.rows, made.notes)
+        view = TableView("", made.head, made.rows, made.notes)
         return table_formats.render(_apart(view), form)
-    signs = [["" for _ in made.rows], *map(marks, made.columns)]
+    signs = [["" for _ in made.rows], *map(best_and_second, made.columns)]
     signs += [signs[0]] * (len(made.head) - len(signs))  # of a table made by hand
     lines = [*zip(*signs, strict=True)]  # by row, as the cells
     if form == "latex":
-        return latex.render(made, lines, MARKED, transpose=transpose, siunitx=siunitx)
+        return latex.render(
+            made, lines, MARKING_NOTE, transpose=transpose, siunitx=siunitx
+        )
     drawn = made.rows
     notes = made.notes
     if form == "markdown":
@@ -66,14 +68,14 @@ def render(
             tuple(MARKDOWN[m].format(c) for c, m in zip(*pair, strict=True))
             for pair in zip(made.rows, lines, strict=True)
         )
-        notes = (*notes, MARKED) if any(map(any, lines)) else notes
+        notes = (*notes, MARKING_NOTE) if any(map(any, lines)) else notes
     head, *body = (
         zip(made.head, *drawn, strict=True) if transpose else (made.head, *drawn)
     )
-    return table_formats.render(View("", head, tuple(body), notes), form)
+    return table_formats.render(TableView("", head, tuple(body), notes), form)
 
 
-def _apart(view: View) -> View:
+def _apart(view: TableView) -> TableView:
     """The same with a number at most in each cell."""
     columns = [
         column

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxproto.config.fields import where
+from jaxproto.config.fields import fields_where
 from jaxproto.errors import UserError
 from jaxproto.storage.run_folder import RunFolder
 
@@ -13,7 +13,7 @@ CLIENTS = "clients"  # of a group: where they were, beside the fields of the run
 SIMULATED, ON_NODES = "simulated", "nodes"
 
 
-class Group(NamedTuple):
+class SeedGroup(NamedTuple):
     """Runs that differ in nothing but the seed."""
 
     config: dict  # flat, without what is ignored, with CLIENTS
@@ -45,7 +45,7 @@ class Group(NamedTuple):
         return dataset(self.config["data.name"])
 
 
-def groups(runs: Iterable[RunFolder]) -> tuple[Group, ...]:
+def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
     """Runs of equal settings together, in the order of the first of each.
 
     Raises:
@@ -61,11 +61,11 @@ def groups(runs: Iterable[RunFolder]) -> tuple[Group, ...]:
                     f"seed {run.config['seed']} agree. Give one of them."
                 )
         found[key].append(run)
-    return tuple(Group(_setting(g[0]), tuple(g)) for g in found.values())
+    return tuple(SeedGroup(_setting(g[0]), tuple(g)) for g in found.values())
 
 
 def _setting(run: RunFolder) -> dict:
-    ignored = where(compared=False)
+    ignored = fields_where(compared=False)
     kept = {k: v for k, v in run.config.items() if k not in ignored}
     return kept | {CLIENTS: ON_NODES if run.on_nodes else SIMULATED}
 
@@ -78,7 +78,7 @@ def dataset(name: str) -> str:
     return rest.partition(":")[0] if prefix == "tfds" else Path(rest).stem
 
 
-def differing(settings: Sequence[Mapping]) -> list[str]:
+def differing_fields(settings: Sequence[Mapping]) -> list[str]:
     """Fields in which these settings are not all alike, sorted."""
     keys = sorted({k for s in settings for k in s})
     absent = object()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import stats
 
-from jaxproto.errors import UserError, pick
-from jaxproto.reporting.compare.columns import METRIC, TEST, Column, Entry
+from jaxproto.errors import UserError, choose_from
+from jaxproto.reporting.compare.columns import METRIC, TEST, CellValue, Column
 
 BEST = "best"  # as --against: the best of each column
 EXACT = 12  # pairs up to which all signs are tried
@@ -46,7 +46,7 @@ TESTS: dict[str, Callable[[np.ndarray], float | None]] = {
     "t": t_test,
     "wilcoxon": signed_rank,
 }
-TOLD = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test"}
+TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test"}
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -58,7 +58,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def rows_of(against: str, rows: Sequence[Sequence[str]]) -> int | None:
+def reference_row(against: str, rows: Sequence[Sequence[str]]) -> int | None:
     """The row that --against names; None for the best of each column.
 
     Args:
@@ -74,14 +74,16 @@ def rows_of(against: str, rows: Sequence[Sequence[str]]) -> int | None:
     exact = [i for i, label in enumerate(labels) if label == against]
     found = exact or [i for i, names in enumerate(rows) if against in names]
     if not found:
-        pick("row of --against", against, {BEST, *(n for names in rows for n in names)})
+        choose_from(
+            "row of --against", against, {BEST, *(n for names in rows for n in names)}
+        )
     if len(found) > 1:
         some = ", ".join(repr(labels[i]) for i in found)
         raise UserError(f"--against={against} names several rows: {some}. Give one.")
     return found[0]
 
 
-def added(
+def with_p_values(
     columns: Sequence[Column], reference: int | None, test: str
 ) -> tuple[list[Column], list[int]]:
     """The columns with one of p beside each of the metric, and the numbers of pairs.
@@ -121,16 +123,16 @@ def _tested(column: Column, reference: int | None, test: str):
                 found |= {} if p is None else {i: p}
     texts = dict(zip(found, map(_text, holm([*found.values()])), strict=True))
     made = tuple(
-        Entry(texts[i]) if i in texts else Entry() for i in range(len(entries))
+        CellValue(texts[i]) if i in texts else CellValue() for i in range(len(entries))
     )
     return Column(f"{column.title} p", column.dataset, TEST, made), counts
 
 
-def _mean(entry: Entry) -> float:
+def _mean(entry: CellValue) -> float:
     return float(np.mean([*entry.values.values()]))
 
 
-def _differences(entry: Entry, other: Entry) -> np.ndarray:
+def _differences(entry: CellValue, other: CellValue) -> np.ndarray:
     """Of the seeds that both have."""
     seeds = [seed for seed in entry.values if seed in other.values]
     return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
@@ -145,7 +147,7 @@ def _text(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
-def line(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
+def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
     """What p is, and what so few seeds can show.
 
     Args:
@@ -157,7 +159,7 @@ def line(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
     number = " or ".join(map(str, pairs))
     best = "the best (chosen by these same numbers, which lowers p)"
     told = (
-        f"p: two-sided {TOLD[test]} over {number} paired seeds against "
+        f"p: two-sided {TEST_NAMES[test]} over {number} paired seeds against "
         f"{best if against == BEST else against}, Holm-corrected over the other "
         f"methods. Of {pairs[0]} seeds a signed-rank test reaches no p below "
         f"{2.0 ** (1 - pairs[0]):.2g} before correction"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxproto.config.fields import FOLLOW
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.methods import REFERENCE
 from jaxproto.reporting.compare import measures, ranks, significance, targets
 from jaxproto.reporting.compare import paper_tables as names
@@ -12,13 +12,13 @@ from jaxproto.reporting.compare.columns import (
     KINDS,
     METRIC,
     PUBLISHED,
-    Asked,
     Column,
-    of_dataset,
+    TableRequest,
+    dataset_columns,
 )
-from jaxproto.reporting.compare.footnotes import lines
+from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS, Measure
-from jaxproto.reporting.compare.run_groups import Group, differing
+from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
 
 
 class Table(NamedTuple):
@@ -31,10 +31,10 @@ class Table(NamedTuple):
     caption: int = 1  # how many of the notes say what the numbers are
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """What a table is made of: groups with a finished run, and how they are called."""
 
-    groups: tuple[Group, ...]  # local first
+    groups: tuple[SeedGroup, ...]  # local first
     labels: tuple[str, ...]  # of each group
     rules: tuple[str, ...]  # shown
     measure: Measure
@@ -45,24 +45,24 @@ class Rows(NamedTuple):
         return list(dict.fromkeys(self.labels))
 
     @property
-    def pairs(self) -> list[tuple[str, Group]]:
+    def pairs(self) -> list[tuple[str, SeedGroup]]:
         """Labels with groups."""
         return [*zip(self.labels, self.groups, strict=True)]
 
-    def of(self, dataset: str) -> list[Group | None]:
+    def of(self, dataset: str) -> list[SeedGroup | None]:
         """The group of every row on a data set."""
         mine = {n: g for n, g in self.pairs if g.dataset == dataset}
         return [mine.get(name) for name in self.names]
 
 
 def rows(
-    groups: Sequence[Group],
+    groups: Sequence[SeedGroup],
     *,
     average: str = "pooled",
     rules: Sequence[str] = (),
     metric: str = measures.ACCURACY,
     ddof: int = 0,
-) -> Rows:
+) -> TableRows:
     """The rows of a table; arguments as those of `table`."""
     if ddof not in (0, 1):
         raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
@@ -71,19 +71,19 @@ def rows(
     if not ready:
         raise UserError("none of these runs is finished: there is nothing to compare.")
     runs = [run for g in ready for run in g.finished]
-    measures.check(runs, metric)
-    least = measures.least(runs, metric)
-    measure = Measure(metric, pick("average", average, AVERAGES), ddof, least)
+    measures.check_metric(runs, metric)
+    least = measures.is_smaller_better(runs, metric)
+    measure = Measure(metric, choose_from("average", average, AVERAGES), ddof, least)
     there = sorted({rule for run in runs for rule in measures.rules(run, metric)})
     for rule in rules:
         if rule not in there:
             raise UserError(f"no run has rule {rule!r}; there are: {', '.join(there)}.")
     shown = tuple(dict.fromkeys(rules)) or tuple(there)
-    return Rows(tuple(ready), tuple(labels(ready)), shown, measure)
+    return TableRows(tuple(ready), tuple(row_labels(ready)), shown, measure)
 
 
 def table(
-    groups: Sequence[Group],
+    groups: Sequence[SeedGroup],
     *,
     statistics: Sequence[str] = ("best", "final"),
     average: str = "pooled",
@@ -115,25 +115,31 @@ def table(
       UserError: an option that is none, a rule that no run has, no finished run.
     """
     for name in statistics:
-        pick("statistic", name, STATISTICS)
+        choose_from("statistic", name, STATISTICS)
     found = rows(groups, average=average, rules=rules, metric=metric, ddof=ddof)
     kinds = _kinds(columns, found.measure, bool(against or rank))
     shown = list(dict.fromkeys(statistics))
-    made = _columns(found, Asked(found.rules, shown, found.measure, kinds, target))
+    made = _columns(
+        found, TableRequest(found.rules, shown, found.measure, kinds, target)
+    )
     runs = [run for g in found.groups for run in g.finished]
-    more, short = [], measures.lacking(runs, metric)
+    more, short = [], measures.runs_without(runs, metric)
     if target is not None:
-        more.append(targets.line(target, found.measure))
-        short += targets.short(found.pairs, found.rules, found.measure, target)
+        more.append(targets.caption(target, found.measure))
+        short += targets.runs_below_target(
+            found.pairs, found.rules, found.measure, target
+        )
     if against:
         made, note = _against(
-            made, found, against, pick("test", test, significance.TESTS)
+            made, found, against, choose_from("test", test, significance.TESTS)
         )
         more.append(note)
     if rank:
-        made = ranks.added(made, pick("ranks", rank, ranks.SHOWN))
-        more.append(ranks.line(made, found.names))
-    first, *told = lines(groups, found.pairs, shown, found.measure, PUBLISHED in kinds)
+        made = ranks.with_ranks(made, choose_from("ranks", rank, ranks.SHOWN))
+        more.append(ranks.caption(made, found.names))
+    first, *told = footnotes(
+        groups, found.pairs, shown, found.measure, PUBLISHED in kinds
+    )
     notes = (first, *more, *short, *told)
     return _table(found.names, made, notes, 1 + len(more))
 
@@ -148,13 +154,15 @@ def _table(
     return Table(head, tuple(rows), notes, tuple(made), caption)
 
 
-def _columns(found: Rows, asked: Asked) -> list[Column]:
+def _columns(found: TableRows, asked: TableRequest) -> list[Column]:
     """What was measured, data set by data set."""
     if asked.target is not None:
         targets.check(asked.target, asked.measure)
     datasets = list(dict.fromkeys(g.dataset for g in found.groups))
     several = len(datasets) > 1
-    made = [c for d in datasets for c in of_dataset(d, found.of(d), asked, several)]
+    made = [
+        c for d in datasets for c in dataset_columns(d, found.of(d), asked, several)
+    ]
     if not made:
         raise UserError(
             f"no column is left: no run has one of --columns={','.join(asked.kinds)}."
@@ -165,7 +173,7 @@ def _columns(found: Rows, asked: Asked) -> list[Column]:
 def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, ...]:
     """The kinds of columns that are shown."""
     for kind in asked:
-        pick("kind of columns", kind, KINDS)
+        choose_from("kind of columns", kind, KINDS)
     if asked and derived and METRIC not in asked:
         raise UserError(
             "--against and --ranks are about the columns of the metric: add "
@@ -180,30 +188,30 @@ def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, 
     return tuple(k for k in asked or KINDS if plain or k != PUBLISHED)
 
 
-def _against(made: Sequence[Column], found: Rows, against: str, test: str):
+def _against(made: Sequence[Column], found: TableRows, against: str, test: str):
     """The columns with those of p, and what they are."""
     known = [
         (n, *{x for m, g in found.pairs if m == n for x in _called(g)})
         for n in found.names
     ]
-    reference = significance.rows_of(against, known)
+    reference = significance.reference_row(against, known)
     label = against if reference is None else found.names[reference]
-    tested, pairs = significance.added(made, reference, test)
+    tested, pairs = significance.with_p_values(made, reference, test)
     several = [g for g in found.groups if len(g.seeds) > 1]
     shared = any(g.config["data.seed"] != FOLLOW for g in several)
-    return tested, significance.line(label, test, pairs, shared)
+    return tested, significance.caption(label, test, pairs, shared)
 
 
-def _called(group: Group) -> tuple[str, str]:
-    return group.method, names.method(group.config)
+def _called(group: SeedGroup) -> tuple[str, str]:
+    return group.method, names.display_name(group.config)
 
 
-def labels(groups: Sequence[Group]) -> list[str]:
+def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
     """A method as printed, with the fields that tell its groups on a data set apart.
 
     Local is named as the reference.
     """
-    printed = [names.method(g.config) for g in groups]
+    printed = [names.display_name(g.config) for g in groups]
     named = []
     for g, name in zip(groups, printed, strict=True):
         alike = [
@@ -213,7 +221,8 @@ def labels(groups: Sequence[Group]) -> list[str]:
         ]
         parts = ["reference"] * (g.method == REFERENCE)
         parts += [
-            f"{k.removeprefix('method.')}={g.config.get(k)}" for k in differing(alike)
+            f"{k.removeprefix('method.')}={g.config.get(k)}"
+            for k in differing_fields(alike)
         ]
         named.append(f"{name} ({', '.join(parts)})" if parts else name)
     return named

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from jaxproto.errors import UserError
 from jaxproto.reporting.compare import measures
 from jaxproto.reporting.compare.measures import Measure
-from jaxproto.reporting.compare.run_groups import Group
+from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
 
 
@@ -21,7 +21,7 @@ COUNTS = (  # title, form of the number, of the record of the evaluation
 )
 
 
-def title(rule: str, count: str, target: float, measure: Measure) -> str:
+def column_title(rule: str, count: str, target: float, measure: Measure) -> str:
     """`head rounds to 90 %`."""
     return f"{rule}{measure.name} {count} to {target:g}{measure.unit}"
 
@@ -35,7 +35,7 @@ def check(target: float, measure: Measure):
         )
 
 
-def reached(
+def first_reaching(
     run: RunFolder, rule: str, measure: Measure, target: float
 ) -> Mapping | None:
     """The record of the first evaluation at the target or beyond; None without one."""
@@ -47,7 +47,7 @@ def reached(
     return None
 
 
-def line(target: float, measure: Measure) -> str:
+def caption(target: float, measure: Measure) -> str:
     """What the columns count."""
     side = "at most" if measure.better < 0 else "at least"
     return (
@@ -56,8 +56,8 @@ def line(target: float, measure: Measure) -> str:
     )
 
 
-def short(
-    rows: Sequence[tuple[str, Group]],
+def runs_below_target(
+    rows: Sequence[tuple[str, SeedGroup]],
     rules: Sequence[str],
     measure: Measure,
     target: float,
@@ -72,7 +72,7 @@ def short(
             seeds = sorted(
                 r.config["seed"]
                 for r in there
-                if reached(r, rule, measure, target) is None
+                if first_reaching(r, rule, measure, target) is None
             )
             if seeds:
                 which = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"

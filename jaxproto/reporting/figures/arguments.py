@@ -5,16 +5,21 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jaxproto.config.fields import where
-from jaxproto.errors import UserError, pick, some
+from jaxproto.config.fields import fields_where
+from jaxproto.errors import UserError, choose_from, first_few
 from jaxproto.reporting.compare import paper_tables as compare_names
-from jaxproto.reporting.compare.run_groups import Group, dataset, differing, groups
+from jaxproto.reporting.compare.run_groups import (
+    SeedGroup,
+    dataset,
+    differing_fields,
+    group_by_seed,
+)
 from jaxproto.storage.run_folder import RunFolder
 
 _LONG = 32  # letters of what tells two runs of a method apart
 
 
-def numbers(text: str) -> list[int]:
+def parse_numbers(text: str) -> list[int]:
     """The type of an argument: numbers joined by commas, such as 2,5."""
     try:
         return [int(word) for word in text.split(",")]
@@ -24,7 +29,7 @@ def numbers(text: str) -> list[int]:
         ) from e
 
 
-def chosen(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
+def select(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
     """Those asked for, or all of `num`.
 
     Args:
@@ -37,7 +42,8 @@ def chosen(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
     wrong = [i for i in found if not 0 <= i < num]
     if wrong:
         raise UserError(
-            f"--{what} {some(wrong)}: the run has {what} 0 to {num - 1}; choose among "
+            f"--{what} {first_few(wrong)}: the run has {what} 0 to "
+            f"{num - 1}; choose among "
             "them."
         )
     if len(set(found)) < len(found):
@@ -45,7 +51,7 @@ def chosen(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
     return found
 
 
-def named(workdirs: Sequence[Path]) -> dict[str, Path]:
+def by_folder_name(workdirs: Sequence[Path]) -> dict[str, Path]:
     """Work directories by the names of their folders, by their paths if those repeat.
 
     Raises:
@@ -59,13 +65,13 @@ def named(workdirs: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, workdirs, strict=True))
 
 
-def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
+def by_label(workdirs: Sequence[Path]) -> dict[str, Path]:
     """Work directories by the printed names of their methods and what differs.
 
     Raises:
       UserError: one is given twice or is not that of a run.
     """
-    runs, silent = _read(workdirs), where(compared=False) - {"seed"}
+    runs, silent = _read(workdirs), fields_where(compared=False) - {"seed"}
     settings = [
         {k: v for k, v in run.config.items() if k not in silent} for run in runs
     ]
@@ -73,7 +79,9 @@ def labelled(workdirs: Sequence[Path]) -> dict[str, Path]:
 
 
 def _read(workdirs: Sequence[Path]) -> list[RunFolder]:
-    return [RunFolder.read(path, name) for name, path in named(workdirs).items()]
+    return [
+        RunFolder.read(path, name) for name, path in by_folder_name(workdirs).items()
+    ]
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
@@ -85,10 +93,10 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
       settings: flat configurations.
       folders: names of the folders.
     """
-    names, made = [compare_names.method(s) for s in settings], []
+    names, made = [compare_names.display_name(s) for s in settings], []
     for name, setting, folder in zip(names, settings, folders, strict=True):
         alike = [s for n, s in zip(names, settings, strict=True) if n == name]
-        told = ", ".join(_told(k, setting.get(k)) for k in differing(alike))
+        told = ", ".join(_told(k, setting.get(k)) for k in differing_fields(alike))
         told = told if len(told) <= _LONG else folder
         made.append(f"{name} ({told})" if told else name)
     again = {label for label in made if made.count(label) > 1}
@@ -102,10 +110,10 @@ def _told(field: str, value) -> str:
     """A field and its value as a legend has them: alpha 0.1, seed 1."""
     if field == "data.name":
         return dataset(str(value))
-    return f"{field.split('.')[-1]} {short(value)}"
+    return f"{field.split('.')[-1]} {tick_text(value)}"
 
 
-def short(value) -> str:
+def tick_text(value) -> str:
     """As ticks have it: 1 for 1.0."""
     return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
@@ -117,10 +125,10 @@ def rules(asked: str | None, there: Sequence[str]) -> list[str]:
       UserError: there is no such rule.
     """
     there = list(dict.fromkeys(there))
-    return there if asked is None else [pick("rule", asked, there)]
+    return there if asked is None else [choose_from("rule", asked, there)]
 
 
-def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
+def group_seeds(workdirs: Sequence[Path]) -> dict[str, SeedGroup]:
     """Runs that differ in nothing but the seed together, by the names of `labels`.
 
     How many seeds stands in the names where the groups differ in it.
@@ -128,7 +136,7 @@ def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    found = groups(_read(workdirs))
+    found = group_by_seed(_read(workdirs))
     stems = [_shared([r.name for r in g.runs]) for g in found]
     names = labels([g.config for g in found], stems)
     if len({len(g.runs) for g in found}) > 1:
@@ -136,14 +144,14 @@ def over_seeds(workdirs: Sequence[Path]) -> dict[str, Group]:
     return dict(zip(names, found, strict=True))
 
 
-def seeds_note(found: Sequence[Group]) -> str:
+def seeds_note(found: Sequence[SeedGroup]) -> str:
     """What has to be said of lines and bands; "" where every run is alone."""
     most = {len(g.runs) for g in found}
     over = f"{most.pop()} seeds" if len(most) == 1 and most != {1} else "seeds"
     return "" if most == {1} else f"mean over {over}, least to largest"
 
 
-def _seeds(group: Group) -> str:
+def _seeds(group: SeedGroup) -> str:
     num = len(group.runs)
     return f" ({num} seed{'s' * (num > 1)})"
 

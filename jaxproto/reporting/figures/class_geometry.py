@@ -5,20 +5,20 @@ import numpy as np
 from jaxproto import plots
 from jaxproto.errors import UserError
 from jaxproto.reporting.figures import selected_runs
-from jaxproto.saved_runs.restore import Opened
+from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.summary import pictures
 from jaxproto.summary.host_prototypes import HostProtos, head_norms
 
 
 def angles(args):
     """Angles between the global prototypes."""
-    name, one = selected_runs.only(args)
+    name, one = selected_runs.single_run(args)
     pictures.angles(args.out, one.learnt, one.run.exp.spec.feat_dim, name, one.classes)
 
 
 def cosine_by_class(args):
     """Mean, least and largest cosine similarity to the other classes (CPS Figure 2)."""
-    found = selected_runs.shown(args)
+    found = selected_runs.selected_runs(args)
     rows = {name: similarity(one.protos) for name, one in found.items()}
     plots.cosine_by_class(args.out, rows, next(iter(found.values())).classes)
 
@@ -38,7 +38,7 @@ def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def margins(args):
     """Margins of the global prototypes by class (ProtoNorm Figure 5)."""
-    found = selected_runs.shown(args)
+    found = selected_runs.selected_runs(args)
     rows = {name: margin(one.protos) for name, one in found.items()}
     plots.margins(args.out, rows, next(iter(found.values())).classes)
 
@@ -59,9 +59,9 @@ def margin(protos: HostProtos) -> np.ndarray:
     return least_C / largest if largest > 0 else least_C
 
 
-def heads(args):
+def class_weight_norms(args):
     """Norms of class weights beside the data, of one run or two (CPS Figure 3)."""
-    found = selected_runs.shown(args)
+    found = selected_runs.selected_runs(args)
     if len(found) > 2:
         raise UserError("norms of class weights are drawn of one or two runs.")
     one, *rest = found.values()
@@ -80,7 +80,7 @@ def heads(args):
     plots.head_norm_difference(args.out, norms, count_KC, **names)
 
 
-def _norms(run: Opened) -> np.ndarray:
+def _norms(run: RestoredRun) -> np.ndarray:
     found = head_norms(run.exp.cohorts, run.state.clients)
     if found is None:
         raise UserError(f"{run.path}: its clients have no linear head to draw.")

@@ -7,23 +7,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import batches, federation, plots
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.cohorts import Cohort
 from jaxproto.reporting.figures import selected_runs
-from jaxproto.saved_runs.restore import Opened
+from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.summary import pictures
 from jaxproto.types import Data
 
-_BATCH = batches.SWEEP_BATCH
+_BATCH = batches.EVAL_BATCH_SIZE
 
 
 def confusion(args):
     """Which class is taken for which, over the test examples of all clients."""
     shown, lost = {}, 0
-    for name, one in selected_runs.shown(args).items():
-        matrices = of_clients(one.run, one.clients, selected_runs.trained(one))
+    for name, one in selected_runs.selected_runs(args).items():
+        matrices = of_clients(
+            one.run, one.clients, selected_runs.restored_federation(one)
+        )
         rules = list(matrices)
-        rule = rules[0] if args.rule is None else pick("rule", args.rule, rules)
+        rule = rules[0] if args.rule is None else choose_from("rule", args.rule, rules)
         shown[f"{name}, rule {rule}"], none = matrices[rule]
         lost += none
         classes = one.classes
@@ -35,7 +37,7 @@ Counted = tuple[np.ndarray, int]  # [C, C] true by predicted; examples of no pre
 
 
 def of_clients(
-    run: Opened, clients: Sequence[int], trained: pictures.Trained
+    run: RestoredRun, clients: Sequence[int], trained: pictures.TrainedFederation
 ) -> dict[str, Counted]:
     """Test examples by true and predicted class, of every rule.
 
@@ -63,13 +65,17 @@ def of_clients(
     return total
 
 
-def _program(run: Opened, cohort: Cohort, down):
+def _program(run: RestoredRun, cohort: Cohort, down):
     """Client, data -> {rule: true classes, predicted ones, -1 where there is none}."""
 
     @jax.jit
     def predict(client, batch):
         scores = run.exp.method.predict(cohort.net, client, batch.x, down)
-        return {k: _best(s) for k, s in scores.items() if k in (cohort.rules or scores)}
+        return {
+            k: _best(s)
+            for k, s in scores.items()
+            if k in (cohort.stateless_rules or scores)
+        }
 
     def each(client, data: Data):
         size = int(data.shard.size)
@@ -83,7 +89,9 @@ def _program(run: Opened, cohort: Cohort, down):
             at_B = np.arange(first, first + _BATCH)
             there_B = at_B < size
             at_B = np.minimum(at_B, size - 1)
-            batch = batches.take(data, jnp.asarray(at_B), jnp.asarray(there_B, float))
+            batch = batches.gather_examples(
+                data, jnp.asarray(at_B), jnp.asarray(there_B, float)
+            )
             for rule, said_B in predict(client, batch).items():
                 pair = np.asarray(batch.y)[there_B], np.asarray(said_B)[there_B]
                 found.setdefault(rule, []).append(pair)

@@ -12,12 +12,12 @@ import numpy as np
 from jaxproto import gather, kernels, wire
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
-from jaxproto.saved_runs.restore import Opened
+from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.training import programs
 from jaxproto.types import Protos
 
 
-def before_alignment(run: Opened) -> Protos:
+def before_alignment(run: RestoredRun) -> Protos:
     """The global prototypes that the last round's alignment started from.
 
     They are not kept: the method without alignment makes them again of the local
@@ -36,21 +36,23 @@ def before_alignment(run: Opened) -> Protos:
     method = build.build_method(other, exp.spec, 0, config)
     bare = server._replace(transform=(server.transform[0], ()))
     context = programs.round_context(config.seed, run.round - 1)
-    reports_K = programs.functions(exp).participate(exp.floats, context, server).reports
-    up = uploads(run, reports_K)
+    reports_K = (
+        programs.build_programs(exp).participate(exp.floats, context, server).reports
+    )
+    up = received_prototypes(run, reports_K)
     return method.update(exp.cohorts[0].net, bare, up, context.key).protos
 
 
-def uploads(run: Opened, reports_K) -> Protos:
+def received_prototypes(run: RestoredRun, reports_K) -> Protos:
     """Local prototypes [K, C, D] as the server got them, from who reported."""
     parts = [(c.memory, c.count) for c in run.state.clients]
-    own, count_KC = gather.by_id([c.ids for c in run.exp.cohorts], parts)
+    own, count_KC = gather.join_by_id([c.ids for c in run.exp.cohorts], parts)
     held_KC = count_KC * (own.count > 0) * reports_K[:, None]
     up = Protos(own.mean, held_KC, disclosed=True)
     return jax.vmap(lambda p: wire.unpack(wire.pack(p, run.exp.formats.up)))(up)
 
 
-def trace(protos: Protos) -> dict[str, np.ndarray]:
+def alignment_trace(protos: Protos) -> dict[str, np.ndarray]:
     """`kernels.align_trace` of global prototypes until its last iteration."""
     here_C = jnp.asarray(protos.count > 0)
     _, steps, seen = jax.jit(kernels.align_trace)(jnp.asarray(protos.mean), here_C)

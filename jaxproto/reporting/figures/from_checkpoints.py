@@ -9,7 +9,7 @@ from jaxproto.summary import pictures
 
 def global_prototypes(args):
     """Values of the global prototypes (TinyProto Figure 2 c, d)."""
-    name, one = selected_runs.only(args)
+    name, one = selected_runs.single_run(args)
     more = {"binary": args.binary, "in_order": args.in_order}
     protos, dim = one.protos, one.run.exp.spec.feat_dim
     pictures.global_values(args.out, protos, dim, name, one.classes, **more)
@@ -17,7 +17,7 @@ def global_prototypes(args):
 
 def local_prototypes(args):
     """A class's local prototypes, and the global one G (TinyProto Figure 2 a, b)."""
-    name, one = selected_runs.only(args)
+    name, one = selected_runs.single_run(args)
     if len(one.classes) > 1 and args.classes is not None:
         raise UserError("local prototypes are drawn of one class: give --classes 2.")
     asked = one.classes[0] if args.classes is not None else None
@@ -31,10 +31,12 @@ def local_prototypes(args):
 def prototypes(args):
     """Global and local prototypes of two dimensions (ProtoNorm Figure 2 a to d)."""
     planes = []
-    for name, one in selected_runs.shown(args).items():
-        selected_runs.flat(one)
+    for name, one in selected_runs.selected_runs(args).items():
+        selected_runs.require_2d(one)
         local = one.local.mean[one.clients], one.local.count[one.clients]
-        planes.append(plots.Arrows(name, selected_runs.pulled(one), *local))
+        planes.append(
+            plots.PrototypePlane(name, selected_runs.scaled_prototypes(one), *local)
+        )
         classes = one.classes
     plots.prototypes_2d(args.out, planes, classes)
 
@@ -42,11 +44,11 @@ def prototypes(args):
 def features(args):
     """Test features of clients and their prototypes (ProtoNorm Figures 2 e, f; 6)."""
     planes = []
-    for name, one in selected_runs.shown(args).items():
-        selected_runs.flat(one)
-        clients = one.clients if args.clients else pictures.some_of(one.clients)
-        trained = selected_runs.trained(one)
-        planes += [pictures.plane(trained, one.local, i, name) for i in clients]
+    for name, one in selected_runs.selected_runs(args).items():
+        selected_runs.require_2d(one)
+        clients = one.clients if args.clients else pictures.default_clients(one.clients)
+        trained = selected_runs.restored_federation(one)
+        planes += [pictures.feature_plane(trained, one.local, i, name) for i in clients]
         classes = one.classes
     plots.features_grid(args.out, planes, classes)
 
@@ -54,10 +56,10 @@ def features(args):
 def alignment_trace(args):
     """What happens over the iterations of the last alignment (ProtoNorm Figure 4)."""
     traces, shapes = {}, {}
-    for name, path in arguments.labelled(args.workdirs).items():
+    for name, path in arguments.by_label(args.workdirs).items():
         run = load(path, args.data_dir)
         before = derived.before_alignment(run)
         label = f"{name}, round {run.round}"
-        traces[label] = derived.trace(before)
+        traces[label] = derived.alignment_trace(before)
         shapes[label] = int((before.count > 0).sum()), before.mean.shape[1]
     plots.alignment_trace(args.out, traces, shapes)

@@ -4,7 +4,7 @@ import ml_collections
 
 from jaxproto import config as config_
 from jaxproto import models, plots
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import build_method
 from jaxproto.methods import METHODS
 from jaxproto.summary import nominal_cost
@@ -19,7 +19,7 @@ def communication_cost(args):
 
     The formulas of `Method.nominal`: one client that holds every class, both ways.
     """
-    names = [pick("method", name, METHODS) for name in args.methods.split(",")]
+    names = [choose_from("method", name, METHODS) for name in args.methods.split(",")]
     classes, dims = args.num_classes, args.feat_dims
     fixed_K, fixed_d = args.at_classes, args.at_dim
     by_K = [Spec(k, fixed_d) for k in classes]

@@ -10,20 +10,20 @@ import numpy as np
 
 from jaxproto import masks, plots
 from jaxproto.data import partition_stats
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import paper_tables as compare_names
-from jaxproto.reporting.compare.run_groups import Group, differing
+from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
 from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
 from jaxproto.reporting.figures import arguments
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import pictures
 
 
-def bytes_(args):
+def accuracy_against_bytes(args):
     """Accuracy against the bytes sent so far; mean, least and largest over seeds."""
     runs = {
         name: [r.evaluations() for r in group.runs]
-        for name, group in arguments.over_seeds(args.workdirs).items()
+        for name, group in arguments.group_seeds(args.workdirs).items()
     }
     plots.accuracy_against_bytes(args.out, runs, args.rule)
 
@@ -33,7 +33,7 @@ def accuracy(args):
 
     A run alone has its spread over clients.
     """
-    groups = arguments.over_seeds(args.workdirs)
+    groups = arguments.group_seeds(args.workdirs)
     found = {
         name: [r.evaluations() for r in group.runs] for name, group in groups.items()
     }
@@ -66,7 +66,7 @@ def _accuracies(records, rule: str, average: str) -> dict[int, float]:
 
 def iterations(args):
     """Iterations of the alignment in every round (ProtoNorm Figure 3a)."""
-    shown, found = [], arguments.over_seeds(args.workdirs)
+    shown, found = [], arguments.group_seeds(args.workdirs)
     for name, group in found.items():
         runs = [pictures.every_round(r.evaluations(), NAME) for r in group.runs]
         line = _over_rounds(name, [dict(zip(*run, strict=True)) for run in runs])
@@ -90,7 +90,7 @@ def accuracy_against_field(args):
     any are a dashed line across. Runs that differ in more are lines of their own.
     """
     fields = args.field.split(",")
-    groups = list(arguments.over_seeds(args.workdirs).values())
+    groups = list(arguments.group_seeds(args.workdirs).values())
     _check_fields(fields, groups)
     how = AVERAGES[args.average], STATISTICS[args.statistic]
     rules = arguments.rules(
@@ -111,26 +111,28 @@ def accuracy_against_field(args):
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note)
 
 
-def _check_fields(fields, groups: Sequence[Group]):
+def _check_fields(fields, groups: Sequence[SeedGroup]):
     there = sorted({k for g in groups for k in g.config})
     for field in fields:
-        pick("field", field, there)
+        choose_from("field", field, there)
 
 
-def _summary(group: Group) -> list[dict]:
+def _summary(group: SeedGroup) -> list[dict]:
     return [run.results for run in group.runs]
 
 
-def _field(group: Group, fields) -> str | None:
+def _field(group: SeedGroup, fields) -> str | None:
     """The first that the configuration has."""
     return next((f for f in fields if f in group.config), None)
 
 
-def _place(group: Group, fields):
+def _place(group: SeedGroup, fields):
     """The value of the field; None if the run has none."""
     field = _field(group, fields)
     if field == "method.s":
-        return masks.kept(group.config[field], group.config["model.feat_dim"])
+        return masks.coordinates_per_class(
+            group.config[field], group.config["model.feat_dim"]
+        )
     return None if field is None else group.config[field]
 
 
@@ -139,7 +141,7 @@ def _order(row):
     return (isinstance(place, str), place) if place is not None else (False, 0)
 
 
-def _values(group: Group, rule: str, how) -> list[float]:
+def _values(group: SeedGroup, rule: str, how) -> list[float]:
     """Per cent of each run."""
     average, statistic = how
     found = [s["rules"].get(rule, {}).get(average, {}) for s in _summary(group)]
@@ -147,9 +149,9 @@ def _values(group: Group, rule: str, how) -> list[float]:
     return [100 * v for v in values if v is not None]
 
 
-def _series(groups: Sequence[Group], fields) -> dict[str, list[Group]]:
+def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
     """Groups that differ in their field alone, by a name."""
-    found: dict[str, list[Group]] = {}
+    found: dict[str, list[SeedGroup]] = {}
     for group in groups:
         mine = _field(group, fields)
         rest = {k: v for k, v in group.config.items() if k != mine}
@@ -165,18 +167,18 @@ def _labels(series, fields, several: bool) -> list[str]:
     names = []
     for members in series:
         first, mine = members[0], _field(members[0], fields)
-        name = compare_names.method(first.config)
+        name = compare_names.display_name(first.config)
         rest = [_rest(m[0], fields) for m in series if m[0].method == first.method]
         told = [
-            f"{k.split('.')[-1]} {arguments.short(first.config.get(k))}"
-            for k in differing(rest)
+            f"{k.split('.')[-1]} {arguments.tick_text(first.config.get(k))}"
+            for k in differing_fields(rest)
         ]
         told += [mine.split(".")[-1]] if several and mine else []
         names.append(f"{name} ({', '.join(told)})" if told else name)
     return names
 
 
-def _rest(group: Group, fields) -> Mapping:
+def _rest(group: SeedGroup, fields) -> Mapping:
     return {k: v for k, v in group.config.items() if k != _field(group, fields)}
 
 
@@ -198,12 +200,12 @@ def partition(args):
     """Training examples per client and class (ProtoNorm Figures 1, 7, 8)."""
     (path,) = args.workdirs
     count_KC = partition_stats.read_csv(path / "partition.csv").train
-    clients = arguments.chosen(args.clients, len(count_KC), "clients")
-    classes = arguments.chosen(args.classes, count_KC.shape[1], "classes")
+    clients = arguments.select(args.clients, len(count_KC), "clients")
+    classes = arguments.select(args.classes, count_KC.shape[1], "classes")
     shown = count_KC[np.ix_(clients, classes)]
     plots.partition_heatmap(args.out, shown, clients, classes, _name(path))
 
 
 def _name(path) -> str:
     """The printed name of a run; "" for a partition alone."""
-    return next(iter(arguments.labelled([path]))) if has_begun(path) else ""
+    return next(iter(arguments.by_label([path]))) if has_begun(path) else ""

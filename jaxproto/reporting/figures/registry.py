@@ -15,15 +15,15 @@ from jaxproto.reporting.figures import (
     rounds_to_target,
     tsne,
 )
-from jaxproto.reporting.figures.arguments import numbers
+from jaxproto.reporting.figures.arguments import parse_numbers
 
 OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
     "rule": {"help": "draw this one only"},
     "average": {"choices": list(AVERAGES), "default": "pooled", "help": "of clients"},
     "statistic": {"choices": list(STATISTICS), "default": "final", "help": "of rounds"},
     "field": {"required": True, "help": "of the configuration: method.s"},
-    "clients": {"type": numbers, "metavar": "2,5", "help": "these only"},
-    "classes": {"type": numbers, "metavar": "0,1", "help": "these only"},
+    "clients": {"type": parse_numbers, "metavar": "2,5", "help": "these only"},
+    "classes": {"type": parse_numbers, "metavar": "0,1", "help": "these only"},
     "data_dir": {"default": "", "help": "where the data set is now"},
     "binary": {"action": "store_true", "help": "also what is above 0"},
     "in_order": {"action": "store_true", "help": "dimensions as they are numbered"},
@@ -32,15 +32,19 @@ OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
     "perplexity": {"type": float, "default": 30.0, "help": "of t-SNE"},
     "methods": {"default": paper_numbers.COSTS, "help": "joined by commas"},
     "network": {"default": "shufflenet_v2_x1_0", "help": "of FedAvg and the like"},
-    "image": {"type": numbers, "default": [32, 32, 3], "help": "height,width,channels"},
-    "num_classes": {"type": numbers, "default": from_formulas.CLASSES},
-    "feat_dims": {"type": numbers, "default": from_formulas.DIMENSIONS},
+    "image": {
+        "type": parse_numbers,
+        "default": [32, 32, 3],
+        "help": "height,width,channels",
+    },
+    "num_classes": {"type": parse_numbers, "default": from_formulas.CLASSES},
+    "feat_dims": {"type": parse_numbers, "default": from_formulas.DIMENSIONS},
     "at_classes": {"type": int, "default": 100, "help": "in the panel of d"},
     "at_dim": {"type": int, "default": 1024, "help": "in the panel of K"},
 }
 
 
-class Picture(NamedTuple):
+class Figure(NamedTuple):
     """A picture: arguments -> nothing, a file is written."""
 
     draw: Callable
@@ -60,38 +64,38 @@ VALUES = ("binary", "in_order")
 COSTS = ("methods", "network", "image", "num_classes", "feat_dims")
 _r, _c, _b = from_records, from_checkpoints, class_geometry
 
-PICTURES = {
-    "accuracy": Picture(_r.accuracy, "some", ACCURACY),
-    "bytes": Picture(_r.bytes_, "some", ("rule",)),
-    "until": Picture(rounds_to_target.until, "some", (*ACCURACY, "target")),
-    "accuracy_against_field": Picture(
+FIGURES = {
+    "accuracy": Figure(_r.accuracy, "some", ACCURACY),
+    "bytes": Figure(_r.accuracy_against_bytes, "some", ("rule",)),
+    "until": Figure(rounds_to_target.rounds_to_target, "some", (*ACCURACY, "target")),
+    "accuracy_against_field": Figure(
         _r.accuracy_against_field, "some", (*ACCURACY, "statistic", "field")
     ),
-    "partition": Picture(_r.partition, "one", ("clients", "classes")),
-    "confusion": Picture(confusion.confusion, "some", (*BOTH, "rule")),
-    "tsne": Picture(tsne.tsne, "some", (*BOTH, "samples", "perplexity")),
-    "prototypes": Picture(_c.prototypes, "some", BOTH),
-    "features": Picture(_c.features, "some", BOTH),
-    "global_prototypes": Picture(_c.global_prototypes, "one", (*CLASS, *VALUES)),
-    "local_prototypes": Picture(_c.local_prototypes, "one", (*BOTH, *VALUES)),
-    "angles": Picture(_b.angles, "one", CLASS),
-    "cosine_by_class": Picture(_b.cosine_by_class, "some", CLASS),
-    "margins": Picture(_b.margins, "some", CLASS),
-    "heads": Picture(_b.heads, "some", BOTH),
-    "iterations": Picture(_r.iterations, "some", ()),
-    "alignment_trace": Picture(_c.alignment_trace, "some", ("data_dir",)),
-    "communication_cost": Picture(
+    "partition": Figure(_r.partition, "one", ("clients", "classes")),
+    "confusion": Figure(confusion.confusion, "some", (*BOTH, "rule")),
+    "tsne": Figure(tsne.tsne, "some", (*BOTH, "samples", "perplexity")),
+    "prototypes": Figure(_c.prototypes, "some", BOTH),
+    "features": Figure(_c.features, "some", BOTH),
+    "global_prototypes": Figure(_c.global_prototypes, "one", (*CLASS, *VALUES)),
+    "local_prototypes": Figure(_c.local_prototypes, "one", (*BOTH, *VALUES)),
+    "angles": Figure(_b.angles, "one", CLASS),
+    "cosine_by_class": Figure(_b.cosine_by_class, "some", CLASS),
+    "margins": Figure(_b.margins, "some", CLASS),
+    "heads": Figure(_b.class_weight_norms, "some", BOTH),
+    "iterations": Figure(_r.iterations, "some", ()),
+    "alignment_trace": Figure(_c.alignment_trace, "some", ("data_dir",)),
+    "communication_cost": Figure(
         from_formulas.communication_cost, "none", (*COSTS, "at_classes", "at_dim")
     ),
 }
-FORMER = {  # names that pictures had before, which still draw them
+OLD_NAMES = {  # names that pictures had before, which still draw them
     "accuracy_over_rounds": "accuracy",
     "accuracy_against_bytes": "bytes",
     "alignment_iterations": "iterations",
 }
 
 
-def add_arguments(parser, picture: Picture):
+def add_arguments(parser, picture: Figure):
     """Gives a parser the options of a picture, and its work directories."""
     if picture.runs != "none":
         several = {"nargs": "+" if picture.runs == "some" else 1}

@@ -6,15 +6,15 @@ from jaxproto import plots
 from jaxproto.plots import curves
 from jaxproto.reporting.compare import measures, targets
 from jaxproto.reporting.compare.measures import Measure
-from jaxproto.reporting.compare.run_groups import Group
+from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.reporting.figures import arguments
 
 
-def until(args):
+def rounds_to_target(args):
     """Rounds and bytes to reach an accuracy, a bar for each method."""
     measure = Measure(average=args.average)
     targets.check(args.target, measure)
-    groups = arguments.over_seeds(args.workdirs)
+    groups = arguments.group_seeds(args.workdirs)
     records = {
         name: [curves.evaluated(name, r.evaluations()) for r in group.runs]
         for name, group in groups.items()
@@ -23,7 +23,7 @@ def until(args):
     bars = [_bar(n, g, rule, measure, args.target) for n, g in groups.items()]
     title = f"until {args.target:g} % test accuracy, rule {rule}, {args.average}"
     told = arguments.seeds_note([*groups.values()])
-    plots.until_bars(args.out, bars, "\n".join(filter(None, [title, told])))
+    plots.rounds_to_target_bars(args.out, bars, "\n".join(filter(None, [title, told])))
 
 
 def _rule(asked: str | None, there: Sequence[Mapping]) -> str:
@@ -33,10 +33,10 @@ def _rule(asked: str | None, there: Sequence[Mapping]) -> str:
     return arguments.rules(asked or (common or found)[0], found)[0]
 
 
-def _bar(name: str, group: Group, rule: str, measure: Measure, target: float):
+def _bar(name: str, group: SeedGroup, rule: str, measure: Measure, target: float):
     histories = [measures.history(run, rule, measure) for run in group.runs]
     have = [run for run in group.runs if rule in run.evaluations()[-1]["rules"]]
-    found = [targets.reached(run, rule, measure, target) for run in have]
+    found = [targets.first_reaching(run, rule, measure, target) for run in have]
     came = [record for record in found if record is not None]
     every = [x for history in histories for x, _ in history if x is not None]
     return plots.Bar(

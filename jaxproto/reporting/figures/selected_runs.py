@@ -7,16 +7,20 @@ import numpy as np
 from jaxproto.errors import UserError
 from jaxproto.experiment import build
 from jaxproto.reporting.figures import arguments
-from jaxproto.saved_runs.restore import Opened, load
+from jaxproto.saved_runs.restore import RestoredRun, load
 from jaxproto.summary import pictures
-from jaxproto.summary.host_prototypes import HostProtos, Learnt, learnt_by
+from jaxproto.summary.host_prototypes import (
+    HostProtos,
+    LearntPrototypes,
+    learnt_prototypes,
+)
 
 
-class Shown(NamedTuple):
+class SelectedRun(NamedTuple):
     """A run, what it has learnt, and what of it is drawn."""
 
-    run: Opened
-    learnt: Learnt
+    run: RestoredRun
+    learnt: LearntPrototypes
     clients: list[int]
     classes: list[int]
 
@@ -39,7 +43,7 @@ class Shown(NamedTuple):
         return _there(self.learnt.local, self.run, "local prototypes")
 
 
-def _there(protos: HostProtos | None, run: Opened, what: str) -> HostProtos:
+def _there(protos: HostProtos | None, run: RestoredRun, what: str) -> HostProtos:
     if protos is None:
         raise UserError(
             f"{run.path}: method {run.config.method.name!r} has no {what} to draw. "
@@ -48,24 +52,24 @@ def _there(protos: HostProtos | None, run: Opened, what: str) -> HostProtos:
     return protos
 
 
-def shown(args) -> dict[str, Shown]:
+def selected_runs(args) -> dict[str, SelectedRun]:
     """The runs of a command by printed name, read one after the other."""
     found = {}
-    for name, path in arguments.labelled(args.workdirs).items():
+    for name, path in arguments.by_label(args.workdirs).items():
         run = load(path, args.data_dir)
-        clients = arguments.chosen(
+        clients = arguments.select(
             getattr(args, "clients", None), len(run.exp.partition.train), "clients"
         )
-        classes = arguments.chosen(
+        classes = arguments.select(
             getattr(args, "classes", None), run.exp.spec.num_classes, "classes"
         )
-        learnt = learnt_by(run.exp, run.state.server, run.state.clients)
-        found[name] = Shown(run, learnt, clients, classes)
+        learnt = learnt_prototypes(run.exp, run.state.server, run.state.clients)
+        found[name] = SelectedRun(run, learnt, clients, classes)
     _check_classes(found)
     return found
 
 
-def _check_classes(found: dict[str, Shown]):
+def _check_classes(found: dict[str, SelectedRun]):
     sizes = {name: one.run.exp.spec.num_classes for name, one in found.items()}
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"{name} has {n}" for name, n in sizes.items())
@@ -74,13 +78,13 @@ def _check_classes(found: dict[str, Shown]):
         )
 
 
-def only(args) -> tuple[str, Shown]:
+def single_run(args) -> tuple[str, SelectedRun]:
     """The single run of a command, and its name."""
-    (one,) = shown(args).items()
+    (one,) = selected_runs(args).items()
     return one
 
 
-def flat(one: Shown) -> Shown:
+def require_2d(one: SelectedRun) -> SelectedRun:
     """The same run.
 
     Raises:
@@ -95,13 +99,13 @@ def flat(one: Shown) -> Shown:
     return one
 
 
-def pulled(one: Shown) -> np.ndarray:
+def scaled_prototypes(one: SelectedRun) -> np.ndarray:
     """Global prototypes as clients compare with them."""
     return _there(one.learnt.client_view, one.run, "global prototypes").mean
 
 
-def trained(one: Shown) -> pictures.Trained:
+def restored_federation(one: SelectedRun) -> pictures.TrainedFederation:
     """The federation after its last checkpoint."""
     exp, state = one.run.exp, one.run.state
     examples = build.examples(exp.dataset)
-    return pictures.Trained(exp, examples, state.server, state.clients)
+    return pictures.TrainedFederation(exp, examples, state.server, state.clients)

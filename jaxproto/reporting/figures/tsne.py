@@ -7,7 +7,7 @@ import numpy as np
 from jaxproto import plots
 from jaxproto.errors import UserError
 from jaxproto.reporting.figures import selected_runs
-from jaxproto.reporting.figures.selected_runs import Shown
+from jaxproto.reporting.figures.selected_runs import SelectedRun
 from jaxproto.summary import pictures
 from jaxproto.summary.host_prototypes import HostProtos
 
@@ -17,7 +17,7 @@ SEED = 0  # of the choice of samples and of t-SNE
 def tsne(args):
     """Test features, local and global prototypes by t-SNE (RefProtoFL Figure 2)."""
     rows, told = [], []
-    for name, one in selected_runs.shown(args).items():
+    for name, one in selected_runs.selected_runs(args).items():
         parts = _points(one, args.samples)
         place, perplexity = embed(
             np.concatenate([p for p, _ in parts]), args.perplexity
@@ -44,9 +44,9 @@ def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
     return made.fit_transform(np.asarray(x_ND, np.float32)), perplexity
 
 
-def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _points(one: SelectedRun, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Features, local and global prototypes, with their classes."""
-    trained = selected_runs.trained(one)
+    trained = selected_runs.restored_federation(one)
     classes, feat, label = one.classes, [], []
     for i in one.clients:
         net, client, data = pictures.one_client(trained, i)
@@ -65,7 +65,9 @@ def _points(one: Shown, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     there = []
     if learnt is not None and learnt.mean.shape[1] == dim:
         there = [c for c in classes if learnt.count[c] > 0]
-    server = selected_runs.pulled(one)[there] if there else np.zeros((0, dim))
+    server = (
+        selected_runs.scaled_prototypes(one)[there] if there else np.zeros((0, dim))
+    )
     return [seen, own, (server, np.array(there, int))]
 
 
@@ -81,7 +83,7 @@ def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
     return np.concatenate(found)
 
 
-def _local(one: Shown, trained: pictures.Trained) -> HostProtos:
+def _local(one: SelectedRun, trained: pictures.TrainedFederation) -> HostProtos:
     """Local prototypes [K, C, D] of the chosen clients.
 
     Those that clients remember; else, and where the server compares an adapter's

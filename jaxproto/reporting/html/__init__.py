@@ -13,7 +13,7 @@ the script is used: the scripts of `static/` make figures of numbers.
 Text goes through Jinja's automatic escaping, and into the figures as JSON.
 """
 
-from jaxproto.reporting.html.document import Made, page
+from jaxproto.reporting.html.document import Page, render_page
 from jaxproto.reporting.html.output import check, write
 
-__all__ = ["Made", "check", "page", "write"]
+__all__ = ["Page", "check", "render_page", "write"]

@@ -5,8 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jaxproto.reporting.compare import paper_cells
 from jaxproto.reporting.compare.paper_numbers import PAPERS
-from jaxproto.reporting.compare.paper_rules import judged
-from jaxproto.reporting.html.run_view import Line, number, sent, training
+from jaxproto.reporting.compare.paper_rules import published_rule
+from jaxproto.reporting.html.run_view import (
+    SeedGroupView,
+    bytes_until,
+    number,
+    seconds_until,
+)
 from jaxproto.storage.run_folder import RunFolder
 
 ACCURACY = "accuracy"
@@ -17,7 +22,7 @@ AVERAGES = {  # average -> its names in records
 Key = tuple[str, str, str]  # measure, rule, average
 
 
-def curves(lines: Sequence[Line]) -> list[dict]:
+def curves(lines: Sequence[SeedGroupView]) -> list[dict]:
     """What `static/accuracy.js` draws of each line.
 
     Returns:
@@ -28,7 +33,7 @@ def curves(lines: Sequence[Line]) -> list[dict]:
     return [_curve(line) for line in lines]
 
 
-def _curve(line: Line) -> dict:
+def _curve(line: SeedGroupView) -> dict:
     rounds = sorted({r["round"] for one in line.runs for r in one.records})
     shown: dict[str, dict] = {}
     for (measure, rule, average), each in _found(line).items():
@@ -40,26 +45,26 @@ def _curve(line: Line) -> dict:
         "seeds": [one.config["seed"] for one in line.runs],
         "round": rounds,
         "bytes": _mean(rounds, [_bytes(one) for one in line.runs]),
-        "seconds": _mean(rounds, [training(one) for one in line.runs]),
+        "seconds": _mean(rounds, [seconds_until(one) for one in line.runs]),
         "values": shown,
         "published": published(line),
     }
 
 
-def _found(line: Line) -> dict[Key, list[dict[int, float]]]:
+def _found(line: SeedGroupView) -> dict[Key, list[dict[int, float]]]:
     """What was measured, by round, of each run that has it."""
     found: dict[Key, list[dict[int, float]]] = {}
     for one in line.runs:
         mine: dict[Key, dict[int, float]] = {}
         for record in one.records:
-            for key, value in measured(record):
+            for key, value in record_values(record):
                 mine.setdefault(key, {})[record["round"]] = value
         for key, values in mine.items():
             found.setdefault(key, []).append(values)
     return found
 
 
-def measured(record: Mapping) -> Iterator[tuple[Key, float]]:
+def record_values(record: Mapping) -> Iterator[tuple[Key, float]]:
     """The numbers of a record: accuracies in %, and what else was measured by name."""
     for rule, kinds in record["rules"].items():
         for average in AVERAGES:
@@ -99,15 +104,15 @@ def _mean(rounds, each: Sequence[Mapping[int, float]]) -> list[float | None]:
 
 
 def _bytes(one: RunFolder) -> dict[int, float]:
-    found = {r["round"]: sent(r) for r in one.records}
+    found = {r["round"]: bytes_until(r) for r in one.records}
     return {at: value for at, value in found.items() if value is not None}
 
 
-def published(line: Line) -> list[dict]:
+def published(line: SeedGroupView) -> list[dict]:
     """Accuracies that papers print for the same cell, and the rule of each."""
     made = []
-    for row in paper_cells.beside(line.group.config, line.group.dataset):
-        how, mean = judged(row), _printed(row.mean)
+    for row in paper_cells.published_for(line.group.config, line.group.dataset):
+        how, mean = published_rule(row), _printed(row.mean)
         if mean is not None:
             where = f"{PAPERS[row.source]}, Table {row.table}"
             made.append(

@@ -10,19 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.data import partition_stats
-from jaxproto.errors import UserError, some
+from jaxproto.errors import UserError, first_few
 from jaxproto.io import atomic
-from jaxproto.reporting.html.run_view import Line
+from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.reporting.html.table import MISSING, Table, per_cent
 from jaxproto.storage.run_folder import RunFolder
 
-MOST = 2000  # clients of a run that are drawn
+MAX_CLIENTS = 2000  # clients of a run that are drawn
 PREFIX = "correct_"
 KEEP = "--config.eval.per_client=True"
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-class Clients(NamedTuple):
+class ClientAccuracy(NamedTuple):
     """What is drawn, and what a reader must know of the rest."""
 
     drawn: list[dict]  # {"line", "run", "round", "id", "train", "test", "rules"}
@@ -30,7 +30,7 @@ class Clients(NamedTuple):
     spread: Table  # over the clients, of every run
 
 
-def clients(lines: Sequence[Line]) -> Clients:
+def client_accuracy(lines: Sequence[SeedGroupView]) -> ClientAccuracy:
     """Reads the newest table of clients of every run."""
     drawn, without, notes = [], list[str](), list[str]()
     for i, line in enumerate(lines):
@@ -47,15 +47,17 @@ def clients(lines: Sequence[Line]) -> Clients:
                 without.append(one.name)
                 continue
             of = len(made.pop("all"))
-            if of > MOST:
-                notes.append(f"{one.name}: {MOST} of {of:,} clients, drawn at random.")
+            if of > MAX_CLIENTS:
+                notes.append(
+                    f"{one.name}: {MAX_CLIENTS} of {of:,} clients, drawn at random."
+                )
             drawn.append({"line": i, "run": one.name, **made})
     if without:
         notes.append(
-            f"No accuracies of single clients in {some(without)}: runs keep them "
+            f"No accuracies of single clients in {first_few(without)}: runs keep them "
             f"with {KEEP}. What the last evaluation says of all clients is below."
         )
-    return Clients(drawn, notes, spread(lines))
+    return ClientAccuracy(drawn, notes, spread(lines))
 
 
 def _points(one: RunFolder) -> dict | None:
@@ -95,9 +97,9 @@ def _newest(one: RunFolder) -> Path | None:
 def _some(id_K: np.ndarray) -> np.ndarray:
     """Positions of all clients, or of MOST at random."""
     every = np.arange(len(id_K))
-    if len(every) <= MOST:
+    if len(every) <= MAX_CLIENTS:
         return every
-    return np.sort(np.random.default_rng(0).choice(every, MOST, replace=False))
+    return np.sort(np.random.default_rng(0).choice(every, MAX_CLIENTS, replace=False))
 
 
 def _shares(hits_K: np.ndarray, test_K: np.ndarray) -> np.ndarray:
@@ -109,7 +111,7 @@ def _shares(hits_K: np.ndarray, test_K: np.ndarray) -> np.ndarray:
 SPREAD = ("client_mean", "client_std", "client_min", "client_max")
 
 
-def spread(lines: Sequence[Line]) -> Table:
+def spread(lines: Sequence[SeedGroupView]) -> Table:
     """Mean, deviation, least and largest over clients, of the last evaluations."""
     rows = [
         (one.name, str(one.round), rule, *(_cell(kinds, k) for k in SPREAD))

@@ -4,7 +4,12 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxproto.reporting.html.run_view import Line, number, sent, training
+from jaxproto.reporting.html.run_view import (
+    SeedGroupView,
+    bytes_until,
+    number,
+    seconds_until,
+)
 from jaxproto.reporting.html.table import MISSING, Table, amount
 from jaxproto.storage.run_folder import RunFolder
 
@@ -14,13 +19,13 @@ HEAD = (
 )
 
 
-def table(lines: Sequence[Line]) -> Table:
+def table(lines: Sequence[SeedGroupView]) -> Table:
     """A row per line, means over its seeds."""
     rows = [(line.label, *_row(line.runs)) for line in lines]
     return Table("Bytes, times and memory, mean over seeds", HEAD, rows)
 
 
-def bars(lines: Sequence[Line]) -> list[dict]:
+def bars(lines: Sequence[SeedGroupView]) -> list[dict]:
     """Bytes of a round in both directions, and its seconds, as numbers."""
     return [
         {
@@ -38,10 +43,12 @@ def _row(runs: Sequence[RunFolder]) -> tuple[str, ...]:
     return (
         amount(_mean(_of_records(runs, "bytes_up"))),
         amount(_mean(_of_records(runs, "bytes_down"))),
-        amount(_mean(sent(s.last) for s in runs if s.last)),
+        amount(_mean(bytes_until(s.last) for s in runs if s.last)),
         MISSING if nominal is None else f"{nominal:,.0f}",
         _text(_mean(map(_round_seconds, runs)), ".3g"),
-        _text(_mean(max(training(s).values(), default=None) for s in runs), ",.0f"),
+        _text(
+            _mean(max(seconds_until(s).values(), default=None) for s in runs), ",.0f"
+        ),
         _text(_mean(_entry(s, "compile_seconds") for s in runs), ".1f"),
         amount(_mean(_entry(s, "peak_memory_bytes", "host") for s in runs)),
         amount(_mean(_entry(s, "peak_memory_bytes", "device") for s in runs)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxproto.errors import UserError, escaped
+from jaxproto.errors import UserError, escape_unprintable
 from jaxproto.reporting import compare
 from jaxproto.reporting.figures import arguments
 from jaxproto.storage.run_folder import RunFolder, is_run
@@ -14,21 +14,21 @@ from jaxproto.storage.run_folder import RunFolder, is_run
 TABLE = "sweep.csv"  # of a sweep that has ended: a column names the cells' folders
 
 
-class LeftOut(NamedTuple):
+class SkippedRun(NamedTuple):
     """Something that was named and is not on the page."""
 
     path: str
     why: str
 
 
-class Found(NamedTuple):
+class DiscoveredRuns(NamedTuple):
     """The runs that are on the page, and what is not."""
 
     runs: tuple[RunFolder, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedRun, ...]
 
 
-def find(workdirs: Sequence[str | Path]) -> Found:
+def discover_runs(workdirs: Sequence[str | Path]) -> DiscoveredRuns:
     """Reads every run that the work directories name.
 
     Args:
@@ -38,23 +38,23 @@ def find(workdirs: Sequence[str | Path]) -> Found:
     Raises:
       UserError: none of them can be read.
     """
-    left: list[LeftOut] = []
+    left: list[SkippedRun] = []
     paths: dict[Path, Path] = {}
     for given in map(Path, workdirs):
         try:
-            for path in expanded(given):
+            for path in run_folders(given):
                 paths.setdefault(path.resolve(), path)
         except (UserError, OSError) as e:
-            left.append(LeftOut(escaped(str(given)), _why(e)))
-    named = arguments.named(list(paths.values()))
+            left.append(SkippedRun(escape_unprintable(str(given)), _why(e)))
+    named = arguments.by_folder_name(list(paths.values()))
     runs = list(_read(named, left))
     if not runs:
         told = "; ".join(why for _, why in left) or "no work directory was given"
         raise UserError(f"there is no run to report: {told}")
-    return Found(tuple(_different(runs, left)), tuple(left))
+    return DiscoveredRuns(tuple(_different(runs, left)), tuple(left))
 
 
-def expanded(path: Path) -> list[Path]:
+def run_folders(path: Path) -> list[Path]:
     """The folders of the runs that a path names.
 
     Raises:
@@ -96,26 +96,28 @@ def _place(folder: Path, name: str) -> Path:
     return other if not Path(name).exists() and other.exists() else Path(name)
 
 
-def _read(named: dict[str, Path], left: list[LeftOut]) -> Iterable[RunFolder]:
+def _read(named: dict[str, Path], left: list[SkippedRun]) -> Iterable[RunFolder]:
     """The runs that can be read; the others are left out."""
     for name, path in named.items():
         try:
-            run = RunFolder.read(path, escaped(name))
+            run = RunFolder.read(path, escape_unprintable(name))
             _ = run.records  # read here, where a damaged one can be left out
             yield run
         except (UserError, OSError) as e:
-            left.append(LeftOut(escaped(str(path)), _why(e)))
+            left.append(SkippedRun(escape_unprintable(str(path)), _why(e)))
 
 
-def _different(runs: Sequence[RunFolder], left: list[LeftOut]) -> Iterable[RunFolder]:
+def _different(
+    runs: Sequence[RunFolder], left: list[SkippedRun]
+) -> Iterable[RunFolder]:
     """The first of runs that agree in every setting and the seed."""
     there: dict[str, RunFolder] = {}
     for one in runs:
-        (group,) = compare.groups([one])
+        (group,) = compare.group_by_seed([one])
         key = json.dumps([group.config, one.config["seed"]], sort_keys=True)
         if first := there.get(key):
             same = f"it is the same run as {first.name}: settings and seed agree"
-            left.append(LeftOut(escaped(str(one.path)), same))
+            left.append(SkippedRun(escape_unprintable(str(one.path)), same))
             continue
         there[key] = one
         yield one

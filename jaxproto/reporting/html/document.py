@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxproto.errors import UserError, pick
+from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.html import (
     accuracy_curves,
     client_accuracy,
@@ -18,9 +18,9 @@ from jaxproto.reporting.html import (
     results,
     settings,
 )
-from jaxproto.reporting.html.discover import Found, LeftOut
+from jaxproto.reporting.html.discover import DiscoveredRuns, SkippedRun
 from jaxproto.reporting.html.output import MARK
-from jaxproto.reporting.html.run_view import Line, lines
+from jaxproto.reporting.html.run_view import SeedGroupView, group_views
 from jaxproto.storage import records
 
 HINT = "a report needs plotly and jinja2: pip install 'jaxproto[report]'"
@@ -28,20 +28,20 @@ SCRIPTS = ("base.js", "accuracy.js", "figures.js", "start.js")  # as one functio
 STATIC = resources.files("jaxproto.reporting.html").joinpath("static")
 
 
-class Made(NamedTuple):
+class Page(NamedTuple):
     """A page, and what it is of."""
 
     html: str
     runs: int
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedRun, ...]
 
 
-def page(
+def render_page(
     workdirs: Sequence[str | Path],
     made_at: str,
     which: str = "first",
     data_dir: str = "",
-) -> Made:
+) -> Page:
     """A page of the runs that the work directories name.
 
     Args:
@@ -55,9 +55,9 @@ def page(
     """
     if not all(map(importlib.util.find_spec, ("plotly", "jinja2"))):
         raise UserError(HINT)
-    pick("choice of checkpoints", which, prototypes.WHICH)
-    there = discover.find(workdirs)
-    rows = lines(there.runs)
+    choose_from("choice of checkpoints", which, prototypes.WHICH)
+    there = discover.discover_runs(workdirs)
+    rows = group_views(there.runs)
     shown = _shown(there, rows, which, data_dir)
     html = _template().render(
         **shown,
@@ -68,24 +68,26 @@ def page(
         script="\n".join(map(_static, SCRIPTS)),
         plotly=_plotly(),
     )
-    return Made(html.lstrip(), len(there.runs), there.left_out)
+    return Page(html.lstrip(), len(there.runs), there.left_out)
 
 
-def _shown(there: Found, rows: list[Line], which: str, data_dir: str) -> dict:
+def _shown(
+    there: DiscoveredRuns, rows: list[SeedGroupView], which: str, data_dir: str
+) -> dict:
     """What the template asks for; `data` is what the figures are drawn of."""
     runs = [one for line in rows for one in line.runs]
     table, notes = results.comparison(rows)
-    own = client_accuracy.clients(rows)
+    own = client_accuracy.client_accuracy(rows)
     divided, of_partitions = partitions.partitions(runs)
     learnt, of_prototypes = prototypes.prototypes(rows, which, data_dir)
     return {
         "title": _title(rows),
         "alerts": results.alerts(rows, there.left_out),
-        "runs": results.runs(rows),
+        "runs": results.run_table(rows),
         "comparison": table,
         "comparison_notes": notes,
-        "differ": settings.differ(runs),
-        "same": settings.same(runs),
+        "differ": settings.differing_settings(runs),
+        "same": settings.shared_settings(runs),
         "client_notes": own.notes,
         "spread": own.spread,
         "partition_notes": of_partitions,
@@ -109,7 +111,7 @@ def _shown(there: Found, rows: list[Line], which: str, data_dir: str) -> dict:
     }
 
 
-def _title(rows: Sequence[Line]) -> str:
+def _title(rows: Sequence[SeedGroupView]) -> str:
     """Such as `fedproto, protonorm on digits: 6 runs`."""
     names = list(dict.fromkeys(line.group.method for line in rows))
     told = ", ".join(names[:4]) + " and others" * (len(names) > 4)
@@ -120,7 +122,9 @@ def _title(rows: Sequence[Line]) -> str:
 
 def as_json(content) -> str:
     """JSON that ends no script element, whatever texts it holds."""
-    text = json.dumps(records.plain(content), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        records.to_json_values(content), allow_nan=False, separators=(",", ":")
+    )
     return text.replace("<", "\\u003c")
 
 

@@ -21,7 +21,7 @@ def check(path: Path, overwrite: bool = False):
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: its folder does not exist. Make it.")
     try:
-        kind = atomic.kind(path)
+        kind = atomic.file_type(path)
         begin = b"" if kind else _beginning(path)
     except FileNotFoundError:
         return

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxproto.data import partition_stats
-from jaxproto.errors import UserError, escaped, some
+from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.io import json_files
 from jaxproto.storage.run_folder import RunFolder
 
 CELLS = 100_000  # of a partition that are drawn
-MOST = 12  # partitions
+MAX_PARTITIONS = 12  # partitions
 
 
 def partitions(runs: Sequence[RunFolder]) -> tuple[list[dict], list[str]]:
@@ -30,15 +30,15 @@ def partitions(runs: Sequence[RunFolder]) -> tuple[list[dict], list[str]]:
     made = []
     for i, owners in enumerate(having.values()):
         try:
-            found = partition(owners) if i < MOST else None
+            found = partition(owners) if i < MAX_PARTITIONS else None
         except UserError as e:
             notes.append(f"{owners[0].name}: {e}")
             continue
         made += [found] if found else []
-    if len(having) > MOST:
-        notes.append(f"The first {MOST} of {len(having)} partitions.")
+    if len(having) > MAX_PARTITIONS:
+        notes.append(f"The first {MAX_PARTITIONS} of {len(having)} partitions.")
     if without:
-        notes.append(f"No partition.csv in {some(without)}.")
+        notes.append(f"No partition.csv in {first_few(without)}.")
     return made, notes
 
 
@@ -64,7 +64,7 @@ def partition(owners: Sequence[RunFolder]) -> dict:
     if rows < clients:
         told += f"; the first {rows:,} clients are drawn"
     return {
-        "runs": some((one.name for one in owners), 3),
+        "runs": first_few((one.name for one in owners), 3),
         "title": told,
         "clients": np.arange(rows),
         "classes": _names(path, classes),
@@ -77,7 +77,7 @@ def _names(path, classes: int) -> list[str]:
     """Of the classes; their numbers where they have none."""
     try:
         numbers = json_files.read_json(path / "classes.json") or {}
-        names = {int(c): escaped(name) for name, c in numbers.items()}
+        names = {int(c): escape_unprintable(name) for name, c in numbers.items()}
     except (json_files.Damaged, TypeError, ValueError):
         names = {}
     return [f"{c} {names[c]}" if c in names else str(c) for c in range(classes)]

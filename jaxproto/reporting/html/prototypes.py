@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxproto.errors import UserError, escaped, some
+from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.plots.class_angles import angles
 from jaxproto.reporting.figures import tsne
-from jaxproto.reporting.html.run_view import Line
+from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.saved_runs import restore
 from jaxproto.storage import checkpoint
 from jaxproto.storage.run_folder import RunFolder
@@ -16,9 +16,15 @@ from jaxproto.summary import pictures
 from jaxproto.summary.pictures import HostProtos
 
 WHICH = ("first", "all", "none")  # runs of a line whose checkpoint is read
-MOST = 1500  # local prototypes that are drawn
+MAX_LOCAL_PROTOTYPES = 1500  # local prototypes that are drawn
 PERPLEXITY = 30.0
-FAILED = (OSError, ValueError, KeyError, TypeError, AttributeError)  # damage; UserError
+READ_ERRORS = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)  # damage; UserError
 
 
 class Points(NamedTuple):
@@ -30,7 +36,7 @@ class Points(NamedTuple):
 
 
 def prototypes(
-    lines: Sequence[Line], which: str = "first", data_dir: str = ""
+    lines: Sequence[SeedGroupView], which: str = "first", data_dir: str = ""
 ) -> tuple[list[dict], list[str]]:
     """What is drawn of the runs that have a checkpoint, and what a reader must know.
 
@@ -42,17 +48,17 @@ def prototypes(
     for one in _chosen(lines, which):
         try:
             drawn.append(_of_run(one, data_dir))
-        except FAILED as e:
-            notes.append(f"{one.name}: {escaped(str(e))}")
+        except READ_ERRORS as e:
+            notes.append(f"{one.name}: {escape_unprintable(str(e))}")
     without = [s.name for line in lines for s in line.runs if not _kept(s)]
     if which == "none":
         notes.append("Checkpoints were not read (--prototypes=none).")
     elif without:
-        notes.append(f"No checkpoint in {some(without)}.")
+        notes.append(f"No checkpoint in {first_few(without)}.")
     return drawn, notes
 
 
-def _chosen(lines: Sequence[Line], which: str) -> list[RunFolder]:
+def _chosen(lines: Sequence[SeedGroupView], which: str) -> list[RunFolder]:
     if which == "none":
         return []
     found = []
@@ -74,7 +80,7 @@ def _of_run(one: RunFolder, data_dir: str) -> dict:
       UserError: no checkpoint can be used, or there are no global prototypes.
     """
     run = restore.load(one.path, data_dir)
-    learnt = pictures.learnt_by(run.exp, run.state.server, run.state.clients)
+    learnt = pictures.learnt_prototypes(run.exp, run.state.server, run.state.clients)
     protos = learnt.protos
     if protos is None:
         raise UserError(f"method {run.config.method.name!r} has no global prototypes")
@@ -83,13 +89,13 @@ def _of_run(one: RunFolder, data_dir: str) -> dict:
         "run": one.name,
         "round": run.round,
         "dimensions": protos.mean.shape[1],
-        "angles": between(protos),
+        "angles": prototype_angles(protos),
         "how": how,
         "points": [] if points is None else points._asdict(),
     }
 
 
-def between(protos: HostProtos) -> np.ndarray:
+def prototype_angles(protos: HostProtos) -> np.ndarray:
     """Angles [C, C]; nan where a class has no direction, and on the diagonal."""
     mean_CD = np.asarray(protos.mean, float)
     there_C = (protos.count > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
@@ -106,7 +112,11 @@ def plane(protos: HostProtos, local: HostProtos | None) -> tuple[Points | None, 
     if local is not None and local.mean.shape[-1] == protos.mean.shape[-1]:
         mine, left = _local(local)
         parts.append(mine)
-        note = f", {MOST:,} of {left:,} local ones at random" if left > MOST else ""
+        note = (
+            f", {MAX_LOCAL_PROTOTYPES:,} of {left:,} local ones at random"
+            if left > MAX_LOCAL_PROTOTYPES
+            else ""
+        )
     x_PD, label, client = (np.concatenate(p) for p in zip(*parts, strict=True))
     if x_PD.shape[1] == 2:
         return Points(x_PD, label, client), f"their two dimensions{note}"
@@ -122,9 +132,9 @@ def _local(local: HostProtos) -> tuple[tuple[np.ndarray, ...], int]:
     """Values, classes and clients of local prototypes, and how many there are."""
     client, label = np.nonzero(local.count > 0)
     every = len(client)
-    if every > MOST:
+    if every > MAX_LOCAL_PROTOTYPES:
         rng = np.random.default_rng(tsne.SEED)
-        shown = np.sort(rng.choice(every, MOST, replace=False))
+        shown = np.sort(rng.choice(every, MAX_LOCAL_PROTOTYPES, replace=False))
         client, label = client[shown], label[shown]
     values = np.asarray(local.mean[client, label], float)
     return (values, label, client), every

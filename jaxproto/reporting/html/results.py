@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from jaxproto.errors import UserError, escaped, some
+from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.reporting import compare
 from jaxproto.reporting.compare import baselines
-from jaxproto.reporting.html.discover import LeftOut
-from jaxproto.reporting.html.run_view import Line, progress
+from jaxproto.reporting.html.discover import SkippedRun
+from jaxproto.reporting.html.run_view import SeedGroupView, progress
 from jaxproto.reporting.html.table import MISSING, Table, per_cent
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.summary import reference_accuracy
 
 
-def runs(lines: Sequence[Line]) -> Table:
+def run_table(lines: Sequence[SeedGroupView]) -> Table:
     """A row per run: how far it is, and its accuracies."""
     last = [one.last for line in lines for one in line.runs if one.last]
     rules = list(dict.fromkeys(rule for record in last for rule in record["rules"]))
@@ -42,29 +42,32 @@ def _accuracy(one: RunFolder, rule: str) -> str:
     return f"{last} ({per_cent(max(known))})"
 
 
-def comparison(lines: Sequence[Line]) -> tuple[Table | None, tuple[str, ...]]:
+def comparison(lines: Sequence[SeedGroupView]) -> tuple[Table | None, tuple[str, ...]]:
     """The table of `jaxproto compare`, published numbers beside ours, and its notes."""
     try:
         made = compare.table([line.group for line in lines])
     except UserError as e:
         return None, (str(e),)
     caption = "Runs that have finished, and what papers print for the same setting"
-    rows = [[escaped(str(cell)) for cell in row] for row in made.rows]
-    return Table(caption, [escaped(str(h)) for h in made.head], rows), made.notes
+    rows = [[escape_unprintable(str(cell)) for cell in row] for row in made.rows]
+    return Table(
+        caption, [escape_unprintable(str(h)) for h in made.head], rows
+    ), made.notes
 
 
-def alerts(lines: Sequence[Line], left_out: Sequence[LeftOut]) -> list[str]:
+def alerts(lines: Sequence[SeedGroupView], left_out: Sequence[SkippedRun]) -> list[str]:
     """What a reader must see first: diverged, collapsed, not ended, left out."""
     seen = [one for line in lines for one in line.runs]
     told = [
-        f"{one.name} diverged: {escaped(str(one.summary.get('reason', 'no reason')))}"
+        f"{one.name} diverged: "
+        f"{escape_unprintable(str(one.summary.get('reason', 'no reason')))}"
         for one in seen
         if one.summary and one.status() is Status.DIVERGED
     ]
     told += [line for one in seen for line in _collapsed(one)]
     if going := [one.name for one in seen if not one.status().ended]:
         told.append(
-            f"Not ended: {some(going)}. The page shows what was there when it was "
+            f"Not ended: {first_few(going)}. The page shows what was there when it was "
             "made; the same command makes it again."
         )
     return told + [f"Left out: {path}: {why}" for path, why in left_out]
@@ -85,6 +88,6 @@ def _collapsed(one: RunFolder) -> list[str]:
 def collapsed(one: RunFolder) -> dict[str, int]:
     """Rules that are at the share of one class, finished or not, and since when."""
     try:
-        return dict(baselines.collapsed(one, baselines.commonest(one)))
+        return dict(baselines.collapsed_rules(one, baselines.majority_share(one)))
     except (UserError, TypeError, AttributeError, ValueError):  # of other versions
         return {}

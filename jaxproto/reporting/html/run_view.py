@@ -5,20 +5,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jaxproto.errors import escaped
+from jaxproto.errors import escape_unprintable
 from jaxproto.reporting import compare
 from jaxproto.reporting.compare import tables
-from jaxproto.reporting.compare.run_groups import Group
+from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 
 
-class Line(NamedTuple):
+class SeedGroupView(NamedTuple):
     """Runs that differ in nothing but the seed: a line of the figures."""
 
     label: str
     dataset: str
-    group: Group
+    group: SeedGroup
 
     @property
     def runs(self) -> tuple[RunFolder, ...]:
@@ -26,17 +26,17 @@ class Line(NamedTuple):
         return self.group.runs
 
 
-def lines(runs: Sequence[RunFolder]) -> list[Line]:
+def group_views(runs: Sequence[RunFolder]) -> list[SeedGroupView]:
     """Runs of equal settings together, with names that tell them apart."""
-    groups = compare.groups(runs)
+    groups = compare.group_by_seed(runs)
     several = len({g.dataset for g in groups}) > 1
     return [
-        Line(
-            escaped(f"{label}, {g.dataset}" if several else label),
-            escaped(g.dataset),
+        SeedGroupView(
+            escape_unprintable(f"{label}, {g.dataset}" if several else label),
+            escape_unprintable(g.dataset),
             g,
         )
-        for label, g in zip(tables.labels(groups), groups, strict=True)
+        for label, g in zip(tables.row_labels(groups), groups, strict=True)
     ]
 
 
@@ -46,7 +46,7 @@ def number(value) -> float | None:
     return float(value) if good and math.isfinite(value) else None
 
 
-def sent(record: Mapping) -> float | None:
+def bytes_until(record: Mapping) -> float | None:
     """Bytes in both directions until a record, from the first round on."""
     total = record.get("bytes_total")
     parts = [number(v) for v in total.values()] if isinstance(total, dict) else []
@@ -54,7 +54,7 @@ def sent(record: Mapping) -> float | None:
     return sum(known) if known and len(known) == len(parts) else None
 
 
-def training(one: RunFolder) -> dict[int, float]:
+def seconds_until(one: RunFolder) -> dict[int, float]:
     """Seconds of all rounds until each evaluation; a record has those of one round."""
     found, so_far, before = dict[int, float](), 0.0, 0
     for record in one.records:

@@ -52,11 +52,15 @@ def tinyproto(tmp_path_factory):
 def averaged(fedavg):
     """The next round of FedAvg, its first client, and what the attacker has."""
     next = next_upload.next_round(fedavg)
-    return next, next_upload.upload(next, 0), attacker.known(next.run.exp, 0, 0)
+    return (
+        next,
+        next_upload.upload(next, 0),
+        attacker.attacker_knowledge(next.run.exp, 0, 0),
+    )
 
 
 def sent(made, form="float32", noise=0.0):
-    return next_upload.sent(made, form, noise, 0)
+    return next_upload.on_the_wire(made, form, noise, 0)
 
 
 def test_labels_are_exact_for_a_linear_model_and_where_the_network_says_nothing():
@@ -69,13 +73,15 @@ def test_labels_are_exact_for_a_linear_model_and_where_the_network_says_nothing(
 
     push = -jax.vmap(jax.grad(loss), (None, 0, 0))(jnp.zeros(5), x, y)
     unknown = np.full((5, 5), 0.2)
-    found = [label_inference.restore(np.asarray(p), unknown, 1)[0] for p in push]
+    found = [label_inference.restore_labels(np.asarray(p), unknown, 1)[0] for p in push]
     np.testing.assert_array_equal(found, y)
     # With equal probabilities the mean push is the counts less a constant.
     true = np.array([0, 0, 0, 2, 2, 4, 4, 4])
     push = np.bincount(true, minlength=5) / 8 - 0.2
-    np.testing.assert_array_equal(label_inference.restore(push, unknown, 8), true)
-    assert label_inference.right(np.array([0, 1]), np.array([1, 1]), 3) == 0.5
+    np.testing.assert_array_equal(
+        label_inference.restore_labels(push, unknown, 8), true
+    )
+    assert label_inference.label_accuracy(np.array([0, 1]), np.array([1, 1]), 3) == 0.5
 
 
 def test_labels_of_one_example_of_a_run_are_exact(averaged):
@@ -83,25 +89,25 @@ def test_labels_of_one_example_of_a_run_are_exact(averaged):
     for id in range(3):
         made = next_upload.upload(next, id, 1, 1)
         rate = next.run.config.optimizer.learning_rate
-        push = gradient_inversion.push(made, sent(made)[1], rate, 1)
+        push = gradient_inversion.bias_gradient(made, sent(made)[1], rate, 1)
         said = gradient_inversion.probabilities(made, made.stages.received.params, has)
         y = next.run.exp.dataset.y[made.rows]
-        np.testing.assert_array_equal(label_inference.restore(push, said, 1), y)
+        np.testing.assert_array_equal(label_inference.restore_labels(push, said, 1), y)
 
 
 def test_one_example_comes_back_from_its_update(averaged, monkeypatch):
     monkeypatch.setattr(gradient_inversion, "ITERATIONS", 301)
     next, _, has = averaged
-    task = gradient_inversion.Task(
+    task = gradient_inversion.AttackTask(
         next.run.exp.method, next.local.opt, next.run.exp.cohorts[0].net
     )
     made = next_upload.upload(next, 0, 1, 1)
-    row, images, _ = gradient_inversion.invert(
+    row, images, _ = gradient_inversion.invert_update(
         task, made, sent(made)[1], has, (1, 1), 0
     )
     assert row["psnr"] > row["psnr of public mean"] + 3 and row["labels right"] == 1
     assert images["found"].shape == images["client's"].shape == (1, 8, 8, 1)
-    rest, _, _ = gradient_inversion.invert(
+    rest, _, _ = gradient_inversion.invert_update(
         task, made, sent(made, noise=30.0)[1], has, (1, 1), 0
     )
     assert rest["psnr"] < row["psnr"] - 3
@@ -124,7 +130,7 @@ def test_prototypes_of_one_example_tell_it_apart_and_noise_hides_it(averaged):
     protos, has, body = alone(made, has)
     exact = membership.by_prototype(made, ((), protos), has, body)
     assert scores.auc(*exact) == 1.0
-    low, high = scores.interval(1.0, *map(len, exact))
+    low, high = scores.auc_interval(1.0, *map(len, exact))
     assert 0.5 < low < 1.0 == high
     aucs = []
     for i in range(20):
@@ -133,17 +139,17 @@ def test_prototypes_of_one_example_tell_it_apart_and_noise_hides_it(averaged):
             made, ((), protos.replace(mean=noise)), has, body
         )
         aucs.append(scores.auc(*hidden))
-    low, high = scores.interval(float(np.mean(aucs)), *map(len, hidden))
+    low, high = scores.auc_interval(float(np.mean(aucs)), *map(len, hidden))
     assert low < 0.5 < high
 
 
 def test_the_image_of_a_prototype_of_one_example_is_found(averaged):
     _, made, has = averaged
     protos, has, body = alone(made, has)
-    goal = prototype_inversion.target(made, ((), protos))
+    goal = prototype_inversion.prototype_target(made, ((), protos))
     start = attacker.class_means(has.public, 10)
     true = has.members[0]
-    found, _ = prototype_inversion.descend(
+    found, _ = prototype_inversion.optimise_images(
         made.embedding, body, goal.mean, goal.mask, start, tv=0.0
     )
     better = scores.correlation(np.asarray(found), true)
@@ -154,7 +160,7 @@ def test_independent_scores_have_an_area_of_a_half_within_the_interval():
     rng, inside = np.random.default_rng(0), 0
     for _ in range(200):
         found = scores.auc(rng.normal(size=40), rng.normal(size=60))
-        low, high = scores.interval(found, 40, 60)
+        low, high = scores.auc_interval(found, 40, 60)
         inside += low <= 0.5 <= high
     assert 180 <= inside < 200  # 95%
 
@@ -164,7 +170,7 @@ def test_scores_of_images():
     assert scores.ssim(x, x) > 0.999 and scores.psnr(x, x) > 60
     assert scores.ssim(x, -x) < 0.1
     assert scores.psnr(x, x + 0.2 * np.sign(-x)) == pytest.approx(20, abs=0.01)
-    np.testing.assert_array_equal(scores.paired(x[::-1], x), x)
+    np.testing.assert_array_equal(scores.match_images(x[::-1], x), x)
 
 
 def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
@@ -173,7 +179,7 @@ def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
     made = next_upload.upload(next, 1)
     longer = run("fedproto", tmp_path / "run", rounds=2)
     then = next_upload.next_round(longer).run
-    number, cohort = next_upload.cohort_of(then, 1)
+    number, cohort = next_upload.cohort_and_index(then, 1)
     memory = then.state.clients[number].memory
     after = np.asarray(memory.mean)[cohort.ids.index(1)]
     np.testing.assert_allclose(made.stages.up.mean, after, rtol=1e-4, atol=1e-5)
@@ -181,10 +187,13 @@ def test_the_upload_is_that_of_the_next_round_of_the_run(tmp_path):
 
 def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tinyproto):
     next = next_upload.next_round(tinyproto)
-    made, has = next_upload.upload(next, 0), attacker.known(next.run.exp, 0, 0)
+    made, has = (
+        next_upload.upload(next, 0),
+        attacker.attacker_knowledge(next.run.exp, 0, 0),
+    )
     true = next.run.exp.counts.train[0]
-    found = class_inference.said(made, sent(made), has, made.stages.trained)
-    rows, length = (class_inference.judged(one, true) for one in found)
+    found = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
+    rows, length = (class_inference.score_classes(one, true) for one in found)
     assert rows["precision"] == rows["recall"] == 1 and rows["count error"] is None
     assert length["source"] == "length"
     assert length["count error"] < 0.3 < length["error of equal counts"]
@@ -192,8 +201,8 @@ def test_the_classes_of_prototypes_are_exact_and_counts_show_in_their_length(tin
 
 def test_the_last_layer_says_which_classes_are_there(averaged):
     next, made, has = averaged
-    (one,) = class_inference.said(made, sent(made), has, made.stages.trained)
-    row = class_inference.judged(one, next.run.exp.counts.train[0])
+    (one,) = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
+    row = class_inference.score_classes(one, next.run.exp.counts.train[0])
     assert row["precision"] == 1.0 and row["recall"] >= 0.4
     assert row["count error"] < row["error of equal counts"]
 
@@ -202,7 +211,7 @@ def test_noise_moves_values_by_its_share_and_nothing_else():
     protos = Protos(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([1.0, 0.0]))
     top = Top(jnp.arange(4.0), jnp.array([True, True, False, True]))
     message = protos, top, jnp.int32(7)
-    moved = next_upload.noised(message, message, 0.5, jax.random.key(0))
+    moved = next_upload.add_noise(message, message, 0.5, jax.random.key(0))
     assert (moved[0].mean[1] == 0).all() and moved[2] == 7
     np.testing.assert_array_equal(moved[1].value, top.value)  # nothing is new in it
     many, key = jnp.ones(10**4), jax.random.key(0)
@@ -249,7 +258,7 @@ def test_what_cannot_be_is_one_line(fedavg):
 def test_what_a_method_does_not_send_and_texts_without_images_are_said(
     fedavg, averaged
 ):
-    made = leakage.measure("prototypes", leakage.Asked([str(fedavg)], [0]))
+    made = leakage.run_attack("prototypes", leakage.AttackRequest([str(fedavg)], [0]))
     assert not made.rows
     assert "fedavg: sends no prototypes of its own data." in made.view.notes
     exp = averaged[0].run.exp
@@ -284,29 +293,29 @@ def loud(tmp_path_factory):
 @needs_accounting
 def test_rows_with_a_column_of_weights_are_read_as_means(quiet):
     made = next_upload.upload(quiet[1], 0)
-    goal = prototype_inversion.target(made, sent(made))
+    goal = prototype_inversion.prototype_target(made, sent(made))
     own = made.stages.trained.memory
     held = np.asarray(own.count) > 0
     np.testing.assert_array_equal(goal.there, held)
     np.testing.assert_allclose(goal.mean[held], own.mean[held], rtol=0.02, atol=0.02)
     assert not goal.scaled
-    has = attacker.known(quiet[1].run.exp, 0, 0)
-    (rows,) = class_inference.said(made, sent(made), has, made.stages.trained)
+    has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)
+    (rows,) = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
     np.testing.assert_array_equal(rows.there, held)
 
 
 @needs_accounting
 def test_where_noise_hides_every_class_membership_is_guessing_and_no_image_sought(loud):
     made = next_upload.upload(next_upload.next_round(loud), 0)
-    has = attacker.known(made.next.run.exp, 0, 0)
+    has = attacker.attacker_knowledge(made.next.run.exp, 0, 0)
     found = membership.by_prototype(made, sent(made), has, made.stages.trained)
-    assert not prototype_inversion.target(made, sent(made)).there.any()
+    assert not prototype_inversion.prototype_target(made, sent(made)).there.any()
     assert scores.auc(*found) == 0.5
-    asked = leakage.Asked([str(loud)], clients=[0])
-    made = leakage.measure("prototypes", asked)
+    asked = leakage.AttackRequest([str(loud)], clients=[0])
+    made = leakage.run_attack("prototypes", asked)
     assert [row["classes"] for row in made.rows] == [0, 0] and made.images is None
     assert all(row["psnr"] is None for row in made.rows)
-    assert figures.draw("prototypes", made, loud)[0].stat().st_size
+    assert figures.draw_attack("prototypes", made, loud)[0].stat().st_size
 
 
 @needs_accounting
@@ -330,23 +339,25 @@ def test_runs_that_differ_in_their_seed_are_one_row_in_the_order_of_epsilon(
     c = next.run.config.copy_and_resolve_references()
     c.seed = 1
     runs.run(c, tmp_path / "other")
-    asked = leakage.Asked([str(path), str(tmp_path / "other")], clients=[0, 1])
-    (row,) = leakage.measure("membership", asked).rows
-    alone = leakage.measure("membership", asked._replace(workdirs=[str(path)])).rows[0]
+    asked = leakage.AttackRequest([str(path), str(tmp_path / "other")], clients=[0, 1])
+    (row,) = leakage.run_attack("membership", asked).rows
+    alone = leakage.run_attack("membership", asked._replace(workdirs=[str(path)])).rows[
+        0
+    ]
     assert row["members"] == 2 * alone["members"]
     assert row["unit"] == "example" and row["epsilon"] == alone["epsilon"] > 100
-    both = leakage.Asked([str(path), str(loud)], clients=[0])
-    epsilons = [row["epsilon"] for row in leakage.measure("membership", both).rows]
+    both = leakage.AttackRequest([str(path), str(loud)], clients=[0])
+    epsilons = [row["epsilon"] for row in leakage.run_attack("membership", both).rows]
     assert len(epsilons) == 2 and epsilons[0] < epsilons[1]
 
 
 @needs_accounting
 def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     made = next_upload.upload(quiet[1], 0)
-    own, other = (attacks.body_of(made, which) for which in attacks.BODIES)
+    own, other = (attacks.attacker_network(made, which) for which in attacks.BODIES)
     kernel = [b.params["net"]["head"]["kernel"] for b in (own, other)]
     assert int(own.id) == 0 != int(other.id) and not np.allclose(*kernel)
-    has = attacker.known(quiet[1].run.exp, 0, 0)
+    has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)
     scored = [membership.by_prototype(made, sent(made), has, b) for b in (own, other)]
     far = [np.median(-members) for members, _ in scored]
     assert far[0] < far[1] / 2  # prototypes are near in the space they were made in
@@ -355,4 +366,4 @@ def test_another_body_is_that_of_a_client_of_the_same_architecture(quiet):
     run = run._replace(exp=run.exp._replace(cohorts=cohorts))
     alone = made._replace(next=made.next._replace(run=run))
     with pytest.raises(UserError, match="the only one with the architecture"):
-        attacks.body_of(alone, "other")
+        attacks.attacker_network(alone, "other")

@@ -148,7 +148,7 @@ LENGTHS = [(20, 20, 20), (32, 5, 32), (200, 0, 32), (200, 32, 32)]
 @every([*LENGTHS, (200, 33, 48), (50, 49, 50)])
 def test_a_batch_takes_the_shortest_length_that_holds_it(longest, used, taken):
     cut_x = functools.partial(
-        trim_padding.cut_by_switch, lambda x: x[:, 0] * 0 + x.shape[1]
+        trim_padding.trim_by_switch, lambda x: x[:, 0] * 0 + x.shape[1]
     )
     found = jit(cut_x)(np.ones((2, longest), np.float32), np.int32(used))
     assert found.tolist() == [taken, taken]

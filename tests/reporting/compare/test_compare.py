@@ -25,7 +25,7 @@ from jaxproto.reporting import compare
 from jaxproto.reporting.compare import latex
 from jaxproto.reporting.compare import paper_cells as cells
 from jaxproto.reporting.compare import paper_tables as names
-from jaxproto.reporting.compare.paper_rules import judged
+from jaxproto.reporting.compare.paper_rules import published_rule
 
 RECORDS = Path(__file__).parents[3] / "results/fashion_mnist/records"
 SHARE = "cifar10: share of test examples in their client's commonest training class: "
@@ -238,9 +238,9 @@ def protocol(name="mnist", alpha=0.5, **more):
 def test_every_printed_accuracy_has_a_rule_that_its_method_has():
     """By the records in the repository."""
     found = {
-        (cells.cell(row).identity["method.name"], *judged(row))
-        for row in cells.printed()
-        if row.metric in cells.ACCURACY and cells.cell(row)
+        (cells.paper_cell(row).identity["method.name"], *published_rule(row))
+        for row in cells.published_numbers()
+        if row.metric in cells.ACCURACY and cells.paper_cell(row)
     }
     printed = {method for method, *_ in found}
     assert printed == {*METHODS} - {"local", "fedper"}
@@ -360,9 +360,9 @@ def test_a_damaged_file_or_one_of_something_else_is_named(tmp_path):
 
 def test_the_table_of_published_numbers_is_whole():
     """Without a configuration are AVERAGE rows alone."""
-    accuracies = [r for r in cells.printed() if r.metric in cells.ACCURACY]
-    assert (len(cells.printed()), len(accuracies)) == (502, 400)
-    none = [r for r in accuracies if cells.cell(r) is None]
+    accuracies = [r for r in cells.published_numbers() if r.metric in cells.ACCURACY]
+    assert (len(cells.published_numbers()), len(accuracies)) == (502, 400)
+    none = [r for r in accuracies if cells.paper_cell(r) is None]
     assert Counter(r.table for r in none) == {"2": 8}
     assert all(r.dataset.startswith("AVERAGE") for r in none)
 
@@ -372,29 +372,34 @@ def test_every_cell_of_a_table_has_its_own_name_and_is_found_again(table):
     """Its configuration stands in the cell in any reading; networks read its data."""
     of_table = [
         r
-        for r in cells.printed()
+        for r in cells.published_numbers()
         if (r.source, r.table) == names.TABLES[table] and r.metric in cells.ACCURACY
     ]
-    there = names.rows(table)
-    assert len(there) == sum(cells.cell(r) is not None for r in of_table)
+    there = names.cells_of_table(table)
+    assert len(there) == sum(cells.paper_cell(r) is not None for r in of_table)
     for name, row in there.items():
-        plain, identity = names.configuration(table, name), cells.cell(row).identity
-        networks = [*models.members(plain.model.group), plain.method.get("aux")]
+        plain, identity = (
+            names.configuration(table, name),
+            cells.paper_cell(row).identity,
+        )
+        networks = [*models.group_members(plain.model.group), plain.method.get("aux")]
         asked = [inspect.signature(models.NETS[n]).parameters for n in networks if n]
         assert {"vocab_size" in a for a in asked} == {row.dataset == "AG News"}, name
         for reading in ("", "code", "paper"):
             made = names.configuration(table, name, reading) if reading else plain
-            fields = config.flat(made)
+            fields = config.flatten(made)
             config.check(made)
             dataset = compare.run_groups.dataset(fields["data.name"])
             assert cells.matches(identity, fields, dataset)
-            assert not cells.departures(row, fields, *filter(None, [reading]))
+            assert not cells.differences_from_paper(
+                row, fields, *filter(None, [reading])
+            )
             if reading:
                 assert made.name == f"{table}-{name}-{reading}"
             wanted = READINGS.get(fields["method.name"], {}).get(reading, {})
-            stated = cells.STATED.get((row.source, fields["method.name"]), {})
+            stated = cells.PAPER_VALUES.get((row.source, fields["method.name"]), {})
             wanted = wanted | (stated if reading == "paper" else {})
-            for key, value in config.resolved(plain, wanted).items():
+            for key, value in config.resolve_callables(plain, wanted).items():
                 kept = identity.get(key, value)  # gamma where the table varies it
                 assert fields[key] in (value, kept), key
 
@@ -411,7 +416,7 @@ def test_the_commands_of_the_table_file_are_cells():
     told = re.findall(r"--config=configs/table\.py:(\S+)", module["__doc__"])
     assert told and [module["get_config"](arg).name for arg in told]
     examples = re.findall("`([a-z0-9]+-[a-z0-9.-]+)`", names.__doc__)
-    every = {name for table in names.TABLES for name in names.rows(table)}
+    every = {name for table in names.TABLES for name in names.cells_of_table(table)}
     assert examples and every >= set(examples)
 
 
@@ -419,7 +424,7 @@ def test_a_whole_table_is_commands_that_a_shell_reads():
     given = ["protonorm5:reading=paper", "--all", "--seeds=0,3"]
     text = table_file()["main"]([*given, "--config.data.data_dir=a b"])
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
-    cells_ = names.rows("protonorm5")
+    cells_ = names.cells_of_table("protonorm5")
     assert len(words) == 2 * len(cells_) == len({w[4] for w in words})
     name = next(iter(cells_))
     assert words[0] == [
@@ -456,7 +461,7 @@ def test_what_no_table_can_be_made_of_is_named():
 
     check_every(cases, check)
     with refused("unknown table 'cps9'"):
-        names.rows("cps9")
+        names.cells_of_table("cps9")
     with refused("unknown cell of cps1 'cifar10-fedtpg'"):
         cell("cps1", "cifar10-fedtpg")
     with refused("'papr'. Did you mean 'paper'"):

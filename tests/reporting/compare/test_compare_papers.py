@@ -64,15 +64,18 @@ NAMED = (
 def test_methods_and_data_sets_are_named_as_papers_print_them():
     for name, fields, shown in NAMED:
         given = {f"method.{k}": v for k, v in fields.items()}
-        assert paper_tables.method({"method.name": name} | given) == shown
+        assert paper_tables.display_name({"method.name": name} | given) == shown
     for method, changes, shown in (
         ("tinyproto", {}, "TinyProto-FP"),
         ("cps_ppa_cpkd", {"method.masks": "none"}, "FedProto + PPA + CPKD"),
     ):
         configured = config.experiment(method, "digits")
         configured.update_from_flattened_dict(changes)
-        assert paper_tables.method(config.flat(configured)) == shown
-    found = [paper_tables.dataset(n) for n in ("cifar10", "oxford_flowers102", "mine")]
+        assert paper_tables.display_name(config.flatten(configured)) == shown
+    found = [
+        paper_tables.display_dataset(n)
+        for n in ("cifar10", "oxford_flowers102", "mine")
+    ]
     assert found == ["CIFAR-10", "Flowers-102", "mine"]
 
 
@@ -80,13 +83,13 @@ def test_every_method_has_a_title_of_its_own_which_is_that_of_printed_tables(
     monkeypatch,
 ):
     """But for what a table calls a method with parts, or two papers differently."""
-    titles = [printed.method({"method.name": name}) for name in METHODS]
+    titles = [printed.display_name({"method.name": name}) for name in METHODS]
     assert len({*titles}) == len(METHODS) and not {*titles} & {*METHODS}
-    assert [printed.named(title) for title in titles] == [*METHODS]
-    for row in cells.printed():
-        made_cell = cells.cell(row)
+    assert [printed.method_of_title(title) for title in titles] == [*METHODS]
+    for row in cells.published_numbers():
+        made_cell = cells.paper_cell(row)
         if made_cell and made_cell.identity["method.name"] != "cps_ppa_cpkd":
-            assert paper_tables.method(made_cell.identity) == row.method
+            assert paper_tables.display_name(made_cell.identity) == row.method
 
     def titled(spec):
         return dataclasses.replace(METHODS["local"](spec), title="Titled")
@@ -94,7 +97,9 @@ def test_every_method_has_a_title_of_its_own_which_is_that_of_printed_tables(
     # A title that is inherited does not count: the own name is shown instead.
     monkeypatch.setitem(METHODS, "mine", lambda spec: METHODS["local"](spec))
     monkeypatch.setitem(METHODS, "titled", titled)
-    shown = [printed.method({"method.name": n}) for n in ("local", "mine", "titled")]
+    shown = [
+        printed.display_name({"method.name": n}) for n in ("local", "mine", "titled")
+    ]
     assert shown == ["Local", "mine", "Titled"]
 
 
@@ -411,13 +416,15 @@ def test_every_combination_of_flags_is_a_table_or_one_line(tmp_path, capsys):
     ]
     here["data__name"] = "tfds:cifar100"
     paths.append(str(folder(tmp_path / "x", "fedgh", **here)))
-    groups = compare.groups(map(compare.load, paths))
+    groups = compare.group_by_seed(map(compare.load, paths))
     shown = refused = 0
     for values in itertools.product(*OPTIONS.values()):
         given = [(k, v) for k, v in zip(OPTIONS, values, strict=True) if v is not None]
         flags = [k if v == "" else f"{k}={v}" for k, v in given]
         try:
-            command.show(groups, command.parsed("compare", [*paths, *flags]))
+            command.print_comparison(
+                groups, command.parse_args("compare", [*paths, *flags])
+            )
             assert capsys.readouterr().out, flags
             shown += 1
         except UserError as e:

@@ -76,7 +76,7 @@ def test_what_the_last_alignment_started_from_is_made_again(path, run):
     np.testing.assert_allclose(again, run.state.server.protos.mean, atol=1e-5)
     record = records.read(path / "metrics.jsonl")[-1]
     assert steps == record["alignment_iterations"]
-    seen = derived.trace(before)
+    seen = derived.alignment_trace(before)
     assert len(seen["energy"]) == steps + 1
     for name, at in (("alignment_energy_before", 0), ("alignment_energy_after", -1)):
         assert seen["energy"][at] == pytest.approx(record[name], rel=1e-4)
@@ -108,7 +108,9 @@ def test_planes_are_of_the_chosen_clients_and_classes(drawn, path, run):
     scale = run.config.method.upscale
     want = np.asarray(run.state.server.protos.mean)[[0, 2]] * scale
     np.testing.assert_allclose(ends, want, rtol=1e-5)
-    local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
+    local = pictures.learnt_prototypes(
+        run.exp, run.state.server, run.state.clients
+    ).local
     there_C = (local.count[[1, 3]][:, [0, 2]] > 0).sum(0)
     assert [len(p.get_offsets()) for p in axes.collections] == there_C.tolist()
     figure = drawn("features", path, "--clients", "4,0")
@@ -119,7 +121,9 @@ def test_matrices_have_the_chosen_rows(drawn, path, run):
     figure = drawn("global_prototypes", path, "--classes", "1,4", "--binary")
     assert ticks(figure.axes[0], "y") == ["1", "4"]
     figure = drawn("local_prototypes", path, "--clients", "1,2", "--classes", "3")
-    local = pictures.learnt_by(run.exp, run.state.server, run.state.clients).local
+    local = pictures.learnt_prototypes(
+        run.exp, run.state.server, run.state.clients
+    ).local
     here = [f"L{i}" for i in (1, 2) if local.count[i, 3] > 0]
     assert ticks(figure.axes[0], "y") == [*here, "client's G"]
     assert figure.get_suptitle().startswith("ProtoNorm, local prototypes of class 3")
@@ -146,7 +150,7 @@ def test_every_picture_of_a_run_is_drawn_again_by_its_name(drawn, path, tmp_path
 
 def test_the_diagonal_of_a_confusion_matrix_is_what_the_record_has(drawn, path, run):
     record = records.read(path / "metrics.jsonl")[-1]
-    trained = pictures.Trained(
+    trained = pictures.TrainedFederation(
         run.exp, build.examples(run.exp.dataset), run.state.server, run.state.clients
     )
     found = confusion.of_clients(run, range(5), trained)

@@ -325,11 +325,11 @@ def test_partition_is_that_of_the_run_of_clients_and_classes_there_are(
     ((shown, clients, classes, name),) = seen
     assert name == ""  # there is no config.json
     assert shown.tolist() == [[6], [3]] and (clients, classes) == ([1, 0], [2])
-    assert selection.chosen(None, 3, "clients") == [0, 1, 2]
+    assert selection.select(None, 3, "clients") == [0, 1, 2]
     with pytest.raises(UserError, match=r"--clients 3, -1: .* clients 0 to 2"):
-        selection.chosen([3, 1, -1], 3, "clients")
+        selection.select([3, 1, -1], 3, "clients")
     with pytest.raises(UserError, match="--classes names one twice"):
-        selection.chosen([1, 1], 3, "classes")
+        selection.select([1, 1], 3, "classes")
 
 
 def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
@@ -357,7 +357,7 @@ def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
     assert float(width) == pytest.approx(72 * 3.25)
     assert "FedProto (2 seeds)" in svg.read_text()
     seen = []
-    monkeypatch.setattr(plots, "until_bars", lambda *a: seen.append(a[1:]))
+    monkeypatch.setattr(plots, "rounds_to_target_bars", lambda *a: seen.append(a[1:]))
     draw("until", *runs, "--target", "86")
     bars, title = seen[0]
     assert title.startswith("until 86 % test accuracy, rule head, pooled")
@@ -370,13 +370,13 @@ def test_until_has_a_bar_for_each_method(make, draw, monkeypatch, tmp_path):
 
 
 def test_every_picture_says_what_it_is_and_has_known_options_and_its_place_in_pages():
-    for name, picture in registry.PICTURES.items():
+    for name, picture in registry.FIGURES.items():
         assert picture.help.endswith("."), name
         assert set(picture.options) <= set(registry.OPTIONS), name
         assert picture.runs in ("one", "some", "none")
         assert f"`{name}`" in PAGE.read_text(), name
-    assert set(registry.FORMER.values()) <= set(registry.PICTURES)
-    assert not set(registry.FORMER) & set(registry.PICTURES)
+    assert set(registry.OLD_NAMES.values()) <= set(registry.FIGURES)
+    assert not set(registry.OLD_NAMES) & set(registry.FIGURES)
 
 
 # -------------------------------------------------------------- of formulas

@@ -31,7 +31,7 @@ def without_script(monkeypatch):
 
 
 def html_of(*workdirs, **more):
-    return page.page(workdirs, NOW, **more).html
+    return page.render_page(workdirs, NOW, **more).html
 
 
 def texts(html):
@@ -113,11 +113,11 @@ def test_diverged_and_collapsed_runs_are_said_first(tmp_path):
 
 
 def test_printed_numbers_are_beside_ours(tmp_path):
-    cell = next(iter(paper_tables.rows("tinyproto1")))
+    cell = next(iter(paper_tables.cells_of_table("tinyproto1")))
     made = paper_tables.configuration("tinyproto1", cell)
     html = html_of(run(tmp_path / "a", configuration=made, rules=("received",)))
     (line,) = data_of(html)["lines"]
-    row = paper_tables.rows("tinyproto1")[cell]
+    row = paper_tables.cells_of_table("tinyproto1")[cell]
     printed = [p["value"] for p in line["published"]]
     assert float(row.mean) in printed
     assert f"{row.mean} ± {row.std} (TinyProto, Table 1)" in texts(html)
@@ -129,11 +129,11 @@ def test_a_damaged_run_is_named_and_left_out(tmp_path):
     def check(file, content):
         whole = (bad / file).read_text()
         (bad / file).write_text(content)
-        made = page.page([good, bad], NOW)
+        made = page.render_page([good, bad], NOW)
         assert made.runs == 1 and [path for path, _ in made.left_out] == [str(bad)]
         assert f"Left out: {bad}: " in texts(made.html)
         with pytest.raises(UserError, match="there is no run to report"):
-            page.page([bad], NOW)
+            page.render_page([bad], NOW)
         (bad / file).write_text(whole)
 
     cases = [
@@ -167,14 +167,14 @@ def test_odd_entries_of_records_do_no_harm_and_damage_of_a_part_is_said(tmp_path
 
 def test_a_run_counts_once_and_what_names_no_run_is_an_error_or_left_out(tmp_path):
     path, copy = run(tmp_path / "a"), run(tmp_path / "copy")
-    made = page.page([path, path, tmp_path / "." / "a", copy], NOW)
+    made = page.render_page([path, path, tmp_path / "." / "a", copy], NOW)
     assert made.runs == 1
     assert "same run as a: settings and seed agree" in texts(made.html)
     (tmp_path / "empty").mkdir()
     for given in ("empty", "nothing"):
         with pytest.raises(UserError, match="holds no run"):
-            page.page([tmp_path / given], NOW)
-    made = page.page([path, tmp_path / "empty"], NOW)
+            page.render_page([tmp_path / given], NOW)
+    made = page.render_page([path, tmp_path / "empty"], NOW)
     assert made.runs == 1 and len(made.left_out) == 1
 
 
@@ -188,7 +188,7 @@ def test_a_sweep_is_found_by_its_folder(tmp_path, monkeypatch):
     )
     for folder, start in (("sweeps/of", tmp_path), (".", tmp_path / "sweeps/of")):
         monkeypatch.chdir(start)
-        made = page.page([folder], NOW)
+        made = page.render_page([folder], NOW)
         assert made.runs == 2
         assert [path.endswith("runs/gone") for path, _ in made.left_out] == [True]
 
@@ -202,7 +202,7 @@ def test_texts_of_users_stay_texts(tmp_path):
     (path / "classes.json").write_text(json.dumps({"<b>zero": 0, "\ud800": 1}))
     broken = run(tmp_path / "<img src=x onerror=alert(3)>", seed=1)
     (broken / "config.json").write_text("{")
-    made = page.page([path, broken], NOW)
+    made = page.render_page([path, broken], NOW)
     for word in ("<script>alert", "<img", "<b>zero", "</title><", "<script>alert(2)"):
         assert word not in made.html
     assert "&lt;script&gt;alert(1)&lt;!--" in made.html
@@ -226,7 +226,7 @@ def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatc
     assert "--config.eval.per_client=True" in said
     assert "other 4 head 40.00 10.00 0.00 100.00" in said
     monkeypatch.setattr(
-        "jaxproto.reporting.html.client_accuracy.MOST", 2
+        "jaxproto.reporting.html.client_accuracy.MAX_CLIENTS", 2
     )  # of many some are drawn
     html = html_of(kept)
     assert len(data_of(html)["clients"][0]["id"]) == 2
@@ -261,11 +261,11 @@ def test_angles_leave_out_absent_classes_and_two_dimensions_stay_as_they_are(
     monkeypatch,
 ):
     mean_CD = np.array([[1.0, 0, 0], [0, 2, 0], [3, 3, 0], [9, 9, 9]])
-    found = prototypes.between(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
+    found = prototypes.prototype_angles(HostProtos(mean_CD, np.array([1, 1, 1, 0])))
     nan = np.nan
     want = [[nan, 90, 45, nan], [90, nan, 45, nan], [45, 45, nan, nan], [nan] * 4]
     assert np.allclose(found, want, equal_nan=True)
-    monkeypatch.setattr(prototypes, "MOST", 3)
+    monkeypatch.setattr(prototypes, "MAX_LOCAL_PROTOTYPES", 3)
     mean_CD = np.array([[1.0, 2], [3, 4]])
     local = HostProtos(np.arange(20.0).reshape(5, 2, 2), np.ones((5, 2)))
     points, how = prototypes.plane(HostProtos(mean_CD, np.ones(2)), local)
@@ -343,7 +343,7 @@ def test_places_where_no_page_can_be(tmp_path, monkeypatch):
             command.main("report", asked)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with refused("jaxproto[report]"):
-        page.page([path], NOW)
+        page.render_page([path], NOW)
 
 
 def test_columns_of_numbers_stand_on_the_right():

@@ -35,11 +35,13 @@ def file(tmp_path_factory):
     run(folder / "alone", "local", rules=("head",), best=0.5, per_client=True)
     run(folder / EVIL, "protonorm", status="")
     cell = next(
-        k for k, row in paper_tables.rows("tinyproto1").items() if "fedproto" in k
+        k
+        for k, row in paper_tables.cells_of_table("tinyproto1").items()
+        if "fedproto" in k
     )
     made = paper_tables.configuration("tinyproto1", cell)
     run(folder / "printed", configuration=made, rules=("head", "global"))
-    html = page_.page([folder, OLD], "2030-01-02 03:04 UTC").html
+    html = page_.render_page([folder, OLD], "2030-01-02 03:04 UTC").html
     page_.write(out / "report.html", html)
     return out / "report.html"
 
