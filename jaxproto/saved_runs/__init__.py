@@ -4,7 +4,7 @@
 `joining.py` are clients that were in the run and clients that were not.
 """
 
-from jaxproto.saved_runs.column_table import Table
+from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.saved_client import ClientData, ExampleSet, SavedClient
 from jaxproto.saved_runs.saved_run import SavedRun, load
 

@@ -25,7 +25,7 @@ from jaxproto.experiment import build, shape_checks, statelessness
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
 from jaxproto.saved_runs import user_inputs
-from jaxproto.saved_runs.column_table import Table
+from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.saved_runs.saved_client import (
     ClientData,

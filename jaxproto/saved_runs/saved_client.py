@@ -12,7 +12,7 @@ from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError, choose_from
 from jaxproto.method import Method
 from jaxproto.saved_runs import user_inputs
-from jaxproto.saved_runs.column_table import Table
+from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.pictures import HostProtos
 from jaxproto.types import Client, Net, Tree

@@ -12,8 +12,8 @@ from jaxproto.data.partition_stats import Counts
 from jaxproto.errors import UserError
 from jaxproto.saved_runs import export, metrics_table, restore
 from jaxproto.saved_runs import new_client as joining
-from jaxproto.saved_runs.column_table import Table
 from jaxproto.saved_runs.lazy_state import CheckpointView, Clients, RunResources
+from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.saved_client import SavedClient, check_id
 from jaxproto.storage import workdir as folder
 from jaxproto.storage.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"""A table as text, Markdown, LaTeX, CSV or JSON: whole, whatever the terminal is."""
+"""A table as text, Markdown, LaTeX, CSV or JSON, independent of the terminal."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import tabulate
 
 from jaxproto.errors import choose_from
 
-Value = str | int | float | None  # None is what is not there
+Value = str | int | float | None  # None: missing
 MISSING = "-"
 DRAWN = {"text": "rounded_outline", "markdown": "github", "latex": "latex_booktabs"}
 DATA = ("csv", "json")
@@ -23,17 +23,17 @@ class TableView(NamedTuple):
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
-    notes: tuple[str, ...] = ()  # what a reader must know
+    notes: tuple[str, ...] = ()  # sentences below the table
 
 
 def render(view: TableView, form: str = "text") -> str:
-    """The table in a format, notes included where the format has room for them.
+    """Returns the table in a format, with its notes except in CSV.
 
-    CSV is that of RFC 4180: one header line, then rows; numbers without separators or
-    units, what is not there is empty, and no notes. JSON has them, and null.
+    CSV follows RFC 4180: a header line, then rows; numbers have no separators or units,
+    missing values are empty. JSON has null for missing values.
 
     Raises:
-      UserError: no such format.
+      UserError: there is no such format.
     """
     choose_from("format", form, [*DRAWN, *DATA])
     if form == "csv":
@@ -56,7 +56,7 @@ def render(view: TableView, form: str = "text") -> str:
 
 
 def format_value(value: Value) -> str:
-    """A value as a reader has it."""
+    """Returns a value as readers see it."""
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else str(value)

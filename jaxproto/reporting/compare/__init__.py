@@ -1,4 +1,4 @@
-"""Finished runs side by side, next to the numbers that the papers print."""
+"""Comparison of finished runs with each other and with published numbers."""
 
 from jaxproto.reporting.compare.footnotes import footnotes
 from jaxproto.reporting.compare.rendering import render

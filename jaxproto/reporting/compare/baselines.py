@@ -1,4 +1,4 @@
-"""What accuracies are read against: Local, and one class; runs that fell to it."""
+"""Notes on two baselines, local training and the commonest class; collapsed runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,23 +10,25 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
 Row = tuple[str, SeedGroup]
-Known = Mapping[tuple, MajorityShare]  # fields of the data -> what one class is worth
+Known = Mapping[
+    tuple, MajorityShare
+]  # fields of the data -> share of the commonest class
 
 
 def footnotes(rows: Sequence[Row]) -> list[str]:
-    """One sentence per data set on each, and one per row that collapsed."""
-    found = majority_shares(g for _, g in rows)
-    return [*_local(rows), *_shares(rows, found), *_collapses(rows, found)]
+    """Returns sentences on the baselines of each data set and on collapsed rows."""
+    shares = majority_shares(g for _, g in rows)
+    return [*_local(rows), *_shares(rows, shares), *_collapses(rows, shares)]
 
 
 def majority_shares(groups: Iterable[SeedGroup]) -> Known:
-    """What one class is worth, by the data; runs of the same data share it."""
-    found = {}
+    """Returns the share of the commonest class by fields of the data."""
+    shares = {}
     for g in groups:
         for run in g.finished:
-            if (key := _data(g)) not in found and (alone := majority_share(run)):
-                found[key] = alone
-    return found
+            if (key := _data(g)) not in shares and (share := majority_share(run)):
+                shares[key] = share
+    return shares
 
 
 def _data(group: SeedGroup) -> tuple:
@@ -36,9 +38,12 @@ def _data(group: SeedGroup) -> tuple:
 
 
 def majority_share(run: RunFolder) -> MajorityShare | None:
-    """What one class is worth; of older runs by `partition.csv`, None without it."""
-    if said := (run.summary or {}).get("commonest_class"):
-        return MajorityShare(**said)
+    """Returns the share of the commonest class, of older runs by `partition.csv`.
+
+    None without either.
+    """
+    if entry := (run.summary or {}).get("commonest_class"):
+        return MajorityShare(**entry)
     file = run.path / "partition.csv"
     if not file.exists():
         return None
@@ -46,7 +51,7 @@ def majority_share(run: RunFolder) -> MajorityShare | None:
 
 
 def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, int]:
-    """Rules that are at the share of one class, and since which round."""
+    """Returns {rule: first round at the share of one class} of the collapsed rules."""
     if run.finished and "collapsed" in run.results:
         return run.results["collapsed"]
     if alone is None:
@@ -56,27 +61,27 @@ def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, in
 
 def _local(rows: Sequence[Row]) -> Iterable[str]:
     datasets = dict.fromkeys(g.dataset for _, g in rows)
-    there = {g.dataset for _, g in rows if g.method == REFERENCE}
-    if there:
+    with_local = {g.dataset for _, g in rows if g.method == REFERENCE}
+    if with_local:
         yield f"Reference: {REFERENCE}, clients that never exchange anything."
-    if missing := [d for d in datasets if d not in there]:
+    if missing := [d for d in datasets if d not in with_local]:
         yield (
             f"No run of {REFERENCE} on {', '.join(missing)}: what clients reach alone, "
             f"the reference, is not in this table (configs/{REFERENCE}.py)."
         )
 
 
-def _shares(rows: Sequence[Row], found: Known) -> Iterable[str]:
+def _shares(rows: Sequence[Row], shares: Known) -> Iterable[str]:
     for dataset in dict.fromkeys(g.dataset for _, g in rows):
-        having: dict[str, list[str]] = {}
+        by_text: dict[str, list[str]] = {}
         for name, g in rows:
             if g.dataset == dataset:
-                having.setdefault(_share(found.get(_data(g))), []).append(name)
-        told = [
-            text + f" in {', '.join(names)}" * (len(having) > 1)
-            for text, names in having.items()
+                by_text.setdefault(_share(shares.get(_data(g))), []).append(name)
+        texts = [
+            text + f" in {', '.join(names)}" * (len(by_text) > 1)
+            for text, names in by_text.items()
         ]
-        yield f"{dataset}: share of {reference_accuracy.CLASS}: {'; '.join(told)}."
+        yield f"{dataset}: share of {reference_accuracy.CLASS}: {'; '.join(texts)}."
 
 
 def _share(alone: MajorityShare | None) -> str:
@@ -86,14 +91,14 @@ def _share(alone: MajorityShare | None) -> str:
     return f"{100 * alone.pooled:.2f} %, {mean}"
 
 
-def _collapses(rows: Sequence[Row], found: Known) -> Iterable[str]:
+def _collapses(rows: Sequence[Row], shares: Known) -> Iterable[str]:
     for name, g in rows:
-        told = [
+        texts = [
             f"{rule} {run.results['rules'][rule]['pooled']['final']:.4f} since round "
             f"{since} (seed {run.config['seed']})"
             for run in sorted(g.finished, key=lambda run: run.config["seed"])
-            for rule, since in collapsed_rules(run, found.get(_data(g))).items()
+            for rule, since in collapsed_rules(run, shares.get(_data(g))).items()
         ]
-        if told:
-            means = reference_accuracy.MEANS
-            yield f"{g.dataset}: {name} collapsed: {', '.join(told)} {means}."
+        if texts:
+            collapses = ", ".join(texts) + f" {reference_accuracy.MEANS}"
+            yield f"{g.dataset}: {name} collapsed: {collapses}."

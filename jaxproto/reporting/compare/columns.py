@@ -1,5 +1,6 @@
-"""The columns of a comparison that hold what was measured, or printed in papers."""
+"""Columns of a comparison: measured numbers, costs and the numbers of papers."""
 
+import operator
 import statistics as stats
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,43 +15,64 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 from jaxproto.storage.run_folder import SUMMARY, RunFolder
 
 MISSING = "-"
-KINDS = ("metric", "published", "bytes", "seconds")  # that can be chosen
+KINDS = ("metric", "published", "bytes", "seconds")  # values of --columns
 METRIC, PUBLISHED, BYTES, SECONDS = KINDS
-TARGET, TEST, RANK = "target", "test", "rank"  # that are asked for
-PRIVACY = "privacy"  # that is there where a run has it
+TARGET, TEST, RANK = "target", "test", "rank"  # added by flags of their own
+PRIVACY = "privacy"  # added where a run has an entry of privacy
+
+
+class Part(NamedTuple):
+    """A number as it is printed, or a word."""
+
+    text: str
+    std: str = ""  # over seeds
+    source: str = ""  # paper and table
+
+    def __str__(self):
+        """Returns such as `86.02 ± 0.38 (TinyProto, Table 1)`."""
+        spread = SPREAD + self.std if self.std else ""
+        return f"{self.text}{spread}{f' ({self.source})' if self.source else ''}"
 
 
 class CellValue(NamedTuple):
-    """What stands in a cell."""
+    """A cell: what is printed, and the numbers behind it by seed."""
 
-    text: str = MISSING
+    parts: tuple[Part, ...] = ()
     values: Mapping[int, float] = {}
 
     @property
+    def text(self) -> str:
+        """The cell as readers see it."""
+        return "; ".join(map(str, self.parts)) or MISSING
+
+    @property
     def mean(self) -> float | None:
-        """As it is printed, so that what looks the same ranks the same."""
-        if self.text == MISSING:
-            return None
-        return float(self.text.partition(SPREAD)[0].replace(",", ""))
+        """The number as printed, so that equal texts rank the same."""
+        return float(self.parts[0].text.replace(",", "")) if self.parts else None
+
+
+def entry(text: str) -> CellValue:
+    """Returns a cell of one number or word."""
+    return CellValue((Part(text),))
 
 
 class Column(NamedTuple):
-    """A column, with an entry in every row."""
+    """A column with an entry in every row."""
 
     title: str
-    dataset: str  # "" where there is only one
+    dataset: str  # "" if the table has only one
     kind: str
     entries: tuple[CellValue, ...]
-    better: int = 0  # 1 the more, -1 the less, 0 neither
+    better: int = 0  # 1: larger is better, -1: smaller, 0: neither
 
     @property
     def name(self) -> str:
-        """Title with the data set."""
+        """The title after the data set."""
         return f"{self.dataset} {self.title}" if self.dataset else self.title
 
 
 class TableRequest(NamedTuple):
-    """What a table is to show."""
+    """The options of a table."""
 
     rules: Sequence[str]
     statistics: Sequence[str]
@@ -59,19 +81,23 @@ class TableRequest(NamedTuple):
     target: float | None = None  # in the unit of the measure
 
 
+Fill = Callable[[SeedGroup], CellValue]
+Titled = dict[str, tuple[int, Fill]]  # title -> `Column.better`, entry of a row
+
+
 def dataset_columns(
     dataset: str, rows: Sequence[SeedGroup | None], asked: TableRequest, several: bool
 ) -> list[Column]:
-    """The columns of one data set.
+    """Returns the columns of one data set.
 
     Args:
       dataset: its name.
       rows: the group of every row, None where a row has none on this data set.
-      asked: what is shown.
-      several: whether there are other data sets.
+      asked: the options of the table.
+      several: whether the table has other data sets.
     """
     groups = [g for g in rows if g is not None]
-    ways: dict[str, Callable] = {
+    makers: dict[str, Callable[[Sequence[SeedGroup], TableRequest], Titled]] = {
         METRIC: _metric,
         TARGET: _target,
         PRIVACY: _privacy,
@@ -79,149 +105,153 @@ def dataset_columns(
         BYTES: _bytes,
         SECONDS: _seconds,
     }
-    found = []
-    for kind, titles in ways.items():
-        if kind not in asked.kinds and kind not in (TARGET, PRIVACY):
-            continue
-        for title, (better, of) in titles(groups, asked).items():
-            entries = tuple(CellValue() if g is None else of(g) for g in rows)
-            label = dataset if several else ""
-            found.append(Column(title, label, kind, entries, better))
-    return found
+    label = dataset if several else ""
+    return [
+        Column(
+            title, label, kind, tuple(fill(g) if g else CellValue() for g in rows), sign
+        )
+        for kind, maker in makers.items()
+        if kind in (*asked.kinds, TARGET, PRIVACY)
+        for title, (sign, fill) in maker(groups, asked).items()
+    ]
 
 
-Way = dict[
-    str, tuple[int, Callable[[SeedGroup], CellValue]]
-]  # title -> better, what fills it
-
-
-def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
-    """A column per rule and statistic, which titles name if there are several."""
+def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+    """A column per rule and statistic; titles name the statistic if several."""
     measure, many = asked.measure, len(asked.statistics) > 1
     return {
         f"{rule}{measure.name}{f' {name}' * many}{measure.unit}": (
             measure.better,
             partial(measured, rule=rule, statistic=name, measure=measure),
         )
-        for rule in _shown(groups, asked)
+        for rule in _rules(groups, asked)
         for name in asked.statistics
     }
 
 
-def _shown(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
-    """The rules asked for that a run on this data set has."""
+def _rules(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
+    """The rules of the table that a run on this data set has."""
     metric = asked.measure.metric
-    there = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
-    return [rule for rule in asked.rules if rule in there]
+    have = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
+    return [rule for rule in asked.rules if rule in have]
 
 
 def measured(
     group: SeedGroup, rule: str, statistic: str, measure: Measure
 ) -> CellValue:
-    """Mean and standard deviation over seeds."""
-    found = measures.values(group, rule, statistic, measure)
-    if not found:
+    """Returns mean and standard deviation over seeds."""
+    return _over_seeds(
+        measures.values(group, rule, statistic, measure), measure.form, measure.ddof
+    )
+
+
+def _over_seeds(values: Mapping[int, float], form: str, ddof: int) -> CellValue:
+    if not values:
         return CellValue()
-    return CellValue(mean_and_std([*found.values()], measure.form, measure.ddof), found)
+    return CellValue((Part(*mean_and_std([*values.values()], form, ddof)),), values)
 
 
-def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
-    """Rounds and bytes until a target; nothing of what a seed has not reached."""
+def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+    """Rounds and bytes until the target."""
     if asked.target is None:
         return {}
-    ways: Way = {}
-    for rule in _shown(groups, asked):
-        for title, form, of in targets.COUNTS:
-            name = targets.column_title(rule, title, asked.target, asked.measure)
-            reach = partial(
-                targets.first_reaching,
-                rule=rule,
-                measure=asked.measure,
-                target=asked.target,
-            )
-            spent = partial(
-                _spent, reach=reach, of=of, form=form, ddof=asked.measure.ddof
-            )
-            ways[name] = (-1, spent)
-    return ways
-
-
-def _spent(
-    group: SeedGroup, reach: Callable, of: Callable, form: str, ddof: int
-) -> CellValue:
-    """What it took every seed, if all are there."""
-    found = {}
-    for run in group.finished:
-        record = reach(run)
-        number = None if record is None else of(record)
-        if number is None:
-            return CellValue()
-        found[run.config["seed"]] = number
-    return CellValue(mean_and_std([*found.values()], form, ddof), found)
-
-
-def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
-    """Unit, epsilon and delta; of several seeds the largest epsilon."""
-    if not any(_spent_of(g) for g in groups):
-        return {}
-
-    def shown(group: SeedGroup, key: str, form: str) -> CellValue:
-        found = [spent[key] for spent in _spent_of(group)]
-        return CellValue(format(max(found), form)) if found else CellValue()
-
     return {
-        "privacy of a": (0, lambda g: shown(g, "unit", "s")),
-        "epsilon": (0, lambda g: shown(g, "epsilon", ".2f")),
-        "delta": (0, lambda g: shown(g, "delta", "g")),
+        targets.column_title(rule, name, asked.target, asked.measure): (
+            -1,
+            partial(_until, rule=rule, asked=asked, count=count, form=form),
+        )
+        for rule in _rules(groups, asked)
+        for name, form, count in targets.COUNTS
     }
 
 
-def _spent_of(group: SeedGroup) -> list[Mapping]:
-    """What summaries say of privacy."""
-    return [r.results["privacy"] for r in group.finished if "privacy" in r.results]
+def _until(
+    group: SeedGroup, rule: str, asked: TableRequest, count: Callable, form: str
+) -> CellValue:
+    """Rounds or bytes until the target; empty unless every seed reached it."""
+    assert asked.target is not None
+    values = {}
+    for run in group.finished:
+        record = targets.first_reaching(run, rule, asked.measure, asked.target)
+        number = None if record is None else count(record)
+        if number is None:
+            return CellValue()
+        values[run.config["seed"]] = number
+    return _over_seeds(values, form, asked.measure.ddof)
 
 
-def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
-    """What papers print for the same cells, and our best as they measure."""
-    ways: Way = {}
-    if any(_printed(g) != MISSING for g in groups):
-        best = partial(_best, ddof=asked.measure.ddof)
-        ways["published by"] = (0, lambda g: CellValue(_rule(g)))
-        ways["best by it %"] = (0, lambda g: CellValue(best(g)))
-        ways["published %"] = (0, lambda g: CellValue(_printed(g)))
-    return ways
+PRIVACY_COLUMNS = {  # title -> entry of the summary, format
+    "privacy of a": ("unit", "s"),
+    "epsilon": ("epsilon", ".2f"),
+    "delta": ("delta", "g"),
+}
 
 
-def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
-    """Of a round; in the papers' unit too where they print it."""
-    ways: Way = {}
-    if any(_printed(g, COST) != MISSING for g in groups):
-        ways["M/round"] = (0, lambda g: _mean(g, _millions, ".3f"))
-        ways["published M/round"] = (0, lambda g: CellValue(_printed(g, COST)))
-    return ways | {"kB/round": (0, lambda g: _mean(g, _kilobytes, ",.1f"))}
+def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+    """Unit, epsilon and delta; the largest over seeds."""
+
+    def largest(group: SeedGroup, key: str, form: str) -> CellValue:
+        privacy = (r.results.get("privacy") for r in group.finished)
+        values = [one[key] for one in privacy if one is not None]
+        return entry(format(max(values), form)) if values else CellValue()
+
+    private = any("privacy" in r.results for g in groups for r in g.finished)
+    return {
+        title: (0, partial(largest, key=key, form=form))
+        for title, (key, form) in PRIVACY_COLUMNS.items()
+        if private
+    }
 
 
-def _seconds(groups: Sequence[SeedGroup], asked: TableRequest) -> Way:
-    return {"s/round": (0, lambda g: _mean(g, lambda s: s["seconds_per_round"], ".2f"))}
+def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+    """The papers' accuracies of the same cells, and our best by their rule."""
+    if not any(_printed(g).parts for g in groups):
+        return {}
+    return {
+        "published by": (
+            0,
+            lambda g: CellValue(tuple(Part(str(r)) for r in _judged(g))),
+        ),
+        "best by it %": (0, partial(_best, ddof=asked.measure.ddof)),
+        "published %": (0, _printed),
+    }
 
 
-def _kilobytes(summary) -> float:
+def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+    """Bytes of a round; also scalars where a paper prints them."""
+    scalars: Titled = {}
+    if any(_printed(g, COST).parts for g in groups):
+        scalars = {
+            "M/round": (0, partial(_mean, of=_millions, form=".3f")),
+            "published M/round": (0, partial(_printed, metrics=COST)),
+        }
+    return scalars | {"kB/round": (0, partial(_mean, of=_kilobytes, form=",.1f"))}
+
+
+def _seconds(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
+    of = operator.itemgetter("seconds_per_round")
+    return {"s/round": (0, partial(_mean, of=of, form=".2f"))}
+
+
+def _kilobytes(summary: Mapping) -> float:
     return sum(summary["bytes_per_round"].values()) / 1e3
 
 
-def _millions(summary) -> float | None:
+def _millions(summary: Mapping) -> float | None:
     """Scalars by the papers' formula."""
     nominal = summary["scalars_per_round"]["nominal"]
     return nominal and nominal / 1e6
 
 
-def _mean(group: SeedGroup, of, form: str) -> CellValue:
-    values = [_of_run(r, of) for r in group.finished]
-    values = [v for v in values if v is not None]
-    return CellValue(format(stats.fmean(values), form)) if values else CellValue()
+def _mean(
+    group: SeedGroup, of: Callable[[Mapping], float | None], form: str
+) -> CellValue:
+    values = [_number(run, of) for run in group.finished]
+    known = [value for value in values if value is not None]
+    return entry(format(stats.fmean(known), form)) if known else CellValue()
 
 
-def _of_run(run: RunFolder, of):
+def _number(run: RunFolder, of: Callable[[Mapping], float | None]) -> float | None:
     try:
         return of(run.results)
     except (KeyError, TypeError, AttributeError) as e:
@@ -232,7 +262,7 @@ def _of_run(run: RunFolder, of):
 
 
 def _judged(group: SeedGroup) -> list[PublishedRule]:
-    """How the numbers printed for a cell were measured; one, as no papers share it."""
+    """The rules of the papers' accuracies of a cell."""
     return list(
         dict.fromkeys(
             map(published_rule, paper_cells.published_for(group.config, group.dataset))
@@ -240,27 +270,25 @@ def _judged(group: SeedGroup) -> list[PublishedRule]:
     )
 
 
-def _rule(group: SeedGroup) -> str:
-    return "; ".join(map(str, _judged(group))) or MISSING
-
-
-def _best(group: SeedGroup, ddof: int) -> str:
-    """Best round by the rule of the published number."""
+def _best(group: SeedGroup, ddof: int) -> CellValue:
+    """Our best round by the rule of each published accuracy."""
     options = {key: option for option, key in AVERAGES.items()}
-    found = [
-        measured(
-            group, how.rule, "best", Measure(average=options[how.average], ddof=ddof)
+    by_rule = [
+        measured(group, rule, "best", Measure(average=options[average], ddof=ddof))
+        for rule, average in _judged(group)
+    ]
+    return CellValue(tuple(part for best in by_rule for part in best.parts))
+
+
+def _printed(group: SeedGroup, metrics: Sequence[str] = ACCURACY) -> CellValue:
+    """The papers' numbers of the same cell."""
+    return CellValue(
+        tuple(
+            dict.fromkeys(
+                Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
+                for row in paper_cells.published_for(
+                    group.config, group.dataset, metrics
+                )
+            )
         )
-        for how in _judged(group)
-    ]
-    return "; ".join(entry.text for entry in found) or MISSING
-
-
-def _printed(group: SeedGroup, metrics=ACCURACY) -> str:
-    """What the papers print for the same cell."""
-    found = [
-        f"{row.mean}{SPREAD + row.std if row.std else ''} "
-        f"({PAPERS[row.source]}, Table {row.table})"
-        for row in paper_cells.published_for(group.config, group.dataset, metrics)
-    ]
-    return "; ".join(dict.fromkeys(found)) or MISSING
+    )

@@ -1,4 +1,4 @@
-"""What a reader of the table must know: seeds, what is missing, what differs."""
+"""Notes below a table: seeds, missing runs, differing settings, the papers' rules."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ from jaxproto.reporting.compare.run_groups import (
 )
 from jaxproto.storage import records
 
-WORDING = {  # statistic or average -> how it is said
+WORDING = {  # statistic or average -> wording
     "final": "final evaluation",
     "best": "best evaluation",
     "last10": "mean of the last 10 evaluations or all if fewer",
@@ -31,14 +31,14 @@ def footnotes(
     measure: Measure,
     published: bool = True,
 ) -> list[str]:
-    """One sentence each.
+    """Returns the notes, one sentence each.
 
     Args:
-      groups: all that was given.
-      rows: those of them with a finished run.
+      groups: all groups, finished or not.
+      rows: labels and groups with a finished run.
       statistics: as in `tables.table`.
-      measure: what the table is of.
-      published: whether papers' numbers are beside it.
+      measure: the metric of the table.
+      published: whether the table has the papers' numbers.
     """
     number = sorted({len(g.seeds) for _, g in rows})
     count = " or ".join(map(str, number)) + " seed" + "s" * (number[-1] > 1)
@@ -47,8 +47,7 @@ def footnotes(
     return [
         f"{metric}, {' and '.join(WORDING[s] for s in statistics)}, "
         f"{WORDING[measure.average]}; mean ± standard deviation "
-        f"(ddof {measure.ddof}) of "
-        f"{count}.",
+        f"(ddof {measure.ddof}) of {count}.",
         *(_last(rows) if "last10" in statistics else []),
         *_seeds(rows),
         *_partitions(rows),
@@ -63,13 +62,13 @@ def footnotes(
 
 
 def _seeds(rows: Sequence[Row]) -> list[str]:
-    """Which, unless they are the same everywhere."""
+    """The seeds of each row, unless all rows have the same."""
     seeds = _shared((", ".join(map(str, g.seeds)), name) for name, g in rows)
     return [f"Seeds: {seeds}."] if len({g.seeds for _, g in rows}) > 1 else []
 
 
 def _partitions(rows: Sequence[Row]) -> list[str]:
-    """That the deviation over seeds is not one over partitions, where it is not."""
+    """A warning where seeds share a partition."""
     several = [(name, g) for name, g in rows if len(g.seeds) > 1]
     shared = [(name, g) for name, g in several if g.config["data.seed"] != FOLLOW]
     if not shared:
@@ -84,7 +83,7 @@ def _partitions(rows: Sequence[Row]) -> list[str]:
 
 
 def _nodes(rows: Sequence[Row]) -> list[str]:
-    """Whose clients were no part of a simulation."""
+    """The rows whose clients were separate processes."""
     names = [name for name, g in rows if g.config[CLIENTS] == ON_NODES]
     if not names:
         return []
@@ -95,56 +94,57 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
 
 
 def _last(rows: Sequence[Row]) -> list[str]:
-    """How many evaluations the last ones are, unless it is 10 everywhere."""
-    found = [(number, name) for name, g in rows for number in _numbers(g)]
-    if {number for number, _ in found} <= {records.LAST}:
+    """The number of last evaluations, unless it is 10 everywhere."""
+    numbers = [(number, name) for name, g in rows for number in _numbers(g)]
+    if {number for number, _ in numbers} <= {records.LAST}:
         return []
-    return [f"Last evaluations: {_shared(found)}."]
+    return [f"Last evaluations: {_shared(numbers)}."]
 
 
 def _numbers(group: SeedGroup) -> set:
-    """10 or how many there are, by run; of an older one as its `metrics.jsonl` says."""
-    found: set[int | str] = set()
+    """The numbers of last evaluations of the runs; of older ones by `metrics.jsonl`."""
+    result: set[int | str] = set()
     for run in group.finished:
-        kinds = [d for each in run.results["rules"].values() for d in each.values()]
-        numbers = {records.mean_last(digest)[1] for digest in kinds}
-        known = {number for number in numbers if number is not None}
-        if len(known) == len(numbers):
-            found |= known
+        rules = run.results["rules"].values()
+        numbers = {records.mean_last(d)[1] for rule in rules for d in rule.values()}
+        if None in numbers:
+            last = min(len(run.records), records.LAST)
+            result.add(last or f"{records.LAST} at most")
         else:
-            there = len(run.records)
-            found.add(min(there, records.LAST) or f"{records.LAST} at most")
-    return found
+            result |= {number for number in numbers if number is not None}
+    return result
 
 
 def _shared(pairs: Iterable[tuple[object, str]]) -> str:
-    """Values with those that have them: `1 in a, b; 2 in c`."""
-    having: dict[str, list[str]] = {}
+    """Values with the rows that have them: `1 in a, b; 2 in c`."""
+    names: dict[str, dict[str, None]] = {}
     for value, name in pairs:
-        having.setdefault(str(value), []).append(name)
-    return "; ".join(f"{v} in {', '.join(dict.fromkeys(n))}" for v, n in having.items())
+        names.setdefault(str(value), {})[name] = None
+    return "; ".join(f"{value} in {', '.join(of)}" for value, of in names.items())
 
 
 def _published(rows: Sequence[Row]) -> list[str]:
-    """How the printed numbers were made, and what is not so in our runs."""
-    told: dict[str, None] = {}
-    for name, g in rows:
-        beside = paper_cells.published_for(g.config, g.dataset)
-        for row in {r.source: r for r in reversed(beside)}.values():
-            reading, found = paper_cells.closest_reading(row, g.config)
-            parts = [f"{k} {ours} ({paper})" for k, (paper, ours) in found.items()]
-            if parts:
-                read = f" (reading={reading})" if reading else ""
-                whose = f"{PAPERS[row.source]}'s setting{read} in brackets"
-                told[f"{g.dataset}: {name}, {whose}: {', '.join(parts)}."] = None
-    if not any(paper_cells.published_for(g.config, g.dataset) for _, g in rows):
+    """The rule of the papers' numbers, and settings in which our runs differ."""
+    published = [
+        (name, g, paper_cells.published_for(g.config, g.dataset)) for name, g in rows
+    ]
+    if not any(numbers for *_, numbers in published):
         return []
-    how = (
+    departures: dict[str, None] = {}
+    for name, g, numbers in published:
+        for row in {r.source: r for r in reversed(numbers)}.values():
+            reading, fields = paper_cells.closest_reading(row, g.config)
+            texts = [f"{k} {ours} ({paper})" for k, (paper, ours) in fields.items()]
+            if texts:
+                variant = f" (reading={reading})" if reading else ""
+                whose = f"{PAPERS[row.source]}'s setting{variant} in brackets"
+                departures[f"{g.dataset}: {name}, {whose}: {', '.join(texts)}."] = None
+    rule = (
         "Published: best of 300 rounds (RefProtoFL: of 50), by the rule that released "
         "code evaluates, pooled (the texts of TinyProto and ProtoNorm say local, "
         "CPS+PPA+CPKD global; RefProtoFL states none, head fits it best)."
     )
-    return [how, *told]
+    return [rule, *departures]
 
 
 def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
@@ -157,18 +157,18 @@ def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
 
 
 def _within(rows: Sequence[Row]) -> list[str]:
-    """Fields other than a method's own in which rows of one data set differ."""
+    """Fields outside `method` in which rows of one data set differ."""
     notes = []
     for dataset in dict.fromkeys(g.dataset for _, g in rows):
-        here = [(name, g.config) for name, g in rows if g.dataset == dataset]
-        for key in _differing(config for _, config in here):
-            values = _shared((config.get(key), name) for name, config in here)
+        configs = [(name, g.config) for name, g in rows if g.dataset == dataset]
+        for key in _differing(config for _, config in configs):
+            values = _shared((config.get(key), name) for name, config in configs)
             notes.append(f"{dataset}: {key} differs: {values}.")
     return notes
 
 
 def _between(rows: Sequence[Row]) -> list[str]:
-    """Fields of training that are one value on each data set, not the same on all."""
+    """Fields that differ between data sets but not on any of them."""
     per: dict[str, list[dict]] = {}
     for _, g in rows:
         per.setdefault(g.dataset, []).append(g.config)
@@ -182,5 +182,5 @@ def _between(rows: Sequence[Row]) -> list[str]:
 
 
 def _differing(configs: Iterable[dict]) -> list[str]:
-    found = differing_fields(list(configs))
-    return [k for k in found if k != CLIENTS and not k.startswith("method.")]
+    fields = differing_fields(list(configs))
+    return [k for k in fields if k != CLIENTS and not k.startswith("method.")]

@@ -1,8 +1,9 @@
-"""The comparison as a LaTeX table, a file that a paper takes in.
+"""A comparison as a LaTeX table, a file for LaTeX's input command.
 
-booktabs draws it; with siunitx numbers stand in S columns, aligned at their points.
+It needs booktabs. With siunitx numbers are in S columns, aligned at their points.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -24,7 +25,7 @@ SPECIAL = {
     "±": "$\\pm$",
 }
 NUMBER = re.compile(rf"(-?)([\d,]+)(?:\.(\d+))?(?:{SPREAD}([\d,]+(?:\.\d+)?))?")
-TINY = re.compile(r"(\d(?:\.\d+)?)e(-\d+)")  # as p is where it is below 0.001
+TINY = re.compile(r"(\d(?:\.\d+)?)e(-\d+)")  # p below 0.001
 LOOKS = {BEST: "\\textbf{%s}", SECOND: "\\underline{%s}", "": "%s"}
 SETUP = (
     "\\sisetup{separate-uncertainty=true, retain-zero-uncertainty=true, "
@@ -33,11 +34,11 @@ SETUP = (
 
 
 class Piece(NamedTuple):
-    """A cell."""
+    """A cell of the grid."""
 
     text: str
-    mark: str = ""  # best, second or nothing
-    bare: bool = True  # a title: never a number
+    mark: str = ""  # best, second or ""
+    bare: bool = True  # a title, never a number
 
 
 def render(
@@ -48,29 +49,29 @@ def render(
     transpose: bool = False,
     siunitx: bool = False,
 ) -> str:
-    """A float with a caption that says what the numbers are; other notes as comments.
+    """Returns a float whose caption explains the numbers; other notes are comments.
 
     Args:
       made: the table.
-      marks: best, second or nothing, by row and cell.
-      marked: the sentence that says how these look.
+      marks: best, second or "", by row and cell.
+      marked: a sentence that explains the marks.
       transpose: a column per method.
-      siunitx: whether numbers stand in S columns.
+      siunitx: whether numbers are in S columns.
     """
     groups = [] if transpose else _groups(made.columns)
     grid = _grid(made, marks, bool(groups))
     columns = grid if transpose else [*zip(*grid, strict=True)]
-    way = (_per_cell if transpose else _aligned) if siunitx else _plain
-    kinds, cells = zip(*map(way, columns), strict=True)
+    draw = (_per_cell if transpose else _aligned) if siunitx else _plain
+    kinds, cells = zip(*map(draw, columns), strict=True)
     top, *body = (" & ".join(row) + " \\\\" for row in zip(*cells, strict=True))
-    said = [*made.notes[: made.caption], *([marked] if any(map(any, marks)) else [])]
+    caption = [*made.notes[: made.caption], *([marked] if any(map(any, marks)) else [])]
     return "\n".join(
         [
             f"% \\usepackage{{booktabs}}{' and {siunitx} of version 3' * siunitx}",
             "\\begin{table}",
             "\\centering",
             *([SETUP] if siunitx else []),
-            f"\\caption{{{' '.join(map(escaped, said))}}}",
+            f"\\caption{{{' '.join(map(escaped, caption))}}}",
             f"\\begin{{tabular}}{{{''.join(kinds)}}}",
             "\\toprule",
             *_spanning(groups),
@@ -87,21 +88,16 @@ def render(
 
 
 def escaped(text: str) -> str:
-    """A text that LaTeX prints as it is."""
+    """Returns the LaTeX source that prints a text."""
     plain = "".join(SPECIAL.get(c, c) for c in text)
     return re.sub(r"-(?=-)", "-{}", plain)  # no dash of two hyphens
 
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
     """Data sets with their numbers of columns, if there are several."""
-    found: list[tuple[str, int]] = []
-    for column in columns:
-        name, number = found[-1] if found else (None, 0)
-        if name == column.dataset:
-            found[-1] = (column.dataset, number + 1)
-        else:
-            found.append((column.dataset, 1))
-    return found if any(name for name, _ in found) else []
+    grouped = itertools.groupby(column.dataset for column in columns)
+    groups = [(name, len([*same])) for name, same in grouped]
+    return groups if any(name for name, _ in groups) else []
 
 
 def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
@@ -120,7 +116,7 @@ def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
 def _grid(
     made: Table, marks: Sequence[Sequence[str]], spanned: bool
 ) -> list[list[Piece]]:
-    """Head and rows; titles without the data set where it stands above them."""
+    """Head and rows; titles lack the data set if a spanning head has it."""
     titles = [c.title for c in made.columns] if spanned else made.head[1:]
     rows = [[Piece(made.head[0]), *map(Piece, titles)]]
     for texts, signs in zip(made.rows, marks, strict=True):
@@ -140,19 +136,19 @@ def _plain(column: Sequence[Piece], write: Callable[[Piece], str] | None = None)
 
 
 def _per_cell(column: Sequence[Piece]) -> Set:
-    """Numbers of several units, which have no points to align at."""
+    """A column of numbers in several units, which have no points to align at."""
     return _plain(column, lambda p: _num(p) if _number(p) else _text(p))
 
 
 def _aligned(column: Sequence[Piece]) -> Set:
-    """Numbers as S columns read them; what else there is, and underlined, in braces."""
-    found = [m for m in map(_number, column) if m]
-    if not found:
+    """An S column; texts and underlined numbers are in braces."""
+    numbers = [m for m in map(_number, column) if m]
+    if not numbers:
         return _plain(column)
-    widest = max(len(_digits(m[2])) for m in found)
-    after = max(len(m[3] or "") for m in found)
-    spread = max(len(_digits(m[4])) for m in found)
-    sign = "-" * any(m[1] for m in found)
+    widest = max(len(_digits(m[2])) for m in numbers)
+    after = max(len(m[3] or "") for m in numbers)
+    spread = max(len(_digits(m[4])) for m in numbers)
+    sign = "-" * any(m[1] for m in numbers)
     form = f"{sign}{widest}.{after}{f'({spread})' * bool(spread)}"
     cells = []
     for piece in column:
@@ -160,8 +156,8 @@ def _aligned(column: Sequence[Piece]) -> Set:
         if number is None:
             cells.append(f"{{{_text(piece)}}}")
             continue
-        short = "0" * (widest - len(_digits(number[2])))
-        pad = f"\\phantom{{{short}}}" if short else ""
+        zeros = "0" * (widest - len(_digits(number[2])))
+        pad = f"\\phantom{{{zeros}}}" if zeros else ""
         looks = {
             BEST: f"\\bfseries {_read(piece)}",
             SECOND: f"{{{pad}{LOOKS[SECOND] % _num(piece)}}}",
@@ -180,7 +176,7 @@ def _digits(number: str | None) -> str:
 
 
 def _read(piece: Piece) -> str:
-    """A number as siunitx reads it."""
+    """A number in the input syntax of siunitx."""
     return piece.text.replace(",", "").replace(SPREAD, " +- ")
 
 

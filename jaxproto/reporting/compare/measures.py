@@ -1,4 +1,4 @@
-"""What a table shows of a run: a metric by a rule, a statistic of its rounds."""
+"""Metrics of runs by rule, average over clients and statistic over rounds."""
 
 import statistics as stats
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from jaxproto.storage import records as metrics
 from jaxproto.storage.run_folder import RunFolder
 
 ACCURACY = "accuracy"  # the metric that summaries digest
-SMALLER_IS_BETTER = ("loss", "ece")  # of which the smallest is the best
+SMALLER_IS_BETTER = ("loss", "ece")  # smaller is better
 SHARES = (ACCURACY, "balanced_accuracy", "macro_f1", "auc", "ece")  # shown in %
-STATISTICS = {  # option -> of an entry of the summary's rules
+STATISTICS = {  # option -> number of a digest
     "best": lambda digest: digest["best"],
     "final": lambda digest: digest["final"],
     "last10": lambda digest: metrics.mean_last(digest)[0],
@@ -23,7 +23,7 @@ SPREAD = " ± "
 
 
 class Measure(NamedTuple):
-    """A metric, how it is averaged over clients, and its deviation over seeds."""
+    """A metric, its average over clients and its deviation over seeds."""
 
     metric: str = ACCURACY
     average: str = "pooled"  # of `AVERAGES`
@@ -32,60 +32,59 @@ class Measure(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What follows titles, a space and %, or nothing."""
+        """The suffix of titles: " %" of a share."""
         return " %" if self.metric in SHARES else ""
 
     @property
     def scale(self) -> float:
-        """What numbers of the records are multiplied with."""
+        """The factor from records to the table."""
         return 100.0 if self.metric in SHARES else 1.0
 
     @property
     def form(self) -> str:
-        """Of its numbers."""
+        """The format of the numbers."""
         return ".2f" if self.metric in SHARES else ".4f"
 
     @property
     def better(self) -> int:
-        """1 where more is better, -1 where less is."""
+        """1 if larger is better, -1 if smaller is."""
         return -1 if self.least else 1
 
     @property
     def name(self) -> str:
-        """In titles, after the rule: nothing for accuracy."""
+        """The metric as titles have it after the rule; "" for accuracy."""
         return "" if self.metric == ACCURACY else f" {self.metric}"
 
 
-def mean_and_std(values: Sequence[float], form: str, ddof: int = 0) -> str:
-    """Mean and, of several, standard deviation."""
-    text = format(stats.fmean(values), form)
-    if len(values) < 2:
-        return text
-    return text + SPREAD + format((stats.pstdev, stats.stdev)[ddof](values), form)
+def mean_and_std(values: Sequence[float], form: str, ddof: int = 0) -> tuple[str, str]:
+    """Returns mean and, of several values, standard deviation as texts."""
+    mean, deviation = stats.fmean(values), (stats.pstdev, stats.stdev)[ddof]
+    std = format(deviation(values), form) if len(values) > 1 else ""
+    return format(mean, form), std
 
 
 def values(
     group: SeedGroup, rule: str, statistic: str, measure: Measure
 ) -> dict[int, float]:
-    """The number of each finished run that has one, by its seed."""
-    found = {}
+    """Returns {seed: number} of the finished runs that have one."""
+    by_seed = {}
     for run in group.finished:
-        kept = summarize_history(run, rule, measure)
-        number = STATISTICS[statistic](kept) if kept else None
+        summary = summarize_history(run, rule, measure)
+        number = STATISTICS[statistic](summary) if summary else None
         if number is not None:
-            found[run.config["seed"]] = measure.scale * number
-    return found
+            by_seed[run.config["seed"]] = measure.scale * number
+    return by_seed
 
 
 def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | None:
-    """Best, final and mean of the last evaluations, as `records.rule_summary` has."""
+    """Returns the numbers of `records.rule_summary`, None without the rule."""
     if measure.metric == ACCURACY:
         return run.results["rules"].get(rule, {}).get(AVERAGES[measure.average])
     if rule not in rules(run, measure.metric):
         return None
-    kept = run.results.get("metrics", {}).get(rule, {}).get(measure.metric)
-    if kept is not None:
-        return kept[OF_METRICS[measure.average]]
+    summary = run.results.get("metrics", {}).get(rule, {}).get(measure.metric)
+    if summary is not None:
+        return summary[OF_METRICS[measure.average]]
     row = [number for number, _ in history(run, rule, measure)]
     known = [number for number in row if number is not None]
     last = [number for number in row[-metrics.LAST :] if number is not None]
@@ -100,60 +99,60 @@ def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | 
 def history(
     run: RunFolder, rule: str, measure: Measure
 ) -> list[tuple[float | None, Mapping]]:
-    """The number of every evaluation, with its record; as in the records, not in %."""
+    """Returns the number and the record of every evaluation; not in %."""
     return [(_number(record, rule, measure), record) for record in run.evaluations()]
 
 
 def _number(record: Mapping, rule: str, measure: Measure) -> float | None:
     if measure.metric == ACCURACY:
         return record["rules"].get(rule, {}).get(AVERAGES[measure.average])
-    there = record.get("metrics", {}).get(rule, {}).get(measure.metric, {})
-    return there.get(OF_METRICS[measure.average])
+    averages = record.get("metrics", {}).get(rule, {}).get(measure.metric, {})
+    return averages.get(OF_METRICS[measure.average])
 
 
 def rules(run: RunFolder, metric: str) -> set[str]:
-    """Those that a finished run has the metric of."""
+    """Returns the rules for which a finished run has the metric."""
     if metric == ACCURACY:
         return {*run.results["rules"]}
-    found = run.evaluations()[-1].get("metrics", {})
-    return {rule for rule, named in found.items() if metric in named}
+    by_rule = run.evaluations()[-1].get("metrics", {})
+    return {rule for rule, named in by_rule.items() if metric in named}
 
 
 def is_smaller_better(runs: Iterable[RunFolder], metric: str) -> bool:
-    """Whether the smallest value of a metric is its best, as summaries have it.
+    """Returns whether smaller is better.
 
-    A metric of one's own is not known here, but runs were summarised where it was.
+    The summaries of the runs tell it of a metric that is not built in.
     """
     for run in runs if metric not in (ACCURACY, *SMALLER_IS_BETTER) else ():
         for rule in run.results.get("metrics", {}):
-            kept = summarize_history(run, rule, Measure(metric)) or {}
+            best = (summarize_history(run, rule, Measure(metric)) or {}).get("best")
             row = [x for x, _ in history(run, rule, Measure(metric)) if x is not None]
-            if row and kept.get("best") is not None and kept["best"] < max(row):
+            if row and best is not None and best < max(row):
                 return True
     return metric in SMALLER_IS_BETTER
 
 
 def check_metric(runs: Iterable[RunFolder], metric: str):
-    """Raises UserError unless one of the runs has the metric, one number each."""
-    there, many = {ACCURACY}, set()
+    """Raises UserError unless a run has the metric, as a single number."""
+    known, many = {ACCURACY}, set()
     for run in runs if metric != ACCURACY else ():
         for named in run.evaluations()[-1].get("metrics", {}).values():
-            there |= {*named}
+            known |= {*named}
             many |= {k for k, v in named.items() if not _single(v)}
-    if metric not in there:
+    if metric not in known:
         raise UserError(
             f"no run has metric {metric!r} in its records; there are: "
-            f"{', '.join(sorted(there))}. Runs have those of --config.eval.metrics."
+            f"{', '.join(sorted(known))}. Runs have those of --config.eval.metrics."
         )
     if metric in many:
         raise UserError(
             f"metric {metric!r} is not one number, but one per class: --metric takes "
-            f"one of: {', '.join(sorted(there - many))}."
+            f"one of: {', '.join(sorted(known - many))}."
         )
 
 
 def runs_without(runs: Iterable[RunFolder], metric: str) -> list[str]:
-    """A sentence that names the runs that have not measured a metric, if any."""
+    """Returns a sentence that names the runs without a metric, if there are any."""
     without = [str(run.path) for run in runs if not rules(run, metric)]
     return [f"Without {metric}: {', '.join(without)}."] if without else []
 

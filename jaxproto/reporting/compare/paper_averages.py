@@ -1,4 +1,4 @@
-"""The averages over data sets that a paper's table ends with (RefProtoFL, Table 2)."""
+"""Averages over data sets as in the last columns of RefProtoFL's Table 2."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -13,29 +13,29 @@ from jaxproto.reporting.compare.paper_numbers import (
 from jaxproto.reporting.compare.paper_rules import published_rule
 from jaxproto.reporting.compare.run_groups import SeedGroup
 
-AVERAGE = "AVERAGE"  # how the data set of such a row begins
+AVERAGE = "AVERAGE"  # prefix of the data set of such a row
 
 
 def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
-    """One sentence per method whose cells are all among the groups."""
-    told = []
+    """Returns a sentence per method that has a run in each of its cells."""
+    notes = []
     for row in published_numbers():
         if not row.dataset.startswith(AVERAGE):
             continue
-        parts = [_cell(groups, one) for one in _averaged(row)]
-        known = [part for part in parts if part is not None]
-        if parts and len(known) == len(parts):
-            mean = statistics.fmean(known)
-            told.append(
-                f"Average over the {len(parts)} cells of {row.method} in "
-                f"{PAPERS[row.source]}, Table {row.table}: {mean:.2f} (best by "
-                f"{published_rule(_averaged(row)[0])}); published {row.mean}."
+        averaged = _averaged(row)
+        known = [best for one in averaged if (best := _best(groups, one)) is not None]
+        if averaged and len(known) == len(averaged):
+            notes.append(
+                f"Average over the {len(known)} cells of {row.method} in "
+                f"{PAPERS[row.source]}, Table {row.table}: "
+                f"{statistics.fmean(known):.2f} (best by {published_rule(averaged[0])}); "
+                f"published {row.mean}."
             )
-    return told
+    return notes
 
 
 def _averaged(row: PublishedNumber) -> list[PublishedNumber]:
-    """The cells that a printed average is of."""
+    """The cells that go into a printed average."""
     alike = (row.source, row.table, row.method, row.variant)
     return [
         one
@@ -46,14 +46,15 @@ def _averaged(row: PublishedNumber) -> list[PublishedNumber]:
     ]
 
 
-def _cell(groups: Iterable[SeedGroup], row: PublishedNumber) -> float | None:
-    """Best accuracy in %, mean over seeds, of the first group in a cell."""
+def _best(groups: Iterable[SeedGroup], row: PublishedNumber) -> float | None:
+    """Best accuracy in %, averaged over seeds, of the first group in a cell."""
     rule, average = published_rule(row)
+    identity = require_cell(row).identity
     for g in groups:
-        if not matches(require_cell(row).identity, g.config, g.dataset):
+        if not matches(identity, g.config, g.dataset):
             continue
-        rules = [r.results["rules"] for r in g.finished]
-        best = [of[rule][average]["best"] for of in rules if rule in of]
+        by_run = [r.results["rules"] for r in g.finished]
+        best = [rules[rule][average]["best"] for rules in by_run if rule in rules]
         if best:
             return 100 * statistics.fmean(best)
     return None

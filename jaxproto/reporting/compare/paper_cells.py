@@ -1,10 +1,9 @@
-"""The cells of the papers' tables as settings of a run, and back.
+"""Cells of the papers' tables as settings of a run, and runs as cells.
 
-The printed numbers, and what T, S, N, R are, stand in `papers`. Hyper-parameters: T
-5.1, S 5.1, N 5.1, R 5.1 as the configurations of the methods have them. What a text
-and its released code say differently is a reading of a cell: "" is the defaults of the
-methods, "paper" and "code" are those of `readings.READINGS`, which do not change what
-makes it that cell.
+`papers` has the printed numbers and explains T, S, N and R. Hyper-parameters are those
+of Sections T 5.1, S 5.1, N 5.1 and R 5.1. Where a text and its released code differ, a
+cell has several readings: "" keeps the defaults of the methods, "paper" and "code" are
+those of `readings.READINGS`. A reading never changes the identity of a cell.
 """
 
 import functools
@@ -30,20 +29,20 @@ from jaxproto.reporting.compare.paper_numbers import (
     published_numbers,
 )
 
-EQUIVALENT = {  # values that are one setting of a paper
+EQUIVALENT = {  # values that are the same setting in papers
     "pfllib": "dirichlet",
     "pfllib_pathological": "pathological",
     "resnet18": "HmRes18",
     "cnn4": "HmCNN",
 }
-INTERCHANGEABLE = {  # field -> values that a reading may take for each other in a cell
+INTERCHANGEABLE = {  # field -> values that a reading may exchange
     "method.masks": [("free", "block"), ("block_exact", "block")],
     "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
 }
 READINGS = ("", "code", "paper")
 PAPER_VALUES: dict[
     tuple[str, str], dict[str, object]
-] = {  # source, method -> what reading=paper has there instead
+] = {  # source, method -> fields of reading=paper instead
     **{
         ("cps_ppa_cpkd_iclr_sub", name): {"method.lam": 0.1}  # S 5.1
         for name in ("fedproto", "fedtgp", "cps_ppa_cpkd")
@@ -51,19 +50,19 @@ PAPER_VALUES: dict[
     # Not stated by R, and with the pull of FedProto's text every client is at chance
     ("refprotofl", "fedproto"): {"method.reg": "mse_mean", "method.lam": 10.0},
 }
-NOT_IN_PAPERS = {"data.name", "eval_every"}  # what no paper says of its runs, either
+NOT_IN_PAPERS = {"data.name", "eval_every"}  # fields that papers do not state
 
 
 class PaperCell(NamedTuple):
-    """What a printed number was measured with, as flat fields of a configuration."""
+    """The setting of a printed number, as flat fields of a configuration."""
 
-    identity: dict  # what makes it this cell
-    chosen: dict  # what the papers state besides, where `identity` says nothing
+    identity: dict  # fields that define the cell
+    chosen: dict  # other fields that the paper states
 
 
 @functools.cache
 def paper_cell(row: PublishedNumber) -> PaperCell | None:
-    """The settings of a printed accuracy or cost; None for averages over data sets."""
+    """Returns the cell of a printed accuracy or cost; None of averages of data sets."""
     if row.dataset not in PRESETS or row.metric not in (*ACCURACY, *COST):
         return None
     method, of_r = _method(row), row.source == "refprotofl"
@@ -72,7 +71,7 @@ def paper_cell(row: PublishedNumber) -> PaperCell | None:
             "dataset": PRESETS[row.dataset],
             "data.clients": int(row.clients),
             "model.group": GROUPS[row.models.partition("(")[0]],
-            "data.pool": not of_r,  # which examples clients are tested on
+            "data.pool": not of_r,  # R tests on the official test examples
             **_partition(row),
             **method.identity,
         },
@@ -81,7 +80,7 @@ def paper_cell(row: PublishedNumber) -> PaperCell | None:
 
 
 def require_cell(row: PublishedNumber) -> PaperCell:
-    """As `paper_cell`, of a number that must have one.
+    """Returns the cell of a printed number.
 
     Raises:
       ValueError: it has none.
@@ -93,7 +92,7 @@ def require_cell(row: PublishedNumber) -> PaperCell:
 
 
 def _partition(row: PublishedNumber) -> dict:
-    """How the data of a row are divided, and d where it is stated."""
+    """Partition of a row, and d if it is stated."""
     wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
         each = CLASSES_PER_CLIENT[row.dataset]
@@ -128,13 +127,13 @@ def _method(row: PublishedNumber) -> PaperCell:
 
 
 def _gamma(row: PublishedNumber) -> float | None:
-    """Factor of prototypes of a row whose table varies it."""
+    """Factor of the prototypes, if the table of the row varies it."""
     key, _, value = row.variant.partition(";")[0].partition("=")
     return float(value) if key == "gamma" else None
 
 
 def _chosen(row: PublishedNumber, name: str) -> dict:
-    """What goes with a method whose cells need no more than a name."""
+    """Fields that the paper states for a method."""
     fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # as its release
@@ -160,23 +159,23 @@ def _tinyproto(row: PublishedNumber) -> PaperCell:
 
 
 def _components(row: PublishedNumber) -> PaperCell:
-    """S Table 1 and 2: which of CPS, PPA and CPKD are on."""
+    """Methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
     words = row.variant.split(";")
-    kept = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
+    sizes = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
     identity = {
         **_named("cps_ppa_cpkd"),
         "method.base": row.method.lower(),
-        "method.masks": "block_exact" if kept else "none",
+        "method.masks": "block_exact" if sizes else "none",
         "method.scaling": "sum" if "PPA" in words else "none",
         "method.distill": "cpkd" if "CPKD" in words else "none",
     }
-    if kept:
-        identity["method.s"] = int(kept[0])
+    if sizes:
+        identity["method.s"] = int(sizes[0])
     return PaperCell(identity, {})
 
 
 def _read(row: PublishedNumber, name: str, reading: str) -> dict:
-    """Fields of a reading of a row, in which a paper may read another's method."""
+    """Fields of a reading of a row."""
     fields = {**paper_variants.READINGS.get(name, {}).get(reading, {})}
     if reading == "paper":
         fields |= PAPER_VALUES.get((row.source, name), {})
@@ -184,18 +183,18 @@ def _read(row: PublishedNumber, name: str, reading: str) -> dict:
 
 
 def _plain(value):
-    """One value for all that are one setting of a paper."""
+    """One value for all that are the same setting."""
     return EQUIVALENT.get(value, value) if isinstance(value, str) else value
 
 
 def matches(wanted: Mapping, fields: Mapping, dataset: str) -> bool:
-    """Whether a run with the flat fields `fields` is in the cell `wanted`."""
+    """Returns whether a run with flat `fields` has the identity `wanted` of a cell."""
     have = {**fields, "dataset": SPELLINGS.get(dataset, dataset)}
     return all(_alike(key, have.get(key), value) for key, value in wanted.items())
 
 
 def _alike(key: str, a, b) -> bool:
-    """Whether two values of a field are of one cell."""
+    """Returns whether two values of a field belong to one cell."""
     same = INTERCHANGEABLE.get(key, [])
     return _plain(a) == _plain(b) or any(a in pair and b in pair for pair in same)
 
@@ -203,24 +202,26 @@ def _alike(key: str, a, b) -> bool:
 def published_for(
     fields: Mapping, dataset: str, metrics=ACCURACY
 ) -> list[PublishedNumber]:
-    """The printed numbers of the cell that a run is in, accuracies unless told."""
-    found = []
-    for row in published_numbers():
-        made = paper_cell(row) if row.mean and row.metric in metrics else None
-        if made and matches(made.identity, fields, dataset):
-            found.append(row)
-    return found
+    """Returns the printed numbers of the cell of a run, accuracies by default."""
+    return [
+        row
+        for row in published_numbers()
+        if row.mean
+        and row.metric in metrics
+        and (made := paper_cell(row))
+        and matches(made.identity, fields, dataset)
+    ]
 
 
 def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.ConfigDict:
-    """The configuration of a printed number, which must have a `paper_cell`.
+    """Returns the configuration of a printed number, which must have a `paper_cell`.
 
     Args:
       row: the number.
       reading: one of `READINGS`; "" leaves the methods at their defaults.
 
     Raises:
-      UserError: no such reading.
+      UserError: there is no such reading.
     """
     made = require_cell(row)
     name = made.identity["method.name"]
@@ -234,7 +235,7 @@ def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.Con
 
 
 def _within(made: PaperCell, read: Mapping) -> dict:
-    """What a reading changes without leaving the cell."""
+    """The fields of a reading that do not change the identity of the cell."""
     fixed = made.identity
     return {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
 
@@ -242,7 +243,7 @@ def _within(made: PaperCell, read: Mapping) -> dict:
 def differences_from_paper(
     row: PublishedNumber, fields: Mapping, reading: str = ""
 ) -> dict[str, tuple]:
-    """Fields in which a run of the same cell differs: (the paper's, the run's)."""
+    """Returns {field: (paper's value, run's value)} where a run of the cell differs."""
     paper = config.flatten(configuration(row, reading))
     unsaid = NOT_IN_PAPERS | fields_where(compared=False)
     return {
@@ -255,8 +256,6 @@ def differences_from_paper(
 def closest_reading(
     row: PublishedNumber, fields: Mapping
 ) -> tuple[str, dict[str, tuple]]:
-    """The reading that a run of the cell departs from least, and its departures."""
-    found = {
-        reading: differences_from_paper(row, fields, reading) for reading in READINGS
-    }
-    return min(found.items(), key=lambda item: len(item[1]))
+    """Returns the reading with the fewest departures of a run, and these."""
+    by_reading = {name: differences_from_paper(row, fields, name) for name in READINGS}
+    return min(by_reading.items(), key=lambda item: len(item[1]))

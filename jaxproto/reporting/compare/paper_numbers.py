@@ -1,6 +1,6 @@
-"""The papers' tables: their printed numbers, and what the words in them mean.
+"""Printed numbers of the papers' tables, and the meaning of their words.
 
-The numbers are in `published.csv`: T tinyproto_aaai26, S cps_ppa_cpkd_iclr_sub,
+`published.csv` has the numbers: T tinyproto_aaai26, S cps_ppa_cpkd_iclr_sub,
 N protonorm, R refprotofl.
 """
 
@@ -75,7 +75,7 @@ class PublishedNumber(NamedTuple):
 
 @functools.cache
 def published_numbers() -> tuple[PublishedNumber, ...]:
-    """Every number that the papers' tables print."""
+    """Returns every number of the papers' tables."""
     text = (
         resources.files("jaxproto.reporting.compare")
         .joinpath("published.csv")

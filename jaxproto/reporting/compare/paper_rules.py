@@ -1,8 +1,8 @@
-"""By which rule each paper's printed numbers were measured: what ours is set beside.
+"""The prediction rule by which each printed accuracy was measured.
 
-All print the best of their rounds. T, S and N print the same numbers for baselines
-under different texts; common to them is the released code of their family (HtFLlib),
-which pools over test examples (docs/decisions.md#judged):
+All papers print the best round. T, S and N print the same numbers for baselines, but
+their texts differ. They share the released code of their family (HtFLlib), which pools
+over test examples (docs/decisions.md#judged):
 
 - prototype methods: the nearest global prototype of all classes. The texts of T and N
   say local prototypes; S has no released code and says global ones.
@@ -26,18 +26,18 @@ RECEIVED = ("lg_fedavg",)
 
 
 class PublishedRule(NamedTuple):
-    """A rule, and the average over clients."""
+    """A prediction rule and an average over clients."""
 
     rule: str
     average: str  # of `records.rule_summary`
 
     def __str__(self):
-        """`global`, or `head, mean over clients`."""
+        """Returns `global`, or `head, mean over clients`."""
         return self.rule + ", mean over clients" * (self.average == "client_mean")
 
 
 def published_rule(row: PublishedNumber) -> PublishedRule:
-    """How a printed accuracy was measured."""
+    """Returns the rule by which a printed accuracy was measured."""
     if row.source == "refprotofl":
         return PublishedRule("head", "client_mean")
     method = require_cell(row).identity["method.name"]

@@ -1,7 +1,7 @@
-"""Names as papers print them, and names for the cells of their tables.
+"""Names as papers print them, and names of the cells of their tables.
 
-A cell has its configuration. Its name is the data set, the method, its variant, and
-whatever else the table varies: `cifar10-fedproto-cps-s50-ppa-cpkd`,
+Each cell has a configuration. Its name is the data set, the method, its variant and
+the other settings that the table varies: `cifar10-fedproto-cps-s50-ppa-cpkd`,
 `cifar100-fedtgp-dirichlet-alpha0.1`.
 """
 
@@ -23,24 +23,20 @@ from jaxproto.reporting.compare.paper_numbers import (
     published_numbers,
 )
 
+NUMBER_OF_TABLES = {  # prefix of their names, source in `published.csv` -> tables
+    ("cps", "cps_ppa_cpkd_iclr_sub"): 2,
+    ("protonorm", "protonorm"): 5,
+    ("refprotofl", "refprotofl"): 2,
+    ("tinyproto", "tinyproto_aaai26"): 4,
+}
 TABLES = {  # name -> source and table in `published.csv`
-    "cps1": ("cps_ppa_cpkd_iclr_sub", "1"),
-    "cps2": ("cps_ppa_cpkd_iclr_sub", "2"),
-    "protonorm1": ("protonorm", "1"),
-    "protonorm2": ("protonorm", "2"),
-    "protonorm3": ("protonorm", "3"),
-    "protonorm4": ("protonorm", "4"),
-    "protonorm5": ("protonorm", "5"),
-    "refprotofl1": ("refprotofl", "1"),
-    "refprotofl2": ("refprotofl", "2"),
-    "tinyproto1": ("tinyproto_aaai26", "1"),
-    "tinyproto2": ("tinyproto_aaai26", "2"),
-    "tinyproto3": ("tinyproto_aaai26", "3"),
-    "tinyproto4": ("tinyproto_aaai26", "4"),
+    f"{prefix}{table}": (source, str(table))
+    for (prefix, source), number in NUMBER_OF_TABLES.items()
+    for table in range(1, number + 1)
 }
 VARIED_FIELDS: dict[
     str, Callable[[PublishedNumber], str]
-] = {  # in a name if a table varies it
+] = {  # part of a name if the table varies it
     "partition": lambda row: row.partition,
     "alpha": lambda row: f"alpha{row.alpha}" if row.alpha else "",
     "clients": lambda row: f"m{row.clients}",
@@ -50,36 +46,35 @@ VARIED_FIELDS: dict[
 
 
 def display_dataset(name: str) -> str:
-    """How papers print a data set; its own name if none of them has it."""
+    """Returns a data set as papers print it; its own name if no paper has it."""
     preset = SPELLINGS.get(name, name)
     return next((text for text, p in PRESETS.items() if p == preset), name)
 
 
 def cells_of_table(table: str) -> dict[str, PublishedNumber]:
-    """The cells of a table that a configuration can express, by name.
+    """Returns the cells of a table that a configuration can express, by name.
 
     Raises:
-      UserError: no such table.
+      UserError: there is no such table.
     """
     source, number = TABLES[choose_from("table", table, TABLES)]
-    found = [
+    numbers = [
         row
         for row in published_numbers()
         if (row.source, row.table) == (source, number)
         and row.metric in ACCURACY
         and paper_cell(row) is not None
     ]
-    varied = [k for k in VARIED_FIELDS if len({getattr(row, k) for row in found}) > 1]
-    return {_name(row, varied): row for row in found}
+    varied = [k for k in VARIED_FIELDS if len({getattr(row, k) for row in numbers}) > 1]
+    return {_name(row, varied): row for row in numbers}
 
 
 def _name(row: PublishedNumber, varied: list[str]) -> str:
     variant = row.variant.partition(";failed")[0]
-    told = "" if variant in ("homogeneous", "gamma tuned per dataset") else variant
-    more = [VARIED_FIELDS[k](row) for k in varied]
-    words = [PRESETS[row.dataset], row.method, told, *more]
-    text = "-".join(_slug(word) for word in words if word)
-    return text
+    shown = "" if variant in ("homogeneous", "gamma tuned per dataset") else variant
+    settings = [VARIED_FIELDS[k](row) for k in varied]
+    words = [PRESETS[row.dataset], row.method, shown, *settings]
+    return "-".join(_slug(word) for word in words if word)
 
 
 def _slug(text: str) -> str:
@@ -90,7 +85,7 @@ def _slug(text: str) -> str:
 def configuration(
     table: str, name: str, reading: str = ""
 ) -> ml_collections.ConfigDict:
-    """The configuration of one cell, with the papers' hyper-parameters.
+    """Returns the configuration of one cell, with the papers' hyper-parameters.
 
     Args:
       table: a name of `TABLES`.
@@ -98,10 +93,10 @@ def configuration(
       reading: "code", "paper", or "" for the defaults of the methods.
 
     Raises:
-      UserError: no such table, cell or reading.
+      UserError: there is no such table, cell or reading.
     """
-    there = cells_of_table(table)
-    row = there[choose_from(f"cell of {table}", name, there)]
+    of_table = cells_of_table(table)
+    row = of_table[choose_from(f"cell of {table}", name, of_table)]
     result = paper_cells.configuration(row, reading)
     result.name = "-".join(word for word in (table, name, reading) if word)
     return result

@@ -1,4 +1,4 @@
-"""Which entries of a column are best and second, and the ranks of rows."""
+"""Marks of the best and second entry of a column, and ranks of rows."""
 
 import itertools
 import statistics as stats
@@ -6,14 +6,21 @@ from collections.abc import Sequence
 
 from scipy.stats import rankdata
 
-from jaxproto.reporting.compare.columns import METRIC, RANK, TEST, CellValue, Column
+from jaxproto.reporting.compare.columns import (
+    METRIC,
+    RANK,
+    TEST,
+    CellValue,
+    Column,
+    entry,
+)
 
 SHOWN = ("average", "all")  # choices of --ranks
 BEST, SECOND = "best", "second"
 
 
 def best_and_second(column: Column) -> list[str]:
-    """Best and second best by what is printed: equal numbers have the same mark."""
+    """Returns best, second or "" of each entry; equal texts have the same mark."""
     means = [e.mean if column.better else None for e in column.entries]
     order = sorted({m * column.better for m in means if m is not None}, reverse=True)
     if sum(m is not None for m in means) < 2:
@@ -23,11 +30,11 @@ def best_and_second(column: Column) -> list[str]:
 
 
 def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
-    """The columns with a rank beside each of the metric, and average ranks at the end.
+    """Adds a rank after each column of the metric, and average ranks at the end.
 
     Args:
       columns: of a table.
-      shown: one of `SHOWN`; "average" leaves out the former.
+      shown: one of `SHOWN`; "average" adds the average ranks alone.
     """
     result: list[Column] = []
     for column, following in itertools.zip_longest(columns, columns[1:]):
@@ -41,30 +48,26 @@ def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
 
 
 def _ranks(column: Column) -> Column:
-    """1 is best; equal numbers share the mean of their ranks."""
+    """The column of ranks: 1 is best; equal numbers share the mean of their ranks."""
     means = [e.mean for e in column.entries]
     known = [-column.better * m for m in means if m is not None]
-    found = iter(rankdata(known).tolist())
-    entries = [
-        CellValue() if m is None else CellValue(f"{next(found):.1f}") for m in means
-    ]
+    ranks = iter(rankdata(known).tolist())
+    entries = [CellValue() if m is None else entry(f"{next(ranks):.1f}") for m in means]
     return Column(f"{column.title} rank", column.dataset, RANK, tuple(entries))
 
 
 def _average(ranked: Sequence[Column]) -> Column:
-    """Of the rows that have a rank everywhere."""
+    """The average rank of each row that has a rank in every column."""
     entries = []
     for row in zip(*(column.entries for column in ranked), strict=True):
-        known = [entry.mean for entry in row if entry.mean is not None]
-        whole = len(known) == len(row)
-        entries.append(
-            CellValue(f"{stats.fmean(known):.2f}" if whole else CellValue().text)
-        )
+        known = [e.mean for e in row if e.mean is not None]
+        complete = len(known) == len(row)
+        entries.append(entry(f"{stats.fmean(known):.2f}") if complete else CellValue())
     return Column("average rank", "", RANK, tuple(entries), -1)
 
 
 def caption(columns: Sequence[Column], names: Sequence[str]) -> str:
-    """What the ranks are of, and who has no average."""
+    """Returns a note that explains the ranks and names rows without an average."""
     number = sum(column.kind == METRIC for column in columns)
     (average,) = (c for c in columns if c.title == "average rank")
     lacking = [n for n, e in zip(names, average.entries, strict=True) if e.mean is None]

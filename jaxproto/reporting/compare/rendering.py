@@ -1,26 +1,20 @@
-"""The comparison as text, Markdown, LaTeX, CSV or JSON.
+"""A comparison as text, Markdown, LaTeX, CSV or JSON.
 
-Readers get "mean ± deviation" in one cell; programs a column for each number, and one
-for the paper of a printed number.
+For readers "mean ± deviation" is one cell. In CSV and JSON each number has a column of
+its own, and so has the paper of a published number.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.compare import latex
-from jaxproto.reporting.compare.columns import MISSING
-from jaxproto.reporting.compare.measures import SPREAD
+from jaxproto.reporting.compare.columns import CellValue, Part
 from jaxproto.reporting.compare.ranks import BEST, SECOND, best_and_second
 from jaxproto.reporting.compare.tables import Table
 from jaxproto.summary import table_formats
 from jaxproto.summary.table_formats import TableView, Value
 
 FORMATS = (*table_formats.FORMATS, "latex")
-NUMBER = re.compile(
-    rf"(?P<mean>-?[\d,]*\.?\d+(?:e-?\d+)?)(?:{SPREAD}(?P<std>[\d.,]+))?"
-    r"(?: \((?P<source>.*)\))?"
-)
 MARKING_NOTE = "Best in bold, second underlined."
 MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>", "": "{}"}
 
@@ -28,7 +22,7 @@ MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>", "": "{}"}
 def render(
     made: Table, form: str = "text", *, transpose: bool = False, siunitx: bool = False
 ) -> str:
-    """The table and its notes in one of the formats.
+    """Returns the table and its notes in a format.
 
     In csv and json every number has a field of its own, standard deviations in columns
     named `... std` and papers in `... source`; csv is plain and has no notes. In
@@ -37,11 +31,11 @@ def render(
     Args:
       made: of `tables.table`.
       form: one of `FORMATS`.
-      transpose: a column per method; for readers.
-      siunitx: numbers in S columns; of latex.
+      transpose: a column per method; not of csv and json.
+      siunitx: numbers in S columns; of latex alone.
 
     Raises:
-      UserError: no such form, or one that the rest is not of.
+      UserError: there is no such form, or it does not take the other options.
     """
     choose_from("format", form, FORMATS)
     if siunitx and form != "latex":
@@ -52,70 +46,49 @@ def render(
             "leave it out, or give --format=markdown, latex or text."
         )
     if form in table_formats.DATA:
-        view = TableView("", made.head, made.rows, made.notes)
-        return table_formats.render(_apart(view), form)
-    signs = [["" for _ in made.rows], *map(best_and_second, made.columns)]
-    signs += [signs[0]] * (len(made.head) - len(signs))  # of a table made by hand
-    lines = [*zip(*signs, strict=True)]  # by row, as the cells
+        return table_formats.render(_one_number_per_field(made), form)
+    by_column = [[""] * len(made.rows), *map(best_and_second, made.columns)]
+    signs = [*zip(*by_column, strict=True)]  # by row, as the cells
     if form == "latex":
         return latex.render(
-            made, lines, MARKING_NOTE, transpose=transpose, siunitx=siunitx
+            made, signs, MARKING_NOTE, transpose=transpose, siunitx=siunitx
         )
-    drawn = made.rows
-    notes = made.notes
+    rows, notes = made.rows, made.notes
     if form == "markdown":
-        drawn = tuple(
-            tuple(MARKDOWN[m].format(c) for c, m in zip(*pair, strict=True))
-            for pair in zip(made.rows, lines, strict=True)
+        rows = tuple(
+            tuple(MARKDOWN[sign].format(c) for c, sign in zip(*pair, strict=True))
+            for pair in zip(rows, signs, strict=True)
         )
-        notes = (*notes, MARKING_NOTE) if any(map(any, lines)) else notes
-    head, *body = (
-        zip(made.head, *drawn, strict=True) if transpose else (made.head, *drawn)
-    )
-    return table_formats.render(TableView("", head, tuple(body), notes), form)
+        notes = (*notes, MARKING_NOTE) if any(map(any, signs)) else notes
+    grid = [made.head, *rows]
+    head, *lines = zip(*grid, strict=True) if transpose else grid
+    return table_formats.render(TableView("", head, tuple(lines), notes), form)
 
 
-def _apart(view: TableView) -> TableView:
-    """The same with a number at most in each cell."""
-    columns = [
-        column
-        for k, title in enumerate(view.head)
-        for column in _parts(title, [str(row[k]) for row in view.rows])
-    ]
+def _one_number_per_field(made: Table) -> TableView:
+    columns: list[list[Value]] = [[made.head[0], *(row[0] for row in made.rows)]]
+    for column in made.columns:
+        columns += _fields(column.name, column.entries)
     head, *rows = zip(*columns, strict=True)
-    return view._replace(head=tuple(map(str, head)), rows=tuple(rows))
+    return TableView("", tuple(map(str, head)), tuple(rows), made.notes)
 
 
-def _parts(title: str, cells: Sequence[str]) -> list[list[Value]]:
-    """A column as columns, titles first: of mean, deviation, source of each number."""
-    texts = ["" if c == MISSING else c for c in cells]
-    if title == "method" or title.endswith(("published by", "privacy of a")):
-        return [[title, *(c or None for c in texts)]]
-    found = [[_number(c) for c in text.split("; ") if c] for text in texts]
-    columns: list[list[Value]] = []
-    for n in range(max([1, *map(len, found)])):
+def _fields(title: str, entries: Sequence[CellValue]) -> Iterable[list[Value]]:
+    """Columns, title first: numbers, deviations and sources where an entry has some."""
+    for n in range(max([1, *(len(entry.parts) for entry in entries)])):
+        parts = [e.parts[n] if n < len(e.parts) else Part("") for e in entries]
         name = f"{title} {n + 1}" if n else title
-        parts = [row[n] if n < len(row) else {} for row in found]
-        for key, suffix in (("mean", ""), ("std", " std"), ("source", " source")):
-            values = [part.get(key) for part in parts]
-            if key == "mean" or any(v is not None for v in values):
-                columns.append([name + suffix, *values])
-    return columns
+        suffixes = ("", " std", " source")
+        for suffix, *texts in zip(suffixes, *parts, strict=True):
+            if not suffix or any(texts):
+                yield [name + suffix, *map(_value, texts)]
 
 
-def _number(cell: str) -> dict[str, Value]:
-    """Mean, deviation and source of one printed number."""
-    found = NUMBER.fullmatch(cell)
-    if found is None:
-        raise AssertionError(f"a cell of numbers holds {cell!r}")
-    mean, std = (found[key] and found[key].replace(",", "") for key in ("mean", "std"))
-    return {
-        "mean": _plain(mean),
-        "std": None if std is None else _plain(std),
-        "source": found["source"],
-    }
-
-
-def _plain(number: str) -> Value:
-    """The number with the digits that are printed, where a float keeps them."""
-    return float(number) if "." in number or "e" in number else int(number)
+def _value(text: str) -> Value:
+    """A number with the digits that are printed, a word, or None for an empty text."""
+    for kind in (int, float):
+        try:
+            return kind(text.replace(",", ""))
+        except ValueError:
+            pass
+    return text or None

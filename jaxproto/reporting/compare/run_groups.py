@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but the seed, and what runs differ in."""
+"""Groups of runs that differ in the seed alone, and differences of settings."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,14 +9,14 @@ from jaxproto.config.fields import fields_where
 from jaxproto.errors import UserError
 from jaxproto.storage.run_folder import RunFolder
 
-CLIENTS = "clients"  # of a group: where they were, beside the fields of the runs
+CLIENTS = "clients"  # key of a group's config: SIMULATED or ON_NODES
 SIMULATED, ON_NODES = "simulated", "nodes"
 
 
 class SeedGroup(NamedTuple):
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ in the seed alone."""
 
-    config: dict  # flat, without what is ignored, with CLIENTS
+    config: dict  # flat fields that are compared, and CLIENTS
     runs: tuple[RunFolder, ...]
 
     @property
@@ -26,42 +26,42 @@ class SeedGroup(NamedTuple):
 
     @property
     def finished(self) -> tuple[RunFolder, ...]:
-        """Those that have numbers."""
+        """The finished runs."""
         return tuple(r for r in self.runs if r.finished)
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of the finished runs, sorted."""
+        """The seeds of the finished runs, sorted."""
         return tuple(sorted(r.config["seed"] for r in self.finished))
 
     @property
     def rules(self) -> set[str]:
-        """Those that one of the finished runs has."""
+        """The rules that a finished run has."""
         return {rule for r in self.finished for rule in r.results["rules"]}
 
     @property
     def dataset(self) -> str:
-        """Name of the data set, without where it was read from."""
+        """Name of the data set without its source."""
         return dataset(self.config["data.name"])
 
 
 def group_by_seed(runs: Iterable[RunFolder]) -> tuple[SeedGroup, ...]:
-    """Runs of equal settings together, in the order of the first of each.
+    """Returns runs grouped by settings, in the order of the first run of each.
 
     Raises:
-      UserError: two of them are the same, seed included.
+      UserError: two runs are the same, seed included.
     """
-    found: dict[str, list[RunFolder]] = {}
+    by_setting: dict[str, list[RunFolder]] = {}
     for run in runs:
         key = json.dumps(_setting(run), sort_keys=True)
-        for other in found.setdefault(key, []):
+        for other in by_setting.setdefault(key, []):
             if other.config["seed"] == run.config["seed"]:
                 raise UserError(
                     f"{other.path} and {run.path} are the same run: every setting and "
                     f"seed {run.config['seed']} agree. Give one of them."
                 )
-        found[key].append(run)
-    return tuple(SeedGroup(_setting(g[0]), tuple(g)) for g in found.values())
+        by_setting[key].append(run)
+    return tuple(SeedGroup(_setting(g[0]), tuple(g)) for g in by_setting.values())
 
 
 def _setting(run: RunFolder) -> dict:
@@ -71,7 +71,7 @@ def _setting(run: RunFolder) -> dict:
 
 
 def dataset(name: str) -> str:
-    """`fashion_mnist` of `tfds:fashion_mnist:3.0.1` or `npz:any/fashion_mnist.npz`."""
+    """Returns `mnist` of `tfds:mnist:3.0.1`, or of `npz:any/mnist.npz`."""
     prefix, colon, rest = name.partition(":")
     if not colon:
         return prefix
@@ -79,7 +79,7 @@ def dataset(name: str) -> str:
 
 
 def differing_fields(settings: Sequence[Mapping]) -> list[str]:
-    """Fields in which these settings are not all alike, sorted."""
+    """Returns the fields in which settings differ, sorted."""
     keys = sorted({k for s in settings for k in s})
     absent = object()
     return [

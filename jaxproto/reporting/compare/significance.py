@@ -1,4 +1,4 @@
-"""Whether rows differ over seeds: paired tests against one row, corrected by Holm.
+"""Paired tests of rows against one row over seeds, corrected by Holm.
 
 A run of one method and a run of another with the same seed are a pair: they begin with
 the same draws. With n pairs the signed-rank test reaches no p below 2 / 2^n, which is
@@ -6,13 +6,14 @@ the same draws. With n pairs the signed-rank test reaches no p below 2 / 2^n, wh
 default. It takes the differences for normal, which few seeds cannot show.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import stats
 
 from jaxproto.errors import UserError, choose_from
-from jaxproto.reporting.compare.columns import METRIC, TEST, CellValue, Column
+from jaxproto.reporting.compare.columns import METRIC, TEST, CellValue, Column, entry
 
 BEST = "best"  # as --against: the best of each column
 EXACT = 12  # pairs up to which all signs are tried
@@ -20,37 +21,32 @@ FINE = 9  # decimals of a difference in %, beyond which it is rounding
 
 
 def t_test(difference_N: np.ndarray) -> float | None:
-    """Two-sided p of Student's t-test; None where the differences do not vary."""
+    """Returns two-sided p of Student's t-test; None if the differences do not vary."""
     if np.ptp(difference_N) == 0:
         return None
     return float(stats.ttest_1samp(difference_N, 0.0).pvalue)
 
 
 def signed_rank(difference_N: np.ndarray) -> float:
-    """Two-sided p of Wilcoxon's test, exact also with ties for `EXACT` pairs."""
+    """Returns two-sided p of Wilcoxon's test, exact with ties up to `EXACT` pairs."""
     nonzero = difference_N[difference_N != 0]
     if len(nonzero) > EXACT:
         return float(stats.wilcoxon(nonzero).pvalue)
-    made = stats.permutation_test(
-        (nonzero,), _ranks, permutation_type="samples", n_resamples=np.inf
-    )
-    return float(made.pvalue)
-
-
-def _ranks(difference, axis):
-    ranks = stats.rankdata(np.abs(difference), axis=axis)
-    return np.sum(np.sign(difference) * ranks, axis=axis)
+    rank_N = stats.rankdata(np.abs(nonzero))
+    signs_SN = np.array([*itertools.product((-1, 1), repeat=len(nonzero))])
+    observed = abs(np.sign(nonzero) @ rank_N)
+    return float(np.mean(np.abs(signs_SN @ rank_N) >= observed))  # halves are exact
 
 
 TESTS: dict[str, Callable[[np.ndarray], float | None]] = {
     "t": t_test,
     "wilcoxon": signed_rank,
 }
-TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test"}
+WORDING = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test"}
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjusted p of a family of tests, by Holm's step-down procedure."""
+    """Returns the adjusted p of a family of tests, by Holm's step-down procedure."""
     order = np.argsort(p, kind="stable")
     raised = np.asarray(p)[order] * np.arange(len(p), 0, -1)
     adjusted = np.empty(len(p))
@@ -59,7 +55,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def reference_row(against: str, rows: Sequence[Sequence[str]]) -> int | None:
-    """The row that --against names; None for the best of each column.
+    """Returns the row that --against names; None for the best of each column.
 
     Args:
       against: "best", or a name.
@@ -72,21 +68,21 @@ def reference_row(against: str, rows: Sequence[Sequence[str]]) -> int | None:
         return None
     labels = [names[0] for names in rows]
     exact = [i for i, label in enumerate(labels) if label == against]
-    found = exact or [i for i, names in enumerate(rows) if against in names]
-    if not found:
+    matching = exact or [i for i, names in enumerate(rows) if against in names]
+    if not matching:
         choose_from(
             "row of --against", against, {BEST, *(n for names in rows for n in names)}
         )
-    if len(found) > 1:
-        some = ", ".join(repr(labels[i]) for i in found)
+    if len(matching) > 1:
+        some = ", ".join(repr(labels[i]) for i in matching)
         raise UserError(f"--against={against} names several rows: {some}. Give one.")
-    return found[0]
+    return matching[0]
 
 
 def with_p_values(
     columns: Sequence[Column], reference: int | None, test: str
 ) -> tuple[list[Column], list[int]]:
-    """The columns with one of p beside each of the metric, and the numbers of pairs.
+    """Adds a column of p after each of the metric; also returns the numbers of pairs.
 
     Raises:
       UserError: nowhere have two rows two seeds in common.
@@ -106,26 +102,29 @@ def with_p_values(
     return result, sorted({*pairs})
 
 
-def _tested(column: Column, reference: int | None, test: str):
-    """p of every row against the reference, corrected; and of how many pairs."""
+def _tested(
+    column: Column, reference: int | None, test: str
+) -> tuple[Column, list[int]]:
+    """Corrected p of every row against the reference, and the numbers of pairs."""
     entries = column.entries
-    there = [i for i, e in enumerate(entries) if e.values]
-    if reference is None and there:
-        reference = max(there, key=lambda i: column.better * _mean(entries[i]))
-    found: dict[int, float] = {}
+    known = [i for i, e in enumerate(entries) if e.values]
+    if reference is None and known:
+        reference = max(known, key=lambda i: column.better * _mean(entries[i]))
+    by_row: dict[int, float] = {}
     counts = []
-    for i in there:
-        if reference in there and i != reference:
+    for i in known:
+        if reference in known and i != reference:
             difference_N = _differences(entries[i], entries[reference])
             if len(difference_N) > 1:
                 counts.append(len(difference_N))
                 p = _p(difference_N, test)
-                found |= {} if p is None else {i: p}
-    texts = dict(zip(found, map(_text, holm([*found.values()])), strict=True))
-    made = tuple(
-        CellValue(texts[i]) if i in texts else CellValue() for i in range(len(entries))
+                by_row |= {} if p is None else {i: p}
+    tested = dict(zip(by_row, holm([*by_row.values()]), strict=True))
+    cells = tuple(
+        entry(_text(tested[i])) if i in tested else CellValue()
+        for i in range(len(entries))
     )
-    return Column(f"{column.title} p", column.dataset, TEST, made), counts
+    return Column(f"{column.title} p", column.dataset, TEST, cells), counts
 
 
 def _mean(entry: CellValue) -> float:
@@ -133,13 +132,13 @@ def _mean(entry: CellValue) -> float:
 
 
 def _differences(entry: CellValue, other: CellValue) -> np.ndarray:
-    """Of the seeds that both have."""
+    """Differences of the seeds that both rows have."""
     seeds = [seed for seed in entry.values if seed in other.values]
     return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
 
 
 def _p(difference_N: np.ndarray, test: str) -> float | None:
-    """None where the test cannot say; 1 where nothing differs."""
+    """Two-sided p; 1 if nothing differs, None if the test is undefined."""
     return 1.0 if not difference_N.any() else TESTS[test](difference_N)
 
 
@@ -148,7 +147,7 @@ def _text(p: float) -> str:
 
 
 def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
-    """What p is, and what so few seeds can show.
+    """Returns a note that explains p and its lower bound.
 
     Args:
       against: "best" or the label of the reference.
@@ -158,16 +157,16 @@ def caption(against: str, test: str, pairs: Sequence[int], shared: bool) -> str:
     """
     number = " or ".join(map(str, pairs))
     best = "the best (chosen by these same numbers, which lowers p)"
-    told = (
-        f"p: two-sided {TEST_NAMES[test]} over {number} paired seeds against "
+    note = (
+        f"p: two-sided {WORDING[test]} over {number} paired seeds against "
         f"{best if against == BEST else against}, Holm-corrected over the other "
         f"methods. Of {pairs[0]} seeds a signed-rank test reaches no p below "
         f"{2.0 ** (1 - pairs[0]):.2g} before correction"
     )
-    told += (
+    note += (
         "; the t-test takes differences for normal, and says nothing where they do not "
         "vary."
         if test == "t"
         else "."
     )
-    return told + " The seeds share a partition: p says nothing of others." * shared
+    return note + " The seeds share a partition: p says nothing of others." * shared

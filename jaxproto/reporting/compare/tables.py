@@ -1,4 +1,4 @@
-"""One table: rows are methods, columns are rules, bytes and seconds per data set."""
+"""The table of a comparison: a row per method, columns per data set."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,17 +22,17 @@ from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
 
 
 class Table(NamedTuple):
-    """Cells as texts, and what has to be said of them."""
+    """Cells as texts, and notes on them."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
-    columns: tuple[Column, ...] = ()  # those of the head but the first
-    caption: int = 1  # how many of the notes say what the numbers are
+    columns: tuple[Column, ...]  # all but the first, the labels
+    caption: int  # number of notes, from the first, that explain the numbers
 
 
 class TableRows(NamedTuple):
-    """What a table is made of: groups with a finished run, and how they are called."""
+    """The groups with a finished run and their labels."""
 
     groups: tuple[SeedGroup, ...]  # local first
     labels: tuple[str, ...]  # of each group
@@ -41,18 +41,18 @@ class TableRows(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Those of the rows; groups on several data sets can share one."""
+        """The labels of the rows; a row has a group per data set."""
         return list(dict.fromkeys(self.labels))
 
     @property
     def pairs(self) -> list[tuple[str, SeedGroup]]:
-        """Labels with groups."""
+        """Labels and groups."""
         return [*zip(self.labels, self.groups, strict=True)]
 
     def of(self, dataset: str) -> list[SeedGroup | None]:
-        """The group of every row on a data set."""
-        mine = {n: g for n, g in self.pairs if g.dataset == dataset}
-        return [mine.get(name) for name in self.names]
+        """Returns the group of every row on a data set, or None."""
+        by_label = {n: g for n, g in self.pairs if g.dataset == dataset}
+        return [by_label.get(name) for name in self.names]
 
 
 def rows(
@@ -63,23 +63,23 @@ def rows(
     metric: str = measures.ACCURACY,
     ddof: int = 0,
 ) -> TableRows:
-    """The rows of a table; arguments as those of `table`."""
+    """Returns the rows of a table; see `table` for the arguments."""
     if ddof not in (0, 1):
         raise UserError(f"ddof is {ddof}: give 0, or 1 (its divisor is n - ddof).")
-    finished = (g for g in groups if g.finished)
-    ready = sorted(finished, key=lambda g: g.method != REFERENCE)
-    if not ready:
+    finished = [g for g in groups if g.finished]
+    finished.sort(key=lambda g: g.method != REFERENCE)
+    if not finished:
         raise UserError("none of these runs is finished: there is nothing to compare.")
-    runs = [run for g in ready for run in g.finished]
+    runs = [run for g in finished for run in g.finished]
     measures.check_metric(runs, metric)
     least = measures.is_smaller_better(runs, metric)
     measure = Measure(metric, choose_from("average", average, AVERAGES), ddof, least)
-    there = sorted({rule for run in runs for rule in measures.rules(run, metric)})
+    known = sorted({rule for run in runs for rule in measures.rules(run, metric)})
     for rule in rules:
-        if rule not in there:
-            raise UserError(f"no run has rule {rule!r}; there are: {', '.join(there)}.")
-    shown = tuple(dict.fromkeys(rules)) or tuple(there)
-    return TableRows(tuple(ready), tuple(row_labels(ready)), shown, measure)
+        if rule not in known:
+            raise UserError(f"no run has rule {rule!r}; there are: {', '.join(known)}.")
+    shown = tuple(dict.fromkeys(rules)) or tuple(known)
+    return TableRows(tuple(finished), tuple(row_labels(finished)), shown, measure)
 
 
 def table(
@@ -96,10 +96,10 @@ def table(
     test: str = "t",
     rank: str = "",
 ) -> Table:
-    """The comparison.
+    """Returns the comparison.
 
     Args:
-      groups: of `runs.groups`; no cell mixes two of them.
+      groups: of `runs.groups`; a cell never mixes two of them.
       statistics: of the rounds, each a column: best, final or last10.
       average: of the clients: pooled over test examples, or their mean.
       rules: only these; all by default.
@@ -112,56 +112,49 @@ def table(
       rank: also "average" ranks, or "all" ranks.
 
     Raises:
-      UserError: an option that is none, a rule that no run has, no finished run.
+      UserError: an unknown option, a rule that no run has, or no finished run.
     """
     for name in statistics:
         choose_from("statistic", name, STATISTICS)
-    found = rows(groups, average=average, rules=rules, metric=metric, ddof=ddof)
-    kinds = _kinds(columns, found.measure, bool(against or rank))
+    methods = rows(groups, average=average, rules=rules, metric=metric, ddof=ddof)
+    measure = methods.measure
+    kinds = _kinds(columns, measure, bool(against or rank))
     shown = list(dict.fromkeys(statistics))
-    made = _columns(
-        found, TableRequest(found.rules, shown, found.measure, kinds, target)
-    )
-    runs = [run for g in found.groups for run in g.finished]
-    more, short = [], measures.runs_without(runs, metric)
+    made = _columns(methods, TableRequest(methods.rules, shown, measure, kinds, target))
+    runs = [run for g in methods.groups for run in g.finished]
+    captions, lacking = [], measures.runs_without(runs, metric)
     if target is not None:
-        more.append(targets.caption(target, found.measure))
-        short += targets.runs_below_target(
-            found.pairs, found.rules, found.measure, target
+        captions.append(targets.caption(target, measure))
+        lacking += targets.runs_below_target(
+            methods.pairs, methods.rules, measure, target
         )
     if against:
-        made, note = _against(
-            made, found, against, choose_from("test", test, significance.TESTS)
-        )
-        more.append(note)
+        choose_from("test", test, significance.TESTS)
+        made, caption = _against(made, methods, against, test)
+        captions.append(caption)
     if rank:
         made = ranks.with_ranks(made, choose_from("ranks", rank, ranks.SHOWN))
-        more.append(ranks.caption(made, found.names))
-    first, *told = footnotes(
-        groups, found.pairs, shown, found.measure, PUBLISHED in kinds
-    )
-    notes = (first, *more, *short, *told)
-    return _table(found.names, made, notes, 1 + len(more))
-
-
-def _table(
-    labels: Sequence[str], made: Sequence[Column], notes: tuple[str, ...], caption: int
-) -> Table:
-    """Rows of columns."""
-    texts = zip(*([e.text for e in c.entries] for c in made), strict=True)
-    rows = ((n, *row) for n, row in zip(labels, texts, strict=True))
+        captions.append(ranks.caption(made, methods.names))
+    first, *notes = footnotes(groups, methods.pairs, shown, measure, PUBLISHED in kinds)
     head = ("method", *(column.name for column in made))
-    return Table(head, tuple(rows), notes, tuple(made), caption)
+    texts = ([entry.text for entry in column.entries] for column in made)
+    return Table(
+        head,
+        tuple(zip(methods.names, *texts, strict=True)),
+        (first, *captions, *lacking, *notes),
+        tuple(made),
+        1 + len(captions),
+    )
 
 
-def _columns(found: TableRows, asked: TableRequest) -> list[Column]:
-    """What was measured, data set by data set."""
+def _columns(methods: TableRows, asked: TableRequest) -> list[Column]:
+    """The columns of all data sets."""
     if asked.target is not None:
         targets.check(asked.target, asked.measure)
-    datasets = list(dict.fromkeys(g.dataset for g in found.groups))
+    datasets = list(dict.fromkeys(g.dataset for g in methods.groups))
     several = len(datasets) > 1
     made = [
-        c for d in datasets for c in dataset_columns(d, found.of(d), asked, several)
+        c for d in datasets for c in dataset_columns(d, methods.of(d), asked, several)
     ]
     if not made:
         raise UserError(
@@ -171,7 +164,7 @@ def _columns(found: TableRows, asked: TableRequest) -> list[Column]:
 
 
 def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, ...]:
-    """The kinds of columns that are shown."""
+    """The kinds of columns to show."""
     for kind in asked:
         choose_from("kind of columns", kind, KINDS)
     if asked and derived and METRIC not in asked:
@@ -188,41 +181,42 @@ def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, 
     return tuple(k for k in asked or KINDS if plain or k != PUBLISHED)
 
 
-def _against(made: Sequence[Column], found: TableRows, against: str, test: str):
-    """The columns with those of p, and what they are."""
-    known = [
-        (n, *{x for m, g in found.pairs if m == n for x in _called(g)})
-        for n in found.names
-    ]
-    reference = significance.reference_row(against, known)
-    label = against if reference is None else found.names[reference]
-    tested, pairs = significance.with_p_values(made, reference, test)
-    several = [g for g in found.groups if len(g.seeds) > 1]
+def _against(
+    columns: Sequence[Column], methods: TableRows, against: str, test: str
+) -> tuple[list[Column], str]:
+    """The columns with those of p, and the note that explains p."""
+    aliases: dict[str, set[str]] = {}
+    for label, g in methods.pairs:
+        aliases.setdefault(label, set()).update(
+            (g.method, names.display_name(g.config))
+        )
+    reference = significance.reference_row(
+        against, [(n, *other) for n, other in aliases.items()]
+    )
+    label = against if reference is None else methods.names[reference]
+    tested, pairs = significance.with_p_values(columns, reference, test)
+    several = [g for g in methods.groups if len(g.seeds) > 1]
     shared = any(g.config["data.seed"] != FOLLOW for g in several)
     return tested, significance.caption(label, test, pairs, shared)
 
 
-def _called(group: SeedGroup) -> tuple[str, str]:
-    return group.method, names.display_name(group.config)
-
-
 def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
-    """A method as printed, with the fields that tell its groups on a data set apart.
+    """Returns printed names with the fields in which groups on a data set differ.
 
-    Local is named as the reference.
+    Local is marked as the reference.
     """
     printed = [names.display_name(g.config) for g in groups]
-    named = []
+    result = []
     for g, name in zip(groups, printed, strict=True):
         alike = [
             h.config
             for h, other in zip(groups, printed, strict=True)
             if (other, h.dataset) == (name, g.dataset)
         ]
-        parts = ["reference"] * (g.method == REFERENCE)
-        parts += [
+        details = ["reference"] * (g.method == REFERENCE)
+        details += [
             f"{k.removeprefix('method.')}={g.config.get(k)}"
             for k in differing_fields(alike)
         ]
-        named.append(f"{name} ({', '.join(parts)})" if parts else name)
-    return named
+        result.append(f"{name} ({', '.join(details)})" if details else name)
+    return result

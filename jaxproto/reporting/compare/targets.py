@@ -1,4 +1,4 @@
-"""Rounds and bytes until a run first evaluates at a target."""
+"""Rounds and bytes until the first evaluation that reaches a target."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,24 +10,24 @@ from jaxproto.storage.run_folder import RunFolder
 
 
 def _megabytes(record: Mapping) -> float | None:
-    """Sent so far, by all clients and to them."""
+    """Megabytes sent so far, both ways, by all clients."""
     sent = record.get("bytes_total")
     return None if sent is None else sum(sent.values()) / 1e6
 
 
-COUNTS = (  # title, form of the number, of the record of the evaluation
+COUNTS = (  # title, format of the number, number of a record
     ("rounds", ".1f", lambda record: record["round"]),
     ("MB", ",.3f", _megabytes),
 )
 
 
 def column_title(rule: str, count: str, target: float, measure: Measure) -> str:
-    """`head rounds to 90 %`."""
+    """Returns such as `head rounds to 90 %`."""
     return f"{rule}{measure.name} {count} to {target:g}{measure.unit}"
 
 
 def check(target: float, measure: Measure):
-    """Raises UserError where no run can be at a target, or every one is."""
+    """Raises UserError for a share in % that is not above 0 and at most 100."""
     if measure.unit and not 0 < target <= 100:
         raise UserError(
             f"--target={target:g} is no share in %: give more than 0 and at most 100, "
@@ -38,7 +38,7 @@ def check(target: float, measure: Measure):
 def first_reaching(
     run: RunFolder, rule: str, measure: Measure, target: float
 ) -> Mapping | None:
-    """The record of the first evaluation at the target or beyond; None without one."""
+    """Returns the record of the first evaluation that reaches the target, or None."""
     for number, record in measures.history(run, rule, measure):
         if number is not None:
             ahead = measure.better * (measure.scale * number - target)
@@ -48,7 +48,7 @@ def first_reaching(
 
 
 def caption(target: float, measure: Measure) -> str:
-    """What the columns count."""
+    """Returns a note that explains the columns."""
     side = "at most" if measure.better < 0 else "at least"
     return (
         f"To {target:g}{measure.unit}: the first evaluation of {side} that, and all "
@@ -62,22 +62,20 @@ def runs_below_target(
     measure: Measure,
     target: float,
 ) -> list[str]:
-    """One sentence per row and rule of which runs have not come to the target."""
-    told = []
+    """Returns a sentence per row and rule about the seeds below the target."""
+    notes = []
     for name, group in rows:
         for rule in rules:
-            there = [
-                r for r in group.finished if rule in measures.rules(r, measure.metric)
+            metric = measure.metric
+            runs = [r for r in group.finished if rule in measures.rules(r, metric)]
+            below = [
+                r for r in runs if first_reaching(r, rule, measure, target) is None
             ]
-            seeds = sorted(
-                r.config["seed"]
-                for r in there
-                if first_reaching(r, rule, measure, target) is None
-            )
-            if seeds:
-                which = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-                told.append(
+            if below:
+                seeds = ", ".join(map(str, sorted(r.config["seed"] for r in below)))
+                notes.append(
                     f"{group.dataset}: {name}, {rule}: {target:g}{measure.unit} not "
-                    f"reached by {len(seeds)} of {len(there)} ({which})."
+                    f"reached by {len(below)} of {len(runs)} "
+                    f"(seed{'s' * (len(below) > 1)} {seeds})."
                 )
-    return told
+    return notes

@@ -1,6 +1,6 @@
-"""Every number of a comparison by seed: one row per run, rule and statistic."""
+"""Tidy CSV of a comparison: one row per run, rule, average and statistic."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jaxproto.reporting.compare import measures
 from jaxproto.reporting.compare.measures import AVERAGES, STATISTICS, Measure
@@ -25,27 +25,29 @@ HEAD = (
 def to_csv(
     rows: Sequence[tuple[str, SeedGroup]], rules: Sequence[str], measure: Measure
 ) -> str:
-    """A CSV (RFC 4180) of all averages and statistics.
+    """Returns a CSV (RFC 4180) of all averages and statistics.
 
     Args:
       rows: labels and groups.
-      rules: only these.
-      measure: for its metric.
+      rules: the rules to write.
+      measure: gives the metric; its average is not used.
     """
-    made = [row for label, g in rows for row in _rows(label, g, rules, measure)]
-    return table_formats.render(TableView("", HEAD, tuple(made)), "csv")
+    lines = [line for label, g in rows for line in _lines(label, g, rules, measure)]
+    return table_formats.render(TableView("", HEAD, tuple(lines)), "csv")
 
 
-def _rows(label: str, group: SeedGroup, rules: Sequence[str], measure: Measure):
+def _lines(
+    label: str, group: SeedGroup, rules: Sequence[str], measure: Measure
+) -> Iterator[tuple[Value, ...]]:
+    metric = measure.metric
     for run in sorted(group.finished, key=lambda run: run.config["seed"]):
-        there = measures.rules(run, measure.metric)
-        for rule in (rule for rule in rules if rule in there):
+        row = (group.method, label, group.dataset, run.config["seed"])
+        of_run = measures.rules(run, metric)
+        for rule in (rule for rule in rules if rule in of_run):
             for average in AVERAGES:
-                kept = measures.summarize_history(
+                digest = measures.summarize_history(
                     run, rule, measure._replace(average=average)
                 )
-                for name, of in STATISTICS.items():
-                    value: Value = of(kept) if kept else None
-                    told = (rule, measure.metric, average, name, value, str(run.path))
-                    seed = run.config["seed"]
-                    yield (group.method, label, group.dataset, seed, *told)
+                for name, statistic in STATISTICS.items():
+                    value = statistic(digest) if digest else None
+                    yield (*row, rule, metric, average, name, value, str(run.path))

@@ -177,6 +177,10 @@ def test_the_signed_rank_test_is_exact_and_says_how_low_it_reaches(three):
     assert significance.signed_rank(np.array([1.0, -1.0, 2.0, 0.0])) == pytest.approx(
         6 / 8
     )
+    assert significance.signed_rank(np.array([1.0, 0.0])) == 1.0  # one sign alone
+    tied = np.array([3.0, 1.0, 1.0, -1.0, 0.0, 2.0, 2.0])
+    permuted = stats.wilcoxon(tied, method=stats.PermutationMethod())
+    assert significance.signed_rank(tied) == pytest.approx(permuted.pvalue)
 
 
 def test_differences_that_do_not_vary_have_no_p_unless_they_are_none(tmp_path):
