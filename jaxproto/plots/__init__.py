@@ -13,7 +13,7 @@ from jaxproto.plots.confusion import confusion_matrices
 from jaxproto.plots.curve_bands import Band, band, bands, communication_cost
 from jaxproto.plots.curves import accuracy_against_bytes, accuracy_over_rounds
 from jaxproto.plots.embedding import Embedded, embedding
-from jaxproto.plots.head_bars import frobenius, head_norm_difference, head_norms
+from jaxproto.plots.head_bars import frobenius, head_norms
 from jaxproto.plots.heatmaps import partition_heatmap
 from jaxproto.plots.prototype_values import prototype_heatmap
 from jaxproto.plots.samples import image_grid, scatter_grid
@@ -51,7 +51,6 @@ __all__ = [
     "features_grid",
     "frobenius",
     "grid_heatmap",
-    "head_norm_difference",
     "head_norms",
     "image_grid",
     "margins",

@@ -10,22 +10,16 @@ from jaxproto.plots.style import line_style, marker_style, new_figure
 
 
 def margins(path: str | Path, runs: Mapping[str, np.ndarray], classes: Sequence[int]):
-    """Margins of global prototypes by class, as shares of the largest (N Figure 5).
+    """Draws margins of global prototypes as shares of the largest one (N Figure 5).
 
     Args:
-      path: of the file.
+      path: Path of the file.
       runs: {name: [C] from 0 to 1, nan where a class has no prototype}.
-      classes: those that are shown, in this order.
+      classes: Classes that are shown, in this order.
     """
-    with new_figure(path, _size(classes)) as figure:
-        axes = layout.panels(figure, [""])[0]
-        for index, (name, margin_C) in enumerate(runs.items()):
-            chosen = np.asarray(margin_C)[list(classes)]
-            style = {**line_style(index), **marker_style(index, len(classes))}
-            axes.plot(range(len(classes)), chosen, label=name, **style)
-        _classes_below(axes, classes)
-        axes.set(xlabel="class", ylabel="margin / largest margin", ylim=(0, 1.05))
-        layout.legend(figure, axes.lines, list(runs))
+    rows = {name: (margin_C,) * 3 for name, margin_C in runs.items()}
+    axis = {"ylabel": "margin / largest margin", "ylim": (0, 1.05)}
+    _by_class(path, rows, classes, **axis)
 
 
 def cosine_by_class(
@@ -33,31 +27,29 @@ def cosine_by_class(
     runs: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
     classes: Sequence[int],
 ):
-    """Cosine similarity of each global prototype to the others (S Figure 2).
+    """Draws the cosine similarity of global prototypes to the others (S Figure 2).
 
     Args:
-      path: of the file.
+      path: Path of the file.
       runs: {name: mean, least and largest over the other classes, each [C]}.
-      classes: those that are shown, in this order.
+      classes: Classes that are shown, in this order.
     """
-    with new_figure(path, _size(classes)) as figure:
+    title = "mean, least and largest over the other classes"
+    _by_class(path, runs, classes, ylabel="cosine similarity", title=title)
+
+
+def _by_class(path, runs, classes, **axis):
+    """Draws a line for each run with a band around it."""
+    num, chosen = len(classes), list(classes)
+    with new_figure(path, (min(3 + 0.14 * max(num, 16), 12), 2.8)) as figure:
         axes = layout.panels(figure, [""])[0]
-        at = np.arange(len(classes))
-        for index, (name, rows) in enumerate(runs.items()):
-            mean, low, high = (np.asarray(row)[list(classes)] for row in rows)
-            style = {**line_style(index), **marker_style(index, len(classes))}
-            axes.fill_between(at, low, high, color=style["color"], alpha=0.18, lw=0)
-            axes.plot(at, mean, label=name, **style)
-        _classes_below(axes, classes)
-        axes.set(xlabel="class", ylabel="cosine similarity")
-        axes.set_title("mean, least and largest over the other classes")
+        for index, rows in enumerate(runs.values()):
+            mean, low, high = (np.asarray(row)[chosen] for row in rows)
+            style = {**line_style(index), **marker_style(index, num)}
+            band = {"color": style["color"], "alpha": 0.18, "lw": 0}
+            axes.fill_between(range(num), low, high, **band)
+            axes.plot(range(num), mean, **style)
+        step = -(-num // 25)
+        axes.set_xticks(range(0, num, step), chosen[::step])
+        axes.set(xlabel="class", **axis)
         layout.legend(figure, axes.lines, list(runs))
-
-
-def _size(classes):
-    return min(3 + 0.14 * max(len(classes), 16), 12), 2.8
-
-
-def _classes_below(axes, classes):
-    step = -(-len(classes) // 25)
-    axes.set_xticks(range(0, len(classes), step), list(classes)[::step])

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.plots import layout
-from jaxproto.plots.curves import band_over_seeds
 from jaxproto.plots.style import MARKERS, line_style, marker_style, new_figure
 
 _FAR_APART = 10  # times the least: below that a log scale is not worth it
@@ -34,8 +33,19 @@ def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> 
       values_SN: a row for each run.
       kind: as in `Band`.
     """
-    mean, low, high = band_over_seeds(values_SN)
+    mean, low, high = around(values_SN)
     return Band(label, x, mean, low, high, kind)
+
+
+def around(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, least and largest over the S rows [N]; nan counts as missing."""
+    values_SN = np.asarray(values_SN, float)
+    there_N = np.isfinite(values_SN).any(0)
+    mean, low, high = (np.full(values_SN.shape[1], np.nan) for _ in range(3))
+    known_SN = values_SN[:, there_N]
+    for out, f in ((mean, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
+        out[there_N] = f(known_SN, axis=0)
+    return mean, low, high
 
 
 def bands(
@@ -45,6 +55,7 @@ def bands(
     ylabel: str,
     note: str = "",
     whole: bool = False,
+    log: bool = False,
 ):
     """A panel for each title, with the same colour for the same label in all.
 
@@ -57,6 +68,7 @@ def bands(
       ylabel: of all panels.
       note: a line below.
       whole: values are counts.
+      log: the x axis is logarithmic in any case.
     """
     labels = list(dict.fromkeys(b.label for rows in shown.values() for b in rows))
     with new_figure(path, layout.figure_size(len(shown), (2.5, 2.3))) as figure:
@@ -67,6 +79,9 @@ def bands(
                 handles[b.label] = _draw(axes, b, labels.index(b.label))
         places = [b for rows in shown.values() for b in rows if len(b.x)]
         _x_axis(drawn, places)
+        if log:
+            drawn[0].set_xscale("log")
+            drawn[0].xaxis.set_major_formatter("{x:g}")
         layout.label_outer_axes(drawn, "" if note else xlabel, ylabel)
         if whole:
             drawn[0].yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -76,18 +91,22 @@ def bands(
 
 
 def _draw(axes, b, index):
-    style = line_style(index)
+    style, spread = line_style(index), np.any(b.high > b.low)
+    band = {"color": style["color"], "alpha": 0.18, "lw": 0}
     if b.kind == "across":
-        axes.axhspan(b.low[0], b.high[0], color=style["color"], alpha=0.15, lw=0)
-        return axes.axhline(b.mean[0], color=style["color"], ls="--")
+        if spread:
+            axes.axhspan(b.low[0], b.high[0], **band)
+        return axes.axhline(b.mean[0], color=style["color"], ls="--", label=b.label)
     if b.kind == "points":
         bars = np.stack([b.mean - b.low, b.high - b.mean])
         if any(isinstance(x, str) for x in b.x):  # without an order
             style["ls"] = "none"
         sign = {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "capsize": 3}
         return axes.errorbar(b.x, b.mean, bars, **sign, **style)
-    axes.fill_between(b.x, b.low, b.high, color=style["color"], alpha=0.18, lw=0)
-    return axes.plot(b.x, b.mean, **marker_style(index, len(b.x)), **style)[0]
+    if spread:
+        axes.fill_between(b.x, b.low, b.high, **band)
+    style |= {**marker_style(index, len(b.x)), "label": b.label}
+    return axes.plot(b.x, b.mean, **style)[0]
 
 
 def _x_axis(drawn, places):

@@ -2,27 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.plots import layout
-from jaxproto.plots.style import COLOURS, line_style, marker_style, new_figure
+from jaxproto.plots.curve_bands import Band, around, bands
+from jaxproto.plots.style import COLOURS, new_figure
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
 MIN_SPACING = 20  # times more bytes than another run: from there on a log scale
-
-
-class Curve(NamedTuple):
-    """A curve of accuracy against bytes, the mean over seeds."""
-
-    panel: str
-    label: str
-    sent: np.ndarray  # bytes until each evaluation
-    accuracy: np.ndarray  # per cent
-    low: np.ndarray  # least of the seeds
-    high: np.ndarray
 
 
 def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str = ""):
@@ -54,7 +43,7 @@ def accuracy_against_bytes(
 
     One run is a panel with a line per rule; several are a panel per rule with a line
     per run, on a log scale where one sends far more than another. What sends nothing
-    is a dotted line at its last accuracy. The mean over seeds, with a band from the
+    is a dashed line at its last accuracy. The mean over seeds, with a band from the
     least to the largest.
 
     Args:
@@ -65,46 +54,46 @@ def accuracy_against_bytes(
     Raises:
       UserError: a run has no records, or none with bytes; no run has the rule.
     """
-    lines = curves(runs, rule)
-    ends = [line.sent[-1] for line in lines if line.sent[-1] > 0]
+    panels = curves(runs, rule)
+    ends = [b.x[-1] for rows in panels.values() for b in rows if len(b.x)]
     unit, size = next(u for u in UNITS.items() if max(ends, default=1) >= u[1])
-    titles = list(dict.fromkeys(line.panel for line in lines))
-    labels = list(dict.fromkeys(line.label for line in lines))
-    shown = titles if len(runs) == 1 else [f"rule {title}" for title in titles]
-    with new_figure(path, layout.figure_size(len(titles), (2.5, 2.3))) as figure:
-        drawn = layout.panels(figure, shown)
-        places = dict(zip(titles, drawn, strict=True))
-        handles = {}
-        for line in lines:
-            index = labels.index(line.label)
-            handles[line.label] = _against(places[line.panel], line, index, size)
-        _bytes_axis(drawn[0], ends)
-        layout.label_outer_axes(
-            drawn, f"sent so far, both ways ({unit})", "test accuracy (%)"
-        )
-        layout.legend(figure, [handles[k] for k in labels], labels)
+    shown = {
+        title if len(runs) == 1 else f"rule {title}": [
+            b._replace(x=[x / size for x in b.x]) for b in rows
+        ]
+        for title, rows in panels.items()
+    }
+    log = bool(ends) and max(ends) > MIN_SPACING * min(ends)
+    xlabel = f"sent so far, both ways ({unit})"
+    bands(path, shown, xlabel, "test accuracy (%)", log=log)
 
 
 def curves(
     runs: Mapping[str, Sequence[Sequence[Mapping]]], rule: str | None = None
-) -> list[Curve]:
-    """The lines of `accuracy_against_bytes`, which says what they are."""
+) -> dict[str, list[Band]]:
+    """Returns the panels of `accuracy_against_bytes`, with x in bytes."""
     for name, seeds in runs.items():
         for records in seeds:
             evaluated(name, records)
     there = {name: seeds[0][-1] for name, seeds in runs.items()}
     rules = list(dict.fromkeys(k for last in there.values() for k in last["rules"]))
     rules = rules if rule is None else [choose_from("rule", rule, rules)]
-    lines = []
+    panels: dict[str, list[Band]] = {}
     for name, seeds in runs.items():
         common = shared_rounds(seeds)
         sent = np.mean([[_sent(r) for r in rows] for rows in common], 0)
-        silent = "" if sent[-1] > 0 else " (sends nothing)"
         for kind in (k for k in rules if k in there[name]["rules"]):
             panel, label = (name, kind) if len(runs) == 1 else (kind, name)
-            seen = band_over_seeds([_series(rows, kind, "pooled") for rows in common])
-            lines.append(Curve(panel, label + silent, sent, *seen))
-    return lines
+            seen = around([_series(rows, kind, "pooled") for rows in common])
+            line = Band(label, sent, *seen) if sent[-1] > 0 else _silent(label, *seen)
+            panels.setdefault(panel, []).append(line)
+    return panels
+
+
+def _silent(label: str, mean, low, high) -> Band:
+    """Returns the last known accuracy as a line across."""
+    at = np.flatnonzero(np.isfinite(mean))[-1:] if np.isfinite(mean).any() else [-1]
+    return Band(f"{label} (sends nothing)", [], mean[at], low[at], high[at], "across")
 
 
 def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
@@ -122,27 +111,8 @@ def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
     return [[r for r in records if r["round"] in common] for records in seeds]
 
 
-def band_over_seeds(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, least and largest over the S rows [N]; nan counts as missing."""
-    values_SN = np.asarray(values_SN, float)
-    there_N = np.isfinite(values_SN).any(0)
-    mean, low, high = (np.full(values_SN.shape[1], np.nan) for _ in range(3))
-    known_SN = values_SN[:, there_N]
-    for out, f in ((mean, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
-        out[there_N] = f(known_SN, axis=0)
-    return mean, low, high
-
-
 def _sent(record) -> float:
     return float(sum(record["bytes_total"].values()))
-
-
-def _bytes_axis(panel, ends):
-    if not ends:
-        panel.set_xticks([0])
-    elif max(ends) > MIN_SPACING * min(ends):
-        panel.set_xscale("log")
-        panel.xaxis.set_major_formatter("{x:g}")
 
 
 def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
@@ -163,23 +133,6 @@ def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
             "is of a version that did not count bytes. Run it again or leave it out."
         )
     return records
-
-
-def _against(panel, line, index, size):
-    colour = COLOURS[index % len(COLOURS)]
-    if line.sent[-1] == 0:
-        known = line.accuracy[np.isfinite(line.accuracy)]
-        last = known[-1] if len(known) else np.nan
-        return panel.axhline(last, color=colour, ls=":", label=line.label)
-    if np.any(line.high > line.low):
-        band = {"color": colour, "alpha": 0.18, "lw": 0}
-        panel.fill_between(line.sent / size, line.low, line.high, **band)
-    style = {
-        **line_style(index),
-        **marker_style(index, len(line.sent)),
-        "label": line.label,
-    }
-    return panel.plot(line.sent / size, line.accuracy, **style)[0]
 
 
 def _series(records, rule, key):

@@ -1,7 +1,8 @@
-"""What a figure needs to be read once its size is known: lines broken, ticks thinned.
+"""Breaks lines and thins ticks of a figure once the size of its panels is known.
 
-The layout makes room for ticks and labels, and not for the width of a title, the
-number in a cell, or neighbours among ticks that were given by name.
+Constrained layout makes room for ticks and labels, but not for the width of a title,
+the number in a cell, or neighbours among ticks that were given by name. A `Text` of
+matplotlib wraps at the edge of the figure alone, and not inside of a word.
 """
 
 import itertools
@@ -10,50 +11,58 @@ import textwrap
 CELL_TAG = "cell"  # label of a text that is the number of a cell
 _SMALLEST = 5.0  # points of such a number
 _GAP = 1.0  # points between neighbours
+_SHORTEST = 6  # letters of a line
 
 
 def fit_text(figure):
     """Breaks lines that are too long, thins ticks that touch, drops such numbers."""
-    figure.draw_without_rendering()
-    axes = [a for a in figure.axes if a.get_visible()]
-    for one in axes:
-        _break_titles(figure, one)
-        for axis in (one.xaxis, one.yaxis):
+    given = {text: text.get_text() for text, *_ in _rooms(figure)}
+    for _ in range(2):  # lines more make panels flatter, and their ticks others
+        figure.draw_without_rendering()
+        for text, room, upright in _rooms(figure):
+            text.set_text(given[text])
+            _break(text, room, upright)
+    for axes in _panels(figure):
+        for axis in (axes.xaxis, axes.yaxis):
             _thin(axis)
-        _numbers(one)
+        _numbers(axes)
+
+
+def _panels(figure):
+    return [axes for axes in figure.axes if axes.get_visible()]
+
+
+def _rooms(figure):
+    """Yields texts, the pixels they may fill, and whether they are upright.
+
+    Titles and names of axes are as long as their panel, alone as the figure.
+    """
     edge = figure.bbox
-    if figure.get_suptitle():
-        _break(figure._suptitle, 0.96 * edge.width)
-    if figure.get_supxlabel():
-        _break(figure._supxlabel, 0.96 * edge.width)
+    for axes in _panels(figure):
+        box, spec = axes.get_window_extent(), axes.get_subplotspec()
+        middle = (box.x0 + box.x1) / 2
+        alone = spec is None or spec.get_gridspec().ncols == 1
+        wide = 2 * min(middle - edge.x0, edge.x1 - middle) if alone else box.width
+        yield axes.title, wide, False
+        yield axes.xaxis.label, wide, False
+        middle = (box.y0 + box.y1) / 2
+        yield axes.yaxis.label, 2 * min(middle - edge.y0, edge.y1 - middle), True
+    for text in filter(None, (figure._suptitle, figure._supxlabel)):
+        yield text, 0.96 * edge.width, False
 
 
-def _break_titles(figure, axes):
-    """Titles and names of axes, each as long as its panel, alone as the figure."""
-    box, edge = axes.get_window_extent(), figure.bbox
-    spec = axes.get_subplotspec()
-    alone = spec is None or spec.get_gridspec().ncols == 1
-    middle = (box.x0 + box.x1) / 2
-    whole = 2 * min(middle - edge.x0, edge.x1 - middle)
-    for text in (axes.title, axes.xaxis.label):
-        _break(text, whole if alone else 1.08 * box.width)
-    middle = (box.y0 + box.y1) / 2
-    _break(axes.yaxis.label, 2 * min(middle - edge.y0, edge.y1 - middle), upright=True)
-
-
-def _break(text, room: float, upright: bool = False):
+def _break(text, room: float, upright: bool):
     """Breaks a text into lines that fit into so many pixels."""
-    said = text.get_text()
-    if not said or not text.get_visible():
-        return
+    lines = text.get_text().split("\n")
+    most = max(map(len, lines))
+    while most > _SHORTEST and _length(text, upright) > room:
+        most -= 1
+        text.set_text("\n".join(textwrap.fill(line, most) for line in lines))
+
+
+def _length(text, upright: bool) -> float:
     box = text.get_window_extent()
-    long = box.height if upright else box.width
-    if long <= room:
-        return
-    longest = max(map(len, said.split("\n")))
-    most = max(6, int(0.97 * longest * room / long))
-    lines = [textwrap.fill(line, most) for line in said.split("\n")]
-    text.set_text("\n".join(lines))
+    return box.height if upright else box.width
 
 
 def _thin(axis):

@@ -106,7 +106,7 @@ def _of_learnt(trained: TrainedFederation, name: str) -> dict[str, Picture]:
         drawn["local_prototypes"] = lambda to: local_values(to, learnt, name)
     if norm_KC is not None:
         counts = exp.counts.train
-        drawn["heads"] = lambda to: plots.head_norms(to, norm_KC, counts, name=name)
+        drawn["heads"] = lambda to: plots.head_norms(to, {name: norm_KC}, counts)
     if learnt.client_view is not None and local is not None and dim == 2:
         drawn |= _planes(trained, learnt.client_view.mean, local, name)
     return drawn

@@ -5,10 +5,28 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.markup import escape
 
 UNKEPT = "Error writing persistent compilation cache entry"  # as JAX says it
+
+
+@contextlib.contextmanager
+def live(
+    console: Console, render: Callable[[], RenderableType]
+) -> Iterator[Callable[[], None]]:
+    """Draws `render()` in place on a terminal, and nothing elsewhere.
+
+    Yields:
+      A function that draws it again, for any thread.
+    """
+    if not console.is_interactive:
+        yield lambda: None
+        return
+    with Live(console=console, auto_refresh=False, get_renderable=render) as shown:
+        shown.refresh()
+        yield shown.refresh
 
 
 @contextlib.contextmanager
@@ -26,7 +44,7 @@ def progress_line(
     Yields:
       To be told the name of each thing when it is done, from any thread.
     """
-    if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
+    if not console.is_interactive:
         line = f"{doing} {total} {what}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
         yield lambda name: None

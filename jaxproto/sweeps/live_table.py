@@ -5,14 +5,13 @@ import datetime
 import io
 import math
 import statistics
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
+from jaxproto.summary import progress_lines
 from jaxproto.sweeps.plan import FINAL_STATUSES, Cell, Plan, cell_status
 from jaxproto.training.progress import accuracy_text
 
@@ -52,8 +51,8 @@ class LiveTable:
     def __init__(self, plan: Plan, console: Console):
         """Knows what is there already."""
         self._plan, self._console = plan, console
-        self._live: Live | None = None
-        self._lock, self._told = threading.Lock(), False
+        self._refresh: Callable[[], None] = lambda: None
+        self._told = False
         self._rows = {cell.name: CellRow(cell_status(cell)) for cell in plan.cells}
 
     def console(self, cell: Cell) -> Console:
@@ -69,11 +68,9 @@ class LiveTable:
         yield CellProgress(self, cell)
 
     def set(self, cell: Cell, **what):
-        """Changes what is known of a cell."""
-        with self._lock:
-            self._rows[cell.name] = self._rows[cell.name]._replace(**what)
-            if self._live is not None:
-                self._live.update(self.table(), refresh=True)
+        """Changes the row of a cell; only one thread tells of a cell."""
+        self._rows[cell.name] = self._rows[cell.name]._replace(**what)
+        self._refresh()
 
     def row(self, cell: Cell) -> CellRow:
         """What is known of a cell."""
@@ -81,20 +78,14 @@ class LiveTable:
 
     def first_round(self, seconds: float):
         """Says once how long the rounds of all cells take, one after the other."""
-        left = sum(c.config.rounds - self._rows[c.name].round for c in self._unended())
+        rows = [(c.config.rounds, self._rows[c.name]) for c in self._plan.cells]
+        left = sum(n - row.round for n, row in rows if row.state not in FINAL_STATUSES)
         if self._told or not left:
             return
         self._told = True
         time = datetime.timedelta(seconds=round(seconds * left))
         one_by_one = f"{time} for {left} rounds one after the other"
         self.note(f"{seconds:.3g} s a round: {one_by_one}")
-
-    def _unended(self) -> list[Cell]:
-        return [
-            c
-            for c in self._plan.cells
-            if self._rows[c.name].state not in FINAL_STATUSES
-        ]
 
     def busy(self, cell: Cell):
         """Another process trains it."""
@@ -115,33 +106,23 @@ class LiveTable:
     @contextlib.contextmanager
     def shown(self) -> Iterator["LiveTable"]:
         """Live on a terminal; elsewhere only notes."""
-        console = self._console
-        if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
+        with progress_lines.live(self._console, self.table) as self._refresh:
             yield self
-            return
-        with Live(self.table(), console=console, auto_refresh=False) as self._live:
-            yield self
-        self._live = None
 
     def table(self) -> Table:
         """A row per cell: round, accuracy so far, time left."""
-        table = Table(show_edge=False)
+        table, few = Table(show_edge=False), len(self._plan.cells) <= MAX_ROWS
         for name in ("cell", "state", "round", "accuracy so far", "left"):
             table.add_column(name, no_wrap=True)
-        for cell in self._seen():
+        for cell in self._plan.cells:
             row = self._rows[cell.name]
+            if table.row_count == MAX_ROWS or not (few or row.state == "running"):
+                continue
             rounds = f"{row.round}/{cell.config.rounds}"
             table.add_row(
                 cell.name, row.state, rounds, row.accuracy, time_left(cell, row)
             )
         return table
-
-    def _seen(self) -> Sequence[Cell]:
-        cells = self._plan.cells
-        if len(cells) <= MAX_ROWS:
-            return cells
-        running = [c for c in cells if self._rows[c.name].state == "running"]
-        return running[:MAX_ROWS]
 
 
 def time_left(cell: Cell, row: CellRow) -> str:

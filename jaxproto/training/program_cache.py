@@ -32,20 +32,14 @@ import numpy as np
 
 from jaxproto import models, participation
 from jaxproto.config import registries as options
-from jaxproto.experiment import traced as floats
+from jaxproto.experiment import traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 from jaxproto.storage import workdir
 from jaxproto.training import xla_cache
-from jaxproto.training.exported_program import (
-    Damaged,
-    ExportedProgram,
-    digest,
-    pack,
-    unpack,
-)
+from jaxproto.training.exported_program import Damaged, digest, pack, unpack
 
 ProgramWrapper = Callable[[str, Callable, tuple], Callable]
 ProgramCache = Callable[
@@ -129,7 +123,7 @@ def has_user_code(registries: Iterable[Mapping[str, object]]) -> bool:
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
     """Digest of all that the programs of a run follow from, but their arguments."""
-    settings = floats.program_settings(config)
+    settings = traced.program_settings(config)
     sizes = [[len(rows) for rows in part] for part in exp.partition]
     parts = [
         settings,
@@ -176,9 +170,9 @@ def load_or_trace(
         xla_cache.warn_once(f"{KEPT_NOTE} {folder} are not used: {e}.")
         return f
     try:
-        stored = unpack(file.name, owner_only.read_owner_only(file), args)
+        program = unpack(file.name, owner_only.read_owner_only(file), args)
         os.utime(file)
-        return stored.whole()
+        return program.call
     except FileNotFoundError:
         return trace_and_store(file, f, args)
     except (owner_only.NotOwnedError, Damaged, OSError) as e:
@@ -191,29 +185,15 @@ def load_or_trace(
 def trace_and_store(file: Path, f: Callable, args: tuple) -> Callable:
     """Traces the function; keeps it if it can be written down."""
     try:
-        stored = export_program(f, args)
-        content = pack(file.name, stored)
+        program = jax.export.export(jax.jit(f))(*args)
+        content = pack(file.name, program)
     except Exception:  # it cannot be written, or is wrong: then tracing it says how
         return f
     try:
         save(file, content)
     except (atomic.Unwritable, OSError) as e:
         xla_cache.warn_once(f"{KEPT_NOTE} {file.parent}: none is kept: {e}.")
-    return stored.whole()
-
-
-def export_program(f: Callable, args: tuple) -> ExportedProgram:
-    """The function as StableHLO."""
-    tree, out = jax.tree.structure(args), []
-
-    def flat(*leaves):
-        result = f(*jax.tree.unflatten(tree, leaves))
-        values, form = jax.tree.flatten(result)
-        out.append(jax.tree.unflatten(form, range(len(values))))
-        return values
-
-    program = jax.export.export(jax.jit(flat))(*jax.tree.leaves(args))
-    return ExportedProgram(out[0], program)
+    return program.call
 
 
 def save(file: Path, content: bytes):

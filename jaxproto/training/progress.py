@@ -4,14 +4,14 @@ import contextlib
 import datetime
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Console
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from jaxproto.storage import records
+from jaxproto.summary import progress_lines
 
 _RECENT = 10  # rounds behind "seconds per round": a median, so compilation drops out
 _BAR, _GAP = 24, 2  # columns of the bar, if there is room, and between two things
@@ -23,7 +23,8 @@ class Progress:
     def __init__(self, total: int, start: int, console: Console, rule: str | None):
         """Knows `start` of `total` rounds as done; see `progress`."""
         self._total, self._done, self._rule = total, start, rule
-        self._console, self._live = console, None
+        self._console = console
+        self.refresh: Callable[[], None] = lambda: None
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._record: Mapping = {}
 
@@ -31,35 +32,22 @@ class Progress:
         """Round `r` is done (the first is 1) and took `seconds`."""
         self._done = r
         self._seconds.append(seconds)
-        self._refresh()
+        self.refresh()
 
     def evaluated(self, record: Mapping):
         """A record of `metrics.jsonl` was measured."""
         self._record = record
-        if self._live is None:
+        if not self._console.is_interactive:
             cells = [self._position(), *_accuracies(record), *_loss(record)]
             self.note("  ".join([*cells, *self._speed()]))
-        self._refresh()
+        self.refresh()
 
     def note(self, text: str):
         """One line that stays, above the live one."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    @contextlib.contextmanager
-    def _shown(self):
-        console = self._console
-        if not console.is_terminal or console.is_dumb_terminal or console.is_jupyter:
-            yield
-            return
-        with Live(self._line(), console=console, auto_refresh=False) as self._live:
-            yield
-
-    def _refresh(self):
-        if self._live is not None:
-            self._live.update(self._line(), refresh=True)
-
-    def _line(self):
-        """Position, bar, accuracy of the main rule, speed; the bar takes free space."""
+    def line(self) -> Table:
+        """Returns position, bar, accuracy and speed; the bar takes what is free."""
         rules = self._record.get("rules", {})
         rule = self._rule or next(iter(rules), None)
         main = [s for s in _accuracies(self._record) if s.startswith(f"{rule} ")]
@@ -104,7 +92,7 @@ def progress(
       Told with `.round(r, seconds)`, `.evaluated(record)` and `.note(text)`.
     """
     shown = Progress(total_rounds, start_round, console or Console(), rule)
-    with shown._shown():
+    with progress_lines.live(shown._console, shown.line) as shown.refresh:
         yield shown
 
 

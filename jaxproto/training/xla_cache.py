@@ -1,15 +1,14 @@
-"""Short compilation: programs outlive the process, and tracing is left in peace.
+"""Enables JAX's persistent compilation cache, and pauses garbage collection.
 
-JAX runs what its cache holds, so the folder is one of the user alone. A file there that
-was damaged makes JAX warn and compile, at every start, as it never writes a file that
-is there; here the damaged file is removed, so that the same start writes it anew.
+JAX runs what its cache holds, so the folder is one of the user alone. JAX never
+overwrites a file there: a damaged one would make it warn and compile at every start.
+So each start removes damaged files first.
 """
 
 import contextlib
 import functools
 import gc
 import os
-import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from jaxproto.io import owner_only
 
 ZSTD = bytes.fromhex("28b52ffd")
-UNREADABLE = "Error reading persistent compilation cache entry"  # JAX's warning
 
 
 @functools.cache
@@ -43,7 +41,7 @@ def enable_xla_cache() -> Path | None:
     """
     chosen = jax.config.values["jax_compilation_cache_dir"]
     if chosen is not None:
-        remove_unreadable(Path(chosen))
+        remove_damaged(Path(chosen))
         return Path(chosen)
     if os.environ.get("JAXPROTO_CACHE") == "off":
         return None
@@ -53,7 +51,7 @@ def enable_xla_cache() -> Path | None:
     except (owner_only.NotOwnedError, OSError) as e:
         warn_once(f"compiled programs are not kept: {e}.")
         return None
-    remove_unreadable(folder)
+    remove_damaged(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     compilation_cache.reset_cache()  # or a process that has compiled would not use it
@@ -76,38 +74,30 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-@functools.cache
-def remove_unreadable(folder: Path):
-    """From now on, JAX's warning of a damaged file in its cache removes such files."""
-    before = warnings.showwarning
+def remove_damaged(folder: Path):
+    """Removes files of JAX's cache that were cut short or changed.
 
-    def show(message, *args, **kwargs):
-        if UNREADABLE in str(message) and (found := unreadable(folder)):
-            for file in found:
-                file.unlink(missing_ok=True)
-            warn_once(f"{len(found)} damaged in {folder}: removed, and compiled anew.")
-            return
-        before(message, *args, **kwargs)
-
-    warnings.filterwarnings("always", UNREADABLE)  # also the same words twice
-    warnings.showwarning = show
-
-
-def unreadable(folder: Path) -> list[Path]:
-    """JAX's files that do not decompress; zlib has a checksum of its content.
-
-    Those of zstd, which JAX takes where zstandard is installed, are not looked at.
+    Only files written since the last check are read: those of a process that was killed
+    while it wrote. Files of zstd, which JAX uses where zstandard is installed, are not
+    read. A folder that is missing or cannot be written is left alone.
     """
-    return [file for file in folder.glob("*-cache") if not _readable(file)]
+    checked = folder / "checked"
+    with contextlib.suppress(OSError):
+        since = checked.stat().st_mtime if checked.exists() else 0.0
+        checked.touch()
+        new = [f for f in folder.glob("*-cache") if f.stat().st_mtime >= since]
+        damaged = [file for file in new if not _is_readable(file.read_bytes())]
+        for file in damaged:
+            file.unlink()
+        if damaged:
+            warn_once(
+                f"{len(damaged)} damaged in {folder}: removed, and compiled anew."
+            )
 
 
-def _readable(file: Path) -> bool:
+def _is_readable(content: bytes) -> bool:
+    """Returns whether zlib, which has a checksum, decompresses the content."""
     try:
-        content = file.read_bytes()
-        if content[:4] != ZSTD:
-            zlib.decompress(content)
-    except FileNotFoundError:  # removed meanwhile
-        return True
+        return content[:4] == ZSTD or bool(zlib.decompress(content))
     except zlib.error:
         return False
-    return True

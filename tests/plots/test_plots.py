@@ -245,25 +245,28 @@ def test_frobenius_is_that_of_a_loop_and_zero_where_norms_follow_the_data():
 def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     count_KC = np.array([[0, 30, 15], [8, 0, 8]])
     norm_KC = np.array([[1.0, 2.0, 1.0], [0.5, 0.5, 0.75]])
-    figure = drawn(plots.head_norms, norm_KC, count_KC)
+    figure = drawn(plots.head_norms, {"a": norm_KC}, count_KC)
     data, norms = (axes.images[0] for axes in figure.axes[:2])
     np.testing.assert_allclose(data.get_array(), [[0, 1, 0.5], [1, 0, 1]])
     np.testing.assert_allclose(norms.get_array(), [[0, 1, 0], [0, 0, 1]])
     assert data.get_clim() == norms.get_clim() == (0, 1)
-    assert figure.get_suptitle() == "Frobenius distance 1.12"  # root of 0.25 + 1
+    assert titles(figure)[:2] == ["training examples", "norm of class weights"]
+    told = "Frobenius distance to the data: a"
+    assert figure.get_suptitle() == f"{told} 1.12"  # root of 0.25 + 1
     # A choice of heads changes neither their scale nor the distance.
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
-    figure = drawn(plots.head_norms, norm_KC, count_KC, clients=[4, 1], classes=[0, 3])
+    chosen = {"clients": [4, 1], "classes": [0, 3]}
+    figure = drawn(plots.head_norms, {"a": norm_KC}, count_KC, **chosen)
     want = head_bars.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
     np.testing.assert_allclose(pixels(figure.axes[1]), want)
     distance = plots.frobenius(norm_KC, count_KC)
-    assert figure.get_suptitle() == f"Frobenius distance {distance:.2f}"
+    assert figure.get_suptitle() == f"{told} {distance:.2f}"
 
 
 def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
     count_KC = RNG.integers(0, 500, (4, 5))
     runs = {"a": RNG.random((4, 5)), "b": RNG.random((4, 5))}
-    figure = drawn(plots.head_norm_difference, runs, count_KC)
+    figure = drawn(plots.head_norms, runs, count_KC)
     data, first, second, gap = (
         axes.images[0] for axes in figure.axes if axes.get_xlabel() == "class"
     )
@@ -358,8 +361,16 @@ DRAWN = {
         LONG[1],
     ),
     "flat values": (plots.prototype_heatmap, RNG.normal(size=(20, 2)), LONG[1]),
-    "heads": (plots.head_norms, HEADS[LONG[0]], COUNTS_KC),
-    "two heads": (plots.head_norm_difference, HEADS, COUNTS_KC),
+    "heads": (plots.head_norms, {LONG[0]: HEADS[LONG[0]]}, COUNTS_KC),
+    "two heads": (plots.head_norms, HEADS, COUNTS_KC),
+    "many heads": (
+        plots.head_norms,
+        {
+            f"{name}, with a name of many words": RNG.random((100, 100))
+            for name in LONG[:2]
+        },
+        RNG.integers(0, 900, (100, 100)),
+    ),
     "margins": (plots.margins, {k: RNG.random(200) for k in LONG}, range(200)),
     "prototypes": (plots.prototypes_2d, [arrows(k) for k in LONG]),
     "features": (plots.features_grid, [plane(f"{k}, client 2") for k in LONG]),

@@ -112,7 +112,8 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     told = f"local prototypes of class {c}, held by {held_C[c]} of 6 clients"
     assert title == f"a-run, {told}"
     # Norms of heads leave out the bias and come in the order of ids.
-    _, norm_KC, count_KC, _ = calls["head_norms"]
+    _, runs, count_KC, _ = calls["head_norms"]
+    norm_KC = runs["a-run"]
     kernel_KDC = by_id(trained, lambda clients: clients.params["net"]["head"]["kernel"])
     np.testing.assert_allclose(norm_KC, np.sqrt((kernel_KDC**2).sum(1)), rtol=1e-6)
     np.testing.assert_array_equal(count_KC, trained.exp.counts.train)

@@ -1,41 +1,88 @@
-"""Results of programs as plain data, and back."""
-
-import json
-from collections import OrderedDict
+"""Exported programs as bytes, and back."""
 
 import jax
+import jax.export
+import jax.numpy as jnp
 import optax
 import pytest
 
 from jaxproto.training import exported_program
-from jaxproto.types import Protos, Statistics
+from jaxproto.types import Examples, Protos, Statistics
+
+ARGS = (
+    Statistics({"b": jnp.arange(3.0)}),
+    jnp.ones(3),
+    Examples(jnp.ones((2, 8)), jnp.zeros(2, int), shape=(2, 2, 2)),
+)
 
 
-def results():
-    """Every kind of node that results have."""
-    protos = Protos(0, 1, disclosed=True)
-    moments = optax.ScaleByAdamState(count=2, mu={"a": 3}, nu=[4, (5,)])
-    return protos, moments, Statistics({"b": 6}), optax.EmptyState(), None
+def results(statistics, y, examples):
+    """Every kind of node that arguments and results have."""
+    protos = Protos(y, statistics.value["b"], disclosed=True)
+    moments = optax.ScaleByAdamState(count=y, mu={"a": y}, nu=[y, (y,)])
+    return protos, moments, statistics, optax.EmptyState(), examples, None
 
 
-def test_a_tree_of_results_is_rebuilt_from_plain_data():
-    plain = json.loads(json.dumps(exported_program.to_plain_data(results())))
-    assert jax.tree.structure(
-        exported_program.from_plain_data(plain)
-    ) == jax.tree.structure(results())
-    assert exported_program.from_plain_data(plain) == results()
+def exported(f, args=ARGS):
+    return jax.export.export(jax.jit(f))(*args)
+
+
+def test_a_program_comes_back_with_the_trees_of_its_arguments_and_results():
+    packed = exported_program.pack("n", exported(results))
+    got, want = exported_program.unpack("n", packed, ARGS).call(*ARGS), results(*ARGS)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), got, want))
+
+
+class Word(str):
+    """Written as a plain word, it would come back as another type."""
+
+    def __eq__(self, other):
+        return type(other) is Word
+
+    __hash__ = str.__hash__
 
 
 @pytest.mark.parametrize(
-    "node", [OrderedDict(a=0), {1: 0}, Protos(0, 1, disclosed=object())]
+    "static", [object(), frozenset([1]), Word("a")], ids=["object", "set", "word"]
 )
-def test_a_tree_that_cannot_be_written_as_plain_data_is_refused(node):
-    with pytest.raises(TypeError):
-        exported_program.to_plain_data(node)
+def test_a_static_field_that_is_no_plain_data_is_refused(static):
+    program = exported(lambda x: Protos(x, x, disclosed=static), ARGS[1:2])
+    with pytest.raises((SyntaxError, TypeError, ValueError)):
+        exported_program.pack("n", program)
 
 
-def test_fields_that_a_type_does_not_have_are_refused():
-    plain = exported_program.to_plain_data(Protos(0, 1))
-    for other in ({"fields": {"mean": 0}}, {"static": {"count": 1}}):
-        with pytest.raises(TypeError, match="other fields"):
-            exported_program.from_plain_data({**plain, **other})
+def signed(data):
+    """These bytes with their digest."""
+    return b"\n".join([exported_program.digest(b"n", data).encode(), data])
+
+
+@pytest.mark.parametrize(
+    "name", [b"jaxproto.types:Nobod", b"jaxproto.types:Client", b"os:system"]
+)
+def test_another_type_is_refused(name):
+    """The digest is right: somebody else wrote the file, or another version did."""
+    kind = b"jaxproto.types:Protos"
+    _, _, data = exported_program.pack("n", exported(results)).partition(b"\n")
+    assert kind in data and exported_program.unpack("n", signed(data), ARGS)
+    other = data.replace(kind, name.ljust(len(kind), b"."))
+    with pytest.raises(exported_program.Damaged):
+        exported_program.unpack("n", signed(other), ARGS)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (ARGS[1], ARGS[0], ARGS[2]),
+        ARGS[:2],
+        (ARGS[0], jnp.ones(4), ARGS[2]),
+        (ARGS[0], jnp.ones(3, int), ARGS[2]),
+        (*ARGS[:2], ARGS[2].replace(shape=(4, 2))),
+    ],
+    ids=["swapped", "fewer", "shape", "type", "static"],
+)
+def test_a_program_of_other_arguments_is_refused(args):
+    with pytest.raises(exported_program.Damaged, match="another function"):
+        exported_program.unpack(
+            "n", exported_program.pack("n", exported(results)), args
+        )

@@ -67,17 +67,13 @@ def class_weight_norms(args):
     one, *rest = found.values()
     count_KC = one.run.exp.counts.train
     norms = {name: _norms(each.run) for name, each in found.items()}
-    names = {"clients": one.clients, "classes": one.classes}
-    if not rest:
-        ((name, norm_KC),) = norms.items()
-        plots.head_norms(args.out, norm_KC, count_KC, name=name, **names)
-        return
-    if not np.array_equal(count_KC, rest[0].run.exp.counts.train):
+    if not all(np.array_equal(count_KC, r.run.exp.counts.train) for r in rest):
         raise UserError(
             "the two runs have different partitions, so their difference says nothing "
             "of their methods; give runs of the same data and clients."
         )
-    plots.head_norm_difference(args.out, norms, count_KC, **names)
+    shown = {"clients": one.clients, "classes": one.classes}
+    plots.head_norms(args.out, norms, count_KC, **shown)
 
 
 def _norms(run: RestoredRun) -> np.ndarray:
