@@ -90,7 +90,7 @@ def alone(settings: dict) -> list[dict]:
         inputs = programs.RoundInputs(at, participants, down)
         given = (inputs, clients, examples, shard)
         rows.append(one(f"train {name}", g, given))
-        ups.append(jax.eval_shape(g, *given)[1].uploads)
+        ups.append(jax.eval_shape(g, *given)[1])
     rows.append(one("update", f.update, (at, state.server, tuple(ups))))
     for name, g, clients, shard in zip(
         names, f.evaluate, state.clients, exp.test, strict=True

@@ -21,13 +21,7 @@ from benchmarks import hlo, measure, synthetic
 from jaxproto import mesh
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.training import (
-    compiler,
-    data_placement,
-    programs,
-    rounds,
-    sharded_programs,
-)
+from jaxproto.training import compiler, data_placement, rounds, sharded_programs
 from jaxproto.types import Examples
 
 FLAGS = measure.flag_values()
@@ -69,8 +63,9 @@ def counted(settings: dict, group: str, number: int) -> dict:
     s = settings
     clients = s["each"] * NETWORKS.get(group, 1) * number
     exp = experiment(s, group, clients, number, "all")
-    placed = exp.layout and data_placement.place_data(exp, exp.layout)
-    examples = placed.examples if placed else build.examples(exp.dataset)
+    several = exp.layout is not mesh.ONE
+    examples = build.examples(exp.dataset)
+    examples = data_placement.place_data(exp).examples if several else examples
     made = compiled(exp, examples)
     found = {name: account(made[name]) for name in STAGES}
     return {
@@ -84,12 +79,7 @@ def counted(settings: dict, group: str, number: int) -> dict:
 
 def compiled(exp: Experiment, examples: Examples) -> dict[str, list]:
     """The programs of a round by stage; those of other stages are traced alone."""
-    layout = exp.layout
-    f = (
-        sharded_programs.functions(exp, layout)
-        if layout
-        else programs.build_programs(exp)
-    )
+    f = sharded_programs.functions(exp)
     made: dict[str, list] = {stage: [] for stage in STAGES}
 
     def submit(name, f, *rest, **options):

@@ -78,11 +78,11 @@ def train(exp: Experiment, rows: np.ndarray, seed: int, rounds: int) -> Trained:
     def one_round(server, clients, key):
         down = federation.broadcast(exp.method, server, exp.formats).message
         given = RoundInputs(exp.method, exp.local, exp.formats, everyone, down, key)
-        clients, report = federation.train_cohort(
+        clients, uploads, _ = federation.train_cohort(
             given, cohort, clients, examples, shard
         )
-        server = exp.method.update(cohort.net, server, wire.unpack(report.up), key)
-        return server, clients, wire.unpack(report.up).mean[0]
+        server = exp.method.update(cohort.net, server, wire.unpack(uploads.up), key)
+        return server, clients, wire.unpack(uploads.up).mean[0]
 
     clients = federation.init_cohort(exp.method, exp.local, cohort, key, count)
     server, mean_CD = exp.method.init_server(cohort.net, key), None

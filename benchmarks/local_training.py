@@ -150,7 +150,7 @@ def ours(task: Task, mode: str, kind: str, steps: int) -> Contender:
         nonlocal clients
         rows = gathered(clients)
         lanes = [partial(compiled, own.clients, own.shards) for own in rows]
-        trained, reports = zip(*run_parallel(lanes), strict=True)
+        trained, _, reports = zip(*run_parallel(lanes), strict=True)
         clients = scatter(clients, [own.place for own in rows], list(trained))
         for report in reports:
             if not np.all(jax.device_get(report.finite)):

@@ -13,7 +13,7 @@ import numpy as np
 from jaxproto import config as config_
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import DeviceLayout
+from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import compiler, data_placement, programs
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import RoundEnvironment
@@ -59,7 +59,7 @@ def equal_clients(
     test: int,
     shape: Sequence[int],
     classes: int,
-    layout: DeviceLayout | None = None,
+    layout: OneDevice = ONE,
     **fields,
 ) -> tuple[ml_collections.ConfigDict, Experiment]:
     """Clients of `train` and `test` random images each, of all classes alike.
@@ -92,12 +92,12 @@ def start(exp: Experiment, seed: int = 0, folder: Path = Path()) -> Start:
     Args:
       folder: of clients in files.
     """
-    placed = exp.layout and data_placement.place_data(exp, exp.layout)
+    placed = None if exp.layout is ONE else data_placement.place_data(exp)
     examples = placed.examples if placed else build.examples(exp.dataset)
     compiled, seconds = compiler.compile_all(exp, examples)
     place = partial(programs.replicate, exp)
     compiled = programs.with_floats(compiled, exp.floats, place)
     state = programs.init(exp, seed, compiled)
-    store = open_store(exp, compiled, seed, folder, placed or None)
+    store = open_store(exp, compiled, seed, folder, placed)
     work = RoundEnvironment(exp, examples, compiled, seed, store)
     return Start(work, state, seconds)

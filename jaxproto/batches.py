@@ -4,8 +4,11 @@ The only place that turns index tables into examples, for training, for prototyp
 and for evaluation alike.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxproto.types import Array, Batch, Data, Shard, Tree
@@ -13,6 +16,15 @@ from jaxproto.types import Array, Batch, Data, Shard, Tree
 EVAL_BATCH_SIZE = 64  # examples at a time, at most, where no gradient is taken
 # 1 / 255 in two parts: x * HIGH is exact, so that x / 255 is rounded as on the host
 HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)  # XLA's own division by 255 is not
+
+
+def tables(rows: Sequence[np.ndarray]) -> Shard:
+    """Returns the index tables [K, M] of clients with these rows, on the host."""
+    size = np.array([len(own) for own in rows], np.int32)
+    index = np.zeros((len(rows), size.max()), np.int32)
+    for k, own in enumerate(rows):
+        index[k, : len(own)] = own
+    return Shard(index, size)
 
 
 def normalise_inputs(x: Array) -> Array:

@@ -1,11 +1,8 @@
 """One round of a federation (`one_round`), and the parts that it is made of.
 
 A round is a pure function, which runs under `jit`, `scan` and `vmap` as it stands. A
-run compiles its parts as programs of their own (`training/programs.py`): training
-(`train_cohort`) and evaluation (`evaluate_cohort`) one per architecture, the server's
-step (`update_server`) one for all; so are the first exchange (`pre_upload_cohort`,
-`pre_aggregate_server`), if a method has one. Every message goes through the wire
-(`wire`), in both directions.
+run compiles its parts as programs of their own (`training/programs.py`). Every message
+goes through the wire (`wire`), in both directions.
 """
 
 import dataclasses
@@ -19,12 +16,14 @@ from jax import lax
 
 from jaxproto import client as clients_
 from jaxproto import gather, kernels, participation, wire
+from jaxproto import uploads as uploads_
 from jaxproto.client import LocalTraining
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
-from jaxproto.method import Aggregation, Method, no_pre_upload
+from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation, Sampler
 from jaxproto.persistence import STATEFUL, Persistence
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
+from jaxproto.uploads import PreReport, Report, Uploads
 from jaxproto.wire import Wire
 
 
@@ -44,6 +43,11 @@ class Cohort:
         """Rows of a round's arrays."""
         return min(len(self.ids), self.max_participants) or len(self.ids)
 
+    @property
+    def sampled(self) -> bool:
+        """Returns whether a part of its clients takes part in a round."""
+        return self.num_rows < len(self.ids)
+
 
 class Parts(NamedTuple):
     """What the floats of a configuration go into."""
@@ -52,6 +56,10 @@ class Parts(NamedTuple):
     local: LocalTraining
     sampler: Sampler
     dropout: float | Array  # probability that a trained update is lost
+
+    def collecting(self) -> "Parts":
+        """Returns the parts with a server that gets every upload, not a sum of them."""
+        return self._replace(method=self.method.collecting())
 
 
 class Federation(NamedTuple):
@@ -96,45 +104,6 @@ class RoundInputs(NamedTuple):
     key: Array  # the round's; each client folds in its own id
 
 
-class Uploads(NamedTuple):
-    """What the server has of a cohort."""
-
-    id: Array  # [R] client ids, more than there are where a row is not used
-    up: Tree  # [R, ...] packed, zeros where the client did not report; or () and
-    total: Tree  # the sum over the clients, where the aggregation has a summand
-
-
-class CohortReport(NamedTuple):
-    """What a cohort sends after a round, and what is watched; rows are clients."""
-
-    uploads: Uploads | tuple[()]  # () where they stay on the device
-    id: Array  # [R] client ids, more than there are where a row is not used
-    loss: Array  # [R] mean over local steps, 0 for who took none
-    steps: Array  # [R] local steps
-    finite: Array  # [R] loss, upload and parameters are finite numbers
-    sent: Array  # [R] scalars
-    bytes: Array  # [R] of the upload on the wire
-
-    @property
-    def up(self) -> Tree:
-        """Uploads [R, ...], packed."""
-        return self.uploads.up if self.uploads else ()
-
-
-class PreUploadReport(NamedTuple):
-    """What a cohort sends before it trains; rows are clients."""
-
-    uploads: Uploads | tuple[()]  # as of `CohortReport`
-    id: Array  # [R]
-    sent: Array  # [R] scalars
-    bytes: Array  # [R]
-
-    @property
-    def up(self) -> Tree:
-        """Messages [R, ...], packed."""
-        return self.uploads.up if self.uploads else ()
-
-
 SAMPLING, TRAINING, SERVER, FIRST = range(4)  # streams of a round's key
 
 
@@ -153,7 +122,7 @@ def init_model(federation: Federation, floats: Mapping, keys: Array) -> Model:
 
 def one_round(
     federation: Federation, floats: Mapping, key: Array, model: Model, r: Array
-) -> tuple[Model, list[CohortReport]]:
+) -> tuple[Model, list[Report]]:
     """One round: sampler, broadcast, local training of every cohort, server's step.
 
     Args:
@@ -183,10 +152,9 @@ def one_round(
         return [step(exchange, c, own.clients, x, own.shards) for c, own in cohort_rows]
 
     if method.pre_upload is not no_pre_upload:  # the first of two exchanges
-        first = [sent.uploads for sent in in_cohorts(pre_upload_cohort, server)]
+        first, _ = zip(*in_cohorts(pre_upload_cohort, server), strict=True)
         server = pre_aggregate_server(method, cohorts, stream(FIRST), server, first)
-    trained, reports = zip(*in_cohorts(train_cohort, server), strict=True)
-    uploads = [report.uploads for report in reports]
+    trained, uploads, reports = zip(*in_cohorts(train_cohort, server), strict=True)
     server = update_server(method, cohorts, stream(SERVER), server, uploads)
     back = zip(model.clients, rows, trained, strict=True)
     clients = tuple(gather.scatter(old, [own.place], [new]) for old, own, new in back)
@@ -200,12 +168,6 @@ def draw_participants(
     sampler = parts.method.adjust_sampler(parts.sampler, server)
     sampler = participation.with_dropouts(sampler, parts.dropout)
     return sampler(key, num_clients, r)
-
-
-def all_finite(tree: Tree) -> Array:
-    """Whether every floating-point leaf is finite."""
-    ok = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]
-    return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
 
 
 def init_cohort(
@@ -242,7 +204,7 @@ def train_cohort(
     clients: Client,
     examples: Examples,
     shards: Shard,
-) -> tuple[Client, CohortReport]:
+) -> tuple[Client, Uploads, Report]:
     """Trains the participants of a cohort for one round.
 
     A client that sits out keeps its state and takes no step; one that does not report
@@ -256,29 +218,23 @@ def train_cohort(
     task = clients_.LocalTask(method, cohort.net, local, key, down, examples)
     trains_R, reports_R = gather.participation_flags(who, clients.id)
 
-    def end(session, client, shard, reports):
+    def end(session, client, shard):
         after, up, loss = clients_.finish_local_training(task, session, client, shard)
         packed = wire.pack(up, formats.up)
-        finite = all_finite((loss, wire.unpack(packed), after.params))
+        finite = uploads_.all_finite((loss, wire.unpack(packed), after.params))
         size = wire.scalars(up), wire.message_bytes(packed)
-        up, total = upload_and_summand(method.aggregation, mask_upload(reports, packed))
+        reports = gather.participation_flags(who, client.id).reports
+        up, total = uploads_.upload_and_summand(method.aggregation, reports, packed)
         return (cohort.persistence.keep(after), up, loss, finite, *size), total
 
-    def start(client, shard, reports):
-        del reports
-        return clients_.begin_local_training(task, client, shard)
-
-    def steps(session, first, last, client, shard, reports):
-        del reports
-        return clients_.local_steps(task, session, first, last, client, shard)
-
+    start = partial(clients_.begin_local_training, task)
+    steps = partial(clients_.local_steps, task)
     run = cohort.mode.train(ClientStages(start, steps, end))
     begin = cohort.persistence.restore(method, cohort.net, clients)
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
-    each, total = run(begin, shards, reports_R)
+    each, total = run(begin, shards)
     after, up, loss_R, finite_R, sent_R, bytes_R = each
-    report = CohortReport(
-        uploads=Uploads(clients.id, up, total),
+    report = Report(
         id=clients.id,
         loss=loss_R,
         steps=after.steps * trains_R,
@@ -286,29 +242,8 @@ def train_cohort(
         sent=sent_R * reports_R,
         bytes=bytes_R * reports_R,
     )
-    return gather.where_rows(trains_R, after, clients), report
-
-
-def mask_upload(reports: Array, up: Tree) -> Tree:
-    """The upload of a client that reports; zeros, "not there", of another."""
-    return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)
-
-
-def upload_and_summand(aggregation: Aggregation, packed: Tree) -> tuple[Tree, Tree]:
-    """What the server gets of a client's packed upload: itself, and a summand."""
-    if aggregation.summand is None:
-        return packed, ()
-    return (), aggregation.summand(wire.unpack(packed))
-
-
-def reduce_uploads(
-    aggregation: Aggregation, cohorts: Sequence[Cohort], uploads: Sequence[Uploads]
-) -> Tree:
-    """All uploads in the order of ids, or the sum of the summands."""
-    if aggregation.summand is None:
-        return collect_uploads(cohorts, uploads)
-    first, *others = (u.total for u in uploads)
-    return jax.tree.map(lambda *parts: sum(parts[1:], start=parts[0]), first, *others)
+    after = gather.where_rows(trains_R, after, clients)
+    return after, Uploads(clients.id, up, total), report
 
 
 def pre_upload_cohort(
@@ -317,7 +252,7 @@ def pre_upload_cohort(
     clients: Client,
     examples: Examples,
     shards: Shard,
-) -> PreUploadReport:
+) -> tuple[Uploads, PreReport]:
     """The first of two exchanges: what clients send before they train."""
     method, down = exchange.method, exchange.down
     trains_R = gather.participation_flags(exchange.participants, clients.id).trains
@@ -331,18 +266,11 @@ def pre_upload_cohort(
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, exchange.formats.up)
         size = wire.scalars(message), wire.message_bytes(packed)
-        return mask_upload(trains, packed), *size
+        return uploads_.mask_upload(trains, packed), *size
 
     up, sent_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
-    uploads = Uploads(clients.id, up, ())
-    return PreUploadReport(uploads, clients.id, sent_R * trains_R, bytes_R * trains_R)
-
-
-def collect_uploads(cohorts: Sequence[Cohort], uploads: Sequence[Uploads]) -> Tree:
-    """What the server has of all cohorts' packed messages, in the order of ids."""
-    most = sum(c.num_rows for c in cohorts)  # lanes and devices may have a row more
-    rows = gather.join_by_id([u.id for u in uploads], [u.up for u in uploads])
-    return wire.unpack(jax.tree.map(lambda a: a[:most], rows))
+    report = PreReport(clients.id, sent_R * trains_R, bytes_R * trains_R)
+    return Uploads(clients.id, up, ()), report
 
 
 @kernels.float32_matmuls
@@ -354,8 +282,9 @@ def update_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
-    all_of_them = reduce_uploads(method.aggregation, cohorts, uploads)
-    return method.aggregation.finish(cohorts[0].net, server, all_of_them, key)
+    num_rows = sum(c.num_rows for c in cohorts)
+    reduced = uploads_.reduce_uploads(method.aggregation, uploads, num_rows)
+    return method.aggregation.finish(cohorts[0].net, server, reduced, key)
 
 
 @kernels.float32_matmuls
@@ -367,4 +296,5 @@ def pre_aggregate_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """The server's state with what it makes of the first exchange."""
-    return method.pre_aggregate(server, collect_uploads(cohorts, uploads), key)
+    messages = uploads_.join_uploads(uploads, sum(c.num_rows for c in cohorts))
+    return method.pre_aggregate(server, messages, key)

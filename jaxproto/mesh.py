@@ -10,7 +10,8 @@ train, and back.
 Rows move as bits, so numbers do not depend on where a client is.
 """
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +28,37 @@ SHARDED = PartitionSpec(AXIS)  # the leading axis has clients
 REPLICATED = PartitionSpec()
 
 
-class DeviceLayout(NamedTuple):
+class OneDevice:
+    """The device that JAX uses by itself: it has all rows, in their order."""
+
+    num_devices: int = 1
+
+    def shard_rows(self, tree: Tree) -> Tree:
+        """Puts arrays [n, ...] of the host on the device."""
+        return jax.device_put(tree)
+
+    def shard_ids(self, id_K: ArrayLike, nobody: int) -> Array:
+        """Puts ids of clients [K] on the device."""
+        del nobody
+        return jnp.asarray(id_K, jnp.int32)
+
+    def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
+        """Puts arrays on the device."""
+        del spec
+        return jax.device_put(tree)
+
+
+ONE = OneDevice()
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceLayout(OneDevice):
     """Several devices in a row."""
 
     mesh: Mesh
 
     @property
-    def num_devices(self) -> int:
+    def num_devices(self) -> int:  # type: ignore[override]
         """Devices."""
         return self.mesh.size
 
@@ -74,13 +99,8 @@ class DeviceLayout(NamedTuple):
         return jax.make_array_from_callback(shape, where, part)
 
 
-def make_layout(devices: list[jax.Device]) -> DeviceLayout:
-    """Of these devices."""
-    return DeviceLayout(Mesh(np.array(devices), (AXIS,)))
-
-
-def parse_devices(which: str) -> DeviceLayout | None:
-    """The devices of `--devices`; None is the first one alone.
+def parse_devices(which: str) -> OneDevice:
+    """Returns the devices of `--devices`, a `DeviceLayout` if they are several.
 
     Args:
       which: "all", a number of devices, or their places in `jax.devices()`, such as
@@ -114,7 +134,8 @@ def parse_devices(which: str) -> DeviceLayout | None:
             f"--devices={which}, but JAX has {len(there)} here, each to be named once: "
             f"{names}."
         )
-    return make_layout([there[i] for i in places]) if len(places) > 1 else None
+    several = DeviceLayout(Mesh(np.array([there[i] for i in places]), (AXIS,)))
+    return several if len(places) > 1 else ONE
 
 
 def rows_per_device(count: int, devices: int) -> int:
@@ -146,7 +167,8 @@ def deinterleave(tree: Tree, count: int, devices: int) -> Tree:
 
     def one(a):
         a = np.asarray(a)
-        return a.reshape(devices, -1, *a.shape[1:]).swapaxes(0, 1).reshape(a.shape)
+        parts = a.reshape(devices, len(a) // devices, *a.shape[1:])
+        return parts.swapaxes(0, 1).reshape(a.shape)
 
     return jax.tree.map(lambda a: one(a)[:count], tree)
 

@@ -16,14 +16,14 @@ from jaxproto import client as clients_
 from jaxproto import config, execution, gather, participation
 from jaxproto.client import LocalTraining
 from jaxproto.errors import UserError
+from jaxproto.evaluation import hits_of
 from jaxproto.experiment import build, cohorts, statelessness
 from jaxproto.methods import METHODS
-from jaxproto.metrics import ACCURACY, metrics_by_name
 from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
 from jaxproto.training import client_store, evaluation
 from jaxproto.training.programs import State
-from jaxproto.types import Client, Net
+from jaxproto.types import Client, Net, Shard
 
 QUIET = Console(quiet=True)
 HALF = participation.uniform(0.5)
@@ -144,21 +144,15 @@ def test_clients_that_keep_nothing_train_the_same_network(tmp_path):
 def test_examples_that_clients_share_are_evaluated_once():
     """An official test part is everybody's; others are joined."""
     (cohort,) = toys.cohorts((8, (0, 1, 2)))
-    cohort, accuracy = toys.planned(cohort, ("received",)), metrics_by_name(ACCURACY)
+    tests = toys.planned(cohort, ("received",)).scoring.tests
     same, own = [np.arange(100)] * 3, [np.array([7, 3]), np.array([9]), np.array([3])]
-    assert (
-        cohorts.evaluation_tables(cohort, same, accuracy).size == 128
-    )  # two batches of 64
-    assert cohorts.evaluation_tables(cohort, own, accuracy).ravel().tolist() == [
-        3,
-        7,
-        9,
-    ]
+    assert tests(same).index.size == 128  # two batches of 64
+    assert tests(own).index.ravel().tolist() == [3, 7, 9]
     hit = np.arange(128) % 2 == 0
-    assert evaluation.correct_per_client(same, hit).tolist() == [50, 50, 50]
+    assert hits_of(same, hit).tolist() == [50, 50, 50]
     right = np.array([True, False, True])  # of examples 3, 7, 9
-    assert evaluation.correct_per_client(own, right).tolist() == [1, 1, 1]
-    assert evaluation.correct_per_client(own, ~right).tolist() == [1, 0, 0]
+    assert hits_of(own, right).tolist() == [1, 1, 1]
+    assert hits_of(own, ~right).tolist() == [1, 0, 0]
 
 
 def test_what_clients_kept_in_an_older_run_is_passed_over(tmp_path):
@@ -326,8 +320,8 @@ def test_every_participant_is_in_one_lane():
 def test_evaluations_of_lanes_are_joined_in_order():
     for count in (1, 4, 5, 6):
         a = np.arange(count * 2).reshape(count, 2)
-        lanes = client_store._in_lanes(a, 3)
-        assert np.array_equal(evaluation.merge_lanes(lanes), a)
+        lanes = client_store._in_lanes(Shard(a, a[:, 0]), 3)
+        assert np.array_equal(evaluation.merge_lanes(lanes).index, a)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "protonorm", "refprotofl"])

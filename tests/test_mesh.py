@@ -164,4 +164,4 @@ def test_devices_that_are_not_there_are_refused(which):
 
 @pytest.mark.parametrize("which", ["", "1", "all"])
 def test_one_device_needs_no_layout(which):
-    assert mesh.parse_devices(which) is None
+    assert mesh.parse_devices(which) is mesh.ONE

@@ -33,7 +33,7 @@ from jaxproto.experiment.data import FederationData
 from jaxproto.experiment.sampler import build_sampler
 from jaxproto.experiment.traced import Floats
 from jaxproto.federation import Federation, Parts
-from jaxproto.mesh import DeviceLayout
+from jaxproto.mesh import ONE, OneDevice
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
 from jaxproto.metrics import Metric, metrics_by_name
@@ -61,22 +61,20 @@ class Experiment(NamedTuple):
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
-    test: tuple[
-        Shard | Array, ...
-    ]  # of whom is evaluated; see `cohorts.evaluation_tables`
+    test: tuple[Shard, ...]  # of whom is evaluated; see `Scoring.tests`
     counts: Counts  # examples per client and class, [K, C] for training and test
     formats: Wire  # of values on the wire, both directions
     check_wire: bool  # encode and decode every message
     fit: bool  # fewer clients run at a time where all do not fit into memory
     store: str = "device"  # where clients are between rounds: of field `clients.store`
-    layout: DeviceLayout | None = None  # several devices
+    layout: OneDevice = ONE  # or several devices
 
 
 def experiment(
     config: ml_collections.ConfigDict,
     platform: str,
     tokens: tuple[str, ...] | None = None,
-    layout: DeviceLayout | None = None,
+    layout: OneDevice = ONE,
     given: FederationData | None = None,
 ) -> Experiment:
     """Builds and checks everything that can be checked before training.
@@ -85,7 +83,7 @@ def experiment(
       config: checked by `config.check`.
       platform: of the device, "cpu", "gpu" or "tpu".
       tokens: the vocabulary of a run on texts that goes on; None makes one.
-      layout: several devices; None is one.
+      layout: one device, or several.
       given: the data; None are those of the configuration.
 
     Raises:
@@ -113,11 +111,11 @@ def experiment(
         local,
         max_participants,
     )
+    metrics = metrics_by_name(config.eval.metrics)
     cohorts = cohorts_.make_stateless(
-        cohorts, config.clients.store, method, local, spec, dataset
+        cohorts, config.clients.store, method, local, spec, dataset, metrics
     )
     size = memory.client_state_bytes(cohorts, method, local, spec)
-    metrics = metrics_by_name(config.eval.metrics)
     store = cohorts_.choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,
@@ -129,12 +127,9 @@ def experiment(
         dataset=dataset,
         partition=partition,
         train=tuple(
-            cohorts_.index_tables(partition.train, c.ids, store) for c in cohorts
+            batches.tables([partition.train[i] for i in c.ids]) for c in cohorts
         ),
-        test=tuple(
-            cohorts_.evaluation_tables(c, partition.test, metrics, store)
-            for c in cohorts
-        ),
+        test=cohorts_.evaluation_tables(cohorts, partition),
         counts=partition_stats.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
@@ -157,7 +152,7 @@ def federation(exp: Experiment) -> Federation:
 
 
 def execution_choices(
-    config: ml_collections.ConfigDict, platform: str, layout: DeviceLayout | None
+    config: ml_collections.ConfigDict, platform: str, layout: OneDevice
 ) -> ExecutionChoices:
     """How the clients of a run train and are kept."""
     return ExecutionChoices(
@@ -167,7 +162,7 @@ def execution_choices(
         seed=fields.resolved_data_fields(config).seed,
         platform=platform,
         cores=os.cpu_count() or 1,
-        devices=layout.num_devices if layout else 1,
+        devices=layout.num_devices,
     )
 
 
@@ -189,12 +184,13 @@ def build_parts(
     """
     now = floats.replace_floats(config, values)
     try:
-        return Parts(
+        parts = Parts(
             method=build_method(now.method, spec, num_examples, now, network),
             local=privacy.private_local_training(now, build_local_training(now)),
             sampler=build_sampler(now.participation),
             dropout=now.participation.dropout,
         )
+        return parts.collecting() if now.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
         raise UserError(
             f"method {config.method.name!r} decides something in Python by the value "
@@ -307,7 +303,5 @@ def check_early_stopping_rule(exp: Experiment, rule: str):
     shapes = statelessness.client_shapes(
         method, cohort.net, exp.local, classes, examples, 2
     )
-    rules = cohort.stateless_rules or statelessness.rule_names(
-        method, cohort.net, shapes
-    )
+    rules = cohort.scoring.rules or statelessness.rule_names(method, cohort.net, shapes)
     choose_from("early_stopping.rule", rule, rules)

@@ -8,19 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import batches, execution, models
+from jaxproto import execution, models
 from jaxproto.client import LocalTraining
 from jaxproto.data.host_memory import host_memory_bytes
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError
+from jaxproto.evaluation import BY_CLIENT, BY_EQUAL_CLIENTS, BY_EXAMPLE, Scoring
 from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
 from jaxproto.persistence import STATELESS
-from jaxproto.types import Array, Examples, Net, Shard, Spec
+from jaxproto.types import Examples, Net, Shard, Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,17 +29,18 @@ class CohortPlan(Cohort):
     """A cohort, and how a run trains and evaluates it."""
 
     num_lanes: int = 1  # calls that train its participants side by side
-    stateless_rules: tuple[
-        str, ...
-    ] = ()  # by which clients that keep no state are evaluated
-    evaluated: tuple[
-        int, ...
-    ] = ()  # places in `ids` of those that are evaluated; () all
+    scoring: Scoring = BY_CLIENT
+    sample: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
 
     @property
     def stateless(self) -> bool:
         """Returns whether clients keep no state between rounds."""
         return self.persistence is STATELESS
+
+    @property
+    def evaluated(self) -> np.ndarray:
+        """Returns the places in `ids` of the clients that are evaluated."""
+        return np.asarray(self.sample or range(len(self.ids)))
 
 
 def build_cohorts(
@@ -91,14 +93,12 @@ def plan_execution(
         work = steps_per_round(partition, cohort.ids, local)[
             : num_rows : choices.devices
         ]
-        places = [k for k, i in enumerate(cohort.ids) if i in evaluated]
-        whole = len(places) == len(cohort.ids)
         return dataclasses.replace(
             cohort,
             mode=build_mode(choices.at_once, choices.platform, work),
-            max_participants=0 if num_rows == len(cohort.ids) else num_rows,
+            max_participants=num_rows,
             num_lanes=num_lanes(choices, len(cohorts), num_rows),
-            evaluated=() if whole else tuple(places),
+            evaluated=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
         )
 
     return tuple(map(one, cohorts))
@@ -138,7 +138,7 @@ def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
 
 def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
     """The clients of a cohort that are evaluated, in its order."""
-    return tuple(cohort.ids[k] for k in cohort.evaluated) or cohort.ids
+    return tuple(cohort.ids[k] for k in cohort.evaluated)
 
 
 NODES = "nodes"  # where clients are on nodes of their own: `jaxproto.flower`
@@ -164,15 +164,15 @@ def choose_store(
     """
     if any(c.stateless for c in cohorts):
         return "none"
-    whole = not any(c.max_participants for c in cohorts)
-    if choice in OFF_DEVICE and whole:
+    hosted, whole = choice in OFF_DEVICE, not any(c.sampled for c in cohorts)
+    if hosted and whole:
         raise UserError(
             f"clients.store is {choice}, but all clients may take part in a round, so "
             "that the device must hold them; use auto, or let a share take part "
             "(participation.law=uniform, participation.fraction=0.1)."
         )
     if choice != "auto" or whole:
-        return choice if choice in OFF_DEVICE else "device"
+        return choice if hosted else "device"
     host_memory = host_memory_bytes()
     on_device = host_memory if platform == "cpu" else device_memory() or host_memory
     if size <= on_device / 3:
@@ -192,6 +192,7 @@ def make_stateless(
     local: LocalTraining,
     spec: Spec,
     dataset: Dataset,
+    metrics: tuple[Metric, ...],
 ) -> tuple[CohortPlan, ...]:
     """Cohorts whose clients keep nothing, where nothing that they had is ever read.
 
@@ -200,11 +201,12 @@ def make_stateless(
 
     Args:
       choice: `clients.store`.
+      metrics: of every evaluation.
 
     Raises:
       UserError: it is "none" and clients must keep something.
     """
-    partial_ = any(c.max_participants for c in cohorts)
+    partial_ = any(c.sampled for c in cohorts)
     if choice != "none" and not (choice == "auto" and partial_):
         return tuple(cohorts)
     examples = jax.tree.map(
@@ -229,8 +231,11 @@ def make_stateless(
         )
     if len({*free}) > 1 or not free[0]:  # some keep what others do not: all are kept
         return tuple(cohorts)
+    scoring = BY_EQUAL_CLIENTS if besides_accuracy(metrics) else BY_EXAMPLE
     return tuple(
-        dataclasses.replace(c, stateless_rules=own, persistence=STATELESS)
+        dataclasses.replace(
+            c, scoring=scoring._replace(rules=own), persistence=STATELESS
+        )
         for c, own in zip(cohorts, free, strict=True)
     )
 
@@ -257,49 +262,12 @@ def two_examples(dataset: Dataset) -> Examples:
     )
 
 
-def all_equal(rows: Sequence[np.ndarray]) -> bool:
-    """Whether all clients have the same examples, as an official test part."""
-    first = rows[0]
-    return all(own is first or np.array_equal(own, first) for own in rows[1:])
-
-
-def unique_rows(rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
-    """The different ones among the examples of clients, and which of them each has."""
-    found = {own.tobytes(): own for own in map(np.asarray, rows)}
-    place = {key: i for i, key in enumerate(found)}
-    return [*found.values()], [place[np.asarray(own).tobytes()] for own in rows]
-
-
 def evaluation_tables(
-    cohort: CohortPlan,
-    rows: Sequence[np.ndarray],
-    metrics: tuple[Metric, ...],
-    store: str = "device",
-) -> Shard | Array:
-    """What an evaluation of a cohort goes over.
-
-    Args:
-      rows: test examples of all clients.
-      metrics: of the evaluation.
-      store: where clients are between rounds.
-
-    Returns:
-      Index tables of the clients that are evaluated; or, of a cohort that keeps
-      nothing, the examples of all of them once, in batches [T, B]. More than accuracies
-      of those are sums over index tables too, one for all clients that have the same.
-    """
-    ids = evaluated_ids(cohort)
-    if not cohort.stateless:
-        return index_tables(rows, ids, store)
-    own = [rows[i] for i in ids]
-    if besides_accuracy(metrics):
-        different, _ = unique_rows(own)
-        return index_tables(different, range(len(different)), store)
-    every = np.asarray(own[0] if all_equal(own) else np.unique(np.concatenate(own)))
-    batch = min(len(every), batches.EVAL_BATCH_SIZE)
-    table = np.zeros(-(-len(every) // batch) * batch, np.int32)
-    table[: len(every)] = every
-    return jnp.asarray(table.reshape(-1, batch))
+    cohorts: Sequence[CohortPlan], partition: Partition
+) -> tuple[Shard, ...]:
+    """Returns what an evaluation of each cohort goes over."""
+    rows = ([partition.test[i] for i in evaluated_ids(c)] for c in cohorts)
+    return tuple(c.scoring.tests(own) for c, own in zip(cohorts, rows, strict=True))
 
 
 def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
@@ -327,16 +295,3 @@ def steps_per_round(partition: Partition, ids, local: LocalTraining) -> list[int
     return (
         np.asarray(local.steps_per_epoch(sizes, local.batch_size)) * local.epochs
     ).tolist()
-
-
-def index_tables(rows, ids, store: str = "device") -> Shard:
-    """Index tables [K, M] of the clients `ids`, padded to the longest.
-
-    They are on the device if the clients are.
-    """
-    sizes = [len(rows[i]) for i in ids]
-    table = np.zeros((len(ids), max(sizes)), np.int32)
-    for k, i in enumerate(ids):
-        table[k, : sizes[k]] = rows[i]
-    place = np.asarray if store in OFF_DEVICE else jnp.asarray
-    return jax.tree.map(place, Shard(table, np.asarray(sizes, np.int32)))

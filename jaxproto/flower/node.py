@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from jaxproto import wire
+from jaxproto import batches, wire
 from jaxproto.errors import UserError
+from jaxproto.evaluation import BY_CLIENT
 from jaxproto.execution import one_by_one
 from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment
@@ -27,7 +28,7 @@ from jaxproto.participation import Participation
 from jaxproto.storage import checkpoint, records
 from jaxproto.storage import workdir as folder
 from jaxproto.training import programs, xla_cache
-from jaxproto.types import Client, Shard, Tree
+from jaxproto.types import Client, Tree
 
 Answer = dict[str, Any]  # of a message, by field: bytes, numbers, texts
 
@@ -43,26 +44,23 @@ def single_client_experiment(exp: Experiment, id: int) -> Experiment:
     number = next(n for n, c in enumerate(exp.cohorts) if id in c.ids)
     cohort, table = exp.cohorts[number], exp.train[number]
     at = cohort.ids.index(id)
-    own = Shard(*(jnp.asarray(np.asarray(a)[at : at + 1]) for a in index_table(table)))
+    own, rules = jax.tree.map(lambda a: a[at : at + 1], table), cohort.scoring.rules
     return exp._replace(
         cohorts=(
             dataclasses.replace(
                 cohorts.with_all_in_one_call(cohort),
                 ids=(id,),
                 mode=one_by_one(),
-                evaluated=(),
+                sample=(),
+                scoring=BY_CLIENT._replace(rules=rules),
             ),
         ),
         train=(own,),
-        test=(cohorts.index_tables(exp.partition.test, (id,)),),
-        check_wire=True,  # its upload is sent, not added up
+        test=(batches.tables([exp.partition.test[id]]),),
+        method=exp.method.collecting(),  # its upload is sent, not added up
+        parts=lambda floats: exp.parts(floats).collecting(),
         store="device",
     )
-
-
-def index_table(shard: Shard) -> tuple:
-    """Index and sizes."""
-    return shard.index, shard.size
 
 
 class Node:
@@ -126,8 +124,8 @@ class Node:
         context = programs.round_context(self.config.seed, told["round"])
         inputs = programs.RoundInputs(context, self._taking_part(True), down)
         own = self.client(told["round"]), self.examples, *self.exp.train
-        made = self.run.pre_upload[0](inputs, *own)
-        return {"up": self._encoded(made.up), "sent": int(made.sent[0])}
+        uploads, report = self.run.pre_upload[0](inputs, *own)
+        return {"up": self._encoded(uploads.up), "sent": int(report.sent[0])}
 
     def _train(self, told: Answer, memory: MutableMapping) -> Answer:
         down, r = self._received(told, memory), told["round"]
@@ -135,7 +133,7 @@ class Node:
         who = self._taking_part(told["reports"])
         inputs = programs.RoundInputs(context, who, down)
         own = self.client(r), self.examples, *self.exp.train
-        client, report = self.run.train[0](inputs, *own)
+        client, uploads, report = self.run.train[0](inputs, *own)
         self._keep(r + 1, client)
         said: Answer = {
             "loss": float(report.loss[0]),
@@ -143,7 +141,7 @@ class Node:
             "finite": bool(report.finite[0]),
             "sent": int(report.sent[0]),
         }
-        return said | ({"up": self._encoded(report.up)} if told["reports"] else {})
+        return said | ({"up": self._encoded(uploads.up)} if told["reports"] else {})
 
     def _evaluate(self, told: Answer) -> Answer:
         down = wire.unpack(

@@ -5,7 +5,7 @@ clients, and added up as the simulator does. Whoever does not answer, or with da
 bytes, counts as one whose upload was lost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -15,17 +15,18 @@ import numpy as np
 from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES, evaluated_ids
-from jaxproto.federation import CohortReport, Model, PreUploadReport, Uploads
+from jaxproto.federation import Model
 from jaxproto.flower import stack_uploads
 from jaxproto.flower.node import Answer
 from jaxproto.flower.protocol import Messages
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.training import programs, rounds
-from jaxproto.training.engine import EngineEvaluation
 from jaxproto.training.evaluation import EvaluationSums
+from jaxproto.training.loop import Engine, Evaluated
 from jaxproto.training.programs import State
 from jaxproto.types import Tree
+from jaxproto.uploads import PreReport, Report, Uploads
 from jaxproto.wire import HEADER
 from jaxproto.wire.codec import WireError
 
@@ -52,7 +53,7 @@ class LostMessage(NamedTuple):
     why: str
 
 
-class Server:
+class Server(Engine):
     """The server's half of every round."""
 
     def __init__(
@@ -71,16 +72,14 @@ class Server:
         self.run = programs.with_floats(made, exp.floats)
         self.packed = jax.jit(self.messages.packed)
         self.shapes = stack_uploads.shapes(exp, self.messages.down)
-        method = exp.method.collecting() if exp.check_wire else exp.method
         self.as_lanes = {
             stage: jax.jit(partial(stack_uploads.split_into_lanes, exp, aggregation))
             for stage, aggregation in (
                 ("first", EVERY_UPLOAD),
-                ("train", method.aggregation),
+                ("train", exp.method.aggregation),
             )
         }
 
-    size = 1
     checkpoint_every = 1  # nodes keep their clients for a few rounds alone
 
     def begun(self, rounds_between: int) -> State:
@@ -89,17 +88,12 @@ class Server:
         watched = rounds.empty_history(self.run, state.server, rounds_between)
         return state._replace(watched=watched)
 
-    def joined(self, states: Sequence[State]) -> Model:
-        """Returns the server's state, and who the clients are."""
-        (state,) = states
-        return Model(state.server, state.clients)
-
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Exchanges with whoever is there, and the server's step."""
         context = programs.round_context(self.seed, r)
         drawn = jax.device_get(self.run.participate(context, model.server))
         asked = self._asked(r, drawn)
-        server, pre_uploads, bytes_down = model.server, list[PreUploadReport](), 0
+        server, pre_reports, bytes_down = model.server, list[PreReport](), 0
         sent: list = []
         if self.run.pre_aggregate is not None:
             sent, _ = self._halves(server)
@@ -108,7 +102,7 @@ class Server:
             server = self.run.pre_aggregate(
                 context, server, self._lanes(drawn, got, "first")
             )
-            pre_uploads = [PreUploadReport((), told.id, told.sent, told.bytes)]
+            pre_reports = [PreReport(told.id, told.sent, told.bytes)]
             bytes_down = HEADER
         down = self._second(server, sent)
         got, report = self._exchange("train", r, asked, down, self.shapes.up)
@@ -119,12 +113,12 @@ class Server:
             scalars_down=np.asarray(told.scalars),
             bytes_down=np.asarray(told.bytes) + bytes_down,
             reports=[report],
-            pre_uploads=pre_uploads,
+            pre_reports=pre_reports,
             diagnostics=jax.device_get(self.run.diagnostics(server)),
         )
         return Model(jax.block_until_ready(server), model.clients), [made]
 
-    def evaluate(self, r: int, model: Model) -> list[EngineEvaluation]:
+    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """What the clients that are there get right, and who they are.
 
         Raises:
@@ -143,12 +137,7 @@ class Server:
         among = stack_uploads.restrict_evaluated(self.exp, list(said))
         sums = stack_uploads.merge_evaluations(self.exp, said, self.shapes, among)
         found = EvaluationSums(sums, jax.device_get(self.run.diagnostics(model.server)))
-        return [EngineEvaluation(among, found)]
-
-    def member(self, model: Model, i: int) -> Model:
-        """Returns the model of the only federation."""
-        del i
-        return model
+        return [Evaluated(among, found)]
 
     def _asked(self, r: int, drawn: Participation) -> Participation:
         """Who of those that were drawn is there."""
@@ -173,7 +162,7 @@ class Server:
 
     def _exchange(
         self, stage: str, r: int, asked: Participation, down: Tree, like: Tree
-    ) -> tuple[dict[int, Tree], CohortReport]:
+    ) -> tuple[dict[int, Tree], Report]:
         """The messages of clients, undamaged, and what was told besides them."""
         data = self.messages.encode(down, "down")
         told: dict[int, Answer] = {

@@ -54,17 +54,17 @@ def run_server(
     path = Path(workdir or default_workdir.default_workdir(config))
     with contextlib.ExitStack() as stack:
         claimed = stack.enter_context(folder.lock_workdir(path))
-        start = runner.RunRequest(
+        start = runner.Start(
             config, path, console, grace=0.0, claimed=claimed, shown=plain_progress
         )
-        summary = runner.finished_summary(start)
+        summary = runner.existing(start)
         if summary is None:
             summary = _trained(start, link)
     console.print(result_table(summary))
     return summary
 
 
-def _trained(start: runner.RunRequest, link: Link) -> dict:
+def _trained(start: runner.Start, link: Link) -> dict:
     config, path = start.config, start.path
     xla_cache.enable_xla_cache()
     fault = partial(_noted, path, start.console)
@@ -79,7 +79,7 @@ def _trained(start: runner.RunRequest, link: Link) -> dict:
     folder.save_config(path, config)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     start.claimed.keep()
-    run = runner.RunContext(
+    run = runner.Run(
         config=config,
         path=path,
         work=RoundEnvironment(
@@ -92,9 +92,9 @@ def _trained(start: runner.RunRequest, link: Link) -> dict:
         compiled=summaries.CompileStats(0.0, 0),
         console=start.console,
         grace=start.grace,
-        progress=start.shown,
-        callbacks=start.listeners(),
-        privacy_entry=privacy_ledger.privacy_ledger(config, exp),
+        shown=start.shown,
+        told=start.listeners(),
+        spent=privacy_ledger.privacy_ledger(config, exp),
         # which ask for examples by class:
         unknown=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
@@ -104,7 +104,7 @@ def _trained(start: runner.RunRequest, link: Link) -> dict:
 
 
 def _agreed(
-    start: runner.RunRequest, link: Link, fault: Callable[[LostMessage], None]
+    start: runner.Start, link: Link, fault: Callable[[LostMessage], None]
 ) -> Server:
     """The server of nodes with data of their own."""
     config, path = start.config, start.path

@@ -10,16 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxproto import federation, gather, wire
+from jaxproto import uploads as uploads_
+from jaxproto.evaluation import BY_CLIENT
 from jaxproto.experiment import build
 from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import CohortReport, Uploads
 from jaxproto.flower.node import Answer, single_client_experiment
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
 from jaxproto.persistence import STATEFUL
 from jaxproto.training import programs
 from jaxproto.types import Tree
+from jaxproto.uploads import Report, Uploads
 
 
 class UploadShapes(NamedTuple):
@@ -55,12 +57,12 @@ def _shapes(exp: Experiment, down: Tree) -> UploadShapes:
     context = programs.round_context(0, 0)
     inputs = programs.RoundInputs(context, who, message)
     own = client, examples, *exp.train
-    _, report = jax.eval_shape(made.train[0], inputs, *own)
+    _, sent, _ = jax.eval_shape(made.train[0], inputs, *own)
     first = ()
     if made.pre_upload:
-        first = jax.eval_shape(made.pre_upload[0], inputs, *own).up
+        first = jax.eval_shape(made.pre_upload[0], inputs, *own)[0].up
     sums = jax.eval_shape(made.evaluate[0], message, client, examples, *exp.test)
-    return UploadShapes(*(_of_one(tree) for tree in (first, report.up, sums)))
+    return UploadShapes(*(_of_one(tree) for tree in (first, sent.up, sums)))
 
 
 def _of_one(tree: Tree) -> Tree:
@@ -106,17 +108,17 @@ def split_into_lanes(
             who, ids, cohort.num_rows, cohort.num_lanes
         ):
             reports_R = gather.participation_flags(who, id_R).reports
-            up = jax.vmap(federation.mask_upload)(
-                reports_R, gather.take_rows(packed, place)
+            collected = cohort.mode.map_and_sum(
+                partial(uploads_.upload_and_summand, aggregation)
             )
-            collected = partial(federation.upload_and_summand, aggregation)
-            made.append(Uploads(id_R, *cohort.mode.map_and_sum(collected)(up)))
+            up = collected(reports_R, gather.take_rows(packed, place))
+            made.append(Uploads(id_R, *up))
     return tuple(made)
 
 
 def collect_report(
     clients: int, said: Mapping[int, Answer], ups: Mapping[int, Tree]
-) -> CohortReport:
+) -> Report:
     """What clients told besides their uploads, by id.
 
     Args:
@@ -132,7 +134,7 @@ def collect_report(
         if i in ups:
             sent[i], size[i] = answer["sent"], len(answer["up"])
     arrays: Any = {**told, "sent": sent, "bytes": size, "id": np.arange(clients)}
-    return CohortReport(uploads=(), **arrays)
+    return Report(**arrays)
 
 
 def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
@@ -141,20 +143,16 @@ def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:
     for cohort in exp.cohorts:
         places = tuple(k for k, i in enumerate(cohort.ids) if i in ids)
         if places:
-            whole = len(places) == len(cohort.ids)
             kept.append(
                 dataclasses.replace(
                     cohort,
-                    stateless_rules=(),
+                    scoring=BY_CLIENT,
                     persistence=STATEFUL,
-                    evaluated=() if whole else places,
+                    sample=places,
                 )
             )
-    tests = (
-        cohorts_.evaluation_tables(cohort, exp.partition.test, exp.metrics)
-        for cohort in kept
-    )
-    return exp._replace(cohorts=tuple(kept), test=tuple(tests))
+    tests = cohorts_.evaluation_tables(kept, exp.partition)
+    return exp._replace(cohorts=tuple(kept), test=tests)
 
 
 def merge_evaluations(

@@ -70,9 +70,7 @@ def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
     """The experiment with this part of the data as what is tested on."""
     rows, cohorts = getattr(exp.partition, part), exp.cohorts
     if everyone:
-        cohorts = tuple(dataclasses.replace(c, evaluated=()) for c in cohorts)
-    return exp._replace(
-        cohorts=cohorts,
-        partition=exp.partition._replace(test=rows),
-        test=tuple(evaluation_tables(c, rows, exp.metrics, exp.store) for c in cohorts),
-    )
+        cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)
+    partition = exp.partition._replace(test=rows)
+    tested = evaluation_tables(cohorts, partition)
+    return exp._replace(cohorts=cohorts, partition=partition, test=tested)

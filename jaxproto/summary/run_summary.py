@@ -36,7 +36,7 @@ def partition(exp: Experiment, path: Path, console: Console):
     for cohort in exp.cohorts:
         line = f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}"
         console.print(line, highlight=False, soft_wrap=True)
-    if any(c.max_participants for c in exp.cohorts):
+    if any(c.sampled for c in exp.cohorts):
         console.print(_whereabouts(exp), highlight=False, soft_wrap=True)
     check_same(exp, path)
     save_partition(exp, path)

@@ -24,8 +24,7 @@ from jaxproto.sweeps.shared_programs import SharedPrograms
 from jaxproto.training import evaluation, programs, rounds, runner
 from jaxproto.training.batched_programs import stack_trees, without_lanes
 from jaxproto.training.client_store import DeviceStore
-from jaxproto.training.engine import NO_LIMIT, EngineEvaluation
-from jaxproto.training.loop import train_rounds
+from jaxproto.training.loop import Engine, Evaluated, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.rounds import RoundEnvironment
 from jaxproto.types import Tree
@@ -35,7 +34,7 @@ class BatchedRun(NamedTuple):
     """A cell that trains with others."""
 
     cell: Cell
-    run: runner.RunContext
+    run: runner.Run
     first: int  # rounds behind its state
     state: State
 
@@ -63,7 +62,7 @@ def claim_and_restore(
         except workdir.WorkdirBusy:
             board.busy(cell)
             continue
-        start = runner.RunRequest(
+        start = runner.Start(
             cell.config,
             cell.path,
             board.console(cell),
@@ -73,7 +72,7 @@ def claim_and_restore(
             callbacks=made(),
         )
         with errors_named(cell):
-            summary = runner.finished_summary(start)
+            summary = runner.existing(start)
             if summary is None:
                 members.append(
                     BatchedRun(cell, *runner.restore_or_init(start, shared(start)))
@@ -122,10 +121,8 @@ def train(
     train_rounds(runs, engine, members[0].first, states, ended)
 
 
-class BatchedEngine:
+class BatchedEngine(Engine):
     """Federations of equal programs, stacked along a leading axis of every array."""
-
-    checkpoint_every = NO_LIMIT
 
     def __init__(
         self, works: Sequence[RoundEnvironment], compiled: Programs, count: int
@@ -156,13 +153,12 @@ class BatchedEngine:
         model, told = rounds.computed(self._work, context, model, r)
         return model, [select_member(told, i) for i in range(self._own)]
 
-    def evaluate(self, r: int, model: Model) -> list[EngineEvaluation]:
+    def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
         del r
         found = evaluation.run_evaluation(self._work, model)
         return [
-            EngineEvaluation(exp, select_member(found, i))
-            for i, exp in enumerate(self._exps)
+            Evaluated(exp, select_member(found, i)) for i, exp in enumerate(self._exps)
         ]
 
     def member(self, model: Model, i: int) -> Model:

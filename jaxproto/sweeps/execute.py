@@ -23,7 +23,7 @@ from jaxproto.callbacks import Callback, callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.errors import UserError
 from jaxproto.experiment.cohorts import OFF_DEVICE
-from jaxproto.mesh import DeviceLayout
+from jaxproto.mesh import ONE, OneDevice
 from jaxproto.storage import workdir
 from jaxproto.sweeps import batched
 from jaxproto.sweeps.live_table import LiveTable
@@ -86,7 +86,7 @@ def execution_mode(
 def train(plan: Plan, how: SweepOptions, board: LiveTable, console: Console):
     """Trains what has not ended yet; see `sweep.sweep` for errors."""
     layout = devices.parse_devices(how.devices)
-    platform = "several" if layout else jax.default_backend()
+    platform = "several" if layout.num_devices > 1 else jax.default_backend()
     kind, most = execution_mode(how.cells_at_once, platform, how.cores)
     groups = [SharedPrograms(group, how.cache, console) for group in plan.groups]
     ended: set[str] = set()
@@ -103,7 +103,7 @@ def train_batched(
     most: int,
     how: SweepOptions,
     board: LiveTable,
-    layout: DeviceLayout | None = None,
+    layout: OneDevice = ONE,
 ) -> set[str]:
     """Cells of a group as one program, `most` at a time; the names of those done.
 
@@ -167,7 +167,7 @@ def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: Liv
     clock, console = time.perf_counter(), board.console(cell)
     shown = partial(board.progress, cell)
     with errors_named(cell), workdir.lock_workdir(cell.path) as claimed:
-        start = runner.RunRequest(
+        start = runner.Start(
             cell.config,
             cell.path,
             console,
@@ -176,7 +176,7 @@ def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: Liv
             shown=shown,
             callbacks=how.made(),
         )
-        summary = runner.finished_summary(start)
+        summary = runner.existing(start)
         if summary is None:
             summary = runner.train(start, shared(start))
     board.ended(cell, summary, time.perf_counter() - clock)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from jaxproto import mesh
 from jaxproto.experiment import build
-from jaxproto.mesh import DeviceLayout
+from jaxproto.mesh import ONE, OneDevice
 from jaxproto.summary import run_summary as summaries
 from jaxproto.sweeps.plan import ProgramGroup, experiment
 from jaxproto.training import compiler, device_memory, program_cache, runner, xla_cache
@@ -38,7 +38,7 @@ class SharedPrograms:
                 self._made = made
         return self._made
 
-    def __call__(self, start: runner.RunRequest) -> runner.PreparedRun:
+    def __call__(self, start: runner.Start) -> runner.PreparedRun:
         """What the run of a cell begins with; in place of `runner.prepare`."""
         made = self.ready()
         own = next(c for c in self.group.cells if c.path == start.path)
@@ -47,17 +47,19 @@ class SharedPrograms:
         return made._replace(exp=exp)
 
     def batched_programs(
-        self, most: int, layout: DeviceLayout | None = None
+        self, most: int, layout: OneDevice = ONE
     ) -> tuple[int, Programs]:
         """Programs of as many federations as fit into memory; of how many, and they.
 
         Args:
           most: federations at most.
-          layout: several devices, which have the same number each.
+          layout: devices, which have the same number each.
         """
-        made, number = self.ready(), layout.num_devices if layout else 1
+        made, number = self.ready(), layout.num_devices
         each, wrap = mesh.rows_per_device(most, number), self._wrap()
-        wrap = program_cache.uncached if layout else wrap  # exported ones are of one
+        wrap = (
+            wrap if layout is ONE else program_cache.uncached
+        )  # exported ones are of one
         limit = (
             device_memory.available_bytes(jax.local_devices()[0])
             if made.exp.fit

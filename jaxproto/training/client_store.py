@@ -5,7 +5,8 @@ is the only place that knows where clients are: here on one device, in `mesh_sto
 on several, in `hosted_store.py` in host memory or in files.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,15 @@ from jaxproto.errors import UserError
 from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
 from jaxproto.participation import Participation
-from jaxproto.storage import row_deltas as changes
-from jaxproto.storage.row_deltas import RowDelta
+from jaxproto.storage import checkpoint, row_deltas
+from jaxproto.training import multihost
 from jaxproto.training.programs import Programs, State, lane_places
-from jaxproto.types import Client, Tree
+from jaxproto.types import Client, Shard
 
 Clients = tuple[Client, ...]  # per cohort, as the state of the run has them
+Calls = list[list[ParticipantRows]]  # participants by cohort and call
+Trained = list[list[Client]]  # the same after a round
+Upcoming = Callable[[], Participation] | None  # who takes part in the next round
 
 
 class Chunk(NamedTuple):
@@ -30,34 +34,23 @@ class Chunk(NamedTuple):
     cohort: int
     place: np.ndarray  # [R] of each row among those that are evaluated, -1 for none
     clients: Client
-    tests: Tree
+    tests: Shard
 
 
 class ClientStore:
     """Clients of a run between rounds; by default the state has all of them."""
 
-    def gather(
-        self,
-        who: Participation,
-        clients: Clients,
-        upcoming: Callable[[], Participation] | None = None,
-    ) -> list[list[ParticipantRows]]:
+    def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
 
         Args:
           who: takes part.
           clients: of the state.
-          upcoming: computes who takes part in the next round; None where that follows
-            from this one.
+          upcoming: None where that follows from this round.
         """
         raise NotImplementedError
 
-    def scatter(
-        self,
-        clients: Clients,
-        rows: Sequence[Sequence[ParticipantRows]],
-        trained: Sequence[Sequence[Client]],
-    ) -> Clients:
+    def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Returns all clients, with what `gather` returned as it is now."""
         raise NotImplementedError
 
@@ -78,43 +71,38 @@ class ClientStore:
         """Returns the state as one device has it."""
         return state
 
-    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
-        """Returns a state without the rows of clients, and those of this process."""
-        return self.gather_state(state), {}
-
     def restore(self, state: State) -> State:
         """Returns a state that was saved, where rounds are computed."""
         return state
 
-    def changes(self) -> RowDelta | None:
-        """Returns what a checkpoint writes beside the state, if anything."""
-        return None
+    def save(self, directory: Path, r: int, state: State, settings: Mapping):
+        """Writes the checkpoint of a round; `settings` are those of the run."""
+        state = self.gather_state(state)
+        if multihost.is_primary():
+            checkpoint.save(directory, r, state, settings)
 
-    def saved(self, round: int):
-        """Is told that the checkpoint of a round is written."""
-
-    def load(self, checkpoint: Path):
+    def load(self, found: Path):
         """Takes what a checkpoint has beside the state.
 
         Raises:
           UserError: the run that wrote it had its clients elsewhere.
         """
-        check_written(checkpoint, beside=False)
+        check_written(found, beside=False)
 
     def close(self):
         """Ends threads and removes scratch files."""
 
 
-def check_written(checkpoint: Path, beside: bool):
+def check_written(found: Path, beside: bool):
     """Raises UserError for a checkpoint of a run that had its clients elsewhere.
 
     Args:
       beside: whether clients are expected beside the state.
     """
-    if bool(changes.delta_folders(checkpoint)) != beside:
+    if bool(row_deltas.delta_folders(found)) != beside:
         way = "device" if beside else "disk"
         raise UserError(
-            f"{checkpoint} was written with clients.store={way}, as the memory of that "
+            f"{found} was written with clients.store={way}, as the memory of that "
             "machine was another; give --config.clients.store in a folder of its own, "
             "or go on there."
         )
@@ -124,22 +112,23 @@ class DeviceStore(ClientStore):
     """Clients in the arrays of the state."""
 
     def __init__(self, exp: Experiment, programs: Programs):
-        """Deals the tests of an experiment to the calls of an evaluation.
+        """Puts nothing on the device yet.
 
         Args:
           programs: with the floats of the run.
         """
-        self._programs = programs
-        self._shards = exp.train
-        each = zip(exp.test, exp.cohorts, strict=True)
-        self._tests = [_in_lanes(tests, cohort.num_lanes) for tests, cohort in each]
+        self._exp, self._programs = exp, programs
 
-    def gather(
-        self,
-        who: Participation,
-        clients: Clients,
-        upcoming: Callable[[], Participation] | None = None,
-    ) -> list[list[ParticipantRows]]:
+    @cached_property
+    def _shards(self) -> tuple[Shard, ...]:
+        return jax.device_put(self._exp.train)
+
+    @cached_property
+    def _tests(self) -> list[list[tuple[np.ndarray, Shard]]]:
+        each = zip(self._exp.test, self._exp.cohorts, strict=True)
+        return [_in_lanes(own, cohort.num_lanes) for own, cohort in each]
+
+    def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns rows of the state, or the state where all clients train in a call."""
         del upcoming
         each = zip(self._programs.gather, clients, self._shards, strict=True)
@@ -148,12 +137,7 @@ class DeviceStore(ClientStore):
             for f, own, shards in each
         ]
 
-    def scatter(
-        self,
-        clients: Clients,
-        rows: Sequence[Sequence[ParticipantRows]],
-        trained: Sequence[Sequence[Client]],
-    ) -> Clients:
+    def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Returns the state with the rows that were trained."""
         each = zip(self._programs.scatter, clients, rows, trained, strict=True)
         return tuple(
@@ -176,14 +160,10 @@ class DeviceStore(ClientStore):
         return DeviceStore(exp, programs)
 
 
-def _in_lanes(tests: Tree, lanes: int) -> list[tuple[np.ndarray, Tree]]:
-    """Returns the places and index tables of each call."""
-    count = len(jax.tree.leaves(tests)[0])
-    if lanes == 1:
-        return [(np.arange(count), tests)]
-    every, found = range(-(-count // lanes) * lanes), []
-    for lane, at in enumerate(lane_places(count, lanes)):
-        number = np.asarray(every[lane::lanes])
-        place = np.where(number < count, number, -1)
-        found.append((place, jax.tree.map(lambda a, at=at: a[at], tests)))
+def _in_lanes(tests: Shard, lanes: int) -> list[tuple[np.ndarray, Shard]]:
+    """Returns the places and index tables of each call, on the device."""
+    count, found = len(tests.size), []
+    for at in lane_places(count, lanes):
+        table = jax.tree.map(lambda a, at=at: a[np.minimum(at, count - 1)], tests)
+        found.append((np.where(at < count, at, -1), jax.device_put(table)))
     return found

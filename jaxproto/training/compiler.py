@@ -12,7 +12,7 @@ import jax
 from jaxproto import execution
 from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
-from jaxproto.mesh import DeviceLayout
+from jaxproto.mesh import ONE, OneDevice
 from jaxproto.training import (
     batched_programs,
     device_memory,
@@ -34,7 +34,7 @@ def compile_all(
     wrap: ProgramWrapper = program_cache.uncached,
     done: Callable[[str], object] = str,
     many: int = 0,
-    over: DeviceLayout | None = None,
+    over: OneDevice = ONE,
 ):
     """Compiles every program before the first round.
 
@@ -51,13 +51,9 @@ def compile_all(
     clock, suffix = time.perf_counter(), ""
     if many:
         exp, suffix = batched_programs.without_lanes(exp), f" of {many}"
-    f = (
-        sharded_programs.functions(exp, exp.layout)
-        if exp.layout
-        else programs.build_programs(exp)
-    )
+    f = sharded_programs.functions(exp)
     f = batched_programs.vmap_programs(f) if many else f
-    f = sharded_programs.shard_federations(f, over) if many and over else f
+    f = sharded_programs.shard_federations(f, over)
 
     def lead(tree):
         return batched_programs.stack_trees([tree] * many) if many else tree
@@ -110,7 +106,7 @@ def submit_programs(
             f"first {cohort.name}",
             g,
             key,
-            *programs.shapes_of_rows(
+            *programs.shapes_of_call(
                 exp, cohort, programs.client_ids_and_counts(exp, cohort)
             ),
         )
@@ -138,7 +134,7 @@ def submit_programs(
             down,
             tested[i].out[0] if tested[i] else clients[i],
             examples,
-            programs.test_shapes_of_call(exp, cohort, exp.test[i]),
+            programs.shapes_of_call(exp, cohort, exp.test[i], cohort.num_lanes),
         )
         for i, cohort in enumerate(exp.cohorts)
     )
@@ -179,7 +175,7 @@ def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> di
     context, who, down, clients, examples = arguments
     inputs = programs.RoundInputs(context, who, down)
     cohort, pre_upload = exp.cohorts[i], None
-    shards = programs.shapes_of_rows(exp, cohort, exp.train[i])
+    shards = programs.shapes_of_call(exp, cohort, exp.train[i])
     gather = submit(f"gather {cohort.name}", f.gather[i], who, clients, shards)
     rows = (
         gather.out
@@ -192,7 +188,7 @@ def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> di
         pre_upload = submit(name, f.pre_upload[i], inputs, *mine)
     name = f"train {cohort.name}"
     train = submit(name, f.train[i], inputs, *mine, donate_argnums=2)
-    after, report = train.out
+    after, uploads, _ = train.out
     places, trained = [own.place for own in rows], [after] * len(rows)
     name, scatter = f"scatter {cohort.name}", f.scatter[i]
     return {
@@ -200,8 +196,8 @@ def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> di
         "pre_upload": pre_upload,
         "train": train,
         "scatter": submit(name, scatter, clients, places, trained, donate_argnums=1),
-        "first": [pre_upload.out.uploads] * len(rows) if pre_upload else [],
-        "ups": [report.uploads] * len(rows),
+        "first": [pre_upload.out[0]] * len(rows) if pre_upload else [],
+        "ups": [uploads] * len(rows),
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxproto import mesh
@@ -16,7 +17,7 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE
 from jaxproto.mesh import REPLICATED, SHARDED, DeviceLayout
-from jaxproto.types import Array, Examples, Shard
+from jaxproto.types import Examples, Shard
 
 
 class PlacedData(NamedTuple):
@@ -24,19 +25,18 @@ class PlacedData(NamedTuple):
 
     examples: Examples
     train: tuple[Shard, ...]  # index tables per cohort
-    test: tuple[Shard | Array, ...]
+    test: tuple[Shard, ...]
 
 
 def examples_are_sharded(exp: Experiment) -> bool:
     """Whether each device has the examples of its own clients alone."""
-    return exp.store not in OFF_DEVICE and not any(
-        c.stateless or c.max_participants for c in exp.cohorts
-    )
+    return not any(c.stateless or c.sampled for c in exp.cohorts)
 
 
-def place_data(exp: Experiment, layout: DeviceLayout) -> PlacedData:
+def place_data(exp: Experiment) -> PlacedData:
     """Examples and tables of a run; of hosted clients, each round brings its tables."""
-    data = exp.dataset
+    data, layout = exp.dataset, exp.layout
+    assert isinstance(layout, DeviceLayout)
     x: Any = build.flatten_inputs(data.x)
     y: Any = np.asarray(data.y, np.int32)
     public: Any = data.public
@@ -52,10 +52,8 @@ def place_data(exp: Experiment, layout: DeviceLayout) -> PlacedData:
     return PlacedData(examples, there[: len(exp.train)], there[len(exp.train) :])
 
 
-def shard_tables(number: int, tables: Shard | Array) -> Any:
-    """Index tables, empty where there is nobody; of batches, the last one again."""
-    if not isinstance(tables, Shard):
-        return mesh.interleave(tables, number)
+def shard_tables(number: int, tables: Shard) -> Shard:
+    """Returns index tables, empty where there is nobody."""
     count = len(tables.size)
     used = mesh.interleaved_order(count, number) < count
     index, size = mesh.interleave((tables.index, tables.size), number)
@@ -98,9 +96,9 @@ def _places(pool: np.ndarray, index: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(pool, index, sorter=order)].astype(np.int32)
 
 
-def describe_layout(exp: Experiment, layout: DeviceLayout) -> str:
+def describe_layout(exp: Experiment) -> str:
     """One line for who reads along: how many clients each device has."""
-    kind = layout.mesh.devices.ravel()[0].device_kind
+    kind, layout = jax.devices()[0].device_kind, exp.layout
     rows = partial(mesh.rows_per_device, devices=layout.num_devices)
     each = ", ".join(
         f"{c.name} {rows(c.num_rows)} of {c.num_rows}" for c in exp.cohorts

@@ -9,9 +9,9 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import all_equal, evaluated_ids, unique_rows
+from jaxproto.experiment.cohorts import evaluated_ids
 from jaxproto.federation import Model
-from jaxproto.metrics import ACCURACY, besides_accuracy
+from jaxproto.metrics import besides_accuracy
 from jaxproto.summary import metric_record, run_summary
 from jaxproto.training.programs import State
 from jaxproto.training.rounds import RoundEnvironment, RoundSummary
@@ -130,44 +130,18 @@ def _sample(exp: Experiment, evaluated: int) -> dict[str, int]:
 
 
 def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
-    """Sums per rule and metric, and examples, of every client that is evaluated.
+    """Returns sums per rule and metric, and examples, of every client evaluated.
 
     Args:
       sums: as in `EvaluationSums`.
     """
-    parts, sizes = [], []
-    for cohort, told in zip(exp.cohorts, sums, strict=True):
-        rows_of_client = [exp.partition.test[i] for i in evaluated_ids(cohort)]
-        size_K = np.array([len(rows) for rows in rows_of_client])
-        sizes.append(size_K)
-        if not cohort.stateless:
-            parts.append(told)
-        elif besides_accuracy(exp.metrics):  # one for all clients of equal examples
-            _, place = unique_rows(rows_of_client)
-            parts.append(jax.tree.map(lambda a, at=place: a[at], told))
-        else:
-            hits = {rule: of[ACCURACY].reshape(-1) for rule, of in told.items()}
-            right = {
-                rule: correct_per_client(rows_of_client, hit_T)
-                for rule, hit_T in hits.items()
-            }
-            parts.append({r: {ACCURACY: (n_K, size_K)} for r, n_K in right.items()})
-    return jax.tree.map(lambda *a: np.concatenate(a), *parts), np.concatenate(sizes)
-
-
-def correct_per_client(
-    rows_of_client: Sequence[np.ndarray], hit_T: np.ndarray
-) -> np.ndarray:
-    """Correct predictions of each client [K].
-
-    Args:
-      rows_of_client: examples of each client.
-      hit_T: whether each of all their examples was right, in ascending order, and
-        padding after them.
-    """
-    if all_equal(rows_of_client):
-        return np.full(len(rows_of_client), hit_T[: len(rows_of_client[0])].sum())
-    every = np.unique(np.concatenate(rows_of_client))
-    right = np.zeros(every[-1] + 1, np.int64)
-    right[every] = hit_T[: len(every)]
-    return np.array([right[rows].sum() for rows in rows_of_client])
+    rows = [[exp.partition.test[i] for i in evaluated_ids(c)] for c in exp.cohorts]
+    each = zip(exp.cohorts, rows, sums, strict=True)
+    parts = [
+        cohort.scoring.by_client(rows_of_client, told)
+        for cohort, rows_of_client, told in each
+    ]
+    size_K = np.array(
+        [len(rows_of_client) for cohort in rows for rows_of_client in cohort]
+    )
+    return jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K

@@ -7,7 +7,7 @@ work in; what a run goes on from are the rows in its checkpoints.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,12 +19,15 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.gather import ParticipantRows
 from jaxproto.io import atomic
 from jaxproto.participation import Participation
-from jaxproto.storage import row_deltas as changes
+from jaxproto.storage import checkpoint, row_deltas
 from jaxproto.storage.row_deltas import RowDelta
 from jaxproto.training.client_store import (
+    Calls,
     Chunk,
     Clients,
     ClientStore,
+    Trained,
+    Upcoming,
     check_written,
 )
 from jaxproto.training.host_rows import (
@@ -41,7 +44,7 @@ from jaxproto.training.programs import (
     num_rows,
     replicate,
 )
-from jaxproto.types import Client, Shard, Tree
+from jaxproto.types import Client, Shard
 
 FOLDER = "clients.scratch"  # of the files, in the work directory
 
@@ -87,12 +90,7 @@ class HostedStore(ClientStore):
 
     # Rounds
 
-    def gather(
-        self,
-        who: Participation,
-        clients: Clients,
-        upcoming: Callable[[], Participation] | None = None,
-    ) -> list[list[ParticipantRows]]:
+    def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, and begins to read those of the next."""
         del clients
         places, ahead = self._places(who), self._next
@@ -115,12 +113,7 @@ class HostedStore(ClientStore):
             for i, shard in enumerate(self.exp.train)
         ]
 
-    def scatter(
-        self,
-        clients: Clients,
-        rows: Sequence[Sequence[ParticipantRows]],
-        trained: Sequence[Sequence[Client]],
-    ) -> Clients:
+    def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
         """Takes the participants back, as they are after the round."""
         new = [self._from_devices(i, lanes) for i, lanes in enumerate(trained)]
         if self._next is not None:
@@ -129,7 +122,7 @@ class HostedStore(ClientStore):
                 self._now, new, after, reading.result(), strict=True
             ):
                 refresh_prefetched(now, own, then, old)
-        self._settle()
+        self.wait()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
 
@@ -138,9 +131,9 @@ class HostedStore(ClientStore):
         for i, (cohort, test) in enumerate(
             zip(self.exp.cohorts, self.exp.test, strict=True)
         ):
-            assert isinstance(test, Shard)
-            asked = np.asarray(cohort.evaluated or range(len(cohort.ids)))
+            asked = cohort.evaluated
             step = self._room(i) * cohort.num_lanes
+            order = mesh.interleaved_order(self._room(i), self.exp.layout.num_devices)
             for first in range(0, len(asked), step):
                 number = np.arange(len(asked))[first : first + step]
                 self.wait()
@@ -148,7 +141,7 @@ class HostedStore(ClientStore):
                 yield [
                     Chunk(
                         cohort=i,
-                        place=self._dealt_places(pad_rows(at, self._room(i), -1)),
+                        place=pad_rows(at, self._room(i), -1)[order],
                         clients=self._on_devices(i, asked[at], own),
                         tests=self._tables(i, test, at),
                     )
@@ -186,12 +179,9 @@ class HostedStore(ClientStore):
 
     def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
         """Returns the rows of all calls in the order of their places."""
-        count, layout = len(self._now[i]), self.exp.layout
+        count, number = len(self._now[i]), self.exp.layout.num_devices
         parts = mesh.to_host(list(lanes))
-        if layout is not None:
-            parts = [
-                mesh.deinterleave(p, self._room(i), layout.num_devices) for p in parts
-            ]
+        parts = [mesh.deinterleave(part, self._room(i), number) for part in parts]
         leaves = zip(*map(jax.tree.leaves, parts), strict=True)
         return [merge_lanes(lanes, count) for lanes in leaves]
 
@@ -220,37 +210,23 @@ class HostedStore(ClientStore):
         held, room = self.cohorts[i], self._room(i)
         client = held.client([pad_rows(a, room) for a in rows])
         ids = pad_rows(held.ids[at], room, len(self.exp.counts.train))
-        return self._dealt(client.replace(id=ids))
+        return self.exp.layout.shard_rows(client.replace(id=ids))
 
     def _tables(self, i: int, shard: Shard, at: np.ndarray) -> Shard:
         """Returns index tables as a call gets them."""
         room = self._room(i)
         tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[at], room), shard)
-        return self._dealt(tables)
-
-    def _dealt(self, tree: Tree) -> Tree:
-        """Returns rows of the host on the device, or dealt to several."""
-        layout = self.exp.layout
-        return jax.device_put(tree) if layout is None else layout.shard_rows(tree)
-
-    def _dealt_places(self, place: np.ndarray) -> np.ndarray:
-        layout = self.exp.layout
-        if layout is None:
-            return place
-        return place[mesh.interleaved_order(len(place), layout.num_devices)]
+        return self.exp.layout.shard_rows(tables)
 
     def _write(self, places, rows):
         for held, at, new in zip(self.cohorts, places, rows, strict=True):
             held.set(at, new)
 
-    def _settle(self):
+    def wait(self):
+        """Returns when all rows are where they belong."""
         for write in self._writes:
             write.result()
         self._writes = []
-
-    def wait(self):
-        """Returns when all rows are where they belong."""
-        self._settle()
 
     # Checkpoints
 
@@ -263,39 +239,40 @@ class HostedStore(ClientStore):
         """Returns a state that was saved, its server on the devices."""
         return state._replace(server=replicate(self.exp, state.server))
 
-    def changes(self) -> RowDelta:
-        """What a checkpoint asks of the rows."""
+    def save(self, directory: Path, r: int, state: State, settings: Mapping):
+        """Writes the checkpoint of a round, and the rows beside it."""
         self.wait()
         live, changed = (
             sum(int(getattr(held, which).sum()) for held in self.cohorts)
             for which in ("written", "dirty")
         )
-        return RowDelta(self._since, live, changed, self.arrays)
+        rows = RowDelta(self._since, live, changed, self._arrays)
+        checkpoint.save(directory, r, self.gather_state(state), settings, rows)
+        self._saved(r)
 
-    def arrays(self, whole: bool) -> dict[str, np.ndarray]:
-        """Rows by cohort and leaf: all, or those that have changed."""
-        self.wait()
+    def _arrays(self, whole: bool) -> dict[str, np.ndarray]:
+        """Returns rows by cohort and leaf: all, or those that have changed."""
         every = ((i, held.arrays(whole)) for i, held in enumerate(self.cohorts))
         return {f"{i}{name}": a for i, own in every for name, a in own.items()}
 
-    def saved(self, round: int):
-        """Is told that all rows are in the checkpoint of a round."""
+    def _saved(self, round: int):
+        """Notes that all rows are in the checkpoint of a round."""
         self._since = round
         for held in self.cohorts:
             held.dirty[:] = False
 
-    def load(self, checkpoint: Path):
+    def load(self, found: Path):
         """Takes the rows of a checkpoint.
 
         Raises:
           UserError: the run that wrote it had its clients elsewhere.
         """
-        check_written(checkpoint, beside=True)
-        for arrays in changes.read(checkpoint):
+        check_written(found, beside=True)
+        for arrays in row_deltas.read(found):
             for i, held in enumerate(self.cohorts):
                 mine = (k for k in arrays if k.startswith(f"{i}."))
                 held.load({k.removeprefix(str(i)): arrays[k] for k in mine})
-        self.saved(int(checkpoint.name))
+        self._saved(int(found.name))
 
     def close(self):
         """Removes the files: the run has ended, or was interrupted."""

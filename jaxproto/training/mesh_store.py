@@ -4,14 +4,18 @@ The programs of `sharded.py` bring participants to where they train, and back. A
 checkpoint has clients in the order of one device.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.storage import process_shards
+from jaxproto.mesh import DeviceLayout
+from jaxproto.storage import checkpoint, process_shards
+from jaxproto.training import multihost
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.data_placement import PlacedData
 from jaxproto.training.programs import Programs, State, replicate
@@ -20,15 +24,23 @@ from jaxproto.training.programs import Programs, State, replicate
 class MeshStore(DeviceStore):
     """Clients in the arrays of the state, on several devices or processes."""
 
-    def __init__(self, exp: Experiment, programs: Programs, placed: PlacedData):
+    def __init__(
+        self,
+        exp: Experiment,
+        programs: Programs,
+        placed: PlacedData,
+        home: Path | None = None,
+    ):
         """Takes tests and index tables where they are.
 
         Args:
           programs: with the floats of the run.
           placed: data on the devices.
+          home: a work directory that several processes see: each writes its clients.
         """
-        assert exp.layout is not None
-        self._exp, self._layout, self._programs = exp, exp.layout, programs
+        super().__init__(exp, programs)
+        assert isinstance(exp.layout, DeviceLayout)
+        self._layout, self._home = exp.layout, home
         self._shards, self._tests = placed.train, []
         for tests, own in zip(exp.test, placed.test, strict=True):
             count = len(jax.tree.leaves(tests)[0])
@@ -44,8 +56,28 @@ class MeshStore(DeviceStore):
         )
         return state._replace(server=server, clients=clients)
 
-    def own_state(self, state: State) -> tuple[State, dict[str, np.ndarray]]:
-        """Returns the state with shapes of clients, and rows of this process."""
+    def save(self, directory: Path, r: int, state: State, settings: Mapping):
+        """Writes the checkpoint of a round, or the part that this process has."""
+        if self._home is None:
+            super().save(directory, r, state, settings)
+            return
+        directory = self._home / directory.name
+
+        def write(unfinished):
+            multihost.barrier("the checkpoint is begun")
+            process_shards.write(
+                unfinished, multihost.process_index(), self._own_rows(state)
+            )
+            multihost.barrier("all parts are written")
+
+        rest = self._without_rows(state)
+        if multihost.is_primary():
+            checkpoint.save(directory, r, rest, settings, others=write)
+        else:
+            write(checkpoint.unfinished(directory, r))
+
+    def _without_rows(self, state: State) -> State:
+        """Returns the state on the host, with shapes of clients."""
 
         def shape(a, count):
             return jax.ShapeDtypeStruct((count, *a.shape[1:]), a.dtype)
@@ -55,7 +87,7 @@ class MeshStore(DeviceStore):
             for cohort, own in zip(self._exp.cohorts, state.clients, strict=True)
         )
         server = mesh.to_host(state.server)
-        return state._replace(server=server, clients=clients), self._own_rows(state)
+        return state._replace(server=server, clients=clients)
 
     def _own_rows(self, state: State) -> dict[str, np.ndarray]:
         """Returns rows on the devices of this process, as `divided.py` has them."""

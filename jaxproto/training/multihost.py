@@ -106,70 +106,60 @@ def process_index() -> int:
     return jax.process_index()
 
 
-def shared_folder(path: Path) -> Path | None:
-    """A folder of the first process, if several processes see it."""
-    if not is_multihost() or any_process(not path.exists()):
-        return None
-    return path
-
-
 @contextlib.contextmanager
-def folder(path: Path) -> Iterator[Path]:
-    """The work directory in the first process, a scratch folder in the others."""
-    if is_primary():
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="jaxproto-") as scratch:
-        yield Path(scratch, path.name)
+def claimed(home: Path, claim: Callable) -> Iterator[tuple[Path, Any, Path | None]]:
+    """Claims the work directory in the first process, scratch folders in the others.
+
+    Args:
+      claim: folder -> context manager.
+
+    Yields:
+      The folder of this process, its claim, and the work directory if several processes
+      see it.
+    """
+    with contextlib.ExitStack() as stack:
+        path = home
+        if not is_primary():
+            scratch = tempfile.TemporaryDirectory(prefix="jaxproto-")
+            path = Path(stack.enter_context(scratch), home.name)
+        mine = raise_everywhere(lambda: stack.enter_context(claim(path)))
+        shared_by_all = is_multihost() and not any_process(not home.exists())
+        yield path, mine, home if shared_by_all else None
 
 
 def broadcast_result(find: Callable[[], Any]) -> Any:
-    """What the first process finds, as JSON has it, or its error, in all processes.
+    """Runs `find` on the first process; returns what it finds, as JSON has it.
 
     Raises:
-      UserError: of the first process.
+      UserError: of the first process, in all of them.
     """
-    if not is_multihost():
-        return find()
-    message, found = {}, None
-    if is_primary():
-        try:
-            found = find()
-            message = {"found": found}
-        except UserError as e:
-            message = {"error": str(e)}
-    message = json.loads(_shared_bytes(json.dumps(message).encode()))
-    if "error" in message:
-        raise UserError(message["error"])
-    return found if is_primary() else message["found"]
+    found = raise_everywhere(lambda: find() if is_primary() else None)
+    message = json.loads(_shared_bytes(json.dumps(found).encode()))
+    return found if is_primary() else message
 
 
 def raise_everywhere(do: Callable[[], Any]) -> Any:
-    """What each process makes, unless one of them cannot.
+    """Returns what each process makes, unless one of them cannot.
 
     Raises:
       UserError: of the first process that has one, in all of them.
     """
-    if not is_multihost():
-        return do()
-    made, error = None, ""
+    made, error = None, None
     try:
         made = do()
     except UserError as e:
-        error = str(e)
-    line = np.frombuffer(error.encode()[:LONGEST].ljust(LONGEST, b"\0"), np.uint8)
+        error = e
+    why = b"" if error is None else f"!{error}".encode()
+    line = np.frombuffer(why[:LONGEST].ljust(LONGEST, b"\0"), np.uint8)
     for message in multihost_utils.process_allgather(line):
         if message[0]:
-            raise UserError(
-                error or message.tobytes().rstrip(b"\0").decode("utf8", "replace")
-            )
+            there = message.tobytes().rstrip(b"\0").decode("utf8", "replace")
+            raise error or UserError(there[1:])
     return made
 
 
 def check_equal(what: str, value: str):
     """Raises UserError unless all processes have the same value of something."""
-    if not is_multihost():
-        return
     there = broadcast_result(lambda: value)
 
     def compare():
@@ -210,8 +200,6 @@ def _shared_bytes(content: bytes) -> bytes:
 
 def any_process(asked: bool) -> bool:
     """Whether any process was asked, in all processes."""
-    if not is_multihost():
-        return asked
     return bool(multihost_utils.process_allgather(np.array(asked)).any())
 
 

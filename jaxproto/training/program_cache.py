@@ -129,7 +129,7 @@ def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
         settings,
         sizes,
         [
-            (c.name, c.ids, c.max_participants, c.num_lanes, c.stateless_rules)
+            (c.name, c.ids, c.num_rows, c.num_lanes, c.scoring.rules)
             for c in exp.cohorts
         ],
         environment(),

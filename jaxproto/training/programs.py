@@ -12,22 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxproto import (
-    evaluation,
-    federation,
-    gather,
-    kernels,
-    mesh,
-    persistence,
-    transforms,
-)
+from jaxproto import federation, gather, kernels, mesh, persistence, transforms
 from jaxproto.evaluation import EvaluationInputs
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import OFF_DEVICE, CohortPlan
 from jaxproto.experiment.traced import Floats
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation
-from jaxproto.types import Array, Client, Protos, Shard, Spec, Tree
+from jaxproto.types import Array, Client, Protos, Spec, Tree
 
 
 class State(NamedTuple):
@@ -72,7 +64,7 @@ class Programs(NamedTuple):
     pre_upload: tuple[Callable, ...]  # RoundInputs, clients, examples, shards
     pre_aggregate: Callable | None  # RoundContext, server, pre_uploads -> server
     train: tuple[Callable, ...]  # RoundInputs, clients, examples, shards -> clients,
-    # Report
+    # Uploads, Report
     scatter: tuple[Callable | None, ...]  # clients, places, trained -> clients
     update: Callable  # RoundContext, server, uploads -> server
     tested: tuple[Callable | None, ...]  # clients -> those that each call evaluates
@@ -83,7 +75,7 @@ class Programs(NamedTuple):
 
 def replicate(exp: Experiment, tree: Tree) -> Tree:
     """Arrays as programs get what all devices have."""
-    return tree if exp.layout is None else exp.layout.put(tree, mesh.REPLICATED)
+    return exp.layout.put(tree, mesh.REPLICATED)
 
 
 def with_floats(
@@ -157,11 +149,8 @@ def client_ids_and_counts(exp: Experiment, cohort: CohortPlan) -> tuple[Array, A
 def _dealt(exp: Experiment, cohort: CohortPlan) -> tuple[Array, Array]:
     """`client_ids_and_counts` where the programs of `exp` want them."""
     ids, count = client_ids_and_counts(exp, cohort)
-    if exp.layout is None:
-        return ids, count
-    return exp.layout.shard_ids(ids, len(exp.counts.train)), exp.layout.shard_rows(
-        count
-    )
+    ids = exp.layout.shard_ids(ids, len(exp.counts.train))
+    return ids, exp.layout.shard_rows(count)
 
 
 def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
@@ -169,32 +158,24 @@ def num_rows(exp: Experiment, cohort: CohortPlan) -> int:
 
     On several devices they are as many as fill them.
     """
-    number = exp.layout.num_devices if exp.layout else 1
-    width = -(-cohort.num_rows // cohort.num_lanes)
-    return mesh.rows_per_device(width, number) * number
+    number = exp.layout.num_devices
+    return (
+        mesh.rows_per_device(-(-cohort.num_rows // cohort.num_lanes), number) * number
+    )
 
 
-def shapes_of_rows(exp: Experiment, cohort: CohortPlan, tree: Tree) -> Tree:
-    """Returns the shapes that programs get for arrays [K, ...] of all clients."""
-    number = exp.layout.num_devices if exp.layout else 1
+def shapes_of_call(
+    exp: Experiment, cohort: CohortPlan, tree: Tree, lanes: int = 1
+) -> Tree:
+    """Returns the shapes that a call gets of arrays [K, ...] of all clients."""
+    hosted, number = exp.store in OFF_DEVICE, exp.layout.num_devices
 
     def one(a):
-        hosted = exp.store in OFF_DEVICE
-        rows = num_rows(exp, cohort) if hosted else len(a)
-        rows = mesh.rows_per_device(rows, number) * number
+        rows = mesh.rows_per_device(-(-len(a) // lanes), number) * number
+        rows = num_rows(exp, cohort) if hosted else rows
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype)
 
     return jax.tree.map(one, tree)
-
-
-def test_shapes_of_call(exp: Experiment, cohort: CohortPlan, tests: Tree) -> Tree:
-    """Returns the shapes of what one call evaluates clients on."""
-    lanes = 1 if exp.store in OFF_DEVICE else cohort.num_lanes
-
-    def one(a):
-        return jax.ShapeDtypeStruct((-(-len(a) // lanes), *a.shape[1:]), a.dtype)
-
-    return shapes_of_rows(exp, cohort, jax.tree.map(one, tests))
 
 
 def build_programs(exp: Experiment) -> Programs:
@@ -204,9 +185,6 @@ def build_programs(exp: Experiment) -> Programs:
     def with_parts(f, *first):
         """Puts method, local training and sampler in the place of the floats."""
         return lambda floats, *args: f(*first, exp.parts(floats), *args)
-
-    def key(context, stage):
-        return jax.random.fold_in(context.key, stage)
 
     def start_clients(cohort, now, key, ids, count):
         return federation.init_cohort(now.method, now.local, cohort, key, count, ids)
@@ -221,106 +199,86 @@ def build_programs(exp: Experiment) -> Programs:
         key, r = sampling_key(context), context.r
         return federation.draw_participants(now, num, key, server, r)
 
-    def exchange(method, local, inputs):
-        context, who, down = inputs
-        stage = key(context, federation.TRAINING)
-        return federation.RoundInputs(method, local, formats, who, down, stage)
+    def in_cohort(step, cohort, now, inputs, *rows):
+        (r, key), who, down = inputs
+        key = jax.random.fold_in(key, federation.TRAINING)
+        local = now.local.at_round(r)
+        given = federation.RoundInputs(now.method, local, formats, who, down, key)
+        return step(given, cohort, *rows)
 
-    def train(cohort, now, inputs, clients, examples, shards):
-        local = now.local.at_round(inputs.context.r)
-        method = now.method.collecting() if exp.check_wire else now.method
-        given = exchange(method, local, inputs)
-        return federation.train_cohort(given, cohort, clients, examples, shards)
-
-    def update(now, context, server, ups):
-        method = now.method.collecting() if exp.check_wire else now.method
-        stage = key(context, federation.SERVER)
-        return federation.update_server(method, cohorts, stage, server, ups)
-
-    def pre_upload(cohort, now, inputs, clients, examples, shards):
-        given = exchange(now.method, now.local, inputs)
-        return federation.pre_upload_cohort(given, cohort, clients, examples, shards)
-
-    def pre_aggregate(now, context, server, ups):
-        stage = key(context, federation.FIRST)
-        return federation.pre_aggregate_server(now.method, cohorts, stage, server, ups)
+    def on_server(step, stream, now, context, server, uploads):
+        key = jax.random.fold_in(context.key, stream)
+        return step(now.method, cohorts, key, server, uploads)
 
     def evaluate(cohort, now, down, clients, examples, tests):
-        given = EvaluationInputs(now.method, cohort, exp.metrics, down, examples)
-        if not cohort.stateless:
-            return evaluation.evaluate_cohort(given, clients, tests)
-        by_client = isinstance(tests, Shard)  # on a node, or for more than accuracy
-        f = evaluation.evaluate_shared if by_client else evaluation.evaluate_examples
-        return f(given, cohort.stateless_rules, clients, tests)
+        rules = cohort.scoring.rules
+        given = EvaluationInputs(now.method, cohort, exp.metrics, down, examples, rules)
+        return cohort.scoring.evaluate(given, clients, tests)
 
     def diagnostics(now, server):
         return prototype_diagnostics(now.method, exp.spec, server)
 
-    def for_each(f):
-        return tuple(with_parts(f, cohort) for cohort in cohorts)
+    def for_each(f, *first):
+        return tuple(with_parts(f, *first, cohort) for cohort in cohorts)
 
-    moves = [_moves(exp, cohort) for cohort in cohorts]
+    moved = [moves(exp, cohort) for cohort in cohorts]
     twice = exp.method.pre_upload is not no_pre_upload
+    first = federation.pre_aggregate_server, federation.FIRST
+    aggregate_first = with_parts(on_server, *first)
     return Programs(
         start_clients=for_each(start_clients),
         start_server=with_parts(start_server),
         broadcast=with_parts(broadcast),
         participate=with_parts(participate),
-        gather=tuple(map(_gather, cohorts, moves)),
-        pre_upload=for_each(pre_upload) if twice else (),
-        pre_aggregate=with_parts(pre_aggregate) if twice else None,
-        train=for_each(train),
-        scatter=tuple(_scatter if here else None for here in moves),
-        update=with_parts(update),
-        tested=tuple(_tested(exp, cohort) for cohort in cohorts),
+        gather=tuple(of.gather for of in moved),
+        pre_upload=for_each(in_cohort, federation.pre_upload_cohort) if twice else (),
+        pre_aggregate=aggregate_first if twice else None,
+        train=for_each(in_cohort, federation.train_cohort),
+        scatter=tuple(of.scatter for of in moved),
+        update=with_parts(on_server, federation.update_server, federation.SERVER),
+        tested=tuple(of.tested for of in moved),
         evaluate=for_each(evaluate),
         diagnostics=with_parts(diagnostics),
     )
 
 
-def _moves(exp: Experiment, cohort: CohortPlan) -> bool:
-    """Returns whether participants are gathered from arrays on the device."""
-    split = cohort.num_lanes > 1 or cohort.num_rows < len(cohort.ids)
-    return split and exp.store not in OFF_DEVICE
+class Moves(NamedTuple):
+    """The programs that bring clients of a cohort to calls, and back; None: all are."""
+
+    gather: Callable | None = None
+    scatter: Callable | None = None
+    tested: Callable | None = None
 
 
-def _gather(cohort: CohortPlan, moves: bool) -> Callable | None:
-    """Returns the program that gathers the participants of a cohort, if any."""
+def moves(exp: Experiment, cohort: CohortPlan) -> Moves:
+    """Returns how clients on the device get to the calls of a cohort."""
+    asked, lanes = cohort.evaluated, cohort.num_lanes
+    dealt, last = lane_places(len(asked), lanes), len(asked) - 1
+    parts = [asked[np.minimum(at, last)] for at in dealt]
 
-    def run(floats, who, clients, shards):
+    def take(floats, who, clients, shards):
         del floats
-        rows, lanes = cohort.num_rows, cohort.num_lanes
-        return gather.gather(who, clients, shards, rows, lanes)
+        return gather.gather(who, clients, shards, cohort.num_rows, lanes)
 
-    return run if moves else None
+    def put(floats, clients, places, trained):
+        del floats
+        return gather.scatter(clients, places, trained)
 
-
-def _scatter(floats, clients, places, trained):
-    del floats
-    return gather.scatter(clients, places, trained)
-
-
-def _tested(exp: Experiment, cohort: CohortPlan) -> Callable | None:
-    """Returns the program that picks the clients to evaluate; None for all at once."""
-    if cohort.stateless or exp.store in OFF_DEVICE:
-        return None
-    if not cohort.evaluated and cohort.num_lanes == 1:
-        return None
-    asked = np.asarray(cohort.evaluated or range(len(cohort.ids)))
-    parts = [asked[at] for at in lane_places(len(asked), cohort.num_lanes)]
-
-    def run(floats, clients):
+    def tested(floats, clients):
         del floats
         return [gather.take_rows(clients, jnp.asarray(part)) for part in parts]
 
-    return run
+    if exp.store in OFF_DEVICE:
+        return Moves()
+    split = lanes > 1 or cohort.sampled
+    chosen = lanes > 1 or len(asked) < len(cohort.ids)
+    trains = Moves(take, put) if split else Moves()
+    return trains._replace(tested=tested) if chosen and not cohort.stateless else trains
 
 
 def lane_places(count: int, lanes: int) -> list[np.ndarray]:
-    """Returns which rows each lane gets, the last one again where none is left."""
-    width = -(-count // lanes)
-    rows = np.minimum(np.arange(width * lanes), count - 1)
-    return list(rows.reshape(width, lanes).T)
+    """Returns which of `count` rows each lane gets; `count` and more is none."""
+    return list(np.arange(-(-count // lanes) * lanes).reshape(-1, lanes).T)
 
 
 def prototype_diagnostics(method: Method, spec: Spec, server: Tree) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """One round, as the host sees it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from jaxproto import mesh
 from jaxproto.experiment.build import Experiment
-from jaxproto.federation import Broadcast, CohortReport, Model, PreUploadReport
-from jaxproto.gather import ParticipantRows
+from jaxproto.federation import Broadcast, Model
 from jaxproto.method import Method
 from jaxproto.participation import Participation
 from jaxproto.training import programs
-from jaxproto.training.client_store import ClientStore
+from jaxproto.training.client_store import Calls, ClientStore
 from jaxproto.training.programs import Programs, RoundContext, RoundInputs, State
 from jaxproto.training.threads import run_parallel
-from jaxproto.types import ArrayLike, Client, Examples, Tree
+from jaxproto.types import ArrayLike, Examples, Tree
+from jaxproto.uploads import PreReport, Report, Uploads
 from jaxproto.wire import HEADER, codec
 
 
@@ -54,8 +54,8 @@ class RoundOutputs(NamedTuple):
     participants: Participation
     scalars_down: ArrayLike  # of the broadcast
     bytes_down: ArrayLike
-    reports: list[CohortReport]  # per cohort and lane, without uploads
-    pre_uploads: list[PreUploadReport]  # the same; none for a method with one exchange
+    reports: list[Report]  # per cohort and lane
+    pre_reports: list[PreReport]  # the same; none for a method with one exchange
     diagnostics: dict[str, np.ndarray]
 
 
@@ -99,18 +99,22 @@ def computed(
         model.clients,
         None if sampler_depends_on_server(work.exp.method) else upcoming,
     )
-    server, sent, pre_uploads = first_exchange(work, context, who, server, rows)
-    trained, reports = train(work, RoundInputs(context, who, sent.message), rows)
-    clients = store.scatter(model.clients, rows, trained)
+    server, sent, first = first_exchange(work, context, who, server, rows)
+    inputs = RoundInputs(context, who, sent.message)
+    made = in_calls(work, run.train, inputs, rows)
+    after, uploads, reports = zip(*made, strict=True)
+    trained = iter(after)
+    back = [[next(trained) for _ in calls] for calls in rows]
+    clients = store.scatter(model.clients, rows, back)
     if work.exp.check_wire:
-        check_wire(work.exp, [*pre_uploads, *reports], server)
-    server = run.update(context, server, tuple(p.uploads for p in reports))
+        check_wire(work.exp, [*first, *zip(uploads, reports, strict=True)], server)
+    server = run.update(context, server, uploads)
     outputs = RoundOutputs(
         participants=who,
         scalars_down=sent.scalars,
         bytes_down=sent.bytes,
-        reports=[p._replace(uploads=()) for p in reports],
-        pre_uploads=[p._replace(uploads=()) for p in pre_uploads],
+        reports=list(reports),
+        pre_reports=[report for _, report in first],
         diagnostics=run.diagnostics(server),
     )
     outputs = mesh.to_host(outputs)  # sizes, losses; never uploads
@@ -122,20 +126,18 @@ def sampler_depends_on_server(method: Method) -> bool:
     return method.adjust_sampler is not Method.adjust_sampler
 
 
-def train(
+def in_calls(
     work: RoundEnvironment,
+    compiled: Sequence[Callable],
     inputs: RoundInputs,
-    rows: Sequence[Sequence[ParticipantRows]],
-) -> tuple[list[list[Client]], list[CohortReport]]:
-    """Trains the rows of every cohort and call; returns them, and their reports."""
-    calls = [
+    rows: Calls,
+) -> list:
+    """Returns what the programs of cohorts make of the rows of every call."""
+    return run_parallel(
         partial(f, inputs, own.clients, work.examples, own.shards)
-        for f, lanes in zip(work.compiled.train, rows, strict=True)
-        for own in lanes
-    ]
-    after, reports = zip(*run_parallel(calls), strict=True)
-    new = iter(after)
-    return [[next(new) for _ in lanes] for lanes in rows], list(reports)
+        for f, calls in zip(compiled, rows, strict=True)
+        for own in calls
+    )
 
 
 def finish_round(
@@ -174,19 +176,15 @@ def first_exchange(
     context: RoundContext,
     who: Participation,
     server: Tree,
-    rows: Sequence[Sequence[ParticipantRows]],
-) -> tuple[Tree, Broadcast, list[PreUploadReport]]:
+    rows: Calls,
+) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
     """Returns the server, its broadcast to whoever trains, and the messages before."""
     run, sent = work.compiled, work.compiled.broadcast(server)
     if run.pre_aggregate is None:
         return server, sent, []
     inputs = RoundInputs(context, who, sent.message)
-    ups = run_parallel(
-        partial(f, inputs, own.clients, work.examples, own.shards)
-        for f, lanes in zip(run.pre_upload, rows, strict=True)
-        for own in lanes
-    )
-    server = run.pre_aggregate(context, server, tuple(p.uploads for p in ups))
+    ups = in_calls(work, run.pre_upload, inputs, rows)
+    server = run.pre_aggregate(context, server, tuple(uploads for uploads, _ in ups))
     sent = run.broadcast(server)
     # The broadcast's two halves are a message each
     return server, sent._replace(bytes=sent.bytes + HEADER), ups
@@ -205,31 +203,33 @@ def check_finite(exp: Experiment, r: int, reports):
             )
 
 
-def check_wire(exp: Experiment, parts, server: Tree):
-    """Encodes and decodes every message of a round and compares (slow: a check)."""
-    for part in jax.device_get(parts):
-        for k, size in enumerate(part.bytes):
-            message = jax.tree.map(lambda a, k=k: a[k], part.up)
+def check_wire(exp: Experiment, sent, server: Tree):
+    """Encodes and decodes every message of a round and compares (slow: a check).
+
+    Args:
+      sent: uploads, and the reports of their bytes.
+    """
+    for uploads, report in jax.device_get(sent):
+        for k, size in enumerate(report.bytes):
+            message = jax.tree.map(lambda a, k=k: a[k], uploads.up)
             codec.check_roundtrip(message, int(size), exp.formats.up)
     codec.check_broadcast(exp.method.broadcast(server), exp.formats.down)
 
 
 def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
     """Sums over clients of what a round moved and lost."""
-    reports, pre_uploads = outputs.reports, outputs.pre_uploads
+    reports = outputs.reports
+    sent: list[Report | PreReport] = [*outputs.reports, *outputs.pre_reports]
     stepped = sum(int((p.steps > 0).sum()) for p in reports)
     clients, trains = len(exp.counts.train), np.asarray(outputs.participants.trains)
     up = np.zeros(clients + 1, np.int64)  # the last is of rows that are not used
-    for parts in (reports, pre_uploads):
-        for p in parts:
-            np.add.at(up, p.id, p.bytes)
+    for p in sent:
+        np.add.at(up, p.id, p.bytes)
     up, down = up[:clients], trains * int(outputs.bytes_down)
     return RoundSummary(
         loss=math.fsum(x for p in reports for x in p.loss.tolist()) / max(stepped, 1),
         participants=int(trains.sum()),
-        scalars_up=sum(
-            int(p.sent.sum()) for part in (reports, pre_uploads) for p in part
-        ),
+        scalars_up=sum(int(p.sent.sum()) for p in sent),
         scalars_down=int(outputs.scalars_down) * int(trains.sum()),
         bytes_up=int(up.sum()),
         bytes_down=int(down.sum()),

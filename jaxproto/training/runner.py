@@ -29,13 +29,11 @@ from jaxproto.training import (
     programs,
     xla_cache,
 )
-from jaxproto.training.checkpointing import print_line, resume
-from jaxproto.training.engine import LocalEngine
-from jaxproto.training.loop import train_rounds
+from jaxproto.training.lifecycle import Run, Start, existing, resume, say
+from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
 from jaxproto.training.rounds import RoundEnvironment, empty_history
-from jaxproto.training.run_context import RunContext, RunRequest, finished_summary
 from jaxproto.training.stores import open_store
 from jaxproto.types import Examples
 
@@ -92,13 +90,9 @@ def run(
     config_.check(config)
     listening = make_callbacks(callbacks) if multihost.is_primary() else []
     layout = devices_.parse_devices(devices)
-    with contextlib.ExitStack() as stack:
-        home = Path(workdir or default_workdir.default_workdir(config))
-        path = stack.enter_context(multihost.folder(home))
-        claimed = multihost.raise_everywhere(
-            lambda: stack.enter_context(folder.lock_workdir(path))
-        )
-        start = RunRequest(
+    home = Path(workdir or default_workdir.default_workdir(config))
+    with multihost.claimed(home, folder.lock_workdir) as (path, claimed, shared):
+        start = Start(
             config=config,
             path=path,
             console=console,
@@ -106,24 +100,24 @@ def run(
             claimed=claimed,
             callbacks=listening,
             layout=layout,
-            home=multihost.shared_folder(home),
+            home=shared,
         )
         multihost.check_equal("configuration", config.to_json())
-        summary = multihost.broadcast_result(lambda: finished_summary(start))
+        summary = multihost.broadcast_result(lambda: existing(start))
         if summary is None:
             ready = multihost.raise_everywhere(lambda: prepare(start, cache))
             summary = train(start, ready)
         else:
-            print_line(console, f"{path} is {summary['status']}: nothing to do.")
+            say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
     if (further := metrics_table(summary)) is not None:
         console.print(further)
     for line in reference_accuracy.reference_lines(summary):
-        print_line(console, line)
+        say(console, line)
     return summary
 
 
-def prepare(start: RunRequest, cache: program_cache.ProgramCache) -> PreparedRun:
+def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     """Data and compiled programs, once all that can be wrong was tried.
 
     Raises:
@@ -137,13 +131,11 @@ def prepare(start: RunRequest, cache: program_cache.ProgramCache) -> PreparedRun
     build.check_early_stopping_rule(exp, config.early_stopping.rule)
     multihost.check(exp)
     summaries.partition(exp, start.path, start.console)
-    if layout is None:
+    if layout is devices_.ONE:
         wrap, examples = cache(compiled_in, config, exp), build.examples(exp.dataset)
         return compile_programs(start.console, exp, examples, wrap)
-    print_line(start.console, data_placement.describe_layout(exp, layout))
-    placed = data_placement.place_data(
-        exp, layout
-    )  # exported programs are of one device
+    say(start.console, data_placement.describe_layout(exp))
+    placed = data_placement.place_data(exp)  # exported programs are of one device
     prepared = compile_programs(
         start.console, exp, placed.examples, program_cache.uncached
     )
@@ -160,11 +152,11 @@ def compile_programs(
     with progress_lines.warn_uncached_once(console), shown as done:
         fits = compiler.compile_to_fit(exp, examples, limit, wrap, done)
     exp, prepared, seconds, need = fits
-    print_line(console, f"needs about {need / 2**20:,.0f} MiB of the device")
+    say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
     return PreparedRun(exp, examples, prepared, summaries.CompileStats(seconds, need))
 
 
-def train(start: RunRequest, ready: PreparedRun) -> dict:
+def train(start: Start, ready: PreparedRun) -> dict:
     """The summary after all rounds.
 
     Raises:
@@ -176,9 +168,7 @@ def train(start: RunRequest, ready: PreparedRun) -> dict:
     return summary
 
 
-def restore_or_init(
-    start: RunRequest, ready: PreparedRun
-) -> tuple[RunContext, int, State]:
+def restore_or_init(start: Start, ready: PreparedRun) -> tuple[Run, int, State]:
     """A run before its first round, or after the last one that was saved.
 
     Raises:
@@ -191,18 +181,17 @@ def restore_or_init(
     start.claimed.keep()
     place = partial(programs.replicate, exp)
     compiled = programs.with_floats(ready.programs, exp.floats, place)
-    store = open_store(exp, compiled, config.seed, path, ready.placed)
-    this = RunContext(
+    store = open_store(exp, compiled, config.seed, path, ready.placed, start.home)
+    this = Run(
         config=config,
         path=path,
         work=RoundEnvironment(exp, ready.examples, compiled, config.seed, store),
         compiled=ready.took,
         console=start.console,
         grace=start.grace,
-        progress=start.shown,
-        callbacks=start.listeners(),
-        home=start.home,
-        privacy_entry=privacy_ledger.privacy_ledger(config, exp),
+        shown=start.shown,
+        told=start.listeners(),
+        spent=privacy_ledger.privacy_ledger(config, exp),
     )
     state = programs.init(exp, config.seed, compiled)
     room = empty_history(compiled, state.server, config.eval_every)

@@ -27,12 +27,13 @@ from jax.sharding import PartitionSpec
 from jaxproto import gather, mesh
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import CohortPlan
-from jaxproto.federation import Cohort, CohortReport, Uploads
-from jaxproto.mesh import AXIS, REPLICATED, SHARDED, DeviceLayout
+from jaxproto.federation import Cohort
+from jaxproto.mesh import AXIS, ONE, REPLICATED, SHARDED, DeviceLayout, OneDevice
 from jaxproto.participation import Participation
 from jaxproto.training import batched_programs, data_placement, programs
 from jaxproto.training.programs import Programs
 from jaxproto.types import Client, Examples, Shard, Tree
+from jaxproto.uploads import Report, Uploads
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,12 +63,14 @@ class ShardMapped:
         return {"in_shardings": given, "out_shardings": made}
 
 
-def functions(exp: Experiment, layout: DeviceLayout) -> Programs:
-    """Returns the programs of a run on several devices, before they are compiled.
+def functions(exp: Experiment) -> Programs:
+    """Returns the programs of a run on its devices, before they are compiled.
 
     Arguments are those of `Programs`; clients and their tables are dealt.
     """
-    one = programs.build_programs(exp)
+    one, layout = programs.build_programs(exp), exp.layout
+    if layout is ONE:
+        return one
     R: Any = REPLICATED
     C: Any = SHARDED
     shown = None if exp.dataset.public is None else R
@@ -111,12 +114,14 @@ def functions(exp: Experiment, layout: DeviceLayout) -> Programs:
     )
 
 
-def shard_federations(many: Programs, layout: DeviceLayout) -> Programs:
+def shard_federations(many: Programs, layout: OneDevice) -> Programs:
     """Returns programs of many federations, of which each device has its part.
 
     Args:
       many: from `batched_programs.vmap_programs`.
     """
+    if layout is ONE:
+        return many
     where = {batched_programs.MAPPED: SHARDED, batched_programs.UNMAPPED: REPLICATED}
 
     def spread(f, axes):
@@ -125,12 +130,11 @@ def shard_federations(many: Programs, layout: DeviceLayout) -> Programs:
     return batched_programs.map_programs(spread, many)
 
 
-def _train(f: Callable, *args) -> tuple[Client, CohortReport]:
+def _train(f: Callable, *args) -> tuple[Client, Uploads, Report]:
     """Trains; the sum over the clients of a device gets an axis of devices."""
-    clients, report = f(*args)
-    total = jax.tree.map(lambda a: a[None], report.uploads.total)
-    uploads = report.uploads._replace(total=total)
-    return clients, report._replace(uploads=uploads)
+    clients, uploads, report = f(*args)
+    total = jax.tree.map(lambda a: a[None], uploads.total)
+    return clients, uploads._replace(total=total), report
 
 
 def _after_gathering(
@@ -154,8 +158,9 @@ def _tested(cohort: CohortPlan, floats, clients: Client) -> list[Client]:
     """Brings the clients that an evaluation asks to where their examples are."""
     del floats
     number = lax.axis_size(AXIS)
-    at = np.full(mesh.rows_per_device(len(cohort.evaluated), number) * number, -1)
-    at[: len(cohort.evaluated)] = cohort.evaluated
+    asked = cohort.evaluated
+    at = np.full(mesh.rows_per_device(len(asked), number) * number, -1)
+    at[: len(asked)] = asked
     return [mesh.redistribute(clients, jnp.asarray(at))]
 
 

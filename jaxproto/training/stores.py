@@ -7,7 +7,6 @@ import jax
 
 from jaxproto import federation
 from jaxproto.experiment.build import Experiment
-from jaxproto.experiment.cohorts import NODES, OFF_DEVICE
 from jaxproto.training.client_store import ClientStore, DeviceStore
 from jaxproto.training.data_placement import PlacedData
 from jaxproto.training.hosted_store import FOLDER, HostedStore
@@ -21,6 +20,7 @@ def open_store(
     seed: int,
     path: Path,
     placed: PlacedData | None = None,
+    home: Path | None = None,
 ) -> ClientStore:
     """Returns where the clients of a run are between rounds.
 
@@ -28,19 +28,20 @@ def open_store(
       programs: with the floats of the run.
       path: work directory.
       placed: data on several devices.
+      home: the work directory, if several processes see it.
 
     Raises:
       UserError: there is not enough room on the disk.
     """
-    if placed is not None and exp.store not in OFF_DEVICE:
-        return MeshStore(exp, programs, placed)
-    if exp.store not in OFF_DEVICE or exp.store == NODES:
-        return DeviceStore(exp, programs)
+    folders = {"host": None, "disk": path / FOLDER}
+    if exp.store not in folders:
+        if placed is None:
+            return DeviceStore(exp, programs)
+        return MeshStore(exp, programs, placed, home)
     key, shapes = keys(seed)[0], []
     for cohort in exp.cohorts:
         start = partial(federation.init_cohort, exp.method, exp.local, cohort)
         who = (a[:1] for a in client_ids_and_counts(exp, cohort)[::-1])
         one = jax.eval_shape(start, key, *who)
         shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
-    folder = path / FOLDER if exp.store == "disk" else None
-    return HostedStore(exp, programs.start_clients, key, shapes, folder)
+    return HostedStore(exp, programs.start_clients, key, shapes, folders[exp.store])

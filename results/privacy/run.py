@@ -129,7 +129,7 @@ def trained(own, path: Path, ready):
         if there and there[-1]["round"] == own.rounds:
             return there[-1], ready
     with workdir.lock_workdir(path) as claimed:
-        start = runner.RunRequest(own, path, quiet, grace=0.0, claimed=claimed)
+        start = runner.Start(own, path, quiet, grace=0.0, claimed=claimed)
         ready = ready or runner.prepare(start, program_cache.no_cache)
         ready = ready._replace(exp=ready.exp._replace(floats=traced.traced_floats(own)))
         if runner.train(start, ready)["status"] == "diverged":

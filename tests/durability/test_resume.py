@@ -14,7 +14,7 @@ from support.runs import ROUNDS, again, assert_same_end, copy_of, last_state, re
 from jaxproto.errors import UserError
 from jaxproto.storage import checkpoint
 from jaxproto.summary import pictures
-from jaxproto.training import checkpointing, engine, loop
+from jaxproto.training import lifecycle, loop
 
 cache, finished = runs.cache, runs.finished
 pytestmark = [pytest.mark.usefixtures("cache"), pytest.mark.long]
@@ -62,10 +62,10 @@ def stops(patch):
     yield lambda: once(loop.records, "append", record(2), torn)
     yield lambda: once(loop.records, "append", record(2), lambda f, *a: f(*a))
     yield lambda: once(checkpoint.manifest, "write", saves(2), ctrl_c, error=None)
-    yield lambda: once(engine.LocalEngine, "round", at(2), error=KeyboardInterrupt)
+    yield lambda: once(loop.LocalEngine, "round", at(2), error=KeyboardInterrupt)
     yield lambda: once(checkpoint.manifest, "write", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
-    yield lambda: once(checkpointing.checkpoint, "save", at(5), lambda f, *a: f(*a))
+    yield lambda: once(lifecycle.checkpoint, "save", at(5), lambda f, *a: f(*a))
     yield lambda: once(pictures, "draw", lambda *_: True)
     yield lambda: once(loop.records, "write_json", lambda p, _: "summary" in p.name)
 

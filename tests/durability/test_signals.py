@@ -103,14 +103,14 @@ def test_sigterm_saves_the_round_that_is_running(tmp_path):
 SLOW = """
 import sys, time
 from jaxproto import cli
-from jaxproto.training import engine, signals as stopping
+from jaxproto.training import loop, signals as stopping
 stopping.watch()
 
 def slow(*args):
     sys.stdout.write("in a round\\n"), sys.stdout.flush()
     time.sleep(30)
 
-engine.LocalEngine.round = slow
+loop.LocalEngine.round = slow
 cli.call("run", "main.py", sys.argv[1:])
 """
 

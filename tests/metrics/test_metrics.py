@@ -19,14 +19,13 @@ from support.every import every
 from support.fast_jit import jit
 from support.refusal import refused
 
-from jaxproto import batches, config
+from jaxproto import batches, config, evaluation
 from jaxproto import client as clients_
 from jaxproto.client import EvaluationSpec
 from jaxproto.errors import UserError
-from jaxproto.experiment import cohorts, shape_checks
+from jaxproto.experiment import shape_checks
 from jaxproto.methods import METHODS as METHODS_
 from jaxproto.metrics import (
-    ACCURACY,
     METRICS,
     Metric,
     by_client,
@@ -256,16 +255,12 @@ def test_accuracy_alone_costs_one_more_sum_than_counting_hits():
 
 def test_clients_of_equal_examples_are_evaluated_once():
     same = [np.arange(100)] * 3
-    (cohort,) = toys.cohorts((8, (0, 1, 2)))
-    cohort, loss = toys.planned(cohort, ("received",)), metrics_by_name("loss")
-    assert cohorts.evaluation_tables(cohort, same, metrics_by_name(ACCURACY)).shape == (
-        2,
-        64,
-    )
-    assert cohorts.evaluation_tables(cohort, same, loss).index.shape == (1, 100)
+    tests = evaluation.BY_EQUAL_CLIENTS.tests
+    assert evaluation.BY_EXAMPLE.tests(same).index.shape == (2, 64)
+    assert tests(same).index.shape == (1, 100)
     other = [np.array([3, 1]), np.array([7]), np.array([3, 1])]
-    assert cohorts.evaluation_tables(cohort, other, loss).size.tolist() == [2, 1]
-    assert cohorts.unique_rows(other)[1] == [0, 1, 0]
+    assert tests(other).size.tolist() == [2, 1]
+    assert evaluation.distinct(other)[1] == [0, 1, 0]
 
 
 EVERY = ",".join(METRICS)

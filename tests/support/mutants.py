@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "the last record outlives its checkpoint",
-        "training/checkpointing.py",
+        "training/keeping.py",
         "/ METRICS, start)",
         "/ METRICS, start + 1)",
     ),

@@ -79,7 +79,7 @@ def collectives(case):
     c.update_from_flattened_dict(SMALL | case.get("fields", {}))
     layout = mesh.parse_devices(case["devices"])
     exp = build.experiment(c, "cpu", layout=layout)
-    made, _ = compiler.compile_all(exp, data_placement.place_data(exp, layout).examples)
+    made, _ = compiler.compile_all(exp, data_placement.place_data(exp).examples)
     words = re.compile(
         "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute"
     )

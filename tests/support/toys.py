@@ -13,13 +13,14 @@ import optax
 from jaxproto import evaluation, execution, federation, gather, participation, wire
 from jaxproto.client import LocalTraining
 from jaxproto.config import registries
-from jaxproto.evaluation import EvaluationInputs
+from jaxproto.evaluation import BY_CLIENT, BY_EXAMPLE, EvaluationInputs
 from jaxproto.experiment.cohorts import CohortPlan
 from jaxproto.federation import RoundInputs
 from jaxproto.method import no_pre_upload
 from jaxproto.metrics import ACCURACY, metrics_by_name
 from jaxproto.persistence import STATEFUL, STATELESS
 from jaxproto.types import Examples, Net, NetOutput, Shard, Spec
+from jaxproto.uploads import PreReport, Report, Uploads
 from support import fast_jit
 
 SPEC = Spec(num_classes=5, feat_dim=8)
@@ -110,6 +111,21 @@ def counts(examples, rows, ids):
     return jnp.asarray(np.stack(c), jnp.float32)
 
 
+class Reported(NamedTuple):
+    """Uploads of a cohort, and its report of them."""
+
+    uploads: Uploads
+    report: Report | PreReport
+
+    @property
+    def up(self):
+        """Uploads [R, ...], packed."""
+        return self.uploads.up
+
+    def __getattr__(self, name):
+        return getattr(self.report, name)
+
+
 class Result:
     """State and reports after some rounds, on the host, by client id."""
 
@@ -144,7 +160,8 @@ class Programs(NamedTuple):
 def planned(group, rules):
     """The cohort, whose clients keep nothing if there are rules."""
     kept = STATELESS if rules else STATEFUL
-    return dataclasses.replace(group, stateless_rules=rules, persistence=kept)
+    scoring = BY_EXAMPLE._replace(rules=rules) if rules else BY_CLIENT
+    return dataclasses.replace(group, scoring=scoring, persistence=kept)
 
 
 @cache
@@ -187,7 +204,7 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
             for g, own in zip(groups, rows, strict=True)
         ]
         if method.pre_upload is not no_pre_upload:
-            ups = [p.uploads for p in pre_uploads]
+            ups = [uploads for uploads, _ in pre_uploads]
             server = federation.pre_aggregate_server(method, groups, key, server, ups)
             sent = federation.broadcast(method, server, exact).message
         given = given._replace(down=sent)
@@ -195,12 +212,12 @@ def programs(method, layout, mode, local, jit, most=0, rules=(), sums=False):
             federation.train_cohort(given, g, own.clients, examples, own.shards)
             for g, own in zip(groups, rows, strict=True)
         ]
-        trained, reports = zip(*out, strict=True)
+        trained, ups, reports = zip(*out, strict=True)
         each = zip(clients, rows, trained, strict=True)
         clients = tuple(gather.scatter(c, [o.place], [new]) for c, o, new in each)
-        ups = [p.uploads for p in reports]
         server = federation.update_server(method, groups, key, server, ups)
-        return server, clients, reports, pre_uploads
+        reported = [Reported(*each) for each in zip(ups, reports, strict=True)]
+        return server, clients, reported, [Reported(*each) for each in pre_uploads]
 
     init = starter(method, layout, local, rules)
     return Programs(groups, init, one_round, traces)

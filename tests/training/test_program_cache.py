@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxproto import config, evaluation, federation, transforms
+from jaxproto import client, config, federation, transforms
 from jaxproto.config import registries
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
@@ -31,7 +31,7 @@ NAMES = (
     (federation, "init_cohort"),
     (federation, "train_cohort"),
     (federation, "update_server"),
-    (evaluation, "evaluate_cohort"),
+    (client, "score"),
 )
 
 

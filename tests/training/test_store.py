@@ -127,7 +127,7 @@ def test_checkpoints_of_another_store_are_refused(device_run, tmp_path, monkeypa
 
 def test_the_store_follows_the_size_of_all_clients(monkeypatch):
     class Some:
-        stateless, max_participants = False, 3
+        stateless, sampled = False, True
 
     monkeypatch.setattr(cohorts, "host_memory_bytes", lambda: 9e9)
     monkeypatch.setattr(cohorts, "device_memory", lambda: 3e9)

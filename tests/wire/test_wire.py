@@ -170,12 +170,12 @@ def test_a_round_trains_with_the_rounded_broadcast_and_counts_the_bytes_of_uploa
     a, b, c = (run(s)[0].params for s in (server, rounded, further))
     assert toys.gap(server, rounded) > 0
     assert toys.gap(a, b) == 0 and toys.gap(a, c) > 1e-6
-    report = jax.device_get(run(server)[1])
+    _, uploads, report = jax.device_get(run(server))
     for k, size in enumerate(report.bytes):
-        one = row(report.up, k)
+        one = row(uploads.up, k)
         assert len(codec.encode(one, "int8")) == size
         codec.check_roundtrip(one, int(size), "int8")
-    rows = report.up.count.sum(1)
+    rows = uploads.up.count.sum(1)
     assert report.bytes.tolist() == (12 + 1 + rows * (8 + 4)).tolist()
 
 

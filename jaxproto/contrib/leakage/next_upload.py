@@ -110,7 +110,9 @@ def next_round(workdir, data_dir: str = "") -> NextRound:
         each = zip(compiled.pre_upload, run.state.clients, exp.train, strict=True)
         inputs = programs.RoundInputs(context, everyone, down)
         ups = [f(inputs, own, examples, shard) for f, own, shard in each]
-        server = compiled.pre_aggregate(context, server, tuple(p.uploads for p in ups))
+        server = compiled.pre_aggregate(
+            context, server, tuple(uploads for uploads, _ in ups)
+        )
         down = compiled.broadcast(server).message
     local = exp.local.at_round(jnp.int32(min(run.round, run.config.rounds - 1)))
     key = jax.random.fold_in(context.key, 1)

@@ -107,24 +107,24 @@ def round_messages(
     server = method.init_server(net, key)
     sent = federation.broadcast(method, server, formats)
     given = RoundInputs(method, local, formats, participants, sent.message, key)
-    pre_upload = federation.pre_upload_cohort(given, cohort, clients, *present)
+    first, pre_report = federation.pre_upload_cohort(given, cohort, clients, *present)
     twice = method.pre_upload is not no_pre_upload
-    seen = wire.unpack(pre_upload.up)
+    seen = wire.unpack(first.up)
     if twice:
         server = method.pre_aggregate(server, seen, key)
         sent = federation.broadcast(method, server, formats)
         given = given._replace(down=sent.message)
-    _, report = federation.train_cohort(given, cohort, clients, *present)
-    server = method.update(net, server, wire.unpack(report.up), key)
+    _, uploads, report = federation.train_cohort(given, cohort, clients, *present)
+    server = method.update(net, server, wire.unpack(uploads.up), key)
     server = method.pre_aggregate(server, seen, key) if twice else server
     down = federation.broadcast(method, server, formats)
     halves = HEADER if twice else 0  # two exchanges, so two messages down
     return Traffic(
-        pre_uploads=pre_upload.up,
-        up=report.up,
+        pre_uploads=first.up,
+        up=uploads.up,
         down=wire.pack(method.broadcast(server), formats.down),
-        scalars=(report.sent + pre_upload.sent, down.scalars),
-        bytes=(report.bytes + pre_upload.bytes, down.bytes + halves),
+        scalars=(report.sent + pre_report.sent, down.scalars),
+        bytes=(report.bytes + pre_report.bytes, down.bytes + halves),
     )
 
 

@@ -28,7 +28,8 @@ def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
             notes.append(
                 f"Average over the {len(known)} cells of {row.method} in "
                 f"{PAPERS[row.source]}, Table {row.table}: "
-                f"{statistics.fmean(known):.2f} (best by {published_rule(averaged[0])}); "
+                f"{statistics.fmean(known):.2f} "
+                f"(best by {published_rule(averaged[0])}); "
                 f"published {row.mean}."
             )
     return notes

@@ -74,7 +74,7 @@ def _program(run: RestoredRun, cohort: Cohort, down):
         return {
             k: _best(s)
             for k, s in scores.items()
-            if k in (cohort.stateless_rules or scores)
+            if k in (cohort.scoring.rules or scores)
         }
 
     def each(client, data: Data):
