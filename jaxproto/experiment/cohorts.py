@@ -98,7 +98,7 @@ def plan_execution(
             mode=build_mode(choices.at_once, choices.platform, work),
             max_participants=num_rows,
             num_lanes=num_lanes(choices, len(cohorts), num_rows),
-            evaluated=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
+            sample=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
         )
 
     return tuple(map(one, cohorts))

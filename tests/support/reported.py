@@ -1,6 +1,7 @@
 """Folders of runs as a page finds them, made without training."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,21 @@ def write_clients(path, r, rules=RULES):
     records.write_columns(path / "per_client" / f"{r:06}.npz", columns)
 
 
-def data_of(html: str) -> dict:
-    """What the figures of a page are drawn of."""
-    begin = html.index(">", html.index('id="data"')) + 1
-    return json.loads(html[begin : html.index("</script>", begin)])
+def figures_of(html: str) -> dict[str, dict]:
+    """The figures of a page by their id: {"data": traces, "layout": layout}."""
+    found, read = {}, json.JSONDecoder().raw_decode
+    for begin in re.finditer(r'Plotly\.newPlot\(\s*"([\w-]+)",\s*', html):
+        data, end = read(html, begin.end())
+        layout, _ = read(html[end:].lstrip(" ,\n"))
+        found[begin[1]] = {"data": data, "layout": layout}
+    return found
+
+
+def traces(html: str, figure: str, **choices) -> list[dict]:
+    """The traces of a figure that are shown for some choices."""
+    return [
+        trace
+        for trace in figures_of(html).get(figure, {"data": []})["data"]
+        for when in trace["meta"]["when"]
+        if choices.items() <= when.items()
+    ]

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from jaxproto.reporting.compare import paper_cells
 from jaxproto.reporting.compare.paper_numbers import PAPERS
@@ -22,33 +23,26 @@ AVERAGES = {  # average -> its names in records
 Key = tuple[str, str, str]  # measure, rule, average
 
 
-def curves(lines: Sequence[SeedGroupView]) -> list[dict]:
-    """What `static/accuracy.js` draws of each line.
+class Curve(NamedTuple):
+    """Numbers of a line at each of its evaluations; None where there is no number."""
 
-    Returns:
-      {"label", "dataset", "seeds", "round": [R], "bytes": [R], "seconds": [R],
-      "values": {measure: {rule: {average: {"mean", "low", "high", "n": [R]}}}},
-      "published": [...]} of each; None where a number is not there.
-    """
-    return [_curve(line) for line in lines]
+    x: dict[str, list]  # rounds, bytes and seconds until then, mean over seeds
+    values: dict[Key, dict[str, list]]  # {"mean", "low", "high", "n"} over seeds
+    published: list[dict]  # {"key", "value", "text"}
 
 
-def _curve(line: SeedGroupView) -> dict:
+def curve(line: SeedGroupView) -> Curve:
+    """Returns the numbers of a line."""
     rounds = sorted({r["round"] for one in line.runs for r in one.records})
-    shown: dict[str, dict] = {}
-    for (measure, rule, average), each in _found(line).items():
-        rules = shown.setdefault(measure, {})
-        rules.setdefault(rule, {})[average] = _over_seeds(rounds, each)
-    return {
-        "label": line.label,
-        "dataset": line.dataset,
-        "seeds": [one.config["seed"] for one in line.runs],
+    x = {
         "round": rounds,
-        "bytes": _mean(rounds, [_bytes(one) for one in line.runs]),
-        "seconds": _mean(rounds, [seconds_until(one) for one in line.runs]),
-        "values": shown,
-        "published": published(line),
+        "bytes": _over_seeds(rounds, [_bytes(one) for one in line.runs])["mean"],
+        "seconds": _over_seeds(rounds, [seconds_until(one) for one in line.runs])[
+            "mean"
+        ],
     }
+    values = {key: _over_seeds(rounds, each) for key, each in _found(line).items()}
+    return Curve(x, values, published(line))
 
 
 def _found(line: SeedGroupView) -> dict[Key, list[dict[int, float]]]:
@@ -92,15 +86,16 @@ def _over_seeds(rounds: Sequence[int], each: Sequence[Mapping[int, float]]) -> d
     """Of the seeds that have come to a round."""
     found = [[values[at] for values in each if at in values] for at in rounds]
     return {
-        "mean": [statistics.fmean(v) if v else None for v in found],
-        "low": [min(v, default=None) for v in found],
-        "high": [max(v, default=None) for v in found],
+        "mean": [_short(statistics.fmean(v)) if v else None for v in found],
+        "low": [_short(min(v)) if v else None for v in found],
+        "high": [_short(max(v)) if v else None for v in found],
         "n": [len(v) for v in found],
     }
 
 
-def _mean(rounds, each: Sequence[Mapping[int, float]]) -> list[float | None]:
-    return _over_seeds(rounds, each)["mean"]
+def _short(value: float) -> float:
+    """Returns the value with six digits, which is more than a figure shows."""
+    return float(f"{value:.6g}")
 
 
 def _bytes(one: RunFolder) -> dict[int, float]:
@@ -117,8 +112,7 @@ def published(line: SeedGroupView) -> list[dict]:
             where = f"{PAPERS[row.source]}, Table {row.table}"
             made.append(
                 {
-                    "rule": how.rule,
-                    "average": how.average,
+                    "key": (ACCURACY, how.rule, how.average),
                     "value": mean,
                     "text": f"{row.mean}{' ± ' + row.std if row.std else ''} ({where})",
                 }

@@ -3,7 +3,7 @@
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from jaxproto.data import partition_stats
 from jaxproto.errors import UserError, first_few
 from jaxproto.io import atomic
+from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.reporting.html.table import MISSING, Table, per_cent
 from jaxproto.storage.run_folder import RunFolder
@@ -19,20 +20,30 @@ from jaxproto.storage.run_folder import RunFolder
 MAX_CLIENTS = 2000  # clients of a run that are drawn
 PREFIX = "correct_"
 KEEP = "--config.eval.per_client=True"
+TICKS = [n * 10**k for k in range(7) for n in (1, 2, 5)]
+LAYOUT = {
+    "xaxis": {
+        "title": {"text": "training examples of the client"},
+        "type": "log",
+        "tickvals": TICKS,
+        "ticktext": [f"{n:,}" for n in TICKS],
+    },
+    "yaxis": {"title": {"text": "test accuracy (%)"}},
+}
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 class ClientAccuracy(NamedTuple):
-    """What is drawn, and what a reader must know of the rest."""
+    """The figure of the clients, and what a reader must know of the rest."""
 
-    drawn: list[dict]  # {"line", "run", "round", "id", "train", "test", "rules"}
+    html: str  # "" if no run has a table of clients
     notes: list[str]
     spread: Table  # over the clients, of every run
 
 
 def client_accuracy(lines: Sequence[SeedGroupView]) -> ClientAccuracy:
     """Reads the newest table of clients of every run."""
-    drawn, without, notes = [], list[str](), list[str]()
+    drawn, without, notes = list[dict](), list[str](), list[str]()
     for i, line in enumerate(lines):
         for one in line.runs:
             try:
@@ -51,13 +62,39 @@ def client_accuracy(lines: Sequence[SeedGroupView]) -> ClientAccuracy:
                 notes.append(
                     f"{one.name}: {MAX_CLIENTS} of {of:,} clients, drawn at random."
                 )
-            drawn.append({"line": i, "run": one.name, **made})
+            drawn += _traces(i, line, one.name, made)
     if without:
         notes.append(
             f"No accuracies of single clients in {first_few(without)}: runs keep them "
             f"with {KEEP}. What the last evaluation says of all clients is below."
         )
-    return ClientAccuracy(drawn, notes, spread(lines))
+    made_of = figure.as_html("plot-clients", drawn, LAYOUT) if drawn else ""
+    return ClientAccuracy(made_of, notes, spread(lines))
+
+
+def _traces(i: int, line: SeedGroupView, name: str, made: dict) -> Iterator[dict]:
+    """Yields the marks of the clients of a run, one trace per rule."""
+    shown = list(zip(made["id"].tolist(), made["test"].tolist(), strict=True))
+    for rule, share_K in made["rules"].items():
+        when = {"method": str(i), "dataset": line.dataset, "rule": rule}
+        yield {
+            "type": "scatter",
+            "mode": "markers",
+            "name": figure.text(name),
+            "x": made["train"].tolist(),
+            "y": share_K.round(3).tolist(),
+            "customdata": shown,
+            "marker": {
+                "color": figure.colour(i),
+                "size": 8,
+                "opacity": 0.75,
+                "symbol": i % 30,
+            },
+            "hovertemplate": "%{fullData.name}, client %{customdata[0]}: %{y:.2f} %<br>"
+            "%{x} training, %{customdata[1]} test examples, "
+            f"round {made['round']}<extra></extra>",
+            **figure.meta(when),
+        }
 
 
 def _points(one: RunFolder) -> dict | None:

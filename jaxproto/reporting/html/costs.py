@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.run_view import (
     SeedGroupView,
     bytes_until,
@@ -13,6 +14,15 @@ from jaxproto.reporting.html.run_view import (
 from jaxproto.reporting.html.table import MISSING, Table, amount
 from jaxproto.storage.run_folder import RunFolder
 
+LEGEND = {
+    "showlegend": True,
+    "legend": {
+        "orientation": "h",
+        "y": 1.02,
+        "yanchor": "bottom",
+        "traceorder": "normal",
+    },
+}
 HEAD = (
     *("method", "up a round", "down a round", "sent in all", "scalars a round"),
     *("s a round", "training s", "compiling s", "host memory", "device memory"),
@@ -25,17 +35,57 @@ def table(lines: Sequence[SeedGroupView]) -> Table:
     return Table("Bytes, times and memory, mean over seeds", HEAD, rows)
 
 
-def bars(lines: Sequence[SeedGroupView]) -> list[dict]:
-    """Bytes of a round in both directions, and its seconds, as numbers."""
-    return [
-        {
-            "label": line.label,
-            "up": _mean(_of_records(line.runs, "bytes_up")),
-            "down": _mean(_of_records(line.runs, "bytes_down")),
-            "seconds": _mean(map(_round_seconds, line.runs)),
-        }
-        for line in lines
+def figures(lines: Sequence[SeedGroupView]) -> tuple[str, str]:
+    """Returns the figures of bytes and of seconds of a round."""
+    byte = [
+        _bar(lines, way, i, [_mean(_of_records(one.runs, key)) for one in lines])
+        for i, (way, key) in enumerate((("up", "bytes_up"), ("down", "bytes_down")))
     ]
+    each = [_mean(map(_round_seconds, line.runs)) for line in lines]
+    return (
+        figure.as_html("plot-bytes", byte, _layout(lines, "bytes") | LEGEND),
+        figure.as_html(
+            "plot-seconds",
+            [_bar(lines, "seconds", 2, each)],
+            _layout(lines, "seconds"),
+        ),
+    )
+
+
+def _bar(
+    lines: Sequence[SeedGroupView], name: str, i: int, values: Sequence[float | None]
+) -> dict:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": values,
+        "y": [str(k) for k in range(len(lines))],
+        "text": [figure.text(line.label) for line in lines],
+        "textposition": "none",
+        "marker": {"color": figure.colour(i)},
+        "hovertemplate": f"%{{text}}<br>{name}: %{{x:.4s}}<extra></extra>",
+    }
+
+
+def _layout(lines: Sequence[SeedGroupView], unit: str) -> dict:
+    """Returns the layout of horizontal bars, the first line on top."""
+    return {
+        "barmode": "stack",
+        "height": max(200, 110 + 26 * len(lines)),
+        "xaxis": {
+            "title": {"text": f"{unit} of a round"},
+            "exponentformat": "SI",
+            "rangemode": "tozero",
+        },
+        "yaxis": {
+            "type": "category",
+            "tickvals": [str(k) for k in range(len(lines))],
+            "ticktext": [figure.text(line.label, 24) for line in lines],
+            "autorange": "reversed",
+            **figure.BARE,
+        },
+    }
 
 
 def _row(runs: Sequence[RunFolder]) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """The page as a text: what was read of the runs, in the template of `static/`."""
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -9,11 +8,12 @@ from typing import NamedTuple
 
 from jaxproto.errors import UserError, choose_from
 from jaxproto.reporting.html import (
-    accuracy_curves,
+    accuracy,
     client_accuracy,
     costs,
     discover,
     partitions,
+    prototype_figures,
     prototypes,
     results,
     settings,
@@ -24,7 +24,6 @@ from jaxproto.reporting.html.run_view import SeedGroupView, group_views
 from jaxproto.storage import records
 
 HINT = "a report needs plotly and jinja2: pip install 'jaxproto[report]'"
-SCRIPTS = ("base.js", "accuracy.js", "figures.js", "start.js")  # as one function
 STATIC = resources.files("jaxproto.reporting.html").joinpath("static")
 
 
@@ -65,7 +64,7 @@ def render_page(
         made_at=made_at,
         version=records.versions()["jaxproto"] or "of a source tree",
         css=_static("page.css"),
-        script="\n".join(map(_static, SCRIPTS)),
+        script=_static("page.js"),
         plotly=_plotly(),
     )
     return Page(html.lstrip(), len(there.runs), there.left_out)
@@ -74,40 +73,26 @@ def render_page(
 def _shown(
     there: DiscoveredRuns, rows: list[SeedGroupView], which: str, data_dir: str
 ) -> dict:
-    """What the template asks for; `data` is what the figures are drawn of."""
+    """Returns what the template asks for."""
     runs = [one for line in rows for one in line.runs]
     table, notes = results.comparison(rows)
-    own = client_accuracy.client_accuracy(rows)
-    divided, of_partitions = partitions.partitions(runs)
     learnt, of_prototypes = prototypes.prototypes(rows, which, data_dir)
+    evaluated = any(one.records for one in runs)
     return {
         "title": _title(rows),
         "alerts": results.alerts(rows, there.left_out),
         "runs": results.run_table(rows),
+        "accuracy": accuracy.accuracy(rows) if evaluated else None,
+        "clients": client_accuracy.client_accuracy(rows),
         "comparison": table,
         "comparison_notes": notes,
         "differ": settings.differing_settings(runs),
         "same": settings.shared_settings(runs),
-        "client_notes": own.notes,
-        "spread": own.spread,
-        "partition_notes": of_partitions,
+        "partitions": partitions.partitions(runs),
+        "prototypes": prototype_figures.shown(learnt) if learnt else None,
         "prototype_notes": of_prototypes,
+        "bars": costs.figures(rows) if evaluated else None,
         "costs": costs.table(rows),
-        "has": {
-            "curves": any(one.records for one in runs),
-            "clients": bool(own.drawn),
-            "partitions": bool(divided),
-            "prototypes": bool(learnt),
-        },
-        "data": as_json(
-            {
-                "lines": accuracy_curves.curves(rows),
-                "clients": own.drawn,
-                "partitions": divided,
-                "prototypes": learnt,
-                "costs": costs.bars(rows),
-            }
-        ),
     }
 
 
@@ -118,14 +103,6 @@ def _title(rows: Sequence[SeedGroupView]) -> str:
     datasets = ", ".join(dict.fromkeys(line.dataset for line in rows))
     number = sum(len(line.runs) for line in rows)
     return f"{told} on {datasets}: {number} run{'s' * (number != 1)}"
-
-
-def as_json(content) -> str:
-    """JSON that ends no script element, whatever texts it holds."""
-    text = json.dumps(
-        records.to_json_values(content), allow_nan=False, separators=(",", ":")
-    )
-    return text.replace("<", "\\u003c")
 
 
 def _template():

@@ -35,16 +35,27 @@ class Points(NamedTuple):
     client: np.ndarray  # [P], -1 of global ones
 
 
+class Learnt(NamedTuple):
+    """Global prototypes of a run."""
+
+    run: str
+    round: int
+    dimensions: int
+    angles: np.ndarray  # [C, C] degrees, nan where there is none
+    points: Points | None  # None if they are too few for a picture
+    how: str  # how the points came to their places
+
+
 def prototypes(
     lines: Sequence[SeedGroupView], which: str = "first", data_dir: str = ""
-) -> tuple[list[dict], list[str]]:
-    """What is drawn of the runs that have a checkpoint, and what a reader must know.
+) -> tuple[list[Learnt], list[str]]:
+    """Returns the prototypes of runs with a checkpoint, and what a reader must know.
 
     Args:
       which: one of WHICH; "first" is the smallest seed of each line.
       data_dir: where the data sets are now; "" is where the runs found them.
     """
-    drawn, notes = [], []
+    drawn, notes = list[Learnt](), list[str]()
     for one in _chosen(lines, which):
         try:
             drawn.append(_of_run(one, data_dir))
@@ -73,8 +84,8 @@ def _kept(one: RunFolder) -> bool:
     return bool(checkpoint.rounds(one.path / "checkpoints"))
 
 
-def _of_run(one: RunFolder, data_dir: str) -> dict:
-    """Angles [C, C] in degrees, and points of a plane.
+def _of_run(one: RunFolder, data_dir: str) -> Learnt:
+    """Returns the prototypes of the last checkpoint of a run.
 
     Raises:
       UserError: no checkpoint can be used, or there are no global prototypes.
@@ -85,14 +96,10 @@ def _of_run(one: RunFolder, data_dir: str) -> dict:
     if protos is None:
         raise UserError(f"method {run.config.method.name!r} has no global prototypes")
     points, how = plane(protos, learnt.local)
-    return {
-        "run": one.name,
-        "round": run.round,
-        "dimensions": protos.mean.shape[1],
-        "angles": prototype_angles(protos),
-        "how": how,
-        "points": [] if points is None else points._asdict(),
-    }
+    dimensions = protos.mean.shape[1]
+    return Learnt(
+        one.name, run.round, dimensions, prototype_angles(protos), points, how
+    )
 
 
 def prototype_angles(protos: HostProtos) -> np.ndarray:

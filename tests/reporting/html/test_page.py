@@ -10,7 +10,7 @@ import pytest
 from support import reported
 from support.every import check_every
 from support.refusal import refused
-from support.reported import data_of, run
+from support.reported import figures_of, run, traces
 
 from jaxproto.cli import report as command
 from jaxproto.errors import UserError
@@ -40,22 +40,31 @@ def texts(html):
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
+def rules(shown):
+    """The rules that traces are of."""
+    return {trace["meta"]["when"][0]["rule"] for trace in shown}
+
+
 def test_runs_of_one_setting_are_a_line_with_its_mean_over_seeds(tmp_path):
     for seed, best in ((0, 0.6), (1, 0.8)):
         run(tmp_path / f"a-seed{seed}", seed=seed, best=best)
     run(tmp_path / "b", "local", rules=("head",))
     html = html_of(*sorted(tmp_path.iterdir()))
-    first, second = sorted(data_of(html)["lines"], key=lambda line: line["label"])
-    assert (first["label"], second["label"]) == ("FedProto", "Local (reference)")
-    head = first["values"]["accuracy"]["head"]["pooled"]
-    assert first["seeds"] == [0, 1] or first["seeds"] == [1, 0]
-    assert first["round"] == [1, 2, 3, 4] and head["n"] == [2] * 4
-    last = [head[key][-1] for key in ("low", "mean", "high")]
-    assert last == pytest.approx([60, 70, 80])
-    assert first["bytes"] == [2000, 4000, 6000, 8000]
-    assert first["seconds"] == [0.5, 1.0, 1.5, 2.0]
-    assert list(second["values"]["accuracy"]) == ["head"]
+    shown = traces(html, "plot-curves", rule="head", average="pooled")
+    by_name = {trace.get("name"): trace for trace in shown}
+    assert set(by_name) == {None, "FedProto", "Local (reference)"}  # None: of a band
+    first, i = by_name["FedProto"], shown.index(by_name["FedProto"])
+    low, high = shown[i - 2 : i]
+    last = [trace["y"][-1] for trace in (low, first, high)]
+    assert last == pytest.approx([60, 70, 80]) and high["fill"] == "tonexty"
+    assert first["text"][-1] == " (2 seeds, 60.00 to 80.00)"
+    x = figures_of(html)["plot-curves"]["layout"]["meta"]["x"][first["meta"]["x"]]
+    assert x["round"] == [1, 2, 3, 4] and x["bytes"] == [2000, 4000, 6000, 8000]
+    assert x["seconds"] == [0.5, 1.0, 1.5, 2.0]
+    method = by_name["Local (reference)"]["meta"]["when"][0]["method"]
+    assert rules(traces(html, "plot-curves", method=method)) == {"head"}
     assert "fedproto, local on digits: 3 runs" in texts(html)
+    assert "FedProto (2 seeds)" in texts(html)
 
 
 def test_other_measures_of_the_records_can_be_chosen(tmp_path):
@@ -66,10 +75,15 @@ def test_other_measures_of_the_records_can_be_chosen(tmp_path):
     per_class = {"pooled": [0.1, 0.2], "mean": [0.1, 0.2]}
     one["metrics"] = {"head": {"macro_f1": kinds, "per_class": per_class}}
     file.write_text(json.dumps(one) + "\n")
-    (line,) = data_of(html_of(path))["lines"]
-    assert sorted(line["values"]) == ["accuracy", "macro_f1"]
-    found = line["values"]["macro_f1"]["head"]
-    assert [found[k]["mean"] for k in ("pooled", "client_mean")] == [[0.25], [0.5]]
+    html = html_of(path)
+    every = {t["meta"]["when"][0]["measure"] for t in traces(html, "plot-curves")}
+    assert every == {"accuracy", "macro_f1"}
+    found = [
+        traces(html, "plot-curves", measure="macro_f1", rule="head", average=average)
+        for average in ("pooled", "client_mean")
+    ]
+    assert [[t["y"] for t in each] for each in found] == [[[0.25]], [[0.5]]]
+    assert re.search(r'<option value="macro_f1"[^>]*>macro_f1</option>', html)
 
 
 def test_a_run_that_goes_on_shows_what_is_there(tmp_path):
@@ -81,9 +95,8 @@ def test_a_run_that_goes_on_shows_what_is_there(tmp_path):
     assert "not ended, round 3 of 4" in said and "not ended, round 0 of 4" in said
     assert "Not ended: begun, empty." in said
     assert "none of these runs is finished" in said  # in place of the comparison
-    (line,) = data_of(html)["lines"]
-    assert line["round"] == [1, 2, 3]
-    assert line["values"]["accuracy"]["head"]["pooled"]["n"] == [1, 1, 1]
+    (line,) = traces(html, "plot-curves", rule="head", average="pooled")
+    assert line["x"] == [1, 2, 3] and None not in line["y"]
     assert "No run has an evaluation yet." in texts(html_of(empty))
 
 
@@ -116,10 +129,11 @@ def test_printed_numbers_are_beside_ours(tmp_path):
     cell = next(iter(paper_tables.cells_of_table("tinyproto1")))
     made = paper_tables.configuration("tinyproto1", cell)
     html = html_of(run(tmp_path / "a", configuration=made, rules=("received",)))
-    (line,) = data_of(html)["lines"]
     row = paper_tables.cells_of_table("tinyproto1")[cell]
-    printed = [p["value"] for p in line["published"]]
-    assert float(row.mean) in printed
+    levels = traces(html, "plot-curves", published="yes")
+    assert [float(row.mean)] * 2 in [level["y"] for level in levels]
+    told = f"{row.mean} ± {row.std} (TinyProto, Table 1)"
+    assert told in [level["text"] for level in levels]
     assert f"{row.mean} ± {row.std} (TinyProto, Table 1)" in texts(html)
 
 
@@ -154,13 +168,15 @@ def test_odd_entries_of_records_do_no_harm_and_damage_of_a_part_is_said(tmp_path
     for entry in ("bytes_total", "seconds", "bytes_up", "metrics"):
         odd = [json.loads(line) | {entry: "odd"} for line in whole.splitlines()]
         (path / "metrics.jsonl").write_text("".join(f"{json.dumps(o)}\n" for o in odd))
-        assert data_of(html_of(path))["lines"][0]["round"] == [1, 2, 3, 4], entry
+        first, *_ = traces(html_of(path), "plot-curves")
+        assert first["x"] == [1, 2, 3, 4], entry
     (path / "metrics.jsonl").write_text(whole)
     for part in ("partition.csv", "per_client/000004.npz"):
         before = (path / part).read_bytes()
         (path / part).write_bytes(b"PK\x03\x04 damaged")
         html = html_of(path)
-        assert data_of(html)["clients"] == [] and len(data_of(html)["lines"]) == 1
+        assert "plot-clients" not in figures_of(html)
+        assert traces(html, "plot-curves"), part
         assert "a: " in texts(html), part  # where the part would be
         (path / part).write_bytes(before)
 
@@ -207,9 +223,11 @@ def test_texts_of_users_stay_texts(tmp_path):
         assert word not in made.html
     assert "&lt;script&gt;alert(1)&lt;!--" in made.html
     assert "&lt;img src=x onerror=alert(3)&gt;" in made.html
-    found = data_of(made.html)
-    assert found["partitions"][0]["runs"] == EVIL
-    assert found["partitions"][0]["classes"] == ["0 <b>zero", "1 \\ud800"]
+    (first, *_) = traces(made.html, "plot-partition", partition="0")
+    assert first["x"] == ["0 &lt;b&gt;zero", "1 \\ud800"]  # as plotly reads texts
+    assert "&lt;script&gt;alert(1)&lt;!--: 3 clients" in texts(made.html)
+    for figure in figures_of(made.html).values():
+        assert "<script" not in json.dumps(figure) and "<b>" not in json.dumps(figure)
     page.write(tmp_path / "x.html", made.html)
     assert (tmp_path / "x.html").read_text("utf-8") == made.html
 
@@ -218,9 +236,11 @@ def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatc
     kept = run(tmp_path / "kept", per_client=True)
     other = run(tmp_path / "other", "local", rules=("head",))
     html = html_of(kept, other)
-    (one,) = data_of(html)["clients"]
-    assert one["round"] == 4 and one["train"] == [30, 10, 60]
-    assert one["rules"] == {"head": [100, 100, 100], "global": [50, 50, 50]}
+    (head,) = traces(html, "plot-clients", rule="head")
+    (other_rule,) = traces(html, "plot-clients", rule="global")
+    assert head["x"] == [30, 10, 60] and "round 4" in head["hovertemplate"]
+    assert head["y"] == [100, 100, 100] and other_rule["y"] == [50, 50, 50]
+    assert head["customdata"] == [[0, 10], [1, 4], [2, 20]]  # id, test examples
     said = texts(html)
     assert "No accuracies of single clients in other" in said
     assert "--config.eval.per_client=True" in said
@@ -229,7 +249,7 @@ def test_clients_have_their_accuracies_where_they_were_kept(tmp_path, monkeypatc
         "jaxproto.reporting.html.client_accuracy.MAX_CLIENTS", 2
     )  # of many some are drawn
     html = html_of(kept)
-    assert len(data_of(html)["clients"][0]["id"]) == 2
+    assert len(traces(html, "plot-clients", rule="head")[0]["x"]) == 2
     assert "kept: 2 of 3 clients, drawn at random." in texts(html)
 
 
@@ -237,11 +257,15 @@ def test_a_partition_is_there_once_for_all_runs_that_have_it(tmp_path):
     paths = [run(tmp_path / f"run{seed}", seed=seed) for seed in range(3)]
     text = (paths[2] / "partition.csv").read_text()
     (paths[2] / "partition.csv").write_text(text.replace("60", "61"))
-    first, second = data_of(html_of(*paths))["partitions"]
-    assert (first["runs"], second["runs"]) == ("run0, run1", "run2")
-    assert first["train"] == [[30, 0], [5, 5], [0, 60]]
-    assert second["train"] == [[30, 0], [5, 5], [0, 61]]
-    assert first["title"].startswith("3 clients, 2 classes, 100 training and 34 test")
+    html = html_of(*paths)
+    first, second = traces(html, "plot-partition", split="train")
+    for one, last in ((first, 60), (second, 61)):  # the first client is on top
+        assert one["y"] == ["2", "1", "0"]
+        assert one["customdata"] == [[0, last], [5, 5], [30, 0]]
+    assert first["z"][2] == [round(np.log10(30), 3), None]
+    said = texts(html)
+    assert "run0, run1: 3 clients, 2 classes, 100 training and 34 test" in said
+    assert "run2: 3 clients, 2 classes, 101 training and 34 test" in said
 
 
 def test_settings_say_what_differs_and_what_is_no_default_and_costs(tmp_path):
@@ -296,10 +320,13 @@ def test_a_run_without_a_checkpoint_says_so(tmp_path):
 
 @pytest.mark.long
 def test_the_checkpoint_of_an_old_run_is_drawn():
-    (found,) = data_of(html_of(OLD))["prototypes"]
-    assert found["round"] == 2 and found["dimensions"] == 2
-    assert found["points"]["client"].count(-1) == len(found["angles"])
-    assert len(found["points"]["place"]) > len(found["angles"])
+    html = html_of(OLD)
+    (heatmap,) = traces(html, "plot-angles", run="0")
+    local, all_of = traces(html, "plot-plane", run="0")
+    assert "round 2: angles between global prototypes, 2 dimensions" in texts(html)
+    assert len(all_of["x"]) == len(heatmap["z"]) == len(heatmap["z"][0])
+    assert all_of["name"] == "global prototype" and "client" in local["customdata"][0]
+    assert len(local["x"]) > 0
 
 
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
@@ -310,7 +337,9 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path, monkeypatch):
     assert not re.search(r'(src|href)=(?!"#|"data:,)', shell)
     assert "url(" not in shell and "@import" not in shell
     assert "default-src 'none'" in shell
-    assert len(re.findall("</script>", html)) == len(re.findall("<script", shell)) + 2
+    assert html.count("plotly.js v") == 1  # the beginning of its script
+    figures = figures_of(html)
+    assert len(figures) == 4 and html.count("</script>") == len(figures) + 2
 
 
 def test_the_command_writes_a_page_and_then_a_newer_one(tmp_path, capsys):
