@@ -113,7 +113,13 @@ def experiment(
     )
     metrics = metrics_by_name(config.eval.metrics)
     cohorts = cohorts_.make_stateless(
-        cohorts, config.clients.store, method, local, spec, dataset, metrics
+        cohorts,
+        config.clients.store,
+        method=method,
+        local=local,
+        spec=spec,
+        dataset=dataset,
+        metrics=metrics,
     )
     size = memory.client_state_bytes(cohorts, method, local, spec)
     store = cohorts_.choose_store(config.clients.store, platform, cohorts, size)

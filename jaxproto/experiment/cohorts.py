@@ -188,6 +188,7 @@ def device_memory() -> float | None:
 def make_stateless(
     cohorts: Sequence[CohortPlan],
     choice: str,
+    *,
     method: Method,
     local: LocalTraining,
     spec: Spec,

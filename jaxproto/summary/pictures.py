@@ -115,7 +115,7 @@ def _of_learnt(trained: TrainedFederation, name: str) -> dict[str, Picture]:
 def iterations(path: Path, shown: Mapping[str, Sequence[plots.Band]], note: str = ""):
     """Iterations of the alignment in every round that was watched."""
     ylabel = "iterations of the alignment"
-    plots.bands(path, shown, "round", ylabel, note, whole=True)
+    plots.bands(path, shown, "round", ylabel, note=note, whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:

@@ -75,7 +75,7 @@ class ClientStore:
         """Returns a state that was saved, where rounds are computed."""
         return state
 
-    def save(self, directory: Path, r: int, state: State, settings: Mapping):
+    def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round; `settings` are those of the run."""
         state = self.gather_state(state)
         if multihost.is_primary():

@@ -239,7 +239,7 @@ class HostedStore(ClientStore):
         """Returns a state that was saved, its server on the devices."""
         return state._replace(server=replicate(self.exp, state.server))
 
-    def save(self, directory: Path, r: int, state: State, settings: Mapping):
+    def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, and the rows beside it."""
         self.wait()
         live, changed = (

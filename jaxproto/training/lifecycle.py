@@ -138,7 +138,7 @@ def keep(run: Run, r: int, state: State):
     """Writes a checkpoint; Ctrl-C waits until it is whole."""
     directory, settings = run.path / "checkpoints", folder.settings(run.config)
     with signals.uninterrupted():
-        run.work.store.save(directory, r, state, settings)
+        run.work.store.save_checkpoint(directory, r, state, settings)
     run.told.notify("on_checkpoint", r, directory / str(r))
 
 

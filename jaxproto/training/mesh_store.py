@@ -56,10 +56,10 @@ class MeshStore(DeviceStore):
         )
         return state._replace(server=server, clients=clients)
 
-    def save(self, directory: Path, r: int, state: State, settings: Mapping):
+    def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
         """Writes the checkpoint of a round, or the part that this process has."""
         if self._home is None:
-            super().save(directory, r, state, settings)
+            super().save_checkpoint(directory, r, state, settings)
             return
         directory = self._home / directory.name
 

@@ -49,7 +49,7 @@ def accuracy(args):
             rows = [_accuracies(run, rule, average) for run in seeds]
             shown[f"rule {rule}"].append(_over_rounds(name, rows))
     note = arguments.seeds_note([*groups.values()])
-    plots.bands(args.out, shown, "round", "test accuracy (%)", note)
+    plots.bands(args.out, shown, "round", "test accuracy (%)", note=note)
 
 
 def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
@@ -108,7 +108,7 @@ def accuracy_against_field(args):
         f"{args.statistic} accuracy, {args.average}; mean, least and largest of seeds"
     )
     xlabel = " or ".join(dict.fromkeys(fields))
-    plots.bands(args.out, shown, xlabel, "test accuracy (%)", note)
+    plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
 
 
 def _check_fields(fields, groups: Sequence[SeedGroup]):
