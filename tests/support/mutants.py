@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "the last record outlives its checkpoint",
-        "training/keeping.py",
+        "training/lifecycle.py",
         "/ METRICS, start)",
         "/ METRICS, start + 1)",
     ),

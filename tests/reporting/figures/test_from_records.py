@@ -208,7 +208,7 @@ def test_the_command_draws_several_work_directories(make, draw, tmp_path, monkey
 def test_accuracy_over_rounds_is_the_mean_over_seeds(make, draw, bands):
     runs = [make(f"a-{s}", "fedproto", 0.6 + 0.3 * s, s) for s in (0, 1)]
     draw("accuracy_over_rounds", *runs, make("b", "local", 0.3))
-    ((shown, xlabel, _, _),) = bands
+    ((shown, xlabel, _),) = bands
     ours, other = shown["rule head"]
     assert (ours.label, other.label) == ("FedProto (2 seeds)", "Local (1 seed)")
     assert ours.x == [1, 3] and xlabel == "round"
