@@ -1,4 +1,4 @@
-"""Whether two commits give the same numbers, to the bit.
+"""Compares the numbers of two commits, to the bit.
 
     python -m benchmarks.bits --commit=cbdea53
     python -m benchmarks.bits --commit=cbdea53 --only=method,store
@@ -39,6 +39,11 @@ def configured(method: str, **fields):
     return c
 
 
+def named(module, *names: str):
+    """Returns the first of some names that a module has, as commits differ in them."""
+    return next(getattr(module, name) for name in names if hasattr(module, name))
+
+
 def quiet():
     """A console that shows nothing."""
     from rich.console import Console
@@ -71,7 +76,7 @@ def swept(cells_at_once: str) -> Callable[[Path], None]:
         from jaxproto import sweeps
 
         axes = {"seed": [0, 1], "method.lam": [1.0, 5.0]}
-        how = sweeps.SweepOptions(cells_at_once)
+        how = named(sweeps, "SweepOptions", "How")(cells_at_once)
         sweeps.sweep(configured("fedproto"), axes, path, quiet(), how)
 
     return train
@@ -83,7 +88,8 @@ def rehearsed(method: str) -> Callable[[Path], None]:
     def train(path):
         from jaxproto import flower
 
-        flower.run_in_process(configured(method), path, console=quiet())
+        rehearse = named(flower, "run_in_process", "rehearse")
+        rehearse(configured(method), path, console=quiet())
 
     return train
 
@@ -161,7 +167,7 @@ def main():
 
 
 def shown(before: dict[str, list], after: dict[str, list]) -> bool:
-    """Prints which runs agree; whether all do."""
+    """Prints which runs agree. Returns whether all do."""
     good = bool(before)
     for name in sorted({*before, *after}):
         same = before.get(name) == after.get(name)
