@@ -7,14 +7,21 @@ It needs the extra `flower`; both are imported when they are first used.
 """
 
 import importlib
+import warnings
 
 _HOMES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
 _HOMES |= {"run_in_process": "in_process", "simulate": "simulation"}
 
 __all__ = ["client_app", "parse_config", "run_in_process", "server_app", "simulate"]
 
+_RENAMED = {"configuration": "parse_config", "rehearse": "run_in_process"}
+
 
 def __getattr__(name):
+    if new := _RENAMED.get(name):  # for one release
+        text = f"jaxproto.flower.{name} is now jaxproto.flower.{new}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        name = new
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

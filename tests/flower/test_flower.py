@@ -6,6 +6,7 @@ from support.federated import QUIET, Calls, Killed, both, faults, metrics, small
 from support.refusal import refused
 
 import jaxproto
+from jaxproto import flower
 from jaxproto.flower.server_run import run_server
 
 pytestmark = pytest.mark.long
@@ -21,6 +22,11 @@ pytestmark = pytest.mark.long
 )
 def test_records_are_those_of_the_simulator_bit_for_bit(method, changes, tmp_path):
     both(small(method, **changes), tmp_path)
+
+
+def test_an_old_name_warns_and_works():
+    with pytest.warns(DeprecationWarning, match="run_in_process"):
+        assert flower.rehearse is flower.run_in_process
 
 
 def test_a_server_that_begins_again_ends_as_one_that_never_stopped(tmp_path):
