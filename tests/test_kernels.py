@@ -347,7 +347,7 @@ PRODUCTS = {
     "angles": (jnp.ones((3, 4)),),
     "repulsion": (jnp.ones((100, 64)), jnp.ones(100, bool)),  # by products
     "align": (jnp.ones((3, 4)), jnp.ones(3, bool)),  # by differences
-    "largest_gap": (ones(3, 4),),
+    "max_nearest_distance": (ones(3, 4),),
     "spacing": (jnp.ones((100, 64)), jnp.ones(100, bool)),
     "align_trace": (jnp.ones((3, 4)), jnp.ones(3, bool)),
 }

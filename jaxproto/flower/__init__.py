@@ -2,8 +2,8 @@
 
     from jaxproto.flower import client_app, server_app
 
-It needs the extra `flower`; both are imported when they are first used. `rehearse`
-needs nothing more.
+It needs the extra `flower`; both are imported when they are first used.
+`run_in_process` needs nothing more.
 """
 
 import importlib

@@ -66,7 +66,7 @@ def stops(patch):
     yield lambda: once(checkpoint.manifest, "write", saves(3))
     yield lambda: once(checkpoint.shutil, "rmtree", lambda p: p.name == "1.partial")
     yield lambda: once(checkpointing.checkpoint, "save", at(5), lambda f, *a: f(*a))
-    yield lambda: once(pictures, "draw", lambda *_: True)
+    yield lambda: once(pictures, "draw_all", lambda *_: True)
     yield lambda: once(loop.records, "write_json", lambda p, _: "summary" in p.name)
 
 

@@ -166,7 +166,7 @@ def test_the_files_of_a_sweep_and_of_one_of_which_nothing_has_finished(sweep):
     with mock.patch.object(outputs, "compare") as compare:
         compare.render.return_value = "| table |"
         made = outputs.write(whole, summaries)
-    assert len(list(compare.groups.call_args[0][0])) == 2
+    assert len(list(compare.group_by_seed.call_args[0][0])) == 2
     picture = "accuracy_against_method.lam.png"
     assert names(made) == ["sweep.csv", "compare.md", picture]
     assert made[1].read_text() == "| table |"

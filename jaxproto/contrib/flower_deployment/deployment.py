@@ -40,9 +40,9 @@ clientapp = "node:client"
 """
 SERVER = '''"""The ServerApp of one federation, written by jaxproto.flower."""
 
-from jaxproto.flower import configuration, server_app
+from jaxproto.flower import parse_config, server_app
 
-CONFIG = configuration({config!r})
+CONFIG = parse_config({config!r})
 server = server_app(CONFIG, {workdir!r}, wait={wait!r}, patience={patience!r})
 '''
 CLIENT = '''"""The ClientApp of one federation, written by jaxproto.flower."""
