@@ -4,7 +4,7 @@ The only place that turns index tables into examples, for training, for prototyp
 and for evaluation alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +83,16 @@ def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batc
     return gather_examples(data, order_M[at_B % real], mask_B, key)
 
 
+def zeros_for(f: Callable[[], Tree]) -> Tree:
+    """Returns zeros, to which results of `f` can be added.
+
+    `f` is traced for its shapes; under `jax.disable_jit` it is called as it is.
+    """
+    plain = jax.config.jax_disable_jit  # type: ignore[attr-defined]
+    shapes = f() if plain else jax.eval_shape(f)
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+
+
 def sum_over_batches(f, data: Data, at_most: int = EVAL_BATCH_SIZE) -> Tree:
     """Adds `f(batch)` over all examples of one client; exact trip count, no gradient.
 
@@ -104,6 +114,5 @@ def sum_over_batches(f, data: Data, at_most: int = EVAL_BATCH_SIZE) -> Tree:
         return jax.tree.map(jnp.add, total, f(batch(i)))
 
     f = jax.jit(f)  # traced once for its shapes and for the loop
-    shapes = jax.eval_shape(lambda: f(batch(0)))
-    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    zero = zeros_for(lambda: f(batch(0)))
     return lax.fori_loop(0, -(-data.shard.size // batch_size), step, zero)

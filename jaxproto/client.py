@@ -126,12 +126,11 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
     start = LocalState(before, order_EM, params, norm, opt, (), jnp.zeros(()))
     loss = partial(task.method.loss, task.net)
 
-    def first(params):
-        return loss(params, norm, _batch(task, start, shard, 0), task.down, before)
+    def sums_of_first_batch():
+        batch = _batch(task, start, shard, 0)
+        return loss(params, norm, batch, task.down, before)[1].sums
 
-    _, aux = jax.eval_shape(first, params)
-    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), aux.sums)
-    return start._replace(sums=zero)
+    return start._replace(sums=batches.zeros_for(sums_of_first_batch))
 
 
 def local_steps(

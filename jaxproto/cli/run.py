@@ -24,6 +24,11 @@ WRITERS = (
     "who else is told of the run, joined by commas: csv, tensorboard, wandb, mlflow, "
     "aim; metrics.jsonl is always written"
 )
+DEBUG = (
+    "one round of one client with two batches, without compilation, so that print and "
+    "breakpoint() work inside a method; prints the shapes of every stage and writes no "
+    "file"
+)
 RESUME_HINT = "the same command resumes from the last checkpoint"
 
 
@@ -51,12 +56,15 @@ def define_flags(always: bool = False) -> Callable:
     on = flags.DEFINE_string("devices", "", DEVICES)
     join = _define_hosts()
     writers = flags.DEFINE_list("writers", [], WRITERS)
+    debug = flags.DEFINE_bool("debug", False, DEBUG)
     sweep = sweep_flags.define_flags(always)
 
     def given() -> dict:
         return {"devices": on.value, "callbacks": writers.value}
 
     def show(config) -> bool:
+        if debug.value:
+            return _debug(config, sweep.asked())
         signals.set_exit_hint(RESUME_HINT)
         join(sweep.asked())
         try:
@@ -94,6 +102,16 @@ def _define_hosts() -> Callable[[bool], None]:
             multihost.initialize(address, processes.value, process.value)
 
     return join
+
+
+def _debug(config, sweep: bool) -> bool:
+    """Computes one round for a debugger; there is nothing that it could not finish."""
+    from jaxproto.training.debug import debug
+
+    if sweep:
+        raise UserError("--debug is for one run: leave the axes of the sweep out.")
+    debug(config)
+    return False
 
 
 def _run(config, path: str, grace: float, given: Mapping) -> bool:

@@ -1,0 +1,107 @@
+"""One round of one client without compilation, for `print` and breakpoints."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import jax
+import ml_collections
+from rich.console import Console
+
+from jaxproto import config as config_
+from jaxproto import execution
+from jaxproto.experiment import build
+from jaxproto.experiment import data as dividing
+from jaxproto.experiment.data import FederationData
+from jaxproto.training import evaluation, programs, rounds
+from jaxproto.training.lifecycle import say
+from jaxproto.training.programs import Programs
+from jaxproto.training.rounds import RoundEnvironment
+from jaxproto.training.stores import open_store
+
+BATCHES = 2  # of training examples, and of test examples
+STAGES = {  # program -> stage, and names of what it returns
+    "start_server": ("first state of the server", "server"),
+    "start_clients": ("first state of the client", "client"),
+    "broadcast": ("broadcast", "broadcast"),
+    "pre_upload": ("message before training", "uploads", "report"),
+    "pre_aggregate": ("aggregation before training", "server"),
+    "train": ("local training and upload", "client", "uploads", "report"),
+    "update": ("aggregation", "server"),
+    "evaluate": ("evaluation", "sums"),
+}
+
+
+def debug(config: ml_collections.ConfigDict, console: Console | None = None) -> dict:
+    """Computes a round and its evaluation in plain Python; writes no file.
+
+    The largest client trains alone for one epoch of two batches. No function of the
+    method is compiled or mapped, so its arguments are arrays, except under `jax.grad`
+    in `loss` and where shapes alone are asked for (`init_server`, `init_client`).
+    Types and shapes of all results are printed by stage.
+
+    Args:
+      config: see `jaxproto.config.default`.
+      console: where stages and shapes go.
+
+    Returns:
+      The record of the evaluation, as in `metrics.jsonl`.
+
+    Raises:
+      UserError: names, data or networks that cannot work.
+      Diverged: a loss, an upload or a parameter is not finite.
+    """
+    config_.check(config)
+    config = config.copy_and_resolve_references()
+    config.local.epochs, config.clients.store = 1, "device"
+    given = _one_client(config)
+    exp = build.experiment(config, jax.default_backend(), given=given)
+    mode = execution.only_client()
+    cohorts = (dataclasses.replace(cohort, mode=mode) for cohort in exp.cohorts)
+    exp = exp._replace(cohorts=tuple(cohorts))
+    with jax.disable_jit():
+        run = programs.with_floats(programs.build_programs(exp), exp.floats)
+        run = _printing(run, console or Console())
+        store = open_store(exp, run, config.seed, Path())
+        work = RoundEnvironment(
+            exp, build.examples(exp.dataset), run, config.seed, store
+        )
+        state = programs.init(exp, config.seed, run)
+        state, moved = rounds.one_round(work, 0, state)
+        return evaluation.evaluate(work, 1, state, moved, [0.0])
+
+
+def _one_client(config: ml_collections.ConfigDict) -> FederationData:
+    """Returns the data with a few batches of the client that has most examples."""
+    data = dividing.build_data(config_.resolved_data_fields(config))
+    largest = max(zip(*data.partition, strict=True), key=lambda parts: len(parts[0]))
+    train, test = (rows[: BATCHES * config.local.batch_size] for rows in largest)
+    partition = data.partition._replace(train=(train,), test=(test,))
+    return data._replace(partition=partition, num_examples=len(train))
+
+
+def _printing(run: Programs, console: Console) -> Programs:
+    """Returns programs that print their stage, and the types of what they return."""
+    made = {}
+    for name, (stage, *results) in STAGES.items():
+        wrap = partial(partial, _printed, console, stage, results)
+        made[name] = jax.tree.map(wrap, getattr(run, name))
+    return run._replace(**made)
+
+
+def _printed(
+    console: Console, stage: str, names: Sequence[str], program: Callable, *args
+):
+    """Calls a program, and prints its stage before and the types of its results after.
+
+    Args:
+      names: of its results, for the lines of their arrays.
+    """
+    say(console, f"{stage}:")
+    result = program(*args)
+    parts = dict(zip(names, result if len(names) > 1 else [result], strict=True))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(parts):
+        where = jax.tree_util.keystr(path, simple=True, separator=".")
+        say(console, f"  {where}  {jax.typeof(leaf)}")
+    return result

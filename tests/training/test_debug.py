@@ -1,0 +1,86 @@
+"""The debug mode: a method's functions get arrays, and nothing is written."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import pytest
+from support.commands import called
+from support.federated import small
+
+import jaxproto
+from jaxproto.cli import run
+from jaxproto.methods import METHODS
+from jaxproto.training import debug
+
+SPIED = ("broadcast", "receive", "loss", "upload", "update", "predict")
+CONFIG = "--config=configs/protonorm.py"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Calls of a method named `spied`: its functions print, and tell of tracers."""
+    told = {name: [] for name in SPIED}
+
+    def spy(name, f):
+        def call(*args):
+            traced = (isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(args))
+            told[name].append(any(traced))
+            print(f"inside {name}")  # noqa: T201 (this is what users do)
+            return f(*args)
+
+        return call
+
+    def spied(spec):
+        method = METHODS["fedavg"](spec)
+        spies = {name: spy(name, getattr(method, name)) for name in SPIED}
+        return dataclasses.replace(method, **spies)
+
+    monkeypatch.setitem(METHODS, "spied", spied)
+    return told
+
+
+def test_a_method_prints_and_gets_arrays_and_no_file_is_written(
+    calls, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    c = small("spied", local__epochs=3, local__batch_size=4, participation__dropout=0.0)
+    before = c.to_json()
+    record = jaxproto.debug(c)
+    assert record["participants"] == 1 and c.to_json() == before
+    assert not [*Path().iterdir()]
+    # the shapes of its sums, then two batches under jax.grad
+    assert calls.pop("loss") == [False, True, True]
+    assert all(calls.values()) and not any(map(any, calls.values())), calls
+    lines = capsys.readouterr().out.splitlines()
+    parts = [
+        *("broadcast:", "inside broadcast", "local training and upload:"),
+        *("inside receive", "inside loss", "inside upload"),
+        *("  client.params.net.head.bias  float32[1,10]", "  report.loss  float32[1]"),
+        *("aggregation:", "inside update", "  server.net.head.bias  float32[10]"),
+        *("evaluation:", "inside predict", "  sums.head.accuracy.1  float32[1]"),
+    ]
+    at = 0
+    for part in parts:
+        at = lines.index(part, at)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["refprotofl", "fedkd", "fast"])
+def test_methods_with_more_than_one_exchange_or_network(method, capsys):
+    made = small(method, data__clients=4)
+    assert jaxproto.debug(made)["participants"] == 1
+    first = "message before training:" in capsys.readouterr().out
+    assert first == (method == "refprotofl")
+
+
+@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections
+def test_the_flag_is_for_one_run(monkeypatch):
+    given = []
+    monkeypatch.setattr(debug, "debug", given.append)
+    assert not called("run", CONFIG, "--debug", "--config.rounds=3")
+    assert [c.rounds for c in given] == [3]
+    assert "--debug is for one run" in called(
+        "run", CONFIG, "--debug", "--sweep=seed=0,1"
+    )
+    assert len(given) == 1 and "breakpoint()" in run.DEBUG
