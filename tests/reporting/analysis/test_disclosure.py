@@ -14,7 +14,7 @@ from jaxproto.reporting.analysis import disclosure
 
 pytestmark = pytest.mark.long  # as a whole; `.ci/run` has it
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LEAKS = sorted((ROOT / "results" / "leakage").glob("*.json"))
 PAGE = (ROOT / "docs/how_to/privacy.md").read_text()
 WAYS = ("once", "up first", "up", "down")
