@@ -1,4 +1,4 @@
-"""JSON files that are read back: each holds an object, or says why not."""
+"""JSON files of objects, with one error for all that can be wrong."""
 
 import json
 from pathlib import Path
@@ -6,18 +6,18 @@ from typing import Any
 
 
 class Damaged(ValueError):
-    """A file is no JSON object; the message says why, in a few words."""
+    """Error of a file that holds no JSON object, with the reason."""
 
 
 def read_json(path: str | Path) -> dict | None:
-    """The object in a JSON file; None if there is no such file.
+    """Reads the object in a JSON file; None if there is no such file.
 
     Raises:
-      Damaged: it is something else, or cannot be read.
+      Damaged: the file holds no object, or cannot be read.
     """
     path = Path(path)
     try:
-        found = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as e:
@@ -26,12 +26,12 @@ def read_json(path: str | Path) -> dict | None:
         raise Damaged("it is nested too deep") from e
     except ValueError as e:
         raise Damaged(str(e)) from e
-    if not isinstance(found, dict):
-        raise Damaged(f"it holds {json_type(found)}, no object")
-    return found
+    if not isinstance(value, dict):
+        raise Damaged(f"it holds {json_type(value)}, no object")
+    return value
 
 
 def json_type(found: Any) -> str:
-    """What JSON calls it, with its article."""
+    """Returns the name of a JSON value's type, with its article."""
     names = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(found), "a number")

@@ -1,6 +1,6 @@
 """Metrics by name: sums over examples in the compiled evaluation, values on the host.
 
-`METRICS` has them all; `metric` is the decorator that puts one of one's own there.
+`METRICS` has all of them; the decorator `metric` registers another one.
 """
 
 from jaxproto.metrics.classification import correct

@@ -1,4 +1,4 @@
-"""Area under the ROC curve from histograms, which can be added up.
+"""Area under the ROC curve, from histograms that can be added up.
 
 An example's score for a class against all others is the log-odds of its softmax,
 shifted by log(C - 1): 0 where all classes have equal scores, so that its size is that
@@ -20,9 +20,10 @@ BINS = 2 * SIDE
 
 
 def log_odds(scores_BC: Array) -> Array:
-    """log(p / (1 - p)) + log(C - 1) of the softmax, exact for small differences too.
+    """Returns log(p / (1 - p)) + log(C - 1) of the softmax [B, C].
 
-    -inf where a class has no score, inf where no other has one.
+    It is exact for small differences, too; -inf where a class has no score, inf where
+    no other class has one.
     """
     known_BC = jnp.isfinite(scores_BC)
     score_BC = jnp.where(known_BC, scores_BC, -jnp.inf)
@@ -45,7 +46,7 @@ def log_odds(scores_BC: Array) -> Array:
 
 
 def histogram_bin(odds: Array) -> Array:
-    """The bin of log-odds, from 0 to `BINS` - 1, in their order."""
+    """Returns the bin of log-odds, from 0 to `BINS` - 1, in their order."""
     step = jnp.floor((jnp.log2(jnp.abs(odds)) - LOW) * PER_OCTAVE)
     step = jnp.clip(step, 0, SIDE - 1).astype(jnp.int32)
     return jnp.where(odds >= 0, SIDE + step, SIDE - 1 - step)
@@ -60,7 +61,7 @@ def auc(scores_BC: Array, y_B: Array, mask_B: Array) -> Array:
 
 
 def auc_from_histogram(count_C2N: np.ndarray) -> float:
-    """Value of `auc`: over the classes that have examples, and not all of them."""
+    """Returns the value of `auc`, over classes with positive and negative examples."""
     other_CN, own_CN = np.moveaxis(np.asarray(count_C2N, np.float64), 1, 0)
     below_CN = np.cumsum(other_CN, -1) - other_CN / 2
     pairs_C = own_CN.sum(-1) * other_CN.sum(-1)

@@ -1,10 +1,9 @@
-"""Metrics of the probabilities that a rule states: loss and calibration error.
+"""Metrics of the probabilities of a rule: loss and calibration error.
 
-They are the softmax of its scores. Of the logits of a classifier that is what it was
-trained to state. Prototype rules have negative squared distances, per dimension, as
-scores: no method trains their scale, so that a rule with 90 % accuracy can state
-probabilities near 1 / C. There, loss and calibration error say how far the softmax is
-from usable as it is, and can be compared within a rule only.
+Probabilities are the softmax of the scores of a rule. A classifier is trained to have
+them. Prototype rules have negative squared distances, per dimension, as scores: no
+method trains their scale, so that a rule with 90 % accuracy can have probabilities near
+1 / C. Compare loss and calibration error of prototype rules within a rule only.
 """
 
 from typing import NamedTuple
@@ -21,14 +20,14 @@ BINS = 15  # of confidence
 
 
 def log_probabilities(scores_BC: Array) -> Array:
-    """Of every class; -inf where it has no score."""
+    """Returns the log-probability of every class; -inf for a class without score."""
     known_BC = jnp.isfinite(scores_BC)
     log_BC = jax.nn.log_softmax(jnp.where(known_BC, scores_BC, -jnp.inf))
     return jnp.where(known_BC, log_BC, -jnp.inf)
 
 
 def loss(scores_BC: Array, y_B: Array, mask_B: Array) -> tuple[Array, Array]:
-    """Mean cross-entropy; 15.94 where the own class has no score."""
+    """Mean cross-entropy; 15.94 where the true class has no score."""
     log_BC = log_probabilities(scores_BC)
     log_B = jnp.take_along_axis(log_BC, y_B[:, None], 1)[:, 0]
     loss_B = jnp.where(jnp.isfinite(log_B), -log_B, WORST)
@@ -53,5 +52,5 @@ def ece(scores_BC: Array, y_B: Array, mask_B: Array) -> Confidences:
 
 
 def calibration_error(sums: Confidences) -> np.ndarray:
-    """Value of `ece`: mean gap between share of right predictions and confidence."""
+    """Returns the value of `ece`: the mean gap between accuracy and confidence."""
     return np.abs(sums.right - sums.stated).sum() / sums.examples.sum()

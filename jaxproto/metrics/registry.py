@@ -1,4 +1,4 @@
-"""The registry of metrics, and the decorator for one's own."""
+"""Registry of metrics, and the decorator that adds to it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
       A decorator that leaves the function as it is.
 
     Raises:
-      UserError: the name is none, or that of the accuracy.
+      UserError: the name is no identifier, or that of the accuracy.
     """
     if not name.isidentifier() or name == ACCURACY:
         raise UserError(
@@ -49,7 +49,7 @@ def metric(name: str, value: Callable = mean_of_sums, least: bool = False) -> Ca
 
 
 def metrics_by_name(names: str) -> tuple[Metric, ...]:
-    """Metrics by names joined by commas; accuracy is always the first.
+    """Returns metrics by names joined by commas; accuracy is always the first.
 
     Raises:
       UserError: there is no metric of a name.
@@ -62,5 +62,5 @@ def metrics_by_name(names: str) -> tuple[Metric, ...]:
 
 
 def besides_accuracy(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
-    """All but the accuracy."""
+    """Returns the metrics other than accuracy."""
     return tuple(m for m in metrics if m.name != ACCURACY)

@@ -9,24 +9,25 @@ from jaxproto.metrics.metric import Metric, values
 
 
 def check_metric(metric: Metric, classes: int):
-    """Fails before training where the functions of a metric do.
+    """Checks before training that a metric works on scores of these classes.
 
     Args:
-      classes: scores of an example.
+      metric: to check.
+      classes: number of scores of an example.
 
     Raises:
       UserError: a function of the metric fails, or does not return sums.
     """
     name, shapes = metric.name, []
     for examples in (2, 3):
-        given = {
+        inputs = {
             "scores": jax.ShapeDtypeStruct((examples, classes), jnp.float32),
             "y": jax.ShapeDtypeStruct((examples,), jnp.int32),
             "mask": jax.ShapeDtypeStruct((examples,), jnp.float32),
         }
         try:
-            shapes.append(jax.eval_shape(metric.sums, *given.values()))
-        except Exception as e:  # whatever a function of one's own raises
+            shapes.append(jax.eval_shape(metric.sums, *inputs.values()))
+        except Exception as e:  # a user's function may raise anything
             what = f"fails on scores of shape ({examples}, {classes})"
             raise UserError(f"metric {name!r} {what}: {_first(e)}") from e
     if str(shapes[0]) != str(shapes[1]) or not jax.tree.leaves(shapes):
@@ -40,16 +41,16 @@ def check_metric(metric: Metric, classes: int):
 
 
 def _check_value(metric: Metric, nothing):
-    """The same of its value, on the sums of a client without test examples."""
+    """Checks the value of a metric on sums of 0, as without test examples."""
     name = metric.name
     try:
-        found = values(metric, nothing)
+        by_part = values(metric, nothing)
     except Exception as e:
         raise UserError(
             f"the value of metric {name!r} fails where all sums are 0, as of a client "
             f"without test examples: {_first(e)}; it should be nan there."
         ) from e
-    for part, value in found.items():
+    for part, value in by_part.items():
         if value.ndim > 1:
             raise UserError(
                 f"the value {part!r} of metric {name!r} has shape {value.shape}; it "
@@ -58,6 +59,6 @@ def _check_value(metric: Metric, nothing):
 
 
 def _first(error: Exception) -> str:
-    """An exception in one line."""
+    """Formats an exception as one line."""
     text = " ".join(str(error).split())[:200]
     return f"{type(error).__name__}: {text}"

@@ -1,4 +1,4 @@
-"""Epsilon of what was released, by Google's dp-accounting (extra `privacy`)."""
+"""Privacy accounting by Google's dp-accounting (extra `privacy`)."""
 
 import importlib.util
 from typing import NamedTuple
@@ -9,7 +9,7 @@ HINT = "privacy.unit needs dp-accounting: pip install 'jaxproto[privacy]'."
 
 
 class Sampling(NamedTuple):
-    """Clients drawn without replacement each round, unseen by the adversary."""
+    """Number of clients, and of those drawn each round without replacement."""
 
     clients: int
     drawn: int
@@ -22,11 +22,13 @@ def check_installed():
 
 
 def epsilon_composed(noise: float, times: int, delta: float) -> float:
-    """Epsilon of `times` Gaussian mechanisms: those of one with less noise, exactly.
+    """Returns the exact epsilon of several Gaussian mechanisms on one unit's data.
+
+    They compose to one Gaussian mechanism with less noise.
 
     Args:
       noise: multiplier z; a replaced unit moves a sum by two clipping norms.
-      times: releases that the unit has a part in.
+      times: number of releases that the unit contributes to.
       delta: of (epsilon, delta).
     """
     import dp_accounting
@@ -39,11 +41,17 @@ def epsilon_composed(noise: float, times: int, delta: float) -> float:
 def epsilon_subsampled(
     noise: float, rounds: int, delta: float, sampling: Sampling
 ) -> float:
-    """The same of rounds that draw their clients, by Rényi divergences.
+    """Returns epsilon over rounds of sampled clients, by Rényi divergences.
 
     Wang, Balle, Kasiviswanathan: Subsampled Rényi Differential Privacy and Analytical
-    Moments Accountant, AISTATS 2019. Not above `epsilon_composed` of a part in every
-    round.
+    Moments Accountant, AISTATS 2019. It is at most `epsilon_composed` over all rounds.
+    The adversary does not see which clients are drawn.
+
+    Args:
+      noise: noise multiplier z, as of `epsilon_composed`.
+      rounds: number of releases.
+      delta: of (epsilon, delta).
+      sampling: of the clients of a round.
     """
     import dp_accounting
 
@@ -54,5 +62,5 @@ def epsilon_subsampled(
     )
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)
-    found = accountant.compose(event, rounds).get_epsilon(delta)
-    return min(float(found), epsilon_composed(noise, rounds, delta))
+    epsilon = accountant.compose(event, rounds).get_epsilon(delta)
+    return min(float(epsilon), epsilon_composed(noise, rounds, delta))

@@ -1,11 +1,11 @@
-"""The Gaussian mechanism: what is clipped to norm C, and the noise of z C on its sum.
+"""Gaussian mechanism: clipping to norm C, and noise of z C on the sum.
 
 Two data sets are neighbours if one unit, a client or an example, is replaced by another
 one; how many there are is public. A sum of contributions of norm C at most then differs
 by 2 C at most, so that noise of standard deviation z C is a Gaussian mechanism with the
 multiplier z / 2 (`accounting.py`).
 
-- Unit `client`, against whoever sees the broadcasts: the server is trusted. Each of the
+- Unit `client`, against readers of the broadcasts: the server is trusted. Each of the
   m clients of a round clips its whole upload and adds noise of z C / sqrt(m): the sum
   has noise of z C (McMahan et al.: Learning Differentially Private Recurrent Language
   Models, ICLR 2018, with the noise in shares).
@@ -26,14 +26,14 @@ import optax
 from jaxproto.hyperparameters import Real
 from jaxproto.types import Array, Batch, LossAux, Tree
 
-TINY = 1e-12  # what a length is at least
+TINY = 1e-12  # smallest length
 UNITS = OFF, CLIENT, EXAMPLE = "off", "client", "example"
-UPDATES = "updates"  # Annotated[Privacy, UPDATES]: of a method whose clients send their
-# whole network and nothing else, and remember nothing
+UPDATES = "updates"  # Annotated[Privacy, UPDATES]: marks a method whose clients send
+# their whole network, nothing else, and keep no memory
 
 
 class Privacy(NamedTuple):
-    """What is protected, and how strongly."""
+    """Unit of privacy, clipping norm and noise of a run."""
 
     unit: str = OFF
     clip: Real = 1.0  # C, largest L2 norm of what a unit contributes
@@ -42,7 +42,7 @@ class Privacy(NamedTuple):
 
     @property
     def deviation(self) -> Real:
-        """Of the noise that one client adds to what it sends."""
+        """Standard deviation of the noise that one client adds to its message."""
         whole = self.noise * self.clip
         return whole / jnp.sqrt(self.among) if self.unit == CLIENT else whole
 
@@ -51,39 +51,40 @@ NONE = Privacy()
 
 
 def clip_by_norm(tree: Tree, clip: Real) -> Tree:
-    """All arrays of a tree as one vector, shortened to the length `clip` at most."""
+    """Clips all arrays of a tree, as one vector, to the length `clip`."""
     factor = clip_factor(tree_norm(tree), clip)
     return jax.tree.map(lambda a: a * factor, tree)
 
 
 def tree_norm(tree: Tree) -> Array:
-    """Of all arrays as one vector, at least `TINY`: the root has no derivative at 0."""
+    """Returns the L2 norm of all arrays as one vector, at least `TINY`."""
+    # the square root has no derivative at 0
     return jnp.sqrt(jnp.maximum(optax.tree.norm(tree, squared=True), TINY**2))
 
 
 def clip_factor(length: Array, clip: Real) -> Array:
-    """The factor that makes a vector of this length, above 0, no longer than `clip`."""
+    """Returns the factor that clips a vector of a length above 0 to `clip`."""
     return jnp.minimum(1.0, clip / length)
 
 
 def add_gaussian_noise(tree: Tree, deviation: Real, key: Array) -> Tree:
-    """Every number with independent Gaussian noise."""
+    """Adds independent Gaussian noise to every number of a tree."""
     leaves, form = jax.tree.flatten(tree)
     keys = jax.random.split(key, max(len(leaves), 1))
-    made = [
+    noisy = [
         a + deviation * jax.random.normal(k, a.shape, a.dtype)
         for a, k in zip(leaves, keys, strict=False)
     ]
-    return jax.tree.unflatten(form, made)
+    return jax.tree.unflatten(form, noisy)
 
 
 def rows_clipped(row_BD: Array, clip: Real) -> Array:
-    """Every row shortened to the length `clip` at most."""
+    """Clips every row of an array [B, D] to the length `clip`."""
     return jax.vmap(lambda row: clip_by_norm(row, clip))(row_BD)
 
 
 def dp_sgd_gradient(privacy: Privacy) -> Callable:
-    """The gradient of DP-SGD: loss -> as `client.batch_value_and_grad` makes it.
+    """Returns the gradient function of DP-SGD, in the form of `client.batch_value_and_grad`.
 
     An example is in one batch of an epoch at most, and a batch has a public number of
     them. Networks must treat the examples of a batch apart: no BatchNorm.
@@ -111,9 +112,9 @@ def dp_sgd_gradient(privacy: Privacy) -> Callable:
             part_B = clip_factor(jax.vmap(length_of)(*examples), privacy.clip)
 
             def whole(params):
-                found = jax.vmap(partial(one, params))(*examples)
-                value, sums = jax.tree.map(lambda a: a.sum(0), found)
-                return jnp.sum(part_B * found[0]), (value, sums)
+                by_example = jax.vmap(partial(one, params))(*examples)
+                value, sums = jax.tree.map(lambda a: a.sum(0), by_example)
+                return jnp.sum(part_B * by_example[0]), (value, sums)
 
             total, (value, sums) = jax.grad(whole, has_aux=True)(params)
             total = add_gaussian_noise(total, privacy.deviation, noise_key)

@@ -1,4 +1,4 @@
-"""What a client sends in place of its upload, and what the server makes of it."""
+"""Methods under differential privacy: noisy uploads and their aggregation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from jaxproto.privacy.mechanism import (
 from jaxproto.types import Array, Client, Data, Net, Protos, Tree
 
 LOST = 1  # stream of the server's key
-SURE = 2.0  # standard deviations of its noise that the weight of a class must exceed
+SURE = 2.0  # standard deviations of noise that the weight of a class must exceed
 
 
 class Contribution(NamedTuple):
-    """What prototypes are made of."""
+    """Rows that examples contribute to the sums of the classes."""
 
     of_example: Callable  # feat_BD, y_B -> [B, S], added to the rows of the classes
     weighed: bool  # a last column counts, and the server divides by its sum
@@ -37,7 +37,7 @@ MEANS = Contribution(lambda feat_BD, y_B: feat_BD, weighed=True)
 
 
 def append_weight_column(row: Array, on: Array | float = 1.0) -> Array:
-    """Rows [..., S] with another column, `on`."""
+    """Appends the column `on` to rows [..., S]."""
     column = jnp.broadcast_to(jnp.asarray(on, row.dtype), row.shape[:-1])
     return jnp.concatenate([row, column[..., None]], -1)
 
@@ -45,7 +45,7 @@ def append_weight_column(row: Array, on: Array | float = 1.0) -> Array:
 def class_rows(
     net: Net, body: Client, data: Data, made: Contribution, clip: Real, classes: int
 ) -> Array:
-    """Sums over a client's examples [C, S] of rows clipped one by one."""
+    """Sums the rows of a client's examples by class [C, S], each row clipped."""
 
     def f(batch):
         feat_BD = own_features(net, body, batch.x)
@@ -58,65 +58,71 @@ def class_rows(
 
 
 def clip_client_rows(up: Protos, made: Contribution, clip) -> Array:
-    """All prototypes of a client, clipped as one vector; zeros where it has none."""
-    here_C = up.count > 0
-    row_CS = jnp.where(here_C[:, None], up.mean, 0.0)
+    """Returns a client's prototypes clipped as one vector; absent ones are zero."""
+    present_C = up.count > 0
+    row_CS = jnp.where(present_C[:, None], up.mean, 0.0)
     return clip_by_norm(
-        append_weight_column(row_CS, here_C) if made.weighed else row_CS, clip
+        append_weight_column(row_CS, present_C) if made.weighed else row_CS, clip
     )
 
 
 def add_missing_noise(
     total: Tree, privacy: Privacy, clients: Array, key: Array
 ) -> Tree:
-    """A sum with the noise of those of the m clients whose upload did not come.
+    """Adds the noise shares of clients whose upload was lost to a sum.
 
-    Unit `client`, whose server is trusted: a sum has all the noise that is accounted
-    for, whoever is lost on the way.
+    For unit `client`, whose server is trusted: the sum then has all the noise that is
+    accounted for.
+
+    Args:
+      total: sum of the uploads that arrived.
+      privacy: of the run.
+      clients: number of uploads that arrived.
+      key: of the server's step.
     """
     if privacy.unit != CLIENT:
         return total
     lost = jnp.maximum(privacy.among - clients, 0.0)
-    own = jax.random.fold_in(key, LOST)  # nothing else of the server's step shows it
-    return add_gaussian_noise(total, privacy.deviation * jnp.sqrt(lost), own)
+    noise_key = jax.random.fold_in(key, LOST)  # used for nothing else by the server
+    return add_gaussian_noise(total, privacy.deviation * jnp.sqrt(lost), noise_key)
 
 
 def denoised_means(total_CS: Array, deviation: Real, made: Contribution) -> Protos:
-    """A noisy sum of rows without its column of weights.
+    """Returns a noisy sum of rows without its column of weights.
 
-    A class whose weight is not surely above 0 is absent. It is made of what is noisy
-    already, so it costs no privacy.
+    A class whose weight is not surely above 0 is absent. The weight is noisy already,
+    so that this costs no privacy.
 
     Args:
-      total_CS: of one client or more.
-      deviation: of the noise of the sum.
-      made: of what the rows are; without weights they stay sums.
+      total_CS: sum of the rows of one client or more [C, S].
+      deviation: standard deviation of the noise of the sum.
+      made: form of the rows; without weights they stay sums.
     """
     if not made.weighed:
         return Protos(total_CS, jnp.ones(len(total_CS)))
     weight_C = total_CS[:, -1]
-    here_C = weight_C > SURE * deviation
-    mean_CS = total_CS[:, :-1] / jnp.where(here_C, weight_C, 1.0)[:, None]
-    mean_CS = jnp.where(here_C[:, None], mean_CS, 0.0)
-    return Protos(mean_CS, here_C.astype(jnp.float32))
+    present_C = weight_C > SURE * deviation
+    mean_CS = total_CS[:, :-1] / jnp.where(present_C, weight_C, 1.0)[:, None]
+    mean_CS = jnp.where(present_C[:, None], mean_CS, 0.0)
+    return Protos(mean_CS, present_C.astype(jnp.float32))
 
 
 def sum_noisy_uploads(
     up: Protos, privacy: Privacy, made: Contribution, key: Array
 ) -> Protos:
-    """Noisy uploads [K, C, S] as one upload [1, C, S]; zeros if nobody is there."""
+    """Joins noisy uploads [K, C, S] to one [1, C, S]; zeros if none arrived."""
     clients = jnp.sum(up.count[:, 0] > 0)
-    total_CS = jnp.sum(up.mean, 0)  # rows of who is not there are zero
+    total_CS = jnp.sum(up.mean, 0)  # lost uploads are zero
     total_CS = add_missing_noise(total_CS, privacy, clients, key)
     shares = privacy.among if privacy.unit == CLIENT else clients
-    whole = denoised_means(total_CS, privacy.deviation * jnp.sqrt(shares), made)
-    return jax.tree.map(lambda a: jnp.where(clients > 0, a, 0.0)[None], whole)
+    mean = denoised_means(total_CS, privacy.deviation * jnp.sqrt(shares), made)
+    return jax.tree.map(lambda a: jnp.where(clients > 0, a, 0.0)[None], mean)
 
 
 def private_prototypes(
     method: Method, privacy: Privacy, made: Contribution, classes: int
 ) -> Method:
-    """A method whose upload is `Protos`, under differential privacy.
+    """Returns a method that uploads `Protos`, under differential privacy.
 
     Neither presence nor counts are sent: every client sends a row for every class.
     """
@@ -141,10 +147,11 @@ def private_prototypes(
 
 
 def private_update(method: Method, privacy: Privacy) -> Method:
-    """A method whose upload has `params`, and a `size` that weighs them.
+    """Returns a method that uploads `params` and their `size`, under privacy.
 
-    Unit `client`: the change since the broadcast is clipped and noisy, and all weigh
-    the same. Unit `example`: the parameters are those of DP-SGD, and sizes are public.
+    Unit `client`: the change since the broadcast is clipped and noisy, and all clients
+    have equal weights. Unit `example`: DP-SGD has trained the parameters already, and
+    sizes are public.
     """
     if privacy.unit in (OFF, EXAMPLE):
         return method
@@ -157,7 +164,7 @@ def private_update(method: Method, privacy: Privacy) -> Method:
         return up._replace(params=params, size=jnp.ones_like(up.size))
 
     mean = method.aggregation
-    assert mean.summand is not None, "its clients are added up"
+    assert mean.summand is not None, "the aggregation must sum over the clients"
 
     def finish(net, server, total, key):
         changed, clients = total

@@ -1,1 +1,1 @@
-"""Work directories, checkpoints and records: what a run writes and reads back."""
+"""Files of a run: run directory, checkpoints and records."""

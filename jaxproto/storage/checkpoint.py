@@ -1,15 +1,14 @@
-"""Checkpoints of a run's whole state.
+"""Checkpoints of the complete state of a run.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
-(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`).
-It gets its name in one rename when all of it is on disk and loses it in one rename
-before anything is deleted, so a process killed at any moment leaves no half checkpoint
-under a round's name. Other damage shows in the checksums, before orbax reads.
+(`arrays.py`), and its manifest (`manifest.py`). The folder is renamed to its final name
+when all of it is on disk, and renamed away before anything is deleted, so that a killed
+process leaves no partial checkpoint under the name of a round. Checksums show other
+damage before orbax reads.
 
-Of clients that need not be kept any more (`clients.store`), what there is of their
-networks is passed over. Leaves below an attribute `watched` say what was seen of
-rounds, and nothing follows from them: where a checkpoint, of an older version, lacks
-one it is nan, and one that the state has no place for is passed over.
+Saved networks of clients that are stateless now (`clients.store`) are ignored. Leaves
+below an attribute `watched` are diagnostics that no later round depends on: one that an
+older checkpoint lacks is nan, and one that the state does not have is ignored.
 """
 
 import errno
@@ -29,23 +28,23 @@ from jaxproto.storage import manifest, process_shards, records, row_deltas
 from jaxproto.storage import orbax_arrays as arrays_
 from jaxproto.types import Tree
 
-KEEP = 3  # checkpoints that stay, the newest ones
-_PARTIAL = ".partial"  # ending of a folder that is on its way in or out
+KEEP = 3  # newest checkpoints that are not deleted
+_PARTIAL = ".partial"  # suffix of a folder that is being written or deleted
 
 
 class Restored(NamedTuple):
-    """The newest readable checkpoint."""
+    """State of the newest usable checkpoint."""
 
     round: int
     state: Tree
-    notes: list[str]  # one sentence per checkpoint that was passed over
+    notes: list[str]  # one sentence per newer checkpoint that is unusable
 
 
 def rounds(directory: str | Path) -> list[int]:
-    """The rounds that have a checkpoint, damaged or not, in ascending order.
+    """Returns the rounds that have a checkpoint, damaged or not, ascending.
 
     Raises:
-      UserError: there is a file in the place of the folder.
+      UserError: the path is a file.
     """
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -67,21 +66,20 @@ def save(
 ) -> None:
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
-    Checkpoints of this and later rounds are dropped first: the run went back behind
-    them, because they could not be used. Of the others the newest stay.
+    Checkpoints of this and later rounds are deleted first: they were unusable, so that
+    the run resumed from an earlier one. Of the others the newest stay.
 
     Args:
-      directory: holds the checkpoints of one run; made if need be.
-      round: rounds behind the state.
+      directory: of the checkpoints of one run; created if absent.
+      round: number of rounds that the state has trained.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
-      run: settings of the run, which `restore_latest` compares; JSON knows their
-        values.
+      run: settings of the run, as JSON values, which `restore_latest` compares.
       rows: of clients that are not in the state; see `storage/row_deltas.py`.
-      others: writes, into the unfinished folder, leaves for which the state has a
+      others: folder -> writes the leaves for which the state has a
         `jax.ShapeDtypeStruct`; see `storage/process_shards.py`.
 
     Raises:
-      Unwritable: the system refuses, such as on a full disk; the older ones stay.
+      Unwritable: the disk is full or not writable; older checkpoints stay.
     """
     directory = Path(directory).resolve()
     entries, arrays = _to_host(state)
@@ -101,12 +99,12 @@ def save(
 
 
 def unfinished(directory: Path, round: int) -> Path:
-    """The folder of a checkpoint before it has its name."""
+    """Returns the temporary folder of a checkpoint that is being written."""
     return directory / f"{round}{_PARTIAL}"
 
 
 def _write(folder: Path, about: manifest.Manifest, arrays, size: int, rows, others):
-    """All of a checkpoint, on disk before it has its name."""
+    """Writes a checkpoint to its temporary folder and renames that."""
     final = folder.with_name(str(about.round))
     before = folder.with_name(str(rows.since)) if rows else None
     before = before if before is not None and before.is_dir() else None
@@ -129,10 +127,10 @@ def _write(folder: Path, about: manifest.Manifest, arrays, size: int, rows, othe
 
 
 def prune(directory: str | Path, newest: int):
-    """Removes what a killed process left, and all but the newest checkpoints.
+    """Removes partial checkpoints, and all but the newest complete ones.
 
-    Those of rounds after `newest` stay: they could not be used, and go when the run
-    saves again.
+    Checkpoints of rounds after `newest` stay: they are unusable, and deleted when the
+    run saves again.
     """
     directory = Path(directory)
     _sweep_partial(directory)
@@ -146,18 +144,18 @@ def restore_latest(
     run: Mapping | None = None,
     covered: records.Coverage | None = None,
 ) -> Restored | None:
-    """Reads the newest checkpoint that can be used; None if there is none at all.
+    """Reads the newest usable checkpoint; None if there is none at all.
 
     Args:
-      directory: as given to `save`.
-      like: the state's tree, of arrays or `jax.ShapeDtypeStruct`. Where it has numpy
-        arrays or Python numbers so has the result, elsewhere JAX arrays on the device
-        (or with the sharding) of `like`.
-      run: settings that the checkpoint's must agree with.
-      covered: how far the records of the run go; None is not asked.
+      directory: as of `save`.
+      like: tree of the state, of arrays or `jax.ShapeDtypeStruct`. The result has numpy
+        arrays and Python numbers where `like` has them, elsewhere JAX arrays on the
+        device (or with the sharding) of `like`.
+      run: settings that those of the checkpoint must equal.
+      covered: round up to which records are complete; None checks nothing.
 
     Raises:
-      UserError: no checkpoint can be used, or the tree is not the one saved.
+      UserError: no checkpoint is usable, or its tree is not that of `like`.
     """
     directory = Path(directory).resolve()
     passed: dict[int, manifest.Unusable] = {}
@@ -183,7 +181,7 @@ def restore_latest(
 
 
 def _none(directory, passed) -> UserError:
-    """The error where there are checkpoints and none can be used."""
+    """Returns the error for checkpoints of which none is usable."""
     damaged = all(isinstance(e, manifest.Damaged) for e in passed.values())
     which = "every checkpoint" if damaged else "no checkpoint"
     is_so = "is damaged" if damaged else "can be used"
@@ -206,18 +204,18 @@ def _discard(folder):
 
 
 def _to_host(state):
-    """What each leaf is, and by path the leaves that have elements."""
-    entries, here, leaves = [], [], []
+    """Returns an entry of the manifest per leaf, and the arrays to save by path."""
+    entries, saved, leaves = [], [], []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         entries.append({"path": jax.tree_util.keystr(path), **_describe(leaf)})
         if isinstance(leaf, jax.ShapeDtypeStruct):
             continue
-        here.append(entries[-1])
+        saved.append(entries[-1])
         if _is_key(leaf):
             entries[-1]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves.append(leaf)
-    rows = zip(here, jax.device_get(leaves), strict=True)
+    rows = zip(saved, jax.device_get(leaves), strict=True)
     return entries, {e["path"]: np.asarray(a) for e, a in rows if _has_elements(e)}
 
 
@@ -237,10 +235,10 @@ def _read_arrays(folder, entries):
 
 
 def _from_host(entries, arrays, like):
-    there = {e["path"]: e for e in entries}
+    by_path = {e["path"]: e for e in entries}
 
     def one(path, leaf):
-        return _leaf(there.get(jax.tree_util.keystr(path)), arrays, leaf)
+        return _leaf(by_path.get(jax.tree_util.keystr(path)), arrays, leaf)
 
     return jax.tree_util.tree_map_with_path(one, like)
 
@@ -249,16 +247,16 @@ def _is_watched(path):
     return ".watched[" in path
 
 
-def _is_forgotten(path, here):
-    """Whether a leaf is of clients that keep nothing any more."""
+def _is_forgotten(path, paths):
+    """Returns whether a leaf is of clients that are stateless now."""
     cohort = re.match(r"\.clients\[\d+\]\.", path)
     return cohort is not None and not any(
-        p.startswith(f"{cohort[0]}params") for p in here
+        p.startswith(f"{cohort[0]}params") for p in paths
     )
 
 
 def _leaf(entry, arrays, like):
-    """One leaf, as the kind of thing that stands in its place in `like`."""
+    """Returns one leaf in the type of its counterpart in `like`."""
     if entry is None:
         value = np.full(like.shape, np.nan, like.dtype)
     elif _has_elements(entry):
@@ -287,15 +285,15 @@ def _is_key(leaf):
 
 def _check(entries, like, which):
     """Raises UserError naming the first leaf that differs, and both shapes."""
-    there = {e["path"]: f"{e['dtype']}{e['shape']}" for e in entries}
-    here = {}
+    saved = {e["path"]: f"{e['dtype']}{e['shape']}" for e in entries}
+    wanted = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(like):
         e = _describe(leaf)
-        here[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
-    for path in {**here, **there}:
-        a, b = there.get(path, "absent"), here.get(path, "absent")
+        wanted[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
+    for path in {**wanted, **saved}:
+        a, b = saved.get(path, "absent"), wanted.get(path, "absent")
         spare = "absent" in (a, b) and _is_watched(path)
-        if a != b and not spare and not _is_forgotten(path, here):
+        if a != b and not spare and not _is_forgotten(path, wanted):
             raise UserError(
                 f"the checkpoint {which} is not of this run: leaf {path} is {a} there "
                 f"and {b} here. Choose another folder with --workdir, or give the "

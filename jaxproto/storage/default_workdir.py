@@ -1,4 +1,4 @@
-"""The default folder of a run, and paths that cannot be one."""
+"""Default names of run directories, and the check of their paths."""
 
 import hashlib
 import json
@@ -15,22 +15,21 @@ from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError, escape_unprintable, first_unprintable
 from jaxproto.storage.run_folder import read_config
 
-UNREADABLE = "\\[]*?"  # what orbax makes something else of in a path
+UNREADABLE = "\\[]*?"  # characters that orbax interprets in a path
 LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
 
 
 def default_workdir(
     config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict | None = None
 ) -> Path:
-    """`runs/<config>-<dataset>-seed<seed>`, and `-<changes>` where there are some.
+    """Returns `runs/<config>-<dataset>-seed<seed>`, with `-<changes>` if any.
 
-    Nothing but the configurations decides it, so that a run is found again by whoever
-    makes them.
+    It depends on the configurations alone, so that equal ones find the run again.
 
     Args:
       config: of the run.
-      plain: with which it is compared, such as `config.plain("FILE.py:ARG")`; None
-        names no changes.
+      plain: configuration without changes, such as `config.plain("FILE.py:ARG")`;
+        None names no changes.
     """
     kind, _, rest = config.data.name.partition(":")
     by_path = ("csv", "folder", "npz")
@@ -41,13 +40,13 @@ def default_workdir(
 
 
 def _changes(config, plain) -> list[str]:
-    """A reading's name, and the fields that differ from the plain configuration."""
-    here, readings = flatten(config), {"": flatten(plain)}
+    """Returns the reading, and the fields that differ from the plain configuration."""
+    now, readings = flatten(config), {"": flatten(plain)}
     for reading in READINGS.get(config.method.name, {}):
         other = ml_collections.ConfigDict(plain.to_dict())
         apply_variant(other, reading)
         readings[reading] = flatten(other)
-    changed = {r: _changed(config, here, there) for r, there in readings.items()}
+    changed = {r: _changed(config, now, other) for r, other in readings.items()}
     reading = min(changed, key=lambda r: len(changed[r]) + bool(r))  # the plain first
     fields = changed[reading]
     words = "-".join(f"{path}={_word(value)}" for path, value in fields.items())
@@ -56,26 +55,26 @@ def _changes(config, plain) -> list[str]:
     return [part for part in (reading, words) if part]
 
 
-def _changed(config, here: Mapping, there: Mapping) -> dict:
-    """Fields that make it another run: not its name, data set and seed, named before.
+def _changed(config, now: Mapping, plain: Mapping) -> dict:
+    """Returns the changed fields that the name of the folder lists.
 
-    Nor where the data lie, and more rounds than planned: these go on with what is
-    there, where `check_config` lets them.
+    Name, data set and seed stand in it already. Location of the data and more rounds
+    are left out: `check_config` lets such runs resume in the same folder.
     """
-    silent = fields_where(names_run=False) | extended(config, there)
-    paths = sorted({*here, *there} - silent)
-    return {k: here.get(k) for k in paths if here.get(k) != there.get(k)}
+    silent = fields_where(names_run=False) | extended(config, plain)
+    paths = sorted({*now, *plain} - silent)
+    return {k: now.get(k) for k in paths if now.get(k) != plain.get(k)}
 
 
 def _word(value) -> str:
-    """A value as it was typed, more or less: 20 for 20.0."""
+    """Formats a value briefly: 20 for 20.0."""
     return f"{value}".removesuffix(".0")
 
 
 def resolve_workdir(
     config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict
 ) -> Path:
-    """The default folder; the plain one if the run began there in an older version."""
+    """Returns the default folder, or the plain one if an older version began there."""
     path, old = default_workdir(config, plain), default_workdir(config)
     if path == old or path.exists():
         return path
@@ -86,10 +85,10 @@ def resolve_workdir(
 
 
 def check_path(path: Path):
-    """Raises UserError for a path in which orbax would not find its checkpoints again.
+    """Raises UserError for a path from which orbax cannot read checkpoints.
 
-    It takes some characters for those of a pattern, a backslash for a slash, and a part
-    that ends in a colon for the beginning of an address.
+    Orbax takes some characters for those of a pattern, a backslash for a slash, and a
+    part that ends in a colon for the scheme of a URL.
     """
     full = os.path.abspath(path)
     odd = [c for c in UNREADABLE if c in full]

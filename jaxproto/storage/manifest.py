@@ -1,9 +1,9 @@
-"""What a checkpoint says of itself, and whether its files are still those.
+"""Manifest of a checkpoint: its contents and checksums.
 
 `manifest.json` has the round, the settings of the run, path, shape and dtype of every
-leaf, and the CRC-32 of every file and of the manifest. So a damaged checkpoint, one
-under the name of another round and one of another run are known before it is read.
-Manifests of older versions have neither round nor settings: these are not compared.
+leaf, and the CRC-32 of every file and of the manifest. So a checkpoint that is damaged,
+under the name of another round or of another run is found before it is read. Manifests
+of older versions have neither round nor settings: these are not compared.
 """
 
 import json
@@ -19,7 +19,7 @@ _CHUNK = 1 << 24  # bytes of a file in memory at a time
 
 
 class Manifest(NamedTuple):
-    """The contents."""
+    """Contents of a manifest."""
 
     round: int
     run: Mapping | None  # settings: field -> value; None is not compared
@@ -27,24 +27,25 @@ class Manifest(NamedTuple):
 
 
 class Unusable(Exception):
-    """A checkpoint is not read; the message goes on from "the checkpoint"."""
+    """Error of a checkpoint that is not read; continues "the checkpoint ..."."""
 
 
 class Damaged(Unusable):
-    """What is on disk is not what was written."""
+    """Error of files that are not as they were written."""
 
     def __init__(self, why: str):
-        """Of the reason."""
+        """Makes the error for a reason, such as "x is missing"."""
         super().__init__(f"is damaged ({why})")
         self.why = why
 
 
 def write(folder: Path, about: Manifest, before: Path | None = None):
-    """Writes the manifest of the files in a folder, which are complete.
+    """Writes the manifest of the complete files in a folder.
 
     Args:
-      before: an older checkpoint, some of whose files are linked into this one: their
-        checksums are known.
+      folder: of the checkpoint.
+      about: its contents.
+      before: an older checkpoint; checksums of files linked from it are known.
     """
     known = {}
     if before is not None:
@@ -59,24 +60,24 @@ def write(folder: Path, about: Manifest, before: Path | None = None):
 
 
 def read(folder: Path, run: Mapping | None) -> list[dict]:
-    """The leaves of a checkpoint, after a look at every byte of it.
+    """Returns the leaves of a checkpoint after checking all its checksums.
 
     Args:
       folder: of the checkpoint, named by its round.
-      run: settings of the run that wants it.
+      run: settings of the run that reads it.
 
     Raises:
-      Unusable: it is damaged, of another round or of another run.
+      Unusable: the checkpoint is damaged, of another round or of another run.
     """
     try:
         body = _body(folder)
-        found = _checksums(folder)
+        sums = _checksums(folder)
     except OSError as e:
         raise Damaged(f"{e.filename}: {e.strerror}") from e
     for name, want in body["files"].items():
-        if name not in found:
+        if name not in sums:
             raise Damaged(f"{name} is missing")
-        if found[name] != want:
+        if sums[name] != want:
             raise Damaged(f"the checksum of {name} differs")
     if body.get("round", int(folder.name)) != int(folder.name):
         raise Unusable(f"is that of round {body['round']} under another name")
@@ -86,7 +87,7 @@ def read(folder: Path, run: Mapping | None) -> list[dict]:
 
 
 def read_leaves(folder: Path) -> list[dict]:
-    """The leaves by the manifest alone; nothing is said of the other files.
+    """Returns the leaves from the manifest, without checking the other files.
 
     Raises:
       Unusable: the manifest is damaged.
@@ -107,12 +108,12 @@ def _body(folder):
     return body
 
 
-def _differences(there, here):
-    """Fields that both know and that differ, with both values."""
-    if there is None or here is None:
+def _differences(saved, now):
+    """Describes the common fields of two settings that differ."""
+    if saved is None or now is None:
         return ""
-    both = [k for k in sorted(there) if k in here and there[k] != here[k]]
-    return ", ".join(f"{k}: {there[k]!r} there, {here[k]!r} here" for k in both)
+    differing = [k for k in sorted(saved) if k in now and saved[k] != now[k]]
+    return ", ".join(f"{k}: {saved[k]!r} there, {now[k]!r} here" for k in differing)
 
 
 def _canonical(body):
@@ -120,13 +121,13 @@ def _canonical(body):
 
 
 def _same(name, before, folder):
-    """Whether a file has one content in two folders, and two names."""
-    there = folder / name
-    return there.exists() and there.samefile(before / name)
+    """Returns whether a file is linked into two folders."""
+    file = folder / name
+    return file.exists() and file.samefile(before / name)
 
 
 def _checksums(folder, known=()):
-    """CRC-32 by file name, of everything below `folder` but the manifest."""
+    """Computes the CRC-32 of every file below a folder but the manifest, by name."""
     paths = sorted(p for p in folder.rglob("*") if p.is_file())
     names = [p.relative_to(folder).as_posix() for p in paths]
     known = dict(known)

@@ -1,7 +1,8 @@
-"""Arrays by name in a folder; the only file that knows orbax.
+"""Named arrays in a folder, written by orbax.
 
-Orbax and its TensorStore meet a full disk and damage with errors of many kinds, logs
-and tracebacks of their own threads. Here that is one `ArrayWriteError`.
+No other file imports orbax. On a full disk or damaged files, orbax and TensorStore
+raise errors of many kinds and log from their own threads; `write` raises one
+`ArrayWriteError` instead.
 """
 
 import contextlib
@@ -16,23 +17,21 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
-LATE_ERROR = (
-    "Event loop is closed"  # what threads say of a save that has failed already
-)
+LATE_ERROR = "Event loop is closed"  # from threads, after a save has failed
 
 
 class ArrayWriteError(Exception):
-    """Arrays could not be written; the message is the reason, in the system's words."""
+    """Error of arrays that could not be written, with the reason of the system."""
 
 
 def write(folder: Path, arrays: Mapping[str, np.ndarray]):
     """Writes the arrays, at least one, into a new folder.
 
     Raises:
-      Failed: they are not all there.
+      Failed: not all of them could be written.
     """
     shown = sys.unraisablehook
-    sys.unraisablehook = _unless_late(shown)  # it stays after an error
+    sys.unraisablehook = _unless_late(shown)  # stays so after an error
     try:
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
@@ -42,7 +41,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The arrays of these names, at least one."""
+    """Reads the arrays of these names, at least one."""
     args = ocp.args.PyTreeRestore(
         item=dict.fromkeys(names, 0),
         restore_args=dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray)),
@@ -52,7 +51,7 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def read_all(folder: Path) -> dict[str, np.ndarray]:
-    """All arrays of a folder, by name."""
+    """Reads all arrays of a folder, by name."""
     with _orbax() as checkpointer:
         names = checkpointer.metadata(folder).item_metadata.tree
     return read(folder, list(names))
@@ -60,12 +59,12 @@ def read_all(folder: Path) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def _orbax() -> Iterator[ocp.Checkpointer]:
-    """An orbax checkpointer that blocks, writes fast and does not chat."""
+    """Opens an orbax checkpointer that blocks, writes fast and does not log."""
     before = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)  # whatever fails raises as well
+    logging.set_verbosity(logging.FATAL)  # failures raise as well
     try:
         # Weights do not compress: zstd saves 8% and takes two to three times as long.
-        me = jax.process_index()  # of several, one writes and waits for nobody
+        me = jax.process_index()  # each process writes alone, without barriers
         alone = ocp.options.MultiprocessingOptions(
             primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"{me}"
         )
@@ -88,7 +87,7 @@ def _unless_late(shown):
 
 
 def _reason(error: Exception) -> str:
-    """The system's words, which orbax has inside its own."""
+    """Returns the message of the system within an error of orbax."""
     if code := re.search(r"os_error_code='(\d+)'", str(error)):
         return os.strerror(int(code[1]))
     if isinstance(error, OSError) and error.strerror:

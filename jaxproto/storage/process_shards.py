@@ -1,8 +1,8 @@
-"""Clients in a checkpoint of several processes: each writes the rows that it has.
+"""Client rows in a checkpoint of several processes: each writes those that it has.
 
-A checkpoint holds them in `clients/`, a file for each process, with the places of the
-rows beside them. (Of several processes, orbax lets the first alone write arrays of the
-host.) Read, they are the leaves of a checkpoint of one process, so that a run may go on
+The folder `clients/` of a checkpoint has a file per process, with the rows and their
+places. (Orbax lets only the first of several processes write arrays of the host.)
+`read` returns the leaves as one process would have saved them, so that a run can resume
 with another number of processes.
 """
 
@@ -24,37 +24,38 @@ def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     """Writes the rows of one process.
 
     Args:
-      folder: of the checkpoint, with `FOLDER` in it.
-      rows: by path of the leaf, such as ".clients[0].params", and their PLACES.
+      folder: of the checkpoint; has a folder `FOLDER`.
+      process: number of the process.
+      rows: arrays by path of the leaf, such as ".clients[0].params", and PLACES.
 
     Raises:
-      Unwritable: the system refuses.
+      Unwritable: the disk is full or not writable.
     """
     content = safetensors.numpy.save(dict(rows))
     atomic.write(folder / FOLDER / f"{process}.safetensors", content)
 
 
 def has_process_shards(folder: Path) -> bool:
-    """Whether a checkpoint has clients of several processes."""
+    """Returns whether a checkpoint has clients of several processes."""
     return (folder / FOLDER).is_dir()
 
 
 def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
-    """Whole leaves, by path, of those entries of a manifest that are clients'."""
-    mine = {e["path"]: e for e in entries if cohort_of_path(e["path"]) is not None}
-    made = {
-        path: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
-        for path, e in mine.items()
+    """Reads the complete leaves of clients, by path."""
+    leaves = {
+        e["path"]: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
+        for e in entries
+        if cohort_of_path(e["path"]) is not None
     }
     for part in sorted((folder / FOLDER).iterdir()):
         rows = safetensors.numpy.load(part.read_bytes())
-        for path, whole in made.items():
+        for path, leaf in leaves.items():
             if path in rows:
-                whole[rows[PLACES.format(cohort_of_path(path))]] = rows[path]
-    return made
+                leaf[rows[PLACES.format(cohort_of_path(path))]] = rows[path]
+    return leaves
 
 
 def cohort_of_path(path: str) -> int | None:
-    """The number of the cohort whose leaf a path is."""
-    found = re.match(r"\.clients\[(\d+)\]", path)
-    return int(found[1]) if found else None
+    """Returns the number of the cohort that a leaf belongs to, if any."""
+    match = re.match(r"\.clients\[(\d+)\]", path)
+    return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""What a run measures, on disk: JSON lines, JSON files, their summary."""
+"""Records of evaluations as JSON lines, and their summary."""
 
 import importlib.metadata
 import io
@@ -20,15 +20,15 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, json_type
 
-LAST = 10  # evaluations behind "mean of the last"
+LAST = 10  # evaluations that "mean_last" averages
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
-    """Writes arrays of equal length as an npz file, in one piece.
+    """Writes arrays of equal length as an npz file, atomically.
 
     Raises:
-      Unwritable: the system refuses.
+      Unwritable: the disk is full or not writable.
     """
     content, arrays = io.BytesIO(), dict[str, Any](columns)
     np.savez_compressed(content, **arrays)
@@ -41,7 +41,7 @@ def append(path: str | Path, record: Mapping):
     """Adds one line to a JSON-lines file and waits until it is on disk.
 
     Raises:
-      Unwritable: the system refuses, such as on a full disk.
+      Unwritable: the disk is full or not writable.
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
     with atomic.write_errors(path, len(line)):
@@ -55,9 +55,9 @@ def append(path: str | Path, record: Mapping):
 
 
 def read(path: str | Path) -> list[dict]:
-    """The records of a JSON-lines file; none if there is no file.
+    """Reads the records of a JSON-lines file; none if there is no file.
 
-    A last line that a kill cut short is left out.
+    A truncated last line, as of a killed process, is left out.
 
     Raises:
       UserError: another line is no record, or the file cannot be read.
@@ -66,9 +66,9 @@ def read(path: str | Path) -> list[dict]:
 
 
 def read_last(path: str | Path) -> dict | None:
-    """The last record of a JSON-lines file that is whole; only its end is read.
+    """Returns the last complete record of a JSON-lines file; reads only its end.
 
-    None if there is no file, or what is there is no record; `read` says why.
+    None if there is no file or no record; `read` has the error.
     """
     size = 1 << 16
     try:
@@ -86,9 +86,9 @@ def read_last(path: str | Path) -> dict | None:
 
 
 def truncate_after(path: str | Path, round: int):
-    """Drops the records of later rounds, and a torn last line; in one step.
+    """Drops the records of later rounds, and a truncated last line, atomically.
 
-    The lines that stay are not rewritten, so they stay the same to the byte.
+    The lines that stay keep their bytes.
     """
     path = Path(path)
     if path.exists():
@@ -97,23 +97,23 @@ def truncate_after(path: str | Path, round: int):
 
 
 class Coverage(NamedTuple):
-    """How far records go: every evaluation up to a round has its line, and only one."""
+    """Round up to which every evaluation has exactly one record."""
 
-    until: float  # inf where none is missing
-    why: str  # what is missing after it, or twice
+    until: float  # round; inf if no record is missing
+    why: str  # the first record that is missing or out of order
 
 
 def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
-    """Looks whether the evaluations that were made have their records.
+    """Finds the round up to which records are complete.
 
     Args:
-      path: a JSON-lines file; without it no evaluation is there.
-      due: the rounds that must have one. Others may: a run that was made longer has one
-        where it first ended.
+      path: JSON-lines file; it may be absent.
+      due: rounds that must have a record. Others may: an extended run has one where it
+        first ended.
     """
-    name, found = Path(path).name, [record["round"] for record in read(path)]
-    lost = {r: f"which lacks round {r}" for r in {*due} - {*found}}
-    for i, (before, r) in enumerate(itertools.pairwise([0, *found])):
+    name, rounds = Path(path).name, [record["round"] for record in read(path)]
+    lost = {r: f"which lacks round {r}" for r in {*due} - {*rounds}}
+    for i, (before, r) in enumerate(itertools.pairwise([0, *rounds])):
         if r <= before:
             lost[r] = f"which has round {r} in line {i + 1}, after round {before}"
     if not lost:
@@ -122,12 +122,12 @@ def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
 
 
 def write_json(path: str | Path, obj: Any):
-    """Writes a JSON file; whoever reads it meanwhile sees the old or the new one."""
+    """Writes a JSON file atomically."""
     atomic.write(path, (_dumps(obj, indent=2) + "\n").encode())
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
-    """Best, best round, final and mean of the last evaluations of each rule.
+    """Summarises the accuracies of each rule over the evaluations.
 
     Args:
       records: of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled": 0.8,
@@ -135,8 +135,8 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
 
     Returns:
       {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
-      "client_mean": the same}}, in the order of the last record. The mean is of the
-      last `last_n` evaluations, 10 where there are as many.
+      "client_mean": {...}}}, in the order of the last record. The mean is over the last
+      `last_n` evaluations, at most 10.
     """
     rules = records[-1]["rules"] if records else {}
     kinds = ("pooled", "client_mean")
@@ -152,11 +152,11 @@ def _of_rule(records, rule, kind):
 def summarize_series(
     rows: Sequence[tuple[int, float | None]], least: bool = False
 ) -> dict:
-    """Best, best round, final and mean of the last of the values of evaluations.
+    """Returns best, best round, final and mean of the last of some values.
 
     Args:
-      rows: round and value, which may be None.
-      least: the smallest is the best.
+      rows: round and value of each evaluation; a value may be None.
+      least: whether the smallest value is the best.
     """
     best_round, best = (min if least else max)(
         ((r, a) for r, a in rows if a is not None),
@@ -174,11 +174,11 @@ def summarize_series(
 
 
 def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
-    """Mean of the last evaluations of a rule, and of how many.
+    """Returns the mean over the last evaluations of a rule, and their number.
 
     Args:
-      digest: an entry of `rule_summary`, or of an older version's `summary.json`,
-        which does not say how many; then that is None, 10 at most.
+      digest: an entry of `rule_summary`, or of `summary.json`; older versions do not
+        store the number (at most 10), which is None then.
     """
     if "mean_last" in digest:
         return digest["mean_last"], digest.get("last_n")
@@ -186,9 +186,9 @@ def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
 
 
 def peak_memory_bytes() -> dict[str, int | None]:
-    """The most memory used so far: by the process, and by the fullest device.
+    """Returns the peak memory of the process, and of the fullest device, in bytes.
 
-    "device" is None where the platform does not say (the CPU).
+    "device" is None if the platform does not report it (CPU).
     """
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
@@ -200,14 +200,14 @@ def peak_memory_bytes() -> dict[str, int | None]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that results depend on."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    """Returns the versions of Python and of the packages that results depend on."""
+    by_name: dict[str, str | None] = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = None  # run from a source tree
-    return found
+            by_name[name] = None  # run from a source tree
+    return by_name
 
 
 def _dumps(obj, indent=None):
@@ -215,7 +215,7 @@ def _dumps(obj, indent=None):
 
 
 def to_json_values(obj: Any) -> Any:
-    """`obj` as JSON knows it; arrays become lists, numbers that are not finite None."""
+    """Converts to JSON types: arrays to lists, numbers that are not finite to None."""
     if isinstance(obj, Mapping):
         return {str(k): to_json_values(v) for k, v in obj.items()}
     if isinstance(obj, list | tuple):
@@ -228,7 +228,7 @@ def to_json_values(obj: Any) -> Any:
 
 
 def _lines(path):
-    """Every line with its record; without a last one that a kill cut short."""
+    """Returns every line with its record, without a truncated last line."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -238,25 +238,25 @@ def _lines(path):
             f"{path} cannot be read ({e.strerror}): a run has its records there. Put "
             "it back from a copy, or choose another folder with --workdir."
         ) from e
-    found = []
+    pairs = []
     for i, line in enumerate(lines):
         try:
-            found.append((line, _record(line)))
+            pairs.append((line, _record(line)))
         except _Torn as e:
             if i + 1 == len(lines):
                 break
             raise record_error(path, i, e) from e
         except Damaged as e:
             raise record_error(path, i, e) from e
-    return found
+    return pairs
 
 
 class _Torn(Damaged):
-    """A line is not JSON: whoever wrote it may not have come to its end."""
+    """Error of a line that is not JSON, perhaps because writing was interrupted."""
 
 
 def record_error(path: Path, i: int, why: object) -> UserError:
-    """Returns the error of line `i`, from 0, that is no record."""
+    """Returns the error for line `i`, from 0, that is no record."""
     return UserError(
         f"line {i + 1} of {path} is no record of a run: {why}. Mend or remove that "
         "line, or put the file back from a copy."
@@ -264,16 +264,16 @@ def record_error(path: Path, i: int, why: object) -> UserError:
 
 
 def _record(line: bytes) -> dict:
-    """The record in a line, with its round as a whole number."""
+    """Parses a record and checks that it has a round."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except RecursionError as e:
         raise Damaged("it is nested too deep") from e
     except ValueError as e:
         raise _Torn(f"it is not JSON ({e})") from e
-    if not isinstance(found, dict):
-        raise Damaged(f"it holds {json_type(found)}, no object")
-    at = found.get("round", "absent")
+    if not isinstance(record, dict):
+        raise Damaged(f"it holds {json_type(record)}, no object")
+    at = record.get("round", "absent")
     if not isinstance(at, int) or isinstance(at, bool) or at < 0:
         raise Damaged(f"its round is {str(at)[:40]!r}, no whole number")
-    return found
+    return record

@@ -1,10 +1,10 @@
-"""Rows of clients in a checkpoint: those that changed since the one before.
+"""Incremental client rows of checkpoints: those changed since the last checkpoint.
 
-A checkpoint holds, in `rows/`, folders of rows in the order in which they count, each
-named by its round and its number of rows. Those of earlier checkpoints are linked, not
-copied; where there are twice as many rows as clients, all are written anew. So each
-checkpoint is whole by itself, and older ones can go. A linked file has one content: if
-it is damaged on the disk, so is every checkpoint that has it.
+The folder `rows/` of a checkpoint holds folders of rows, each named by its round and
+its number of rows; a later folder overrides an earlier one. Folders of earlier
+checkpoints are linked, not copied; if there are twice as many rows as clients, all are
+written anew. So each checkpoint is complete, and older ones can be removed. A damaged
+linked file damages every checkpoint that has it.
 """
 
 import os
@@ -22,27 +22,28 @@ MAX_PARTS = 2  # rows per client in a checkpoint
 
 
 class RowDelta(NamedTuple):
-    """What a checkpoint asks of whoever holds the rows."""
+    """Client rows that a checkpoint saves."""
 
-    since: int | None  # round of the last checkpoint; None is none
+    since: int | None  # round of the last checkpoint, if any
     live: int  # clients that have a row
-    changed: int  # of them, since then
-    arrays: Callable[[bool], Mapping[str, np.ndarray]]  # of all, or of what changed
+    changed: int  # of these clients, changed since the last checkpoint
+    arrays: Callable[[bool], Mapping[str, np.ndarray]]  # whether of all -> rows
 
 
 def delta_folders(folder: Path) -> list[Path]:
-    """The folders of rows in a checkpoint, in the order in which they count."""
-    there = (folder / FOLDER).glob("*-*")
-    return sorted(there, key=lambda p: int(p.name.partition("-")[0]))
+    """Returns the folders of rows in a checkpoint, earliest first."""
+    folders = (folder / FOLDER).glob("*-*")
+    return sorted(folders, key=lambda p: int(p.name.partition("-")[0]))
 
 
 def write(folder: Path, before: Path | None, round: int, changes: RowDelta) -> int:
-    """Writes what changed beside links to the rest; returns the bytes written.
+    """Writes the changed rows and links the others; returns the bytes written.
 
     Args:
       folder: of the new checkpoint.
-      before: the checkpoint that this one goes on from, if there is one.
-      changes: since then.
+      before: folder of the last checkpoint, if any.
+      round: of the new checkpoint.
+      changes: since the last checkpoint.
     """
     old = delta_folders(before) if before is not None else []
     rows = sum(int(p.name.partition("-")[2]) for p in old) + changes.changed
@@ -50,21 +51,21 @@ def write(folder: Path, before: Path | None, round: int, changes: RowDelta) -> i
     (folder / FOLDER).mkdir()
     for part in [] if whole else old:
         shutil.copytree(part, folder / FOLDER / part.name, copy_function=_link)
-    made = changes.arrays(whole)
-    if made:
+    rows_by_name = changes.arrays(whole)
+    if rows_by_name:
         count = changes.live if whole else changes.changed
-        arrays.write(folder / FOLDER / f"{round}-{count}", made)
-    return sum(a.nbytes for a in made.values())
+        arrays.write(folder / FOLDER / f"{round}-{count}", rows_by_name)
+    return sum(a.nbytes for a in rows_by_name.values())
 
 
 def read(folder: Path) -> Iterator[dict[str, np.ndarray]]:
-    """The rows of a checkpoint, earlier ones first."""
+    """Yields the rows of a checkpoint, earliest first."""
     for part in delta_folders(folder):
         yield arrays.read_all(part)
 
 
 def _link(source: str, target: str):
-    """A name for the same file; a copy where the system has no such thing."""
+    """Links a file, or copies it where the file system has no links."""
     try:
         os.link(source, target)
     except OSError:

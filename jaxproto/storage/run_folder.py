@@ -1,7 +1,7 @@
-"""A run as its folder tells of it: configuration, summary, records, status.
+"""Run directories as they are read: configuration, summary, records, status.
 
-Everything that reads the folder of a run does it by `RunFolder`, so that what is
-damaged, missing or of something else has one message everywhere.
+All commands read a run by `RunFolder`, so that damaged and missing files have the same
+messages everywhere.
 """
 
 import dataclasses
@@ -18,28 +18,28 @@ from jaxproto.storage import records as json_lines
 from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
-NODES = "nodes.json"  # of a run whose clients are on nodes of their own
+NODES = "nodes.json"  # of a run whose clients are nodes
 NEEDED = {"status": str, "rounds": int, "rules": dict}  # entries of every summary
-ENTRIES: dict[str, type] = {  # entry of a summary -> what it is
+ENTRIES: dict[str, type] = {  # entry of a summary -> its type
     **NEEDED,
     "metrics": dict,
     "scalars_per_round": dict,
     "bytes_per_round": dict,
 }
-DIGEST = ("best", "final")  # what every version says of a rule
+DIGEST = ("best", "final")  # entries of a rule in every version
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run, as it was when it was read.
+    """Contents of a run directory when it was read.
 
     Attributes:
-      path: of the folder.
-      config: the configuration, flat, fields that did not exist then at their default;
-        empty where no run has begun.
-      summary: None of a run that has not ended.
-      on_nodes: whether its clients were nodes, with processes of their own.
-      name: what it is called among others; given by the reader.
+      path: of the directory.
+      config: flat configuration, with defaults for fields of newer versions; empty if
+        no run has begun.
+      summary: None if the run has not ended.
+      on_nodes: whether clients were nodes, each in a process of its own.
+      name: label of the run, given by the reader.
     """
 
     path: Path
@@ -50,10 +50,10 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | Path, name: str = "") -> Self:
-        """Reads a folder that may hold no run yet.
+        """Reads a directory that may hold no run yet.
 
         Raises:
-          UserError: a file in it is damaged.
+          UserError: a file of the run is damaged.
         """
         path = Path(path)
         config, summary = read_config(path), _read(path / SUMMARY, _wrong_in_summary)
@@ -61,10 +61,10 @@ class RunFolder:
 
     @classmethod
     def read(cls, path: str | Path, name: str = "") -> Self:
-        """Reads the folder of a run.
+        """Reads the directory of a run.
 
         Raises:
-          UserError: the folder is not that of a run, or a file in it is damaged.
+          UserError: the directory holds no run, or a damaged file.
         """
         found = cls.at(path, name)
         if not found.config:
@@ -75,22 +75,22 @@ class RunFolder:
         return found
 
     def status(self, rounds: int | None = None) -> Status:
-        """Returns how far the run is.
+        """Returns the status of the run.
 
         Args:
-          rounds: that it is to have; by default those of its configuration.
+          rounds: planned number; by default that of the configuration.
         """
         planned = self.config.get("rounds", 0) if rounds is None else rounds
         return status_of(self.summary, planned, bool(self.config))
 
     @property
     def finished(self) -> bool:
-        """Returns whether it came to its last round, or was stopped early."""
+        """Whether the run has trained its last round, or was stopped early."""
         return self.status().ok
 
     @property
     def results(self) -> dict:
-        """The summary.
+        """Summary of the finished run.
 
         Raises:
           UserError: the run is not finished.
@@ -101,7 +101,7 @@ class RunFolder:
 
     @functools.cached_property
     def records(self) -> list[dict]:
-        """The records of its evaluations, read once; none where there is no file.
+        """Records of the evaluations, read once; none if there is no file.
 
         Raises:
           UserError: a line is no record.
@@ -117,19 +117,19 @@ class RunFolder:
 
     @property
     def last(self) -> dict | None:
-        """The newest record."""
+        """Newest record, if any."""
         return self.records[-1] if self.records else None
 
     @property
     def round(self) -> int:
-        """The round of the newest record; 0 where there is none."""
+        """Round of the newest record; 0 if there is none."""
         return self.last["round"] if self.last else 0
 
     def evaluations(self) -> list[dict]:
         """Returns the records, at least one.
 
         Raises:
-          UserError: there is none.
+          UserError: there is no record.
         """
         if not self.records:
             there = (self.path / METRICS).exists()
@@ -138,17 +138,17 @@ class RunFolder:
         return self.records
 
     def covered(self, due: Iterable[int]) -> json_lines.Coverage:
-        """Returns how far the records on disk go; see `storage.records.coverage`."""
+        """Returns the round up to which records on disk are complete."""
         return json_lines.coverage(self.path / METRICS, due)
 
     def newest(self) -> dict | None:
-        """Returns the newest record on disk; only the end of the file is read."""
+        """Returns the newest record on disk; reads only the end of the file."""
         return json_lines.read_last(self.path / METRICS)
 
     def stamp(self) -> tuple[int, int]:
-        """Returns nanosecond and size of the last change of the records on disk.
+        """Returns time of change (nanoseconds) and size (bytes) of the records file.
 
-        Both are 0 where there are none.
+        Both are 0 if there is no file.
         """
         try:
             found = (self.path / METRICS).stat()
@@ -158,27 +158,27 @@ class RunFolder:
 
 
 def is_run(path: str | Path) -> bool:
-    """Returns whether a run has left something in a folder."""
+    """Returns whether a folder holds files of a run."""
     return any((Path(path) / name).exists() for name in (CONFIG, SUMMARY, METRICS))
 
 
 def has_begun(path: Path) -> bool:
-    """Returns whether a folder has the configuration of a run."""
+    """Returns whether a folder holds the configuration of a run."""
     return (path / CONFIG).is_file()
 
 
 def read_config(path: Path) -> dict | None:
-    """Returns the configuration of the run in a folder, flat; None if there is none.
+    """Reads the flat configuration of the run in a folder; None if there is none.
 
     Raises:
-      UserError: the file is something else.
+      UserError: the file holds no configuration.
     """
     found = _read(path / CONFIG, _wrong_in_config)
     return None if found is None else upgrade_saved(found)
 
 
 def _read(file: Path, wrong: Callable[[Mapping], str]) -> dict | None:
-    """Returns what is in a file of a run; None if there is no file."""
+    """Reads a JSON file of a run; None if there is no file."""
     try:
         found = read_json(file)
         if found is not None and (why := wrong(found)):
@@ -192,7 +192,7 @@ def _read(file: Path, wrong: Callable[[Mapping], str]) -> dict | None:
 
 
 def _wrong_in_config(found: Mapping) -> str:
-    """Returns the first field that is not what it must be, or nothing."""
+    """Returns the first invalid field of a configuration, or ""."""
     wrong = _misshapen(found, {**fields().to_dict(), "method": {"name": ""}})
     if not wrong and "name" not in found.get("method", {}):
         wrong = "method.name is absent"
@@ -200,7 +200,7 @@ def _wrong_in_config(found: Mapping) -> str:
 
 
 def _misshapen(given: Mapping, example: Mapping) -> str:
-    """Returns the first field that is another kind of thing than in the example."""
+    """Returns the first field whose type is not that of the example, or ""."""
     for key, value in given.items():
         like = example.get(key)
         if isinstance(like, Mapping) and isinstance(value, Mapping):
@@ -218,7 +218,7 @@ def _kind(value) -> type:
 
 
 def _wrong_in_summary(found: Mapping) -> str:
-    """Returns the first entry that is not what it must be, or nothing."""
+    """Returns the first invalid entry of a summary, or ""."""
     wrong = _wrong_entry(found)
     return wrong and f"it is no summary of a run: {wrong}"
 
@@ -238,7 +238,7 @@ def _wrong_entry(found: Mapping) -> str:
 
 
 def _are_rules(found) -> bool:
-    """Returns whether these can be the accuracies of a record."""
+    """Returns whether a value can be the accuracies of a record."""
     return isinstance(found, dict) and all(map(_are_numbers, found.values()))
 
 

@@ -1,27 +1,27 @@
-"""How far a run is, by the files of its folder."""
+"""Status of a run."""
 
 import enum
 from collections.abc import Mapping
 
 
 class Status(enum.StrEnum):
-    """The states of a run; those of ended ones stand in `summary.json`."""
+    """Status of a run; `summary.json` has that of an ended run."""
 
-    NEW = "new"  # nothing is there yet
-    RUNNING = "running"  # or killed: there is no summary
-    EXTENDED = "extended"  # finished with fewer rounds than it is to have now
+    NEW = "new"  # no file yet
+    RUNNING = "running"  # or killed: no summary
+    EXTENDED = "extended"  # finished with fewer rounds than are planned now
     FINISHED = "finished"
     STOPPED_EARLY = "stopped early"
     DIVERGED = "diverged"
 
     @property
     def ok(self) -> bool:
-        """Returns whether the run has ended with results."""
+        """Whether the run has ended with results."""
         return self in (Status.FINISHED, Status.STOPPED_EARLY)
 
     @property
     def ended(self) -> bool:
-        """Returns whether no rounds are left to train."""
+        """Whether no rounds are left to train."""
         return self.ok or self is Status.DIVERGED
 
 
@@ -30,8 +30,8 @@ def status_of(summary: Mapping | None, rounds: float = 0, begun: bool = True) ->
 
     Args:
       summary: of the run, if it has ended.
-      rounds: that the run is to have.
-      begun: whether there is anything of a run without a summary.
+      rounds: planned number.
+      begun: whether there are files of a run without a summary.
     """
     if summary is None:
         return Status.RUNNING if begun else Status.NEW

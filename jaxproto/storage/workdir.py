@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, whether it is finished, who is using it."""
+"""Run directory: lock, configuration check, and completeness of records."""
 
 import contextlib
 import fcntl
@@ -30,31 +30,31 @@ WRITTEN = (
 
 
 class WorkdirBusy(UserError):
-    """Another process is running in the folder."""
+    """Error of a folder that another process is using."""
 
 
 class WorkdirLock:
-    """A folder held for one process."""
+    """Lock of a folder for one process."""
 
     def __init__(self, path: Path):
-        """Knows what is there, and which folders are not."""
+        """Lists the files of the folder, and the parents that do not exist."""
         self._path = path
         self._missing = [p for p in (path, *path.parents) if not p.exists()]
-        self._there = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        self._before = {p.name for p in path.iterdir()} if path.is_dir() else set()
         self._kept = False
 
     def keep(self):
-        """From here on there is a run, and what it has made stays."""
+        """Keeps the files of this start, as the run has begun."""
         self._kept = True
 
     def leave_nothing(self):
-        """Takes away what this start has made, unless it came to a run."""
+        """Removes the files of this start, unless the run has begun."""
         if self._kept:
             return
         if self._path.is_dir():
-            for made in self._path.iterdir():
-                if made.name not in self._there:
-                    atomic.remove(made)
+            for file in self._path.iterdir():
+                if file.name not in self._before:
+                    atomic.remove(file)
         with contextlib.suppress(OSError):  # another start uses it
             for folder in self._missing:
                 folder.rmdir()
@@ -62,20 +62,20 @@ class WorkdirLock:
 
 @contextlib.contextmanager
 def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
-    """Holds the folder for one process; a start that is refused leaves it as it was.
+    """Locks a folder for one process; a refused start leaves it unchanged.
 
     Raises:
-      UserError: the folder cannot be written or be named so; `WorkdirBusy` if another
-        process is running in it.
+      UserError: the folder cannot be written or has an invalid path; `WorkdirBusy` if
+        another process uses it.
     """
     default_workdir.check_path(path)
-    made = None
+    held = None
     try:
-        made = WorkdirLock(path)
+        held = WorkdirLock(path)
         lock = _locked(path)
     except OSError as e:
-        if made is not None:
-            made.leave_nothing()
+        if held is not None:
+            held.leave_nothing()
         raise UserError(
             f"cannot write to the work directory {path}: {e.strerror}. Choose another "
             "with --workdir."
@@ -83,18 +83,18 @@ def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
     with lock:
         atomic.remove_leftovers(path, WRITTEN)
         try:
-            yield made
+            yield held
         except Exception:
-            made.leave_nothing()
+            held.leave_nothing()
             raise
 
 
 def _locked(path):
-    """The open lock of the folder, which no other start has taken away meanwhile."""
+    """Returns the open lock of the folder, in a file that still exists."""
     while True:
         path.mkdir(parents=True, exist_ok=True)
         file = path / ".lock"
-        lock = file.open("a")  # no change of a finished folder
+        lock = file.open("a")  # does not change a finished folder
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
@@ -113,10 +113,10 @@ def _locked(path):
 
 @contextlib.contextmanager
 def exclusive_lock(lock: Path) -> Iterator[None]:
-    """Waits until no other process is in a block of the same file, which it makes.
+    """Waits until no other process is in a block with this lock file.
 
-    A process that is killed lets the next one in. Where the file cannot be made, or on
-    a file system without locks, it waits for nobody.
+    A killed process releases the lock. It does not wait if the file cannot be made, or
+    on a file system without locks.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
@@ -126,19 +126,18 @@ def exclusive_lock(lock: Path) -> Iterator[None]:
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
-    """Raises UserError if the folder holds a run of a different configuration.
+    """Raises UserError if the folder holds a run of another configuration.
 
-    More rounds than it was started with are no difference: they are trained after the
-    ones that are there. That holds unless a round depends on how many there will be.
-    Nor is another rule of early stopping, where one has ended the run.
+    More rounds are no difference, unless a round depends on their number. Nor is
+    another rule of early stopping, if one has ended the run.
     """
-    run, here = RunFolder.at(path), flatten(config)
+    run, now = RunFolder.at(path), flatten(config)
     if not run.config:
         return
     free = extended(config, run.config)
     if run.status() is Status.STOPPED_EARLY:
         free |= resumable(config, STOPPED)
-    lines = differences({**run.config, **{k: here[k] for k in free}}, here)
+    lines = differences({**run.config, **{k: now[k] for k in free}}, now)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -149,9 +148,9 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
 
 
 def settings(config: ml_collections.ConfigDict) -> dict:
-    """Fields that a checkpoint must have in common with the run that goes on from it.
+    """Returns the fields that must be equal for a run to resume from a checkpoint.
 
-    Where the data lie may change, when to stop early, and the number of rounds unless
+    Location of the data and early stopping may change, and the number of rounds unless
     rounds depend on it.
     """
     free = resumable(config, MORE, STOPPED, MOVED)
@@ -159,7 +158,7 @@ def settings(config: ml_collections.ConfigDict) -> dict:
 
 
 def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
-    """Rounds whose evaluation a run must have, as far as it has come."""
+    """Returns the rounds after which the run evaluates."""
     ended = RunFolder.at(path).summary or {"rounds": 0}
     every = config.eval_every
     last = {config.rounds, ended["rounds"]} - {0}
@@ -167,14 +166,14 @@ def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
 
 
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
-    """Raises UserError if an ended run lacks records of its evaluations."""
-    asked = [r for r in expected_rounds(path, config) if r <= rounds]
-    found = RunFolder.at(path).covered(asked)
-    if found.until < rounds:
+    """Raises UserError if an ended run lacks records."""
+    evaluated = [r for r in expected_rounds(path, config) if r <= rounds]
+    covered = RunFolder.at(path).covered(evaluated)
+    if covered.until < rounds:
         raise UserError(
             f"{path} has ended after {rounds} rounds, but not all of it is there: it "
-            f"has {found.why}. Put that file back from a copy, or move the folder away "
-            "to run it again."
+            f"has {covered.why}. Put that file back from a copy, or move the folder "
+            "away to run it again."
         )
 
 
@@ -184,7 +183,7 @@ def save_config(path: Path, config: ml_collections.ConfigDict):
 
 
 def tokens(path: Path) -> tuple[str, ...] | None:
-    """The vocabulary of the run that began in the folder; None where there is none."""
+    """Reads the vocabulary of the run in the folder; None if there is none."""
     return text.read(path / VOCABULARY) if has_begun(path) else None
 
 

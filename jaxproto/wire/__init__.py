@@ -1,4 +1,4 @@
-"""What crosses the network: messages, their types and bytes, and the codec."""
+"""Messages on the network: their types, their bytes, and the codec."""
 
 from jaxproto.wire.message import (
     COUNT,

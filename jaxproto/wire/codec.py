@@ -1,4 +1,4 @@
-"""The bytes of a message: what `wire.pack` gives, as a deployment would send it.
+"""Codec between packed messages (`wire.pack`) and the bytes that are sent.
 
 A message is a header of `wire.HEADER` bytes and the payload, little endian:
 
@@ -42,7 +42,7 @@ class CodecMismatch(AssertionError):
 
 
 def encode(packed: Tree, form: str) -> bytes:
-    """The bytes of one sender's packed message.
+    """Encodes one sender's packed message.
 
     Args:
       packed: of `wire.pack`, as numpy arrays.
@@ -57,10 +57,10 @@ def encode(packed: Tree, form: str) -> bytes:
 
 
 def decode(data: bytes, like: Tree, form: str) -> Tree:
-    """The packed message that `data` is the encoding of.
+    """Decodes a packed message.
 
     Args:
-      data: of `encode`.
+      data: bytes from `encode`.
       like: a packed message's structure, with shapes and types (of `jax.eval_shape`).
       form: one of `wire.FORMATS`.
 
@@ -74,18 +74,18 @@ def decode(data: bytes, like: Tree, form: str) -> Tree:
             raise WireError(f"{len(data)} bytes came where the message has no fields.")
         return like
     reader = Reader(_payload(data, like, form))
-    found = [_read(part, reader) for part in parts]
+    fields = [_read(part, reader) for part in parts]
     if reader.left:
         raise WireError(f"the payload has {reader.left} bytes after its last field.")
-    return jax.tree.unflatten(structure, found)
+    return jax.tree.unflatten(structure, fields)
 
 
 def check_roundtrip(packed: Tree, size: int, form: str):
-    """Encodes and decodes one message.
+    """Checks that one message survives encoding and decoding.
 
     Args:
       packed: of `wire.pack`; all zero if the client sent nothing.
-      size: bytes that the round counted for it; 0 if the client sent nothing.
+      size: bytes that the round counted for the message; 0 if none was sent.
       form: one of `wire.FORMATS`.
 
     Raises:
@@ -107,31 +107,31 @@ def check_roundtrip(packed: Tree, size: int, form: str):
 
 
 def check_broadcast(down: Tree, form: str):
-    """Encodes and decodes a broadcast; raises as `check_roundtrip` does."""
+    """Checks the broadcast by `check_roundtrip`; raises Mismatch."""
     packed = wire.pack(down, form)
     check_roundtrip(packed, int(wire.message_bytes(packed)), form)
 
 
 class Reader:
-    """Takes a payload from front to back."""
+    """Sequential reader of a payload."""
 
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
 
     @property
     def left(self) -> int:
-        """Bytes not yet taken."""
+        """Number of bytes that are not yet read."""
         return len(self.data) - self.at
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Reads the next `size` bytes."""
         if size > self.left:
             raise WireError(f"the payload ends {size - self.left} bytes too early.")
         self.at += size
         return self.data[self.at - size : self.at]
 
     def array(self, shape, dtype) -> np.ndarray:
-        """The next elements."""
+        """Reads the elements of an array."""
         dtype, count = np.dtype(dtype), math.prod(shape)
         if dtype.kind == "b":
             return self.bits(count).reshape(shape)
@@ -140,7 +140,7 @@ class Reader:
         return found.astype(word.newbyteorder("=")).view(dtype).reshape(shape)
 
     def bits(self, count: int) -> np.ndarray:
-        """The next bits, [count] bool."""
+        """Reads the next bits, [count] bool."""
         found = np.frombuffer(self.take(wire.bitmap_bytes(count)), np.uint8)
         bit = np.unpackbits(found, bitorder="little").astype(bool)
         if bit[count:].any():
@@ -149,7 +149,7 @@ class Reader:
 
 
 def _payload(data, like, form):
-    """The payload of an undamaged message."""
+    """Returns the payload of a message; raises WireError if it is damaged."""
     if len(data) < wire.HEADER:
         raise WireError(f"{len(data)} bytes are less than the header's {wire.HEADER}.")
     start, payload = data[: START.size], data[wire.HEADER :]
@@ -160,8 +160,8 @@ def _payload(data, like, form):
             f"{MAGIC!r}, version {VERSION}."
         )
     if number != wire.FORMATS.index(form):
-        there = dict(enumerate(wire.FORMATS)).get(number, f"number {number}")
-        raise WireError(f"the message is in format {there}, expected is {form}.")
+        name = dict(enumerate(wire.FORMATS)).get(number, f"number {number}")
+        raise WireError(f"the message is in format {name}, expected is {form}.")
     if length != len(payload):
         raise WireError(
             f"the payload should be {length} bytes, but {len(payload)} are there."
@@ -180,7 +180,7 @@ def _checksum(packed, start, payload):
 
 
 def _schema(packed) -> bytes:
-    """A text of all fields: where they are, kind, shapes and types."""
+    """Returns path, kind, shapes and types of all fields, a line each."""
 
     def of(path, part):
         inside = [(a.shape, np.dtype(a.dtype).name) for a in jax.tree.leaves(part)]
@@ -188,12 +188,12 @@ def _schema(packed) -> bytes:
         shown = getattr(part, "disclosed", False)
         return f"{jax.tree_util.keystr(path)} {kind} {shown} {inside}"
 
-    found = jax.tree.leaves_with_path(packed, is_leaf=wire.is_message_node)
-    return "\n".join(of(*pair) for pair in found).encode()
+    fields = jax.tree.leaves_with_path(packed, is_leaf=wire.is_message_node)
+    return "\n".join(of(*pair) for pair in fields).encode()
 
 
 def _raw(x) -> bytes:
-    """The elements of an array, little endian; booleans as bits."""
+    """Returns the elements of an array, little endian; booleans as bits."""
     x = np.ascontiguousarray(x)
     if x.dtype == bool:
         return np.packbits(x.ravel(), bitorder="little").tobytes()
@@ -201,19 +201,19 @@ def _raw(x) -> bytes:
     return x.view(word).astype(word.newbyteorder("<")).tobytes()
 
 
-def _rows(x, here):
-    """Those rows or entries of values, int8 scales first."""
+def _rows(x, mask):
+    """Returns the bytes of the masked rows or entries, int8 scales first."""
     if isinstance(x, Scaled):
-        scale = x.scale[here] if x.scale.ndim else x.scale
-        return _raw(scale) + _raw(x.value[here])
-    return _raw(x[here])
+        scale = x.scale[mask] if x.scale.ndim else x.scale
+        return _raw(scale) + _raw(x.value[mask])
+    return _raw(x[mask])
 
 
 def _write(part) -> bytes:
     if isinstance(part, Protos):
-        here_C = np.asarray(part.count) > 0
-        count = _raw(part.count[here_C]) if part.disclosed else b""
-        return _raw(here_C) + count + _rows(part.mean, here_C)
+        present_C = np.asarray(part.count) > 0
+        count = _raw(part.count[present_C]) if part.disclosed else b""
+        return _raw(present_C) + count + _rows(part.mean, present_C)
     if isinstance(part, Top):
         number, which = np.uint32(part.sent.sum()), _which(part.sent)
         return _raw(number) + which + _rows(part.value, part.sent)
@@ -223,7 +223,7 @@ def _write(part) -> bytes:
 
 
 def _by_index(number, entries):
-    """Whether indices are smaller than a bitmap."""
+    """Returns whether indices are smaller than a bitmap."""
     return number * wire.index_bytes(entries) < wire.bitmap_bytes(entries)
 
 
@@ -246,32 +246,32 @@ def _read(part, reader):
 
 
 def _read_protos(part, reader):
-    here_C = reader.bits(len(part.count))
-    rows, count = int(here_C.sum()), here_C
+    present_C = reader.bits(len(part.count))
+    rows, count = int(present_C.sum()), present_C
     if part.disclosed:
-        count = np.zeros(len(here_C), np.int32)
-        count[here_C] = reader.array((rows,), np.int32)
-        if (count[here_C] <= 0).any():
+        count = np.zeros(len(present_C), np.int32)
+        count[present_C] = reader.array((rows,), np.int32)
+        if (count[present_C] <= 0).any():
             raise WireError("a class that is there has a count below 1.")
-    return part.replace(mean=_read_rows(part.mean, here_C, reader), count=count)
+    return part.replace(mean=_read_rows(part.mean, present_C, reader), count=count)
 
 
-def _read_rows(like, here, reader):
-    """The next rows or entries of values, where something is `here`."""
+def _read_rows(like, mask, reader):
+    """Reads the masked rows or entries of an array; the others are zero."""
     if not isinstance(like, Scaled):
-        return _spread(like, here, reader)
+        return _spread(like, mask, reader)
     scale = np.ones(
         like.scale.shape, np.float32
     )  # of zeros, as `wire.to_wire_format` has
-    which = here if scale.ndim else ()
+    which = mask if scale.ndim else ()
     scale[which] = reader.array(scale[which].shape, np.float32)
-    return Scaled(_spread(like.value, here, reader), scale)
+    return Scaled(_spread(like.value, mask, reader), scale)
 
 
-def _spread(like, here, reader):
-    """Zeros of the shape, with the next values where something is `here`."""
+def _spread(like, mask, reader):
+    """Reads values into the masked rows of an array of zeros."""
     x = np.zeros(like.shape, like.dtype)
-    x[here] = reader.array((int(here.sum()), *like.shape[1:]), like.dtype)
+    x[mask] = reader.array((int(mask.sum()), *like.shape[1:]), like.dtype)
     return x
 
 

@@ -1,9 +1,9 @@
-"""What crosses the network: the form of each message, inside the jitted round.
+"""Messages on the network: their form and size, inside the jitted round.
 
-`pack` turns a message into the arrays that are sent, `unpack` into what the receiver
-works with, `message_bytes` counts its bytes; all three are jitted with the round, so
-that lossy formats act on training as they would in a deployment. `codec.py` turns
-packed messages into real bytes of exactly that size.
+`pack` turns a message into the arrays that are sent, `unpack` turns these into the
+values that the receiver gets, and `message_bytes` counts their bytes. All three are
+jitted with the round, so that lossy formats act on training as they would in a
+deployment. `codec.py` turns packed messages into real bytes of exactly that size.
 
 A message is a tree of arrays, `Protos` and `Top`:
 - `Protos`: one presence bit per class, the rows that are present, and their counts
@@ -18,8 +18,8 @@ range, arrives as one that is not finite: a run that diverges is noticed.
 
     python -m jaxproto fields --config=configs/protonorm.py:digits
 
-lists what crosses the network and what it reveals (`disclosure.py`). Formats save bytes
-and protect nothing: whoever reads a message has class means and weights as they are,
+lists the fields of messages and what each reveals (`disclosure.py`). Formats save bytes
+and protect nothing: a reader of a message has class means and weights as they are,
 and both are functions of the client's data.
 """
 
@@ -57,23 +57,23 @@ class Scaled(flax.struct.PyTreeNode):
 
 
 def is_message_node(node) -> bool:
-    """Whether a node of a message is sent as one."""
+    """Returns whether a node of a message is sent as one part."""
     return isinstance(node, Protos | Top | Scaled)
 
 
 def pack(message: Tree, form: str) -> Tree:
-    """The arrays that are sent. What is not sent (absent rows) is zero.
+    """Returns the arrays that are sent; rows that are not sent are zero.
 
     Args:
-      message: of one sender; a tree of arrays, Protos and Top.
+      message: tree of arrays, Protos and Top, of one sender.
       form: one of FORMATS.
     """
 
     def one(part):
         if isinstance(part, Protos):
-            here_C = part.count > 0
-            mean_CD = jnp.where(here_C[:, None], part.mean, 0.0)
-            count_C = part.count.astype(jnp.int32) if part.disclosed else here_C
+            present_C = part.count > 0
+            mean_CD = jnp.where(present_C[:, None], part.mean, 0.0)
+            count_C = part.count.astype(jnp.int32) if part.disclosed else present_C
             return part.replace(mean=to_wire_format(mean_CD, form), count=count_C)
         if isinstance(part, Top):
             sent = _rows(part.sent, part.value)
@@ -86,7 +86,7 @@ def pack(message: Tree, form: str) -> Tree:
 
 
 def unpack(packed: Tree) -> Tree:
-    """What the receiver works with: float32 values, counts as float32.
+    """Returns a message as its receiver gets it: values and counts in float32.
 
     Messages may be stacked on leading axes.
     """
@@ -103,7 +103,7 @@ def unpack(packed: Tree) -> Tree:
 
 
 def roundtrip(message: Tree, form: str) -> Tree:
-    """A message after its journey.
+    """Packs and unpacks a message.
 
     The barrier keeps XLA from skipping a conversion there and back, as it may where
     excess precision is allowed.
@@ -112,7 +112,7 @@ def roundtrip(message: Tree, form: str) -> Tree:
 
 
 def to_wire_format(x: Array, form: str) -> Array | Scaled:
-    """Floating-point values in the format; anything else as it is."""
+    """Converts floating-point values to a format; leaves other types as they are."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     if form != "int8":
@@ -124,7 +124,7 @@ def to_wire_format(x: Array, form: str) -> Array | Scaled:
 
 
 def to_float32(x: Array | Scaled) -> Array:
-    """The float32 values; other types as they are."""
+    """Converts floating-point values to float32; leaves other types as they are."""
     if isinstance(x, Scaled):
         return x.value.astype(jnp.float32) * _rows(x.scale, x.value)
     return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -135,7 +135,7 @@ def _rows(of_row, x):
 
 
 def message_bytes(packed: Tree) -> Array:
-    """Bytes of a packed message, header included; 0 if it holds nothing."""
+    """Returns the bytes of a packed message, header included; 0 without fields."""
     parts = jax.tree.leaves(packed, is_leaf=is_message_node)
     if not parts:
         return jnp.int32(0)
@@ -154,39 +154,39 @@ def _bytes(part):
 
 
 def _sent_bytes(x: Array | Scaled, n):
-    """Bytes of n entries of a vector or of n rows of a matrix."""
-    whole = x.value if isinstance(x, Scaled) else x
-    if whole.ndim > 1:
+    """Returns the bytes of n entries of a vector or of n rows of a matrix."""
+    value = x.value if isinstance(x, Scaled) else x
+    if value.ndim > 1:
         return n * row_bytes(x)
-    return n * whole.dtype.itemsize + SCALE * isinstance(x, Scaled)
+    return n * value.dtype.itemsize + SCALE * isinstance(x, Scaled)
 
 
 def bitmap_bytes(n: int) -> int:
-    """Bytes of n bits."""
+    """Returns the bytes that hold n bits."""
     return -(-n // 8)
 
 
 def index_bytes(n: int) -> int:
-    """Bytes of an index below n."""
+    """Returns the bytes of an index below n."""
     return max(1, bitmap_bytes(max(n - 1, 0).bit_length()))
 
 
 def row_bytes(mean: Array | Scaled) -> int:
-    """Bytes of one row [D] of prototypes."""
+    """Returns the bytes of one row [D] of prototypes."""
     if isinstance(mean, Scaled):
         return mean.value.shape[-1] + SCALE
     return mean.shape[-1] * mean.dtype.itemsize
 
 
 def array_bytes(x: Array | Scaled) -> int:
-    """Bytes of all elements."""
+    """Returns the bytes of all elements of an array."""
     if isinstance(x, Scaled):
         return x.value.size + SCALE * x.scale.size
     return bitmap_bytes(x.size) if x.dtype == bool else x.size * x.dtype.itemsize
 
 
 def scalars(message: Tree) -> Array:
-    """Scalars in one message: prototypes by the rows present, `Top` by its entries."""
+    """Counts the scalars of a message: of present rows, and of sent entries."""
 
     def of(part):
         if isinstance(part, Protos):
