@@ -53,8 +53,8 @@ def bands(
     shown: Mapping[str, Sequence[Band]],
     xlabel: str,
     ylabel: str,
-    *,
     note: str = "",
+    *,
     whole: bool = False,
     log: bool = False,
 ):

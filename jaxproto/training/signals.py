@@ -67,8 +67,8 @@ class _Watch:
         """Does not return."""
         say(told, self.after)
         self._close()
-        if files := sys.modules.get("jaxproto.io.atomic"):  # nothing is written before
-            files.drop_unfinished()
+        if atomic := sys.modules.get("jaxproto.io.atomic"):  # nothing is written before
+            atomic.remove_in_progress()
         os._exit(128 + told)
 
     def _close(self):

@@ -31,7 +31,7 @@ NAMES = (
     (federation, "init_cohort"),
     (federation, "train_cohort"),
     (federation, "update_server"),
-    (client, "score"),
+    (client, "evaluate_client"),
 )
 
 
