@@ -30,10 +30,6 @@ AXES = {  # of the arguments of each program, floats first
     "evaluate": (MAPPED, MAPPED, MAPPED, UNMAPPED, UNMAPPED),
     "diagnostics": (MAPPED, MAPPED),
 }
-WITH_ROWS = (
-    "pre_upload",
-    "train",
-)  # with gathered index tables, which are MAPPED
 
 
 def map_programs(f: Callable, programs: Programs) -> Programs:
@@ -43,8 +39,8 @@ def map_programs(f: Callable, programs: Programs) -> Programs:
         if program is None:
             return None
         axes = AXES[name]
-        if name in WITH_ROWS and gathers is not None:
-            axes = (*axes[:-1], MAPPED)
+        if name in ("pre_upload", "train") and gathers is not None:
+            axes = (*axes[:-1], MAPPED)  # each federation gathers index tables
         return f(program, axes)
 
     def field(name, part):

@@ -35,32 +35,32 @@ class ClientRows:
         """Returns clients [n, ...] made of rows of every leaf."""
         return jax.tree.unflatten(self._structure, rows)
 
-    def get(self, at: np.ndarray) -> Leaves:
+    def get(self, place: np.ndarray) -> Leaves:
         """Returns rows of every leaf."""
-        return [a[at] for a in self.rows]
+        return [a[place] for a in self.rows]
 
-    def set(self, at: np.ndarray, rows: Sequence[np.ndarray]):
+    def set(self, place: np.ndarray, rows: Sequence[np.ndarray]):
         """Stores rows that have changed."""
         for a, new in zip(self.rows, rows, strict=True):
-            a[at] = new[: len(at)]
-        self.written[at] = self.dirty[at] = True
+            a[place] = new[: len(place)]
+        self.written[place] = self.dirty[place] = True
 
     def arrays(self, complete: bool) -> dict[str, np.ndarray]:
         """Returns written or changed rows by leaf, and their places."""
-        at = np.flatnonzero(self.written if complete else self.dirty)
-        if not len(at):
+        place = np.flatnonzero(self.written if complete else self.dirty)
+        if not len(place):
             return {}
-        named = zip(self._names, self.get(at), strict=True)
-        return {".at": at, **{name: a for name, a in named if a.size}}
+        named = zip(self._names, self.get(place), strict=True)
+        return {".at": place, **{name: a for name, a in named if a.size}}
 
     def load(self, arrays: Mapping[str, np.ndarray]):
         """Stores rows that `arrays` has returned."""
-        if (at := arrays.get(".at")) is None:
+        if (place := arrays.get(".at")) is None:
             return
         for name, a in zip(self._names, self.rows, strict=True):
             if a.size:
-                a[at] = arrays[name]
-        self.written[at] = True
+                a[place] = arrays[name]
+        self.written[place] = True
 
 
 def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
@@ -74,8 +74,8 @@ def merge_lanes(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
     return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
 
 
-def refresh_prefetched(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
+def refresh_prefetched(now: np.ndarray, new: Leaves, then: np.ndarray, old: Leaves):
     """Updates rows that were read before a round with their values after it."""
-    _, now, then = np.intersect1d(at, at_next, return_indices=True)
+    _, source, target = np.intersect1d(now, then, return_indices=True)
     for a, b in zip(old, new, strict=True):
-        a[then] = b[now]
+        a[target] = b[source]

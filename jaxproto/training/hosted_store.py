@@ -99,11 +99,9 @@ class HostedStore(ClientStore):
             after = self._places(upcoming())
             self._next = after, self._pool.submit(self._read_all, after)
 
-        def call(i, at, lane_rows):
-            clients = self._on_devices(i, at, lane_rows)
-            return ParticipantRows(
-                None, clients, self._tables(i, self.exp.train[i], at)
-            )
+        def call(i, place, lane_rows):
+            tables = self._tables(i, self.exp.train[i], place)
+            return ParticipantRows(None, self._on_devices(i, place, lane_rows), tables)
 
         return [
             [call(i, *lane) for lane in self._in_lanes(i, places[i], rows[i])]
@@ -135,11 +133,11 @@ class HostedStore(ClientStore):
                 yield [
                     Chunk(
                         cohort=i,
-                        place=pad_rows(at, size, -1)[order],
-                        clients=self._on_devices(i, evaluated[at], lane_rows),
-                        tests=self._tables(i, self.exp.test[i], at),
+                        place=pad_rows(place, size, -1)[order],
+                        clients=self._on_devices(i, evaluated[place], lane_rows),
+                        tests=self._tables(i, self.exp.test[i], place),
                     )
-                    for at, lane_rows in self._in_lanes(i, places, rows)
+                    for place, lane_rows in self._in_lanes(i, places, rows)
                 ]
 
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
@@ -165,11 +163,11 @@ class HostedStore(ClientStore):
         """Returns the number of rows of a call."""
         return num_rows(self.exp, self.exp.cohorts[i])
 
-    def _in_lanes(self, i: int, at: np.ndarray, rows: Leaves):
+    def _in_lanes(self, i: int, place: np.ndarray, rows: Leaves):
         """Yields the places and rows of each call."""
         lanes = self.exp.cohorts[i].num_lanes
         for lane in range(lanes):
-            yield at[lane::lanes], [a[lane::lanes] for a in rows]
+            yield place[lane::lanes], [a[lane::lanes] for a in rows]
 
     def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
         """Returns the rows of all calls in the order of their places."""
@@ -180,41 +178,42 @@ class HostedStore(ClientStore):
         return [merge_lanes(lanes, count) for lanes in leaves]
 
     def _read_all(self, places: Places) -> list[Leaves]:
-        return [self._read(i, at) for i, at in enumerate(places)]
+        return [self._read(i, place) for i, place in enumerate(places)]
 
-    def _read(self, i: int, at: np.ndarray) -> Leaves:
+    def _read(self, i: int, place: np.ndarray) -> Leaves:
         """Returns rows of a cohort; initialises those that were never written."""
         stored, size = self.cohorts[i], self._call_rows(i)
-        rows, new = stored.get(at), np.flatnonzero(~stored.written[at])
+        rows, new = stored.get(place), np.flatnonzero(~stored.written[place])
         for first in range(0, len(new), size):
             which = new[first : first + size]
-            for a, start in zip(rows, self._new_clients(i, at[which]), strict=True):
+            for a, start in zip(rows, self._new_clients(i, place[which]), strict=True):
                 a[which] = start[: len(which)]
         return rows
 
-    def _new_clients(self, i: int, at: np.ndarray) -> Leaves:
+    def _new_clients(self, i: int, place: np.ndarray) -> Leaves:
         """Returns clients before their first round."""
         stored, size = self.cohorts[i], self._call_rows(i)
-        ids, counts = pad_rows(stored.ids[at], size), pad_rows(stored.counts[at], size)
+        ids = pad_rows(stored.ids[place], size)
+        counts = pad_rows(stored.counts[place], size)
         clients = self._start[i](self._key, ids, counts.astype(np.float32))
         return jax.tree.leaves(jax.device_get(clients))
 
-    def _on_devices(self, i: int, at: np.ndarray, rows: Leaves) -> Client:
+    def _on_devices(self, i: int, place: np.ndarray, rows: Leaves) -> Client:
         """Puts rows on the devices for a call; padding has an id that no client has."""
         stored, size = self.cohorts[i], self._call_rows(i)
         client = stored.client([pad_rows(a, size) for a in rows])
-        ids = pad_rows(stored.ids[at], size, len(self.exp.counts.train))
+        ids = pad_rows(stored.ids[place], size, len(self.exp.counts.train))
         return self.exp.layout.shard_rows(client.replace(id=ids))
 
-    def _tables(self, i: int, shard: Shard, at: np.ndarray) -> Shard:
+    def _tables(self, i: int, shard: Shard, place: np.ndarray) -> Shard:
         """Puts index tables on the devices for a call."""
         size = self._call_rows(i)
-        tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[at], size), shard)
+        tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[place], size), shard)
         return self.exp.layout.shard_rows(tables)
 
     def _write(self, places, rows):
-        for stored, at, new in zip(self.cohorts, places, rows, strict=True):
-            stored.set(at, new)
+        for stored, place, new in zip(self.cohorts, places, rows, strict=True):
+            stored.set(place, new)
 
     def wait(self):
         """Waits until all rows are written."""

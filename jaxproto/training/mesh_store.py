@@ -92,15 +92,17 @@ class MeshStore(DeviceStore):
         arrays: dict[str, np.ndarray] = {}
         each = zip(self._exp.cohorts, state.clients, strict=True)
         for i, (cohort, clients) in enumerate(each):
-            place = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
+            order = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
             for path, a in jax.tree_util.tree_leaves_with_path(clients):
-                parts = sorted(a.addressable_shards, key=_start)
-                at = np.concatenate([place[part.index[0]] for part in parts])
-                used = at < len(cohort.ids)
+                parts = sorted(
+                    a.addressable_shards, key=lambda p: p.index[0].start or 0
+                )
+                place = np.concatenate([order[part.index[0]] for part in parts])
+                used = place < len(cohort.ids)
                 rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
                 if rows.size:
                     arrays[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
-                    arrays[process_shards.PLACES.format(i)] = at[used]
+                    arrays[process_shards.PLACES.format(i)] = place[used]
         return arrays
 
     def restore(self, state: State) -> State:
@@ -112,7 +114,3 @@ class MeshStore(DeviceStore):
         )
         server = replicate(self._exp, state.server)
         return state._replace(server=server, clients=clients)
-
-
-def _start(part) -> int:
-    return part.index[0].start or 0

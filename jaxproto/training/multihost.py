@@ -184,14 +184,11 @@ def broadcast_arrays(tree: Tree) -> Tree:
             data = one(jax.random.key_data(a))
             return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
         a = np.asarray(a)
-        message = multihost_utils.broadcast_one_to_all(_bytes(a))
+        content = np.frombuffer(a.tobytes(), np.uint8)
+        message = multihost_utils.broadcast_one_to_all(content)
         return np.asarray(message, np.uint8).view(a.dtype).reshape(a.shape)
 
     return jax.tree.map(lambda a: one(a) if np.size(a) else np.asarray(a), tree)
-
-
-def _bytes(a: np.ndarray) -> np.ndarray:
-    return np.frombuffer(np.ascontiguousarray(a).tobytes(), np.uint8)
 
 
 def _broadcast_bytes(content: bytes) -> bytes:
