@@ -1,4 +1,4 @@
-"""Local training of one client. The only loop over local steps."""
+"""Local training and evaluation of one client."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,73 +17,70 @@ from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tre
 
 
 def reset_opt_state(
-    opt: optax.GradientTransformation, params: Tree, kept: Tree
+    opt: optax.GradientTransformation, params: Tree, state: Tree
 ) -> Tree:
-    """A fresh optimiser each round, as in the papers' code."""
-    del kept
+    """Returns a fresh optimiser state in each round, as in the papers' code."""
+    del state
     return opt.init(params)
 
 
-def keep_opt_state(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
-    """The optimiser goes on where the client's last round left it."""
+def keep_opt_state(
+    opt: optax.GradientTransformation, params: Tree, state: Tree
+) -> Tree:
+    """Returns the optimiser state of the client's last round."""
     del opt, params
-    return kept
+    return state
 
 
 def constant_schedule(r: Array) -> float:
-    """The learning rate is the same in every round."""
+    """Returns a factor of 1 of the learning rate in every round."""
     del r
     return 1.0
 
 
 def per_client_init_key(key: Array, id: Array) -> Array:
-    """Every client draws its own initial network, as the papers T and N have it."""
+    """Returns a key per client for its initial network, as in the papers T and N."""
     return jax.random.fold_in(key, id)
 
 
 def shared_init_key(key: Array, id: Array) -> Array:
-    """Clients of one architecture start from equal weights, as in HtFLlib's code."""
+    """Returns one key for the initial networks of all clients, as in HtFLlib's code."""
     return jax.random.fold_in(key, jnp.zeros_like(id))
 
 
 def batch_value_and_grad(loss: Callable) -> Callable:
-    """Value and gradient of the loss of a batch."""
+    """Returns a function of the value and gradient of the loss of a batch."""
     return jax.value_and_grad(loss, has_aux=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """How clients start, and train between two exchanges (defaults: N Section 5.1)."""
+    """Options of local training (defaults: N Section 5.1)."""
 
     opt: optax.GradientTransformation
     epochs: int = 1
     batch_size: int = 32
     order: Callable = batches.shuffled  # key, shard -> positions [M] of an epoch
-    steps_per_epoch: Callable = (
-        batches.at_least_one_batch
-    )  # size, batch_size -> batches per epoch
-    init_opt_state: Callable = reset_opt_state  # opt, params, kept -> optimiser state
+    # size, batch_size -> batches per epoch
+    steps_per_epoch: Callable = batches.at_least_one_batch
+    init_opt_state: Callable = reset_opt_state  # opt, params, state -> optimiser state
     schedule: Callable = constant_schedule  # round -> factor of the learning rate
-    factor: float | Array = 1.0  # of the learning rate, as it is now
-    init_key: Callable = (
-        per_client_init_key  # key, id -> key of a client's initial network
-    )
-    gradient: Callable = (
-        batch_value_and_grad  # loss -> what it and its gradient are on a batch
-    )
+    factor: float | Array = 1.0  # of the learning rate in this round
+    init_key: Callable = per_client_init_key  # key, id -> key of the initial network
+    gradient: Callable = batch_value_and_grad  # loss -> its value and gradient
 
     def at_round(self, r: Array) -> "LocalTraining":
-        """As it is in round `r`, from 0."""
+        """Returns the options with the learning rate of round `r`, from 0."""
         return dataclasses.replace(self, factor=self.schedule(r))
 
 
 def init_client(
     method: Method, net: Net, local: LocalTraining, key: Array, id: Array, count: Array
 ):
-    """A new client. Its randomness depends on the key and its id alone (`init_key`).
+    """Returns a new client; its randomness depends on the key and its id alone.
 
     Args:
-      count: training examples per class, float32 [C].
+      count: Training examples per class, float32 [C].
     """
     params, norm, memory = method.init_client(net, local.init_key(key, id))
     steps = jnp.zeros((), jnp.int32)
@@ -91,30 +88,30 @@ def init_client(
 
 
 class LocalState(NamedTuple):
-    """One client in the middle of its local training."""
+    """State of one client during its local training."""
 
-    before: Client  # as it starts, with what it received
+    before: Client  # before training, after `receive`
     order: Array  # [E, M] positions of each epoch
     params: Tree
     norm: Tree
     opt: Tree
-    sums: Tree  # of what the loss hands back
+    sums: Tree  # of `LossAux.sums` over the steps so far
     loss: Array  # summed over the steps so far
 
 
 class LocalTask(NamedTuple):
-    """What every client of a cohort trains with in one round."""
+    """Inputs of local training that the clients of a cohort share in one round."""
 
     method: Method
     net: Net
     local: LocalTraining
-    key: Array  # the round's, the same for all clients
+    key: Array  # of the round, equal for all clients
     down: Tree  # the broadcast
     examples: Examples
 
 
 def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> LocalState:
-    """Receives, and lays out the batches of all epochs."""
+    """Receives the broadcast, and orders the batches of all epochs."""
     local, (order_key, _) = task.local, _keys(task, client)
     steps = local.steps_per_epoch(shard.size, local.batch_size) * local.epochs
     params = task.method.receive(client.params, task.down)
@@ -134,20 +131,20 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
 
 
 def local_steps(
-    task: LocalTask, session: LocalState, first, last, client: Client, shard: Shard
+    task: LocalTask, state: LocalState, first, last, client: Client, shard: Shard
 ) -> LocalState:
-    """Local steps from `first` to before `last`, as far as the client has steps."""
-    del client  # `session.before` is the client with what it received
+    """Takes local steps from `first` to before `last`, at most those of the client."""
+    del client  # `state.before` is the client after `receive`
 
     loss = task.local.gradient(partial(task.method.loss, task.net))
 
     def step(s, now):
         batch = _batch(task, now, shard, s)
-        out = loss(now.params, now.norm, batch, task.down, now.before)
-        (value, aux), grads = out
+        (value, aux), grads = loss(now.params, now.norm, batch, task.down, now.before)
         grads = task.method.transform_grads(grads)
         updates, opt = task.local.opt.update(grads, now.opt, now.params)
-        updates = optax.tree.scale(task.local.factor, updates)  # as optax's rate: last
+        # last, as optax applies its learning rate
+        updates = optax.tree.scale(task.local.factor, updates)
         return now._replace(
             params=optax.apply_updates(now.params, updates),
             norm=aux.norm,
@@ -156,49 +153,49 @@ def local_steps(
             loss=now.loss + value,
         )
 
-    last = jnp.minimum(last, session.before.steps)
-    return lax.fori_loop(first, last, step, session)
+    last = jnp.minimum(last, state.before.steps)
+    return lax.fori_loop(first, last, step, state)
 
 
 def finish_local_training(
-    task: LocalTask, session: LocalState, client: Client, shard: Shard
+    task: LocalTask, state: LocalState, client: Client, shard: Shard
 ):
-    """Uploads: the client afterwards, its upload, the mean of its losses."""
+    """Returns the client after training, its upload and its mean loss."""
     del client
-    before, (_, _, params, norm, opt, sums, loss) = session.before, session
+    before, _, params, norm, opt, sums, loss = state
     after = before.replace(params=params, norm=norm, opt=opt)
     data = Data(task.examples, shard)
     up, memory = task.method.upload(task.net, before, after, data, task.down, sums)
     if task.method.release is not None:
-        key = jax.random.fold_in(_own_key(task, before), RELEASE)
+        key = jax.random.fold_in(_client_key(task, before), RELEASE)
         up = task.method.release(task.net, after, data, up, task.down, key)
     return after.replace(memory=memory), up, loss / jnp.maximum(before.steps, 1)
 
 
 def _batch(task: LocalTask, now: LocalState, shard: Shard, s) -> Batch:
-    """The batch of step `s`."""
-    each = jnp.maximum(now.before.steps // task.local.epochs, 1)
+    """Returns the batch of step `s`."""
+    steps = jnp.maximum(now.before.steps // task.local.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
-    data, order_M = Data(task.examples, shard), now.order[s // each]
-    return batches.training_batch(data, order_M, s % each, task.local.batch_size, key)
+    data, order_M = Data(task.examples, shard), now.order[s // steps]
+    return batches.training_batch(data, order_M, s % steps, task.local.batch_size, key)
 
 
 def _keys(task: LocalTask, client: Client):
-    """Two keys of this client in this round: batch order, steps."""
-    return jax.random.split(_own_key(task, client))
+    """Returns the client's keys of batch order and steps in this round."""
+    return jax.random.split(_client_key(task, client))
 
 
 RELEASE = 2  # stream of a client's key; `split` of `_keys` uses 0 and 1
 
 
-def _own_key(task: LocalTask, client: Client) -> Array:
+def _client_key(task: LocalTask, client: Client) -> Array:
     return jax.random.fold_in(task.key, client.id)
 
 
 def correct_predictions(
     method: Method, net: Net, down: Tree, client: Client, batch: Batch
 ):
-    """Which examples of a batch a client gets right: {rule: [B]}.
+    """Returns which examples of a batch a client classifies correctly: {rule: [B]}.
 
     A score of -inf (no prototype) or nan is never correct.
     """
@@ -207,7 +204,7 @@ def correct_predictions(
 
 
 class EvaluationSpec(NamedTuple):
-    """What an evaluation asks of every client."""
+    """Metrics and prediction rules of an evaluation."""
 
     metrics: Sequence[Metric]
     rules: Sequence[str] = ()  # () is every rule
@@ -219,19 +216,19 @@ def evaluate_client(
     down: Tree,
     client: Client,
     data: Data,
-    asked: EvaluationSpec,
+    spec: EvaluationSpec,
 ):
-    """Sums of one client: {rule: {metric: tree}}."""
+    """Returns the sums of one client: {rule: {metric: tree}}."""
 
     def f(batch):
         by_rule = method.predict(net, client, batch.x, down)
         return {
             rule: {
                 metric.name: metric.sums(scores, batch.y, batch.mask)
-                for metric in asked.metrics
+                for metric in spec.metrics
             }
             for rule, scores in by_rule.items()
-            if rule in (asked.rules or by_rule)
+            if rule in (spec.rules or by_rule)
         }
 
     return batches.sum_over_batches(f, data)

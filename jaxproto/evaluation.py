@@ -1,7 +1,4 @@
-"""Evaluation of a cohort: sums of every rule and metric, client by client.
-
-One program per architecture, as training (`federation.py`).
-"""
+"""Evaluation of a cohort: sums per prediction rule, metric and client."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,8 +9,7 @@ import numpy as np
 from jax import lax
 
 from jaxproto import batches
-from jaxproto import client as clients_
-from jaxproto.client import EvaluationSpec
+from jaxproto.client import EvaluationSpec, correct_predictions, evaluate_client
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.metrics import ACCURACY, Metric
@@ -37,15 +33,15 @@ def evaluate_cohort(
     """Returns sums per rule, metric and client: {rule: {metric: [R, ...]}}.
 
     Args:
-      clients: that are evaluated, [R, ...].
-      shards: their test examples.
+      clients: Clients to evaluate [R, ...].
+      shards: Test examples of the clients.
     """
     method, cohort, metrics, down, examples, rules = inputs
-    asked = EvaluationSpec(metrics, rules)
+    spec = EvaluationSpec(metrics, rules)
 
     def one(client, shard):
         data = Data(examples, shard)
-        return clients_.evaluate_client(method, cohort.net, down, client, data, asked)
+        return evaluate_client(method, cohort.net, down, client, data, spec)
 
     begin = cohort.persistence.restore(method, cohort.net, clients)
     return cohort.mode.each(one)(begin, shards)
@@ -54,19 +50,19 @@ def evaluate_cohort(
 def evaluate_shared(
     inputs: EvaluationInputs, clients: Client, shards: Shard
 ) -> dict[str, Tree]:
-    """Returns sums of a network shared by all clients, as `evaluate_cohort`.
+    """Returns sums of a shared network: {rule: {metric: [R, ...]}}.
 
     Args:
-      inputs: with rules that need no state of a client.
-      clients: that keep no state.
-      shards: test examples of clients, equal ones once.
+      inputs: Inputs with rules that need no state of a client.
+      clients: Clients that keep no state.
+      shards: Distinct sets of test examples [R, ...].
     """
     method, cohort, metrics, down, examples, rules = inputs
-    client, asked = _any_client(inputs, clients), EvaluationSpec(metrics, rules)
+    client, spec = _any_client(inputs, clients), EvaluationSpec(metrics, rules)
 
     def one(shard):
         data = Data(examples, shard)
-        return clients_.evaluate_client(method, cohort.net, down, client, data, asked)
+        return evaluate_client(method, cohort.net, down, client, data, spec)
 
     return cohort.mode.each(one)(shards)
 
@@ -74,11 +70,12 @@ def evaluate_shared(
 def evaluate_examples(
     inputs: EvaluationInputs, clients: Client, batches_TB: Shard
 ) -> dict[str, Tree]:
-    """Returns which test examples a shared network gets right, each computed once.
+    """Returns which test examples a shared network classifies correctly, each once.
 
     Args:
-      given, clients: as in `evaluate_shared`.
-      batches_TB: all examples, a batch a row.
+      inputs: Inputs with rules that need no state of a client.
+      clients: Clients that keep no state.
+      batches_TB: All test examples, one batch per row.
 
     Returns:
       {rule: {"accuracy": [T, B]}}.
@@ -90,81 +87,80 @@ def evaluate_examples(
         data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
         inputs = batches.gather_examples(data, jnp.arange(len(index_B)), ones)
-        hits = clients_.correct_predictions(method, cohort.net, down, client, inputs)
+        hits = correct_predictions(method, cohort.net, down, client, inputs)
         return {rule: {ACCURACY: hits[rule]} for rule in rules}
 
     return lax.map(batch, jnp.asarray(batches_TB.index))
 
 
 def _any_client(inputs: EvaluationInputs, clients: Client) -> Client:
-    """Returns a client of which rules read nothing."""
+    """Returns a client with zeros as state, for rules that do not read it."""
     first, cohort = jax.tree.map(lambda a: a[:1], clients), inputs.cohort
     stacked = cohort.persistence.restore(inputs.method, cohort.net, first)
     return jax.tree.map(lambda a: a[0], stacked)
 
 
-Rows = Sequence[np.ndarray]  # of the examples, for each client
+Rows = Sequence[np.ndarray]  # example numbers of each client
 
 
 class Scoring(NamedTuple):
-    """How the clients of a cohort are evaluated."""
+    """Functions that evaluate the clients of a cohort."""
 
-    tests: Callable[[Rows], Shard]  # test examples -> what calls go over
+    tests: Callable[[Rows], Shard]  # test examples -> inputs of the calls
     evaluate: Callable[[EvaluationInputs, Client, Shard], dict[str, Tree]]
-    by_client: Callable[[Rows, dict], dict]  # sums of all calls -> of each client
+    by_client: Callable[[Rows, dict], dict]  # sums of all calls -> sums by client
     rules: tuple[str, ...] = ()  # that are computed; () is every rule
 
 
 def distinct(rows: Rows) -> tuple[list[np.ndarray], list[int]]:
-    """Returns the different rows among those of clients, and which each client has."""
-    found = {own.tobytes(): own for own in map(np.asarray, rows)}
-    place = {key: i for i, key in enumerate(found)}
-    return [*found.values()], [place[np.asarray(own).tobytes()] for own in rows]
+    """Returns the distinct sets of examples, and the set that each client has."""
+    sets = {row.tobytes(): row for row in map(np.asarray, rows)}
+    place = {key: i for i, key in enumerate(sets)}
+    return [*sets.values()], [place[np.asarray(row).tobytes()] for row in rows]
 
 
 def in_batches(rows: Rows) -> Shard:
-    """Returns the examples of all clients once, a batch a row."""
-    one = same_rows(rows)
-    every = np.asarray(rows[0] if one else np.unique(np.concatenate(rows)))
+    """Returns the examples of all clients once, one batch per row."""
+    every = np.asarray(rows[0] if same_rows(rows) else np.unique(np.concatenate(rows)))
     size = min(len(every), batches.EVAL_BATCH_SIZE)
     return batches.tables([every[i : i + size] for i in range(0, len(every), size)])
 
 
 def hits_of(rows: Rows, hit_T: np.ndarray) -> np.ndarray:
-    """Returns the correct predictions of each client [K].
+    """Returns the number of correct predictions of each client [K].
 
     Args:
-      rows: examples of each client.
-      hit_T: whether each example of `in_batches` was right, and padding after them.
+      rows: Example numbers of each client.
+      hit_T: Whether each example of `in_batches` is predicted correctly, then padding.
     """
     if same_rows(rows):
         return np.full(len(rows), hit_T[: len(rows[0])].sum())
     every = np.unique(np.concatenate(rows))
     right = np.zeros(every[-1] + 1, np.int64)
     right[every] = hit_T[: len(every)]
-    return np.array([right[own].sum() for own in rows])
+    return np.array([right[row].sum() for row in rows])
 
 
 def same_rows(rows: Rows) -> bool:
-    """Returns whether all clients have the same examples, as an official test part."""
-    first = rows[0]
-    return all(own is first or np.array_equal(own, first) for own in rows[1:])
+    """Returns whether all clients have the same examples, as an official test split."""
+    return all(row is rows[0] or np.array_equal(row, rows[0]) for row in rows[1:])
 
 
-def _of_equal(rows: Rows, sums: dict) -> dict:
-    _, place = distinct(rows)
-    return jax.tree.map(lambda a: a[np.array(place)], sums)
+def _sums_of_distinct(rows: Rows, sums: dict) -> dict:
+    place = np.array(distinct(rows)[1])
+    return jax.tree.map(lambda a: a[place], sums)
 
 
-def _of_examples(rows: Rows, hits: dict) -> dict:
-    size_K = np.array([len(own) for own in rows])
+def _sums_of_hits(rows: Rows, hits: dict) -> dict:
+    size_K = np.array([len(row) for row in rows])
     right = {rule: hits_of(rows, of[ACCURACY].reshape(-1)) for rule, of in hits.items()}
     return {rule: {ACCURACY: (right_K, size_K)} for rule, right_K in right.items()}
 
 
 BY_CLIENT = Scoring(batches.tables, evaluate_cohort, lambda rows, sums: sums)
-# of a network shared by all clients: equal ones once, or for accuracy, examples once
+# For a network shared by all clients: each distinct test set once, or each example once
+# if accuracy is the only metric.
 BY_EQUAL_CLIENTS = Scoring(
-    lambda rows: batches.tables(distinct(rows)[0]), evaluate_shared, _of_equal
+    lambda rows: batches.tables(distinct(rows)[0]), evaluate_shared, _sums_of_distinct
 )
-BY_EXAMPLE = Scoring(in_batches, evaluate_examples, _of_examples)
+BY_EXAMPLE = Scoring(in_batches, evaluate_examples, _sums_of_hits)

@@ -1,9 +1,8 @@
 """Gathers the participants of a round from all clients, and scatters them back.
 
-The cost of a round grows with the participants, not with the registered clients: the
-mechanism gets rows of participants and returns rows. Their number is fixed by the most
-clients that the sampler can draw. Unused rows have an id that no client has; they take
-no step and send nothing.
+The cost of a round grows with the participants, not with the registered clients. The
+number of rows is fixed by the most clients that the sampler can draw. Unused rows have
+an id that no client has; they take no step and send nothing.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from jaxproto.types import Array, Client, Shard, Tree
 
 
 class ParticipantRows(NamedTuple):
-    """Clients of a cohort that one call trains."""
+    """Clients of a cohort that one call of a program trains."""
 
     place: Array | None  # [R] in the cohort, its length for unused rows; None: all
     clients: Client  # [R, ...]
@@ -25,7 +24,7 @@ class ParticipantRows(NamedTuple):
 
 
 def participation_flags(who: Participation, id_R: Array) -> Participation:
-    """Returns who of the clients `id_R` trains and reports, [R]; unknown ids do not."""
+    """Returns which clients of `id_R` train and report [R]; unknown ids do neither."""
     return Participation(*(a.at[id_R].get(mode="fill", fill_value=False) for a in who))
 
 
@@ -34,21 +33,21 @@ def participant_places(
 ) -> list[tuple[Array | None, Array]]:
     """Returns places and ids of the participants of a cohort, [R] for each lane.
 
-    Participants are dealt to the lanes one by one, as clients are in the order of their
-    local steps, so that all lanes have about the same work.
+    Participants are assigned to lanes in turn. Clients are in the order of their local
+    steps, so all lanes have about the same work.
 
     Args:
-      who: takes part, by client id over all cohorts.
-      id_K: ids of the clients of the cohort.
-      num_rows: rows of all lanes, at least as many as clients take part; K rows in one
+      who: Participation by client id over all cohorts.
+      id_K: Ids of the clients of the cohort [K].
+      num_rows: Rows of all lanes, at least the number of participants; K rows in one
         lane are all clients, and their places None.
-      lanes: calls that train the cohort side by side.
+      lanes: Calls that train the cohort side by side.
     """
     if lanes == 1 and num_rows == len(id_K):
         return [(None, id_K)]
     width = -(-num_rows // lanes)
-    number = jnp.arange(1, width * lanes + 1)  # of each participant in the cohort
-    place = jnp.searchsorted(jnp.cumsum(participation_flags(who, id_K).trains), number)
+    rank = jnp.arange(1, width * lanes + 1)  # of each participant in the cohort
+    place = jnp.searchsorted(jnp.cumsum(participation_flags(who, id_K).trains), rank)
     ids = id_K.at[place].get(mode="fill", fill_value=len(who.trains))
     return [(place[lane::lanes], ids[lane::lanes]) for lane in range(lanes)]
 
@@ -59,19 +58,21 @@ def gather(
     """Gathers the participants of a cohort; unused rows hold arbitrary values.
 
     Args:
-      clients: all of the cohort, [K, ...].
-      shards: their training examples, [K, ...].
-      who, num_rows, lanes: as in `participant_places`.
+      who: Participation by client id over all cohorts.
+      clients: All clients of the cohort [K, ...].
+      shards: Training examples of the clients [K, ...].
+      num_rows: Rows of all lanes, at least the number of participants.
+      lanes: Calls that train the cohort side by side.
     """
-    found = []
+    calls = []
     for place, ids in participant_places(who, clients.id, num_rows, lanes):
-        own, tables = take_rows((clients, shards), place)
-        found.append(ParticipantRows(place, own.replace(id=ids), tables))
-    return found
+        rows, tables = take_rows((clients, shards), place)
+        calls.append(ParticipantRows(place, rows.replace(id=ids), tables))
+    return calls
 
 
 def take_rows(tree: Tree, place: Array | None) -> Tree:
-    """Returns rows of arrays [K, ...]; places beyond the last row give that one."""
+    """Returns rows of arrays [K, ...]; places beyond the last row give the last one."""
     if place is None:
         return tree
     return jax.tree.map(lambda a: a.at[place].get(mode="clip"), tree)
@@ -87,12 +88,12 @@ def scatter(
 
 
 def put_rows(tree: Tree, place: Array, new: Tree) -> Tree:
-    """Returns arrays [K, ...] with new rows; those of places beyond K are dropped."""
+    """Returns arrays [K, ...] with new rows; drops rows at places beyond K."""
     return jax.tree.map(lambda a, b: a.at[place].set(b, mode="drop"), tree, new)
 
 
 def where_rows(on_R: Array, new: Tree, old: Tree) -> Tree:
-    """Returns rows of `new` where `on_R`, else of `old`."""
+    """Returns rows of `new` where `on_R` is true, else of `old`."""
 
     def choose(a, b):
         return jnp.where(on_R.reshape(-1, *[1] * (a.ndim - 1)), a, b)
@@ -104,8 +105,8 @@ def join_by_id(ids: Sequence[Array | Sequence[int]], parts: Sequence[Tree]) -> T
     """Joins rows of several arrays in the order of their ids, unused rows last.
 
     Args:
-      ids: per part, [R].
-      parts: trees of arrays [R, ...].
+      ids: Client ids of each part [R].
+      parts: Trees of arrays [R, ...].
     """
     order = jnp.argsort(jnp.concatenate(list(map(jnp.asarray, ids))), stable=True)
     return jax.tree.map(lambda *rows: jnp.concatenate(rows)[order], *parts)

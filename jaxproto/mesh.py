@@ -1,11 +1,11 @@
-"""Clients over several devices: who is where, and what moves between them.
+"""Layout of clients over several devices, and transfers between devices.
 
-The rows of a cohort are dealt to the devices of a `DeviceLayout` one by one. As they
-stand in the order of local steps, all devices have about the same work. `n` rows become
-`[devices * width]`, those of a device together, with rows of nobody where there are
-fewer. Local training moves nothing between devices; `all_gather_rows` gathers what the
-server is to have, `redistribute` and `scatter_back` bring participants to where they
-train, and back.
+The rows of a cohort are assigned to the devices of a `DeviceLayout` in turn. Rows are
+in the order of local steps, so all devices have about the same work. `n` rows become
+`[devices * width]`, the rows of a device side by side, padded with rows of no client.
+Local training moves nothing between devices. `all_gather_rows` gathers uploads for the
+server; `redistribute` and `scatter_back` move participants to the devices that train
+them, and back.
 
 Rows move as bits, so numbers do not depend on where a client is.
 """
@@ -24,12 +24,12 @@ from jaxproto.errors import UserError
 from jaxproto.types import Array, ArrayLike, Tree
 
 AXIS = "devices"
-SHARDED = PartitionSpec(AXIS)  # the leading axis has clients
+SHARDED = PartitionSpec(AXIS)  # the leading axis is that of clients
 REPLICATED = PartitionSpec()
 
 
 class OneDevice:
-    """The device that JAX uses by itself: it has all rows, in their order."""
+    """The default device of JAX, which has all rows in their order."""
 
     num_devices: int = 1
 
@@ -37,9 +37,9 @@ class OneDevice:
         """Puts arrays [n, ...] of the host on the device."""
         return jax.device_put(tree)
 
-    def shard_ids(self, id_K: ArrayLike, nobody: int) -> Array:
+    def shard_ids(self, id_K: ArrayLike, unused_id: int) -> Array:
         """Puts ids of clients [K] on the device."""
-        del nobody
+        del unused_id
         return jnp.asarray(id_K, jnp.int32)
 
     def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
@@ -53,72 +53,75 @@ ONE = OneDevice()
 
 @dataclasses.dataclass(frozen=True)
 class DeviceLayout(OneDevice):
-    """Several devices in a row."""
+    """Several devices along one axis."""
 
     mesh: Mesh
 
     @property
     def num_devices(self) -> int:  # type: ignore[override]
-        """Devices."""
+        """Returns the number of devices."""
         return self.mesh.size
 
     def sharding(self, spec: PartitionSpec) -> NamedSharding:
-        """Of arrays that are laid out by `spec`."""
+        """Returns the sharding of arrays that are laid out by `spec`."""
         return NamedSharding(self.mesh, spec)
 
     def shard_rows(self, tree: Tree) -> Tree:
-        """Arrays [n, ...] of the host on the devices, [devices * width, ...]."""
+        """Puts arrays [n, ...] of the host on the devices, [devices * width, ...]."""
         return self.put(interleave(tree, self.num_devices), SHARDED)
 
-    def shard_ids(self, id_K: ArrayLike, nobody: int) -> Array:
-        """Ids of clients [K] on the devices; `nobody` where there is none."""
-        ids = np.append(np.asarray(id_K), nobody).astype(np.int32)
+    def shard_ids(self, id_K: ArrayLike, unused_id: int) -> Array:
+        """Puts ids of clients [K] on the devices; padding gets `unused_id`."""
+        ids = np.append(np.asarray(id_K), unused_id).astype(np.int32)
         places = interleaved_order(len(id_K), self.num_devices)
         return self.put(ids[np.minimum(places, len(id_K))], SHARDED)
 
     def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
-        """Arrays that every process has, on the devices."""
-        where = self.sharding(spec)
+        """Puts arrays that every process has on the devices."""
+        sharding = self.sharding(spec)
 
         def one(a):
             if _is_key(a):
                 data = one(jax.random.key_data(a))
                 return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
             a = np.asarray(a)
-            return jax.make_array_from_callback(a.shape, where, lambda at: a[at])
+            return jax.make_array_from_callback(
+                a.shape, sharding, lambda index: a[index]
+            )
 
         return jax.tree.map(one, tree)
 
     def shard_selected(self, array: ArrayLike, rows: np.ndarray) -> Array:
-        """Rows of an array of the host; each device gets its part of `rows`."""
-        shape, where = (len(rows), *array.shape[1:]), self.sharding(SHARDED)
+        """Puts selected rows of an array of the host on the devices, in equal parts."""
 
-        def part(at: Any) -> np.ndarray:
-            return np.asarray(array[rows[at[0]]])
+        def part(index: Any) -> np.ndarray:
+            return np.asarray(array[rows[index[0]]])
 
-        return jax.make_array_from_callback(shape, where, part)
+        shape = len(rows), *array.shape[1:]
+        return jax.make_array_from_callback(shape, self.sharding(SHARDED), part)
 
 
 def parse_devices(which: str) -> OneDevice:
-    """Returns the devices of `--devices`, a `DeviceLayout` if they are several.
+    """Returns the devices of `--devices`, a `DeviceLayout` if there are several.
 
     Args:
-      which: "all", a number of devices, or their places in `jax.devices()`, such as
-        "0,2"; "" is all but on CPU, where one program uses all cores.
+      which: "all", a number of devices, or their indices in `jax.devices()`, such as
+        "0,2"; "" is one on CPU, where one program uses all cores, else all.
 
     Raises:
-      UserError: there are none of these.
+      UserError: The devices do not exist, or `which` cannot be parsed.
     """
-    there = jax.devices()
+    devices = jax.devices()
+    count = len(devices)
     if not which:
-        alone = there[0].platform == "cpu" and jax.process_count() == 1
-        which = "1" if alone else "all"
+        one = devices[0].platform == "cpu" and jax.process_count() == 1
+        which = "1" if one else "all"
     if which != "all" and jax.process_count() > 1:
         raise UserError(
             f"--devices={which}, but a run by several processes has all devices of "
             "each; leave it out."
         )
-    words = [str(i) for i in range(len(there))] if which == "all" else which.split(",")
+    words = [str(i) for i in range(count)] if which == "all" else which.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise UserError(
             f"--devices={which} names no devices; it is all, a number such as 4, or "
@@ -127,33 +130,31 @@ def parse_devices(which: str) -> OneDevice:
     places = [int(word) for word in words]
     if which != "all" and len(places) == 1:
         places = list(range(places[0]))
-    wrong = [i for i in places if i >= len(there)]
+    wrong = [i for i in places if i >= count]
     if wrong or not places or len({*places}) < len(places):
-        names = ", ".join(map(str, there))
+        names = ", ".join(map(str, devices))
         raise UserError(
-            f"--devices={which}, but JAX has {len(there)} here, each to be named once: "
+            f"--devices={which}, but JAX has {count} here, each to be named once: "
             f"{names}."
         )
-    several = DeviceLayout(Mesh(np.array([there[i] for i in places]), (AXIS,)))
-    return several if len(places) > 1 else ONE
+    if len(places) == 1:
+        return ONE
+    return DeviceLayout(Mesh(np.array([devices[i] for i in places]), (AXIS,)))
 
 
 def rows_per_device(count: int, devices: int) -> int:
-    """Rows of each device."""
+    """Returns the number of rows that each device holds, padding included."""
     return -(-count // devices)
 
 
 def interleaved_order(count: int, devices: int) -> np.ndarray:
-    """The row that stands in each place; `count` and more is nobody."""
-    return (
-        np.arange(rows_per_device(count, devices) * devices)
-        .reshape(-1, devices)
-        .T.ravel()
-    )
+    """Returns the row at each place of the devices; `count` and more is padding."""
+    rows = np.arange(rows_per_device(count, devices) * devices)
+    return rows.reshape(-1, devices).T.ravel()
 
 
 def interleave(tree: Tree, devices: int) -> Tree:
-    """Arrays [n, ...] as [devices * width, ...]; the last row stands for nobody."""
+    """Arranges arrays [n, ...] as [devices * width, ...], padded with the last row."""
 
     def one(a):
         a = np.asarray(a)
@@ -163,7 +164,7 @@ def interleave(tree: Tree, devices: int) -> Tree:
 
 
 def deinterleave(tree: Tree, count: int, devices: int) -> Tree:
-    """Arrays [devices * width, ...] of the host as [count, ...]."""
+    """Arranges arrays [devices * width, ...] of the host as [count, ...]."""
 
     def one(a):
         a = np.asarray(a)
@@ -174,7 +175,7 @@ def deinterleave(tree: Tree, count: int, devices: int) -> Tree:
 
 
 def to_host(tree: Tree) -> Tree:
-    """Arrays as numpy has them, in every process."""
+    """Returns arrays of the devices as numpy arrays, in every process."""
     arrays = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
     if all(a.is_fully_addressable for a in arrays):
         return jax.device_get(tree)
@@ -185,53 +186,53 @@ def to_host(tree: Tree) -> Tree:
 
 
 def all_gather_rows(tree: Tree) -> Tree:
-    """Rows [width, ...] of each device as [width * devices, ...], in their order."""
+    """Gathers rows [width, ...] of all devices as [width * devices, ...], in order."""
 
     def one(a):
-        all_ = lax.all_gather(_bits(a), AXIS, axis=1)
-        return _of_bits(all_.reshape(-1, *all_.shape[2:]), a)
+        bits = lax.all_gather(_bits(a), AXIS, axis=1)
+        return _of_bits(bits.reshape(-1, *bits.shape[2:]), a)
 
     return jax.tree.map(one, tree)
 
 
-def redistribute(tree: Tree, at_R: Array) -> Tree:
-    """Rows of all devices, dealt anew: [width, ...] -> [R / devices, ...].
+def redistribute(tree: Tree, row_R: Array) -> Tree:
+    """Moves selected rows to the devices in turn: [width, ...] -> [R / devices, ...].
 
     Args:
-      at_R: row in the order of `all_gather_rows` for each of the new rows; one that
-        there is not gives zeros.
+      row_R: Index of each new row in the order of `all_gather_rows`, or padding,
+        which gives arbitrary values.
     """
-    here, row, number = *_home(at_R), lax.axis_size(AXIS)
+    local, row = _local_rows(row_R)
 
     def one(a):
         bits = _bits(a)
-        mine = here.reshape(-1, *[1] * (bits.ndim - 1))
-        found = jnp.where(mine, bits.at[row].get(mode="clip"), 0)
-        found = found.reshape(-1, number, *bits.shape[1:])
-        moved = lax.psum_scatter(found, AXIS, scatter_dimension=1, tiled=False)
+        mask = local.reshape(-1, *[1] * (bits.ndim - 1))
+        part = jnp.where(mask, bits.at[row].get(mode="clip"), 0)
+        part = part.reshape(-1, lax.axis_size(AXIS), *bits.shape[1:])
+        moved = lax.psum_scatter(part, AXIS, scatter_dimension=1, tiled=False)
         return _of_bits(moved, a)
 
     return jax.tree.map(one, tree)
 
 
-def scatter_back(tree: Tree, at_R: Array, new: Tree) -> Tree:
-    """Rows [width, ...] with those that were fetched, `new`, back in their places."""
-    here, row = _home(at_R)
+def scatter_back(tree: Tree, row_R: Array, new: Tree) -> Tree:
+    """Returns rows [width, ...] with the rows `new` that `redistribute` moved away."""
+    local, row = _local_rows(row_R)
 
     def one(a, b):
-        return a.at[jnp.where(here, row, len(a))].set(b, mode="drop")
+        return a.at[jnp.where(local, row, len(a))].set(b, mode="drop")
 
     return jax.tree.map(one, tree, all_gather_rows(new))
 
 
-def _home(at_R: Array) -> tuple[Array, Array]:
-    """Whether rows are on this device, and where."""
-    number = lax.axis_size(AXIS)
-    return at_R % number == lax.axis_index(AXIS), at_R // number
+def _local_rows(row_R: Array) -> tuple[Array, Array]:
+    """Returns whether rows are on this device, and their indices on it."""
+    devices = lax.axis_size(AXIS)
+    return row_R % devices == lax.axis_index(AXIS), row_R // devices
 
 
 def _bits(a: Array) -> Array:
-    """An array as whole numbers, of which sums with zeros are exact."""
+    """Returns an array as integers, so that sums with zeros are exact."""
     if _is_key(a):
         return jax.random.key_data(a)
     if a.dtype == bool:

@@ -1,14 +1,14 @@
-"""Who takes part in a round: samplers `(key, num_clients, r) -> Participation`.
+"""Samplers of a round's participants: `(key, num_clients, r) -> Participation`.
 
 Randomness is a function of the round's key and the client id, never of position. `r`
-counts rounds from 0: only samplers with a schedule look at it. The arguments of those
-in `SAMPLERS` are fields of a configuration's `participation`, with the same names.
+counts rounds from 0; only samplers with a schedule use it. The arguments of the entries
+of `SAMPLERS` are fields of a configuration's `participation`, with equal names.
 
-Beta, Gamma, Weibull, cyclic, circular and random-count samplers are those of FAST's
-released code, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a share is
-the nearest whole number of clients, at least one, where the code rounds those
-of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic groups;
-groups cover every client, where the code forgets those left over when it divides.
+Beta, Gamma, Weibull, cyclic, circular and random-count samplers follow FAST's released
+code, https://github.com/RogerRogerUSC/FAST, with two deviations. A share is the nearest
+whole number of clients, at least one; the code rounds it up for Beta, Gamma and Weibull
+and down for uniform sampling and cyclic groups. Groups cover every client; the code
+drops the remainder of the division.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from jaxproto.types import Array
 
 
 class Participation(NamedTuple):
-    """Bools by client id. Whoever trains without reporting keeps its own progress."""
+    """Bools by client id; a client that trains without reporting keeps its progress."""
 
     trains: Array  # [K]
     reports: Array  # [K], a subset of `trains`
@@ -38,13 +38,13 @@ Draw = Callable[[Array, int, Array | int], Participation]  # key, num_clients, r
 
 @dataclasses.dataclass(frozen=True)
 class BoundedSampler:
-    """A sampler that knows the most clients it can draw: a round has room for them."""
+    """Sampler with the maximum number of clients, which sizes the arrays of a round."""
 
     draw: Draw
     most: Callable[[int], int]  # num_clients -> clients; floats must be known
 
     def __call__(self, key: Array, num_clients: int, r: Array | int) -> Participation:
-        """Who takes part in round `r`."""
+        """Draws the participants of round `r`."""
         return self.draw(key, num_clients, r)
 
 
@@ -52,28 +52,28 @@ Sampler = Draw | BoundedSampler
 
 
 def max_clients(sampler: Sampler, num_clients: int) -> int:
-    """The most clients that a sampler can draw; all, if it does not say."""
+    """Returns the most clients that a sampler can draw; all if it is not bounded."""
     if not isinstance(sampler, BoundedSampler):
         return num_clients
     return min(num_clients, sampler.most(num_clients))
 
 
 def row_count(clients: int) -> int:
-    """Rows of a round's arrays for at most so many clients.
+    """Returns the rows of a round's arrays for at most `clients` participants.
 
-    Up to an eighth more, so that nearby shares have the same compiled programs.
+    Rounds up by at most an eighth, so that nearby shares have equal compiled programs.
     """
     step = 1 << max(0, (clients - 1).bit_length() - 4)
     return -(-clients // step) * step
 
 
 def all_report(on_K: Array) -> Participation:
-    """Whoever trains reports."""
+    """Returns the participation in which every client that trains reports."""
     return Participation(on_K, on_K)
 
 
 def all_clients() -> Sampler:
-    """All clients in every round (the four papers)."""
+    """Returns a sampler of all clients in every round (the four papers)."""
 
     def sampler(key, num_clients, r):
         del key, r
@@ -83,30 +83,27 @@ def all_clients() -> Sampler:
 
 
 def count_of_fraction(fraction: float | Array, num_clients: int) -> Array:
-    """The nearest whole number of clients, at least one."""
+    """Returns the nearest whole number of clients, at least one."""
     return jnp.maximum(jnp.round(jnp.float32(fraction) * num_clients), 1)
 
 
 def max_of_fraction(fraction: float | Array) -> Callable[[int], int]:
-    """`share` of a known fraction on the host, for `BoundedSampler.most`."""
-
-    def clients(num_clients):
-        whole = np.round(np.float32(fraction) * np.float32(num_clients))
-        return max(int(whole), 1)
-
-    return clients
+    """Returns `count_of_fraction` on the host, for `BoundedSampler.most`."""
+    return lambda num_clients: max(
+        int(np.round(np.float32(fraction) * np.float32(num_clients))), 1
+    )
 
 
 def top_k_mask(score_K: Array, count: Array) -> Array:
-    """Whether each score is among the `count` largest; of equal ones the first are."""
-    whole = jnp.asarray(count, jnp.int32)
-    least = jnp.sort(score_K)[len(score_K) - whole]
+    """Returns a mask of the `count` largest scores; of equal scores, the first."""
+    count = jnp.asarray(count, jnp.int32)
+    least = jnp.sort(score_K)[len(score_K) - count]
     above_K, equal_K = score_K > least, score_K == least
-    return above_K | equal_K & (jnp.cumsum(equal_K) <= whole - jnp.sum(above_K))
+    return above_K | equal_K & (jnp.cumsum(equal_K) <= count - jnp.sum(above_K))
 
 
 def uniform(fraction: float | Array) -> Sampler:
-    """A uniformly drawn share of the clients, at least one."""
+    """Returns a sampler of a uniformly drawn share of the clients, at least one."""
 
     def sampler(key, num_clients, r):
         del r
@@ -117,28 +114,28 @@ def uniform(fraction: float | Array) -> Sampler:
 
 
 def random_count() -> Sampler:
-    """Any number of clients from one to all, then which, both uniformly."""
+    """Returns a sampler that draws a number of clients, then the clients, uniformly."""
 
     def sampler(key, num_clients, r):
         del r
         count_key, which_key = jax.random.split(key)
         count = jax.random.randint(count_key, (), 1, num_clients + 1)
-        return all_report(
-            top_k_mask(jax.random.uniform(which_key, (num_clients,)), count)
-        )
+        score_K = jax.random.uniform(which_key, (num_clients,))
+        return all_report(top_k_mask(score_K, count))
 
     return sampler
 
 
 def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
-    """A share of the clients, drawn one after the other without replacement.
+    """Returns a sampler that draws a share of the clients without replacement.
 
     Args:
-      cdf: of a distribution on [0, 1]; client i has its mass on [i / K, (i + 1) / K).
-        What it has beyond 1 belongs to nobody.
+      cdf: Distribution function; client i is drawn in proportion to the mass on
+        [i / K, (i + 1) / K). Mass beyond 1 is ignored.
+      fraction: Share of the clients.
 
     Raises:
-      UserError: a share of 1, which would be everyone.
+      UserError: The share is 1, so every client would take part.
     """
     if is_concrete(fraction) and fraction >= 1:
         raise UserError(
@@ -149,7 +146,7 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
     def sampler(key, num_clients, r):
         del r
         edge = jnp.arange(num_clients + 1) / num_clients
-        mass_K = jnp.maximum(jnp.diff(cdf(edge)), 1e-30)  # nobody is impossible
+        mass_K = jnp.maximum(jnp.diff(cdf(edge)), 1e-30)  # every client can be drawn
         score_K = jnp.log(mass_K) + jax.random.gumbel(key, (num_clients,))
         return all_report(top_k_mask(score_K, count_of_fraction(fraction, num_clients)))
 
@@ -157,14 +154,14 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
 
 
 def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
-    """Client ids by a Beta distribution: low ones are there most."""
+    """Returns a sampler of client ids by a Beta distribution; low ids come most."""
     return sequential_draw(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
 
 
 def gamma(
     fraction: float, gamma_shape: float = 10.0, gamma_scale: float = 0.01
 ) -> Sampler:
-    """Client ids by a Gamma distribution, by default with mean 0.1 K."""
+    """Returns a sampler of ids by a Gamma distribution, by default of mean 0.1 K."""
     cdf = stats.gamma.cdf
     return sequential_draw(lambda x: cdf(x, gamma_shape, scale=gamma_scale), fraction)
 
@@ -172,7 +169,7 @@ def gamma(
 def weibull(
     fraction: float, weibull_shape: float = 10.0, weibull_scale: float = 1 / 1.2
 ) -> Sampler:
-    """Client ids by a Weibull distribution, by default with mode about 0.82 K."""
+    """Returns a sampler of ids by a Weibull distribution, by default of mode 0.82 K."""
 
     def cdf(x):
         return -jnp.expm1(-((x / weibull_scale) ** weibull_shape))
@@ -181,37 +178,40 @@ def weibull(
 
 
 def group_ids(num_clients: int, groups: int) -> Array:
-    """Group of each client [K]: neighbours, of sizes that differ by one at most."""
+    """Returns the group of each client [K]: consecutive ids, sizes within one."""
     return jnp.arange(num_clients) * min(groups, num_clients) // num_clients
 
 
 def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
-    """Groups take turns; of the group, a share of all clients or as many as it has."""
+    """Returns a sampler that takes groups in turn.
+
+    Args:
+      fraction: Share of all clients that a round draws from its group, at most all
+        clients of the group.
+      cyclic_groups: Number of groups.
+    """
 
     def sampler(key, num_clients, r):
         turn = r % min(cyclic_groups, num_clients)
-        here_K = group_ids(num_clients, cyclic_groups) == turn
-        score_K = jnp.where(here_K, jax.random.uniform(key, (num_clients,)), -1.0)
-        return all_report(
-            here_K & top_k_mask(score_K, count_of_fraction(fraction, num_clients))
-        )
+        group_K = group_ids(num_clients, cyclic_groups) == turn
+        score_K = jnp.where(group_K, jax.random.uniform(key, (num_clients,)), -1.0)
+        count = count_of_fraction(fraction, num_clients)
+        return all_report(group_K & top_k_mask(score_K, count))
 
-    def at_turn(num_clients):
-        longest = -(-num_clients // min(cyclic_groups, num_clients))
-        return min(longest, max_of_fraction(fraction)(num_clients))
+    def most(num_clients):
+        largest_group = -(-num_clients // min(cyclic_groups, num_clients))
+        return min(largest_group, max_of_fraction(fraction)(num_clients))
 
-    return BoundedSampler(sampler, at_turn)
+    return BoundedSampler(sampler, most)
 
 
 def circular(circular_groups: int = 10) -> Sampler:
-    """Groups take turns, each whole."""
+    """Returns a sampler that takes whole groups in turn."""
     return cyclic(1.0, circular_groups)
 
 
-UPLOAD_LOST, EITHER = (
-    2,
-    3,
-)  # streams of a round's key; `split` of a sampler uses 0 and 1
+# streams of a round's key; `split` of a sampler uses 0 and 1
+UPLOAD_LOST, MIXTURE = 2, 3
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "all": all_clients,
     "uniform": uniform,
@@ -225,29 +225,24 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
 
 
 def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:
-    """Each participant's upload is lost with probability `share`, after training."""
+    """Returns the sampler with uploads that are lost with probability `share`."""
 
     def lossy(key, num_clients, r):
-        participants = sampler(key, num_clients, r)  # the same as without dropouts
-        draw_K = jax.random.uniform(
-            jax.random.fold_in(key, UPLOAD_LOST), (num_clients,)
-        )
-        arrives_K = draw_K >= share
+        participants = sampler(key, num_clients, r)  # equal with and without dropouts
+        lost_key = jax.random.fold_in(key, UPLOAD_LOST)
+        arrives_K = jax.random.uniform(lost_key, (num_clients,)) >= share
         return participants._replace(reports=participants.reports & arrives_K)
 
     return BoundedSampler(lossy, partial(max_clients, sampler))
 
 
 def mixture(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
-    """The first sampler with a probability, drawn anew every round, else the other."""
+    """Returns a sampler that uses `first` with a probability in a round, or `other`."""
+    samplers = first, other
 
     def sampler(key, num_clients, r):
-        heads = jax.random.bernoulli(jax.random.fold_in(key, EITHER), probability)
-        either = (f(key, num_clients, r) for f in (first, other))
-        return Participation(
-            *(jnp.where(heads, a, b) for a, b in zip(*either, strict=True))
-        )
+        heads = jax.random.bernoulli(jax.random.fold_in(key, MIXTURE), probability)
+        draws = (f(key, num_clients, r) for f in samplers)
+        return Participation(*map(partial(jnp.where, heads), *draws))
 
-    return BoundedSampler(
-        sampler, lambda n: max(max_clients(first, n), max_clients(other, n))
-    )
+    return BoundedSampler(sampler, lambda n: max(max_clients(f, n) for f in samplers))

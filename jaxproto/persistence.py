@@ -1,4 +1,4 @@
-"""State that the clients of a cohort keep between rounds: all of it, or none."""
+"""State that the clients of a cohort keep between rounds: all or none."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,11 +13,11 @@ from jaxproto.types import Array, Client, Net
 
 
 class Persistence(NamedTuple):
-    """Functions between what clients keep and what a round works with."""
+    """Functions that drop state of clients after a round and restore its shape."""
 
-    init: Callable  # id, count -> a new client; ids [K], counts [K, C] -> what is kept
+    init: Callable  # init_client, ids [K], counts [K, C] -> kept state [K, ...]
     restore: Callable[[Method, Net, Client], Client]  # kept [R, ...] -> clients
-    keep: Callable[[Client], Client]  # client after a round -> what is kept
+    keep: Callable[[Client], Client]  # client after a round -> kept state
 
 
 def identities(count: Array, ids: Array) -> Client:
@@ -26,7 +26,7 @@ def identities(count: Array, ids: Array) -> Client:
 
 
 def _zeros(method: Method, net: Net, clients: Client) -> Client:
-    """Returns clients with zeros for the state that they do not keep."""
+    """Returns clients with zeros as the state that they do not keep."""
     init = partial(method.init_client, net)
     shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
     params, norm, memory = jax.tree.map(
@@ -40,7 +40,7 @@ STATEFUL = Persistence(
     restore=lambda method, net, clients: clients,
     keep=lambda client: client,
 )
-STATELESS = Persistence(  # where no result follows from what a client had before
+STATELESS = Persistence(  # valid if no result depends on a client's earlier state
     init=lambda new, ids, count: identities(count, ids),
     restore=_zeros,
     keep=lambda client: client.replace(params=(), norm=(), opt=(), memory=()),

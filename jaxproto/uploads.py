@@ -1,4 +1,4 @@
-"""Uploads of a round: what a client sends, and how the server joins them."""
+"""Uploads and reports of a round, and functions that join or add them up."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,18 +12,18 @@ from jaxproto.types import Array, Tree
 
 
 class Uploads(NamedTuple):
-    """What the server has of a cohort."""
+    """Uploads of a cohort as the server receives them; rows are clients."""
 
-    id: Array  # [R] client ids, more than there are where a row is not used
+    id: Array  # [R] client ids; unused rows have ids beyond the last client
     up: Tree  # [R, ...] packed, zeros where the client did not report; or () and
     total: Tree  # the sum over the clients, where the aggregation has a summand
 
 
 class Report(NamedTuple):
-    """What a cohort reports of its local training; rows are clients."""
+    """Diagnostics of the local training of a cohort; rows are clients."""
 
-    id: Array  # [R] client ids, more than there are where a row is not used
-    loss: Array  # [R] mean over local steps, 0 for who took none
+    id: Array  # [R] client ids; unused rows have ids beyond the last client
+    loss: Array  # [R] mean over local steps, 0 without steps
     steps: Array  # [R] local steps
     finite: Array  # [R] loss, upload and parameters are finite numbers
     sent: Array  # [R] scalars
@@ -31,31 +31,33 @@ class Report(NamedTuple):
 
 
 class PreReport(NamedTuple):
-    """What a cohort reports of its messages before training; rows are clients."""
+    """Sizes of the messages of a cohort before training; rows are clients."""
 
-    id: Array  # [R]
+    id: Array  # [R] client ids
     sent: Array  # [R] scalars
-    bytes: Array  # [R]
+    bytes: Array  # [R] of the message on the wire
 
 
 def all_finite(tree: Tree) -> Array:
-    """Whether every floating-point leaf is finite."""
+    """Returns whether every floating-point leaf is finite."""
     ok = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(tree)]
     return jnp.all(jnp.asarray(ok)) if ok else jnp.asarray(True)
 
 
 def mask_upload(reports: Array, up: Tree) -> Tree:
-    """The upload of a client that reports; zeros, "not there", of another."""
+    """Returns the upload of a client that reports, else zeros of its shape."""
     return jax.tree.map(lambda a: jnp.where(reports, a, jnp.zeros_like(a)), up)
 
 
 def upload_and_summand(
     aggregation: Aggregation, reports: Array, packed: Tree
 ) -> tuple[Tree, Tree]:
-    """Returns what the server gets of a client: its packed upload, and a summand.
+    """Returns the packed upload and the summand that the server gets of a client.
+
+    One of the two is (): the upload, if the aggregation has a summand.
 
     Args:
-      reports: whether the upload arrives; else it is zeros.
+      reports: Whether the upload arrives; else it is zeros.
     """
     packed = mask_upload(reports, packed)
     if aggregation.summand is None:
@@ -69,7 +71,7 @@ def reduce_uploads(
     """Returns all uploads in the order of ids, or the sum of the summands.
 
     Args:
-      num_rows: of all cohorts; lanes and devices may have a row more.
+      num_rows: Rows of all cohorts, without the padding of lanes and devices.
     """
     if aggregation.summand is None:
         return join_uploads(uploads, num_rows)
@@ -78,6 +80,6 @@ def reduce_uploads(
 
 
 def join_uploads(uploads: Sequence[Uploads], num_rows: int) -> Tree:
-    """Returns the packed messages of all cohorts as the server has them, by id."""
+    """Returns the unpacked messages of all cohorts in the order of client ids."""
     rows = gather.join_by_id([u.id for u in uploads], [u.up for u in uploads])
     return wire.unpack(jax.tree.map(lambda a: a[:num_rows], rows))

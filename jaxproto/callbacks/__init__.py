@@ -1,7 +1,7 @@
-"""Who is told of a run while it trains: callbacks, and writers for other programs.
+"""Callbacks of a run, and writers that log to other programs.
 
-`protocol.py` has the events. A module for each writer imports its library, so that it
-is imported when the writer is asked for.
+`base.py` defines the events. The module of a writer imports the writer's library, so it
+is imported only if a run uses the writer.
 """
 
 from jaxproto.callbacks.base import Callback, RunInfo, Stop

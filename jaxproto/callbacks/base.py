@@ -1,7 +1,7 @@
-"""What a run tells those who listen to it, and what they may answer.
+"""Events of a run that callbacks handle, and their return values.
 
-A callback is an object with any of the methods of `Callback`. Each gets copies: what it
-does with them changes nothing in the run.
+A callback is an object with any of the methods of `Callback`. Its arguments are copies,
+so changes to them do not affect the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ STOP = "stop"  # the short form of Stop
 
 
 class RunInfo(NamedTuple):
-    """A run that is about to train."""
+    """Description of a run that is about to train."""
 
-    path: Path  # its work directory
+    path: Path  # work directory
     config: Mapping[str, Any]  # flat: dotted path -> value
-    round: int  # rounds done before; 0 where it is new
-    records: Sequence[Mapping]  # of `metrics.jsonl`, up to there
+    round: int  # rounds done before; 0 for a new run
+    records: Sequence[Mapping]  # of `metrics.jsonl`, up to `round`
 
 
 class Stop(NamedTuple):
-    """Ends a run early, as finished as one that has had all its rounds."""
+    """Request to end a run early, with its pictures and summary."""
 
     reason: str = "a callback has asked for it"
 
@@ -31,23 +31,23 @@ Answer = Stop | str | None
 
 
 class Callback:
-    """A callback that does nothing: a base class for those that leave methods out."""
+    """Base class of callbacks; its methods do nothing."""
 
     def on_start(self, run_info: RunInfo) -> Answer:
-        """Before the first round that is trained now; `Stop` lets there be none."""
+        """Runs before the first round that is trained now; `Stop` trains none."""
 
     def on_round(self, record: Mapping) -> None:
-        """After a round: its number, from 1, seconds, loss, participants and bytes."""
+        """Runs after a round, with its number from 1, seconds, loss and bytes."""
 
     def on_evaluation(self, record: Mapping) -> Answer:
-        """After an evaluation: what `metrics.jsonl` has of it. `Stop` ends the run."""
+        """Runs after an evaluation, with its record in `metrics.jsonl`."""
 
     def on_checkpoint(self, round: int, path: Path) -> None:
-        """After a checkpoint: the rounds behind it, and its folder."""
+        """Runs after a checkpoint, with the rounds done and the checkpoint's folder."""
 
     def on_end(self, summary: Mapping) -> None:
-        """Once, however the run ends: `summary.json`.
+        """Runs once at the end, with the content of `summary.json`; closes files.
 
-        Of a process that was told to end (status "interrupted") or that failed
-        ("failed") there are status, reason and rounds alone. Here, files are closed.
+        If the process was interrupted (status "interrupted") or failed ("failed"), the
+        summary has only status, reason and rounds.
         """

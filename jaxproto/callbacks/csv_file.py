@@ -1,4 +1,4 @@
-"""`metrics.csv`: the numbers of a run as a tidy table, round,name,value."""
+"""Writer of `metrics.csv`, a tidy table of round, name and value."""
 
 import csv
 import io
@@ -14,12 +14,11 @@ HEAD = ("round", "name", "value")
 class CsvWriter(Callback):
     """Writes `metrics.csv` into the work directory.
 
-    When a run goes on the file is made anew from `metrics.jsonl`, so that no round is
-    there twice.
+    A resumed run rewrites the file from `metrics.jsonl`, so no round appears twice.
     """
 
     def on_start(self, run_info: RunInfo):
-        """Writes what is known before the first round."""
+        """Writes the records from before the first round."""
         self._path = run_info.path / "metrics.csv"
         rows = [HEAD, *(row for record in run_info.records for row in rows_of(record))]
         atomic.write(self._path, to_csv(rows).encode())
@@ -31,14 +30,13 @@ class CsvWriter(Callback):
 
 
 def rows_of(record: Mapping) -> list[tuple]:
-    """A row for every number of a record."""
-    return [
-        (p.round, *entry) for p in scalar_points(record) for entry in p.values.items()
-    ]
+    """Returns a row for every number of a record."""
+    points = scalar_points(record)
+    return [(r, *entry) for r, values in points for entry in values.items()]
 
 
 def to_csv(rows: Sequence[tuple]) -> str:
-    """Rows as CSV."""
-    made = io.StringIO()
-    csv.writer(made, lineterminator="\n").writerows(rows)
-    return made.getvalue()
+    """Returns rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,4 +1,4 @@
-"""Early stopping: a run ends when its accuracy has not improved for a while."""
+"""Early stopping of a run whose accuracy no longer improves."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,42 +6,42 @@ from jaxproto.callbacks.base import Callback, RunInfo, Stop
 
 
 class EarlyStopping(Callback):
-    """Stops by the accuracy of a rule, pooled over examples.
+    """Callback that stops a run by the accuracy of a rule, pooled over examples.
 
-    What it does follows from the records alone, so that a run which was interrupted
-    ends in the round in which it would have ended.
+    It depends on the records alone, so an interrupted and resumed run ends in the same
+    round as an uninterrupted one.
     """
 
     def __init__(self, patience: int, rule: str = "", least: float = 0.0):
-        """Waits for `patience` evaluations.
+        """Stores the rule and the patience.
 
         Args:
-          patience: evaluations without improvement after which the run ends.
-          rule: of prediction; "" is the first one of the records.
-          least: how much above the best one an accuracy has to be, as a share.
+          patience: Evaluations without improvement after which the run ends.
+          rule: Prediction rule; "" is the first one of the records.
+          least: Smallest improvement over the best accuracy, as a share.
         """
         self._patience, self._rule, self._least = patience, rule, least
         self._records: list[Mapping] = []
 
     def on_start(self, run_info: RunInfo) -> Stop | None:
-        """Stops at once where the records say so: the end was not written."""
+        """Stops at once if the records already meet the condition."""
         self._records = list(run_info.records)
-        return self._decided()
+        return self._stop_request()
 
     def on_evaluation(self, record: Mapping) -> Stop | None:
-        """Stops if this was one evaluation too many."""
+        """Stops if the last evaluation exhausts the patience."""
         self._records.append(record)
-        return self._decided()
+        return self._stop_request()
 
-    def _decided(self) -> Stop | None:
+    def _stop_request(self) -> Stop | None:
         if not self._records:
             return None
         rule = self._rule or next(iter(self._records[-1]["rules"]))
-        best, at, waited = best_and_wait(self._records, rule, self._least)
+        best, best_round, waited = best_and_wait(self._records, rule, self._least)
         if waited < self._patience:
             return None
         return Stop(
-            f"no pooled accuracy of rule {rule} above {best:.4f} of round {at}"
+            f"no pooled accuracy of rule {rule} above {best:.4f} of round {best_round}"
             f"{f' by {self._least:g}' * bool(self._least)} in {waited} evaluations"
         )
 
@@ -49,19 +49,17 @@ class EarlyStopping(Callback):
 def best_and_wait(
     records: Sequence[Mapping], rule: str, least: float
 ) -> tuple[float, int, int]:
-    """The best accuracy, its round, and the evaluations since.
+    """Returns the best accuracy, its round, and the number of evaluations since.
 
     Args:
-      records: of `metrics.jsonl`.
-      rule: of prediction, of which each record has an accuracy or None.
-      least: what an accuracy must have above the best one, to be a better one.
+      records: Records of `metrics.jsonl`.
+      rule: Prediction rule; each record has its accuracy or None.
+      least: Smallest improvement over the best accuracy, as a share.
     """
-    best, at, waited = float("-inf"), 0, 0
+    best, best_round, waited = float("-inf"), 0, 0
     for record in records:
         accuracy = record["rules"][rule]["pooled"]
-        better = accuracy is not None and accuracy > best + least
-        if better:
-            best, at, waited = accuracy, record["round"], 0
-        else:
-            waited += 1
-    return best, at, waited
+        waited += 1
+        if accuracy is not None and accuracy > best + least:
+            best, best_round, waited = accuracy, record["round"], 0
+    return best, best_round, waited

@@ -1,4 +1,4 @@
-"""Writers by name, and the extras of the package that their libraries come with."""
+"""Registry of writers by name, with the extras that install their libraries."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from jaxproto.callbacks.base import EVENTS, Callback
 from jaxproto.errors import UserError, choose_from
 
-ALWAYS = "jsonl"  # what every run writes: `metrics.jsonl`
+ALWAYS = "jsonl"  # name of `metrics.jsonl`, which every run writes
 
 
 class Writer(NamedTuple):
-    """Where a writer is; its library is imported with the module."""
+    """Import path of a writer, and the extra that installs its library."""
 
     module: str
     name: str
@@ -27,62 +27,61 @@ WRITERS: dict[str, Writer | Callable[[], Callback]] = {
     "mlflow": Writer("jaxproto.contrib.callbacks.mlflow", "Mlflow", "mlflow"),
     "aim": Writer("jaxproto.contrib.callbacks.aim", "Aim", "aim"),
 }
-CallbackSpec = str | Callable[[], Callback]  # a writer's name, or what makes a callback
+CallbackSpec = str | Callable[[], Callback]  # writer's name or factory
 
 
-def callback_factories(given: Sequence[CallbackSpec]) -> list[Callable[[], Callback]]:
-    """What makes the callbacks of a run, or of each run of a sweep.
-
-    Raises:
-      UserError: there is no such writer, its library is not there, or what was given
-        makes none.
-    """
-    names = list(dict.fromkeys(given))
-    return [_maker(one) for one in names if one != ALWAYS]
-
-
-def make_callbacks(given: Sequence[str | Callback]) -> list[Callback]:
-    """The callbacks of one run, of which writers may be given by name.
+def callback_factories(specs: Sequence[CallbackSpec]) -> list[Callable[[], Callback]]:
+    """Returns the factories of the callbacks of a run, or of each run of a sweep.
 
     Raises:
-      UserError: as `callback_factories`; or what was given is no callback.
+      UserError: A writer is unknown or its library is missing, or a spec is neither a
+        name nor callable.
     """
-    found = []
-    for one in given:
-        if isinstance(one, str):
-            found += [make() for make in callback_factories([one])]
-        elif isinstance(one, type) or not is_callback(one):
+    return [_factory(spec) for spec in dict.fromkeys(specs) if spec != ALWAYS]
+
+
+def make_callbacks(specs: Sequence[str | Callback]) -> list[Callback]:
+    """Returns the callbacks of one run; writers may be given by name.
+
+    Raises:
+      UserError: As in `callback_factories`; or an object is no callback.
+    """
+    callbacks = []
+    for spec in specs:
+        if isinstance(spec, str):
+            callbacks += [make() for make in callback_factories([spec])]
+        elif isinstance(spec, type) or not is_callback(spec):
             raise UserError(
-                f"{one!r} is no callback: give an object that has one of the methods "
+                f"{spec!r} is no callback: give an object that has one of the methods "
                 f"{', '.join(EVENTS)}, or the name of a writer."
             )
         else:
-            found.append(one)
-    return found
+            callbacks.append(spec)
+    return callbacks
 
 
 def is_callback(candidate: object) -> bool:
-    """Whether an object has a method of a callback."""
+    """Returns whether an object has a method of `Callback`."""
     return any(callable(getattr(candidate, event, None)) for event in EVENTS)
 
 
-def _maker(given: CallbackSpec) -> Callable[[], Callback]:
-    if not isinstance(given, str):
-        if not callable(given):
+def _factory(spec: CallbackSpec) -> Callable[[], Callback]:
+    if not isinstance(spec, str):
+        if not callable(spec):
             raise UserError(
-                f"{given!r} makes no callback: each cell of a sweep needs its own, so "
+                f"{spec!r} makes no callback: each cell of a sweep needs its own, so "
                 "give the class, or a function that makes one."
             )
-        return given
-    found = WRITERS[choose_from("writer", given, [ALWAYS, *WRITERS])]
-    return _imported(given, found) if isinstance(found, Writer) else found
+        return spec
+    writer = WRITERS[choose_from("writer", spec, [ALWAYS, *WRITERS])]
+    return _import_class(spec, writer) if isinstance(writer, Writer) else writer
 
 
-def _imported(name: str, writer: Writer) -> Callable[[], Callback]:
-    """The class of a writer.
+def _import_class(name: str, writer: Writer) -> Callable[[], Callback]:
+    """Returns the class of a writer.
 
     Raises:
-      UserError: its library cannot be imported.
+      UserError: The writer's library cannot be imported.
     """
     try:
         return getattr(importlib.import_module(writer.module), writer.name)

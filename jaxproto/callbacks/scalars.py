@@ -1,10 +1,10 @@
-"""The numbers of a record of `metrics.jsonl`, by the names that charts have."""
+"""Scalars of a record of `metrics.jsonl`, named for charts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-ELSEWHERE = {"round", "every_round", "bytes_by_client"}  # not numbers of an evaluation
-OF_ROUND = {  # entries of a record that are of its round, not of the server
+SKIPPED = {"round", "every_round", "bytes_by_client"}  # no scalars of an evaluation
+OF_ROUND = {  # entries of a record about its round, not about the server
     "loss",
     "seconds",
     "participants",
@@ -14,53 +14,52 @@ OF_ROUND = {  # entries of a record that are of its round, not of the server
     "bytes_up",
     "bytes_down",
 }
-NAMES = {"rules": "accuracy"}  # entry of a record -> what charts call it
+NAMES = {"rules": "accuracy"}  # entry of a record -> its name in charts
 
 
 class Point(NamedTuple):
-    """What is known of a round."""
+    """Scalars of one round."""
 
     round: int
     values: dict[str, float]
 
 
 def scalar_points(record: Mapping) -> list[Point]:
-    """A record as numbers: the evaluation, and before it the rounds since the last one.
+    """Returns the scalars of a record, and those of the rounds since the last record.
 
-    Accuracies are `accuracy/RULE/pooled` and so on; what is of the round is
-    `round/loss`; what the server tells of itself is `server/smallest_angle`; an entry
-    that has entries keeps their names, as `bytes_total/up`. What is no finite number is
-    left out.
+    Names are such as `accuracy/RULE/pooled`, `round/loss` for values of the round,
+    `server/smallest_angle` for diagnostics of the server, and `bytes_total/up` for
+    nested entries. Values that are no finite numbers are left out.
     """
     last = record["round"]
-    found: dict[int, dict[str, float]] = {}
+    points: dict[int, dict[str, float]] = {}
     for name, values in (record.get("every_round") or {}).items():
         for r, value in enumerate(values, last - len(values) + 1):
             if _is_number(value):
-                found.setdefault(r, {})[f"server/{name}"] = value
-    found.setdefault(last, {}).update(flatten_scalars(record))
-    return [Point(r, found[r]) for r in sorted(found)]
+                points.setdefault(r, {})[f"server/{name}"] = value
+    points.setdefault(last, {}).update(flatten_scalars(record))
+    return [Point(r, points[r]) for r in sorted(points)]
 
 
 def flatten_scalars(record: Mapping) -> dict[str, float]:
-    """The numbers of the evaluation alone."""
-    found: dict[str, float] = {}
+    """Returns the scalars of the evaluation alone."""
+    scalars: dict[str, float] = {}
     for name, value in record.items():
-        if name in ELSEWHERE:
+        if name in SKIPPED:
             continue
         if isinstance(value, Mapping):
-            found.update(_inside(NAMES.get(name, name), value))
+            scalars.update(_nested(NAMES.get(name, name), value))
         elif _is_number(value):
-            found[f"{'round' if name in OF_ROUND else 'server'}/{name}"] = value
-    return found
+            scalars[f"{'round' if name in OF_ROUND else 'server'}/{name}"] = value
+    return scalars
 
 
-def _inside(above: str, entries: Mapping) -> Iterator[tuple[str, float]]:
+def _nested(prefix: str, entries: Mapping) -> Iterator[tuple[str, float]]:
     for name, value in entries.items():
         if isinstance(value, Mapping):
-            yield from _inside(f"{above}/{name}", value)
+            yield from _nested(f"{prefix}/{name}", value)
         elif _is_number(value):
-            yield f"{above}/{name}", value
+            yield f"{prefix}/{name}", value
 
 
 def _is_number(value: Any) -> bool:

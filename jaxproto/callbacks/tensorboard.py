@@ -1,9 +1,9 @@
-"""Event files of TensorBoard, by tensorboardX."""
+"""Writer of TensorBoard event files, by tensorboardX."""
 
 from collections.abc import Mapping
 
 from tensorboardX import SummaryWriter
-from tensorboardX import summary as messages
+from tensorboardX.summary import hparams
 
 from jaxproto.callbacks.base import Callback, RunInfo
 from jaxproto.callbacks.scalars import scalar_points
@@ -12,17 +12,17 @@ FOLDER = "tensorboard"  # of the work directory
 
 
 class TensorBoard(Callback):
-    """Writes into the folder `tensorboard` of the work directory.
+    """Callback that writes into the folder `tensorboard` of the work directory.
 
-    A run that goes on tells TensorBoard to forget the rounds after its checkpoint,
-    which are trained again. Records from before the writer was asked for come first.
+    A resumed run purges the rounds after its checkpoint, which are trained again. In a
+    new folder, earlier records of the run are written first.
     """
 
     def on_start(self, run_info: RunInfo):
-        """Opens an event file of its own."""
+        """Opens an event file."""
         folder, first = run_info.path / FOLDER, run_info.round
         new = not list(folder.glob("events.*"))
-        self._config, self._tell_config = run_info.config, new
+        self._config, self._write_config = run_info.config, new
         self._writer = SummaryWriter(
             str(folder),
             purge_step=None if new else first + 1,
@@ -45,16 +45,16 @@ class TensorBoard(Callback):
         for r, values in scalar_points(record):
             for name, value in values.items():
                 self._writer.add_scalar(name, value, r)
-        if self._tell_config:
-            self._hyper_parameters(scalar_points(record)[-1].values)
+        if self._write_config:
+            self._write_hparams(scalar_points(record)[-1].values)
 
-    def _hyper_parameters(self, values: Mapping):
-        """The table under HParams: settings, and the accuracies of the run beside."""
-        self._tell_config = False
-        given = {
+    def _write_hparams(self, values: Mapping):
+        """Writes the table under HParams: settings, with the accuracies of the run."""
+        self._write_config = False
+        settings = {
             k: v if isinstance(v, bool | int | float | str) else str(v)
             for k, v in self._config.items()
         }
-        shown = {name: v for name, v in values.items() if name.startswith("accuracy/")}
-        for message in messages.hparams(given, shown):
+        accuracies = {k: v for k, v in values.items() if k.startswith("accuracy/")}
+        for message in hparams(settings, accuracies):
             self._writer.file_writer.add_summary(message)

@@ -55,9 +55,9 @@ def run_server(
     with contextlib.ExitStack() as stack:
         claimed = stack.enter_context(folder.lock_workdir(path))
         start = runner.Start(
-            config, path, console, grace=0.0, claimed=claimed, shown=plain_progress
+            config, path, console, grace=0.0, lock=claimed, progress=plain_progress
         )
-        summary = runner.existing(start)
+        summary = runner.finished_summary(start)
         if summary is None:
             summary = _trained(start, link)
     console.print(result_table(summary))
@@ -78,7 +78,7 @@ def _trained(start: runner.Start, link: Link) -> dict:
     due = folder.expected_rounds(path, config)
     folder.save_config(path, config)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
-    start.claimed.keep()
+    start.lock.keep()
     run = runner.Run(
         config=config,
         path=path,
@@ -89,14 +89,14 @@ def _trained(start: runner.Start, link: Link) -> dict:
             config.seed,
             DeviceStore(exp, server.run),
         ),
-        compiled=summaries.CompileStats(0.0, 0),
+        compile_stats=summaries.CompileStats(0.0, 0),
         console=start.console,
         grace=start.grace,
-        shown=start.shown,
-        told=start.listeners(),
-        spent=privacy_ledger.privacy_ledger(config, exp),
+        progress=start.progress,
+        callbacks=start.callback_list(),
+        privacy=privacy_ledger.privacy_ledger(config, exp),
         # which ask for examples by class:
-        unknown=reference_accuracy.ENTRIES if config.data.name == NODES else (),
+        omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
     first, state = runner.resume(run, server.begun(config.eval_every), due)
     (summary,) = train_rounds([run], server, first, [state])

@@ -67,12 +67,12 @@ def claim_and_restore(
             cell.path,
             board.console(cell),
             grace=grace,
-            claimed=claimed,
-            shown=partial(board.progress, cell),
+            lock=claimed,
+            progress=partial(board.progress, cell),
             callbacks=made(),
         )
         with errors_named(cell):
-            summary = runner.existing(start)
+            summary = runner.finished_summary(start)
             if summary is None:
                 members.append(
                     BatchedRun(cell, *runner.restore_or_init(start, shared(start)))

@@ -172,11 +172,11 @@ def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: Liv
             cell.path,
             console,
             grace=how.grace,
-            claimed=claimed,
-            shown=shown,
+            lock=claimed,
+            progress=shown,
             callbacks=how.made(),
         )
-        summary = runner.existing(start)
+        summary = runner.finished_summary(start)
         if summary is None:
             summary = runner.train(start, shared(start))
     board.ended(cell, summary, time.perf_counter() - clock)

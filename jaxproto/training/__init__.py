@@ -1,1 +1,1 @@
-"""The run: compiled programs, rounds, memory, progress."""
+"""Training of a run: compiled programs, rounds, client stores, progress."""

@@ -1,10 +1,11 @@
-"""Programs of many federations at once, with a leading axis of them.
+"""Programs that compute many federations along a leading axis.
 
-Examples and index tables are shared; all else federations have their own.
+Federations share examples and index tables, and nothing else.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.training.programs import Programs
 from jaxproto.types import Tree
 
-MAPPED, UNMAPPED = (
-    0,
-    None,
-)  # an argument with the axis of federations, and one that all share
+MAPPED, UNMAPPED = 0, None  # axes of arguments per federation, and of shared ones
 AXES = {  # of the arguments of each program, floats first
     "start_clients": (MAPPED, MAPPED, UNMAPPED, UNMAPPED),
     "start_server": (MAPPED, MAPPED),
@@ -32,41 +30,39 @@ AXES = {  # of the arguments of each program, floats first
     "evaluate": (MAPPED, MAPPED, MAPPED, UNMAPPED, UNMAPPED),
     "diagnostics": (MAPPED, MAPPED),
 }
-OF_ROWS = ("pre_upload", "train")  # index tables are those of the participants
 
 
-def map_programs(f: Callable, made: Programs) -> Programs:
-    """Returns `f(program, axes of its arguments)` of every program that there is."""
+def map_programs(f: Callable, programs: Programs) -> Programs:
+    """Returns `f(program, axes of its arguments)` for every program but None."""
 
     def one(name, program, gathers=None):
         if program is None:
             return None
         axes = AXES[name]
-        if name in OF_ROWS and gathers is not None:
-            axes = (*axes[:-1], MAPPED)
+        if name in ("pre_upload", "train") and gathers is not None:
+            axes = (*axes[:-1], MAPPED)  # each federation gathers index tables
         return f(program, axes)
 
     def field(name, part):
         if isinstance(part, tuple):
-            return tuple(map(lambda *each: one(name, *each), part, made.gather))
+            return tuple(map(partial(one, name), part, programs.gather))
         return one(name, part)
 
-    return Programs(
-        **{name: field(name, part) for name, part in made._asdict().items()}
-    )
+    fields = programs._asdict().items()
+    return Programs(**{name: field(name, part) for name, part in fields})
 
 
-def vmap_programs(functions: Programs) -> Programs:
+def vmap_programs(programs: Programs) -> Programs:
     """Returns the programs of many federations."""
-    return map_programs(lambda f, axes: jax.vmap(f, in_axes=axes), functions)
+    return map_programs(jax.vmap, programs)
 
 
 def without_lanes(exp: Experiment) -> Experiment:
-    """Returns the experiment with one call that trains a cohort."""
+    """Returns the experiment with one lane per cohort."""
     cohorts = tuple(dataclasses.replace(c, num_lanes=1) for c in exp.cohorts)
     return exp._replace(cohorts=cohorts)
 
 
 def stack_trees(trees: Sequence[Tree]) -> Tree:
-    """Trees of equal form as one, with a leading axis."""
+    """Stacks the leaves of trees of equal structure along a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -1,8 +1,8 @@
-"""Clients between rounds, in the arrays of the run's state.
+"""Interface of client stores, and the store in the arrays of the run's state.
 
-A store brings the participants of a round to where they train, and takes them back. It
-is the only place that knows where clients are: here on one device, in `mesh_store.py`
-on several, in `hosted_store.py` in host memory or in files.
+A store gathers the participants of a round and scatters them back. Only the store knows
+where clients are between rounds: on one device (this module), on several devices
+(`mesh_store.py`), or in host memory or files (`hosted_store.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,44 +22,45 @@ from jaxproto.training import multihost
 from jaxproto.training.programs import Programs, State, lane_places
 from jaxproto.types import Client, Shard
 
-Clients = tuple[Client, ...]  # per cohort, as the state of the run has them
-Calls = list[list[ParticipantRows]]  # participants by cohort and call
-Trained = list[list[Client]]  # the same after a round
-Upcoming = Callable[[], Participation] | None  # who takes part in the next round
+Clients = tuple[Client, ...]  # per cohort, of the state of the run
+Calls = list[list[ParticipantRows]]  # participants, by cohort and call
+Trained = list[list[Client]]  # participants after training, by cohort and call
+Upcoming = Callable[[], Participation] | None  # participation of the next round
 
 
 class Chunk(NamedTuple):
-    """Clients of a cohort that one call evaluates."""
+    """Clients of a cohort that one call of a program evaluates."""
 
     cohort: int
-    place: np.ndarray  # [R] of each row among those that are evaluated, -1 for none
+    place: np.ndarray  # [R] position among the evaluated clients, -1 for padding
     clients: Client
     tests: Shard
 
 
 class ClientStore:
-    """Clients of a run between rounds; by default the state has all of them."""
+    """Clients of a run between rounds; by default in the arrays of the state."""
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
         """Returns the participants of a round, by cohort and call.
 
         Args:
-          who: takes part.
-          clients: of the state.
-          upcoming: None where that follows from this round.
+          who: Participation of the round.
+          clients: Clients of the state.
+          upcoming: Draws the participants of the next round; None if they depend on
+            this round.
         """
         raise NotImplementedError
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
-        """Returns all clients, with what `gather` returned as it is now."""
+        """Returns all clients with the trained rows of the participants."""
         raise NotImplementedError
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
-        """Yields the clients to evaluate; the calls of a list run side by side."""
+        """Yields the clients to evaluate; the chunks of a list run side by side."""
         raise NotImplementedError
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "ClientStore":
-        """Returns the store of the same clients for another test part."""
+        """Returns a store of these clients for another test split."""
         raise NotImplementedError
 
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
@@ -68,41 +69,42 @@ class ClientStore:
         return jax.tree.map(lambda a: np.asarray(a)[place], clients)
 
     def gather_state(self, state: State) -> State:
-        """Returns the state as one device has it."""
+        """Returns the state in the layout of one device."""
         return state
 
     def restore(self, state: State) -> State:
-        """Returns a state that was saved, where rounds are computed."""
+        """Returns a saved state in the layout of this store."""
         return state
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round; `settings` are those of the run."""
+        """Writes the checkpoint of a round, with the settings of the run."""
         state = self.gather_state(state)
         if multihost.is_primary():
             checkpoint.save(directory, r, state, settings)
 
-    def load(self, found: Path):
-        """Takes what a checkpoint has beside the state.
+    def load(self, path: Path):
+        """Loads the rows of a checkpoint that are beside the state.
 
         Raises:
-          UserError: the run that wrote it had its clients elsewhere.
+          UserError: Another kind of store wrote the checkpoint.
         """
-        check_written(found, beside=False)
+        check_store_kind(path, hosted=False)
 
     def close(self):
         """Ends threads and removes scratch files."""
 
 
-def check_written(found: Path, beside: bool):
-    """Raises UserError for a checkpoint of a run that had its clients elsewhere.
+def check_store_kind(path: Path, hosted: bool):
+    """Raises UserError if another kind of store wrote a checkpoint.
 
     Args:
-      beside: whether clients are expected beside the state.
+      path: Folder of the checkpoint.
+      hosted: Whether this store keeps clients beside the state.
     """
-    if bool(row_deltas.delta_folders(found)) != beside:
-        way = "device" if beside else "disk"
+    if bool(row_deltas.delta_folders(path)) != hosted:
+        store = "device" if hosted else "disk"
         raise UserError(
-            f"{found} was written with clients.store={way}, as the memory of that "
+            f"{path} was written with clients.store={store}, as the memory of that "
             "machine was another; give --config.clients.store in a folder of its own, "
             "or go on there."
         )
@@ -112,10 +114,10 @@ class DeviceStore(ClientStore):
     """Clients in the arrays of the state."""
 
     def __init__(self, exp: Experiment, programs: Programs):
-        """Puts nothing on the device yet.
+        """Stores experiment and programs; data is put on the device on first use.
 
         Args:
-          programs: with the floats of the run.
+          programs: Programs with the floats of the run.
         """
         self._exp, self._programs = exp, programs
 
@@ -126,44 +128,46 @@ class DeviceStore(ClientStore):
     @cached_property
     def _tests(self) -> list[list[tuple[np.ndarray, Shard]]]:
         each = zip(self._exp.test, self._exp.cohorts, strict=True)
-        return [_in_lanes(own, cohort.num_lanes) for own, cohort in each]
+        return [_in_lanes(tests, cohort.num_lanes) for tests, cohort in each]
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
-        """Returns rows of the state, or the state where all clients train in a call."""
+        """Returns rows of the state, or all if all clients train in one call."""
         del upcoming
         each = zip(self._programs.gather, clients, self._shards, strict=True)
         return [
-            f(who, own, shards) if f else [ParticipantRows(None, own, shards)]
-            for f, own, shards in each
+            f(who, rows, shards) if f else [ParticipantRows(None, rows, shards)]
+            for f, rows, shards in each
         ]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
-        """Returns the state with the rows that were trained."""
+        """Returns the clients of the state with the trained rows."""
         each = zip(self._programs.scatter, clients, rows, trained, strict=True)
         return tuple(
-            f(own, [r.place for r in lanes], list(new)) if f else new[0]
-            for f, own, lanes, new in each
+            f(old, [r.place for r in lanes], list(new)) if f else new[0]
+            for f, old, lanes, new in each
         )
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
-        """Yields all calls of all cohorts at once."""
+        """Yields the calls of all cohorts in one list."""
         chunks = []
-        for i, (f, own) in enumerate(zip(self._programs.tested, clients, strict=True)):
+        for i, (f, all_) in enumerate(zip(self._programs.tested, clients, strict=True)):
             tests = self._tests[i]
-            lanes = f(own) if f else [own] * len(tests)
-            for mine, (place, table) in zip(lanes, tests, strict=True):
-                chunks.append(Chunk(i, place, mine, table))
+            lanes = f(all_) if f else [all_] * len(tests)
+            for rows, (place, table) in zip(lanes, tests, strict=True):
+                chunks.append(Chunk(i, place, rows, table))
         yield chunks
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "DeviceStore":
-        """Returns the store of the same clients for another test part."""
+        """Returns a store of these clients for another test split."""
         return DeviceStore(exp, programs)
 
 
 def _in_lanes(tests: Shard, lanes: int) -> list[tuple[np.ndarray, Shard]]:
     """Returns the places and index tables of each call, on the device."""
-    count, found = len(tests.size), []
-    for at in lane_places(count, lanes):
-        table = jax.tree.map(lambda a, at=at: a[np.minimum(at, count - 1)], tests)
-        found.append((np.where(at < count, at, -1), jax.device_put(table)))
-    return found
+    count = len(tests.size)
+
+    def lane(place):
+        table = jax.tree.map(lambda a: a[np.minimum(place, count - 1)], tests)
+        return np.where(place < count, place, -1), jax.device_put(table)
+
+    return [lane(place) for place in lane_places(count, lanes)]

@@ -1,4 +1,4 @@
-"""Compiles all programs of a run before its first round, in threads."""
+"""Compilation of all programs of a run before its first round, in threads."""
 
 import dataclasses
 import time
@@ -39,14 +39,13 @@ def compile_all(
     """Compiles every program before the first round.
 
     Args:
-      wrap: name, function, arguments -> what is compiled in the function's place.
-      done: told the name of each program when it is compiled, by several threads.
-      many: federations that the programs are of (`vmap_programs`); 0 is one, without
-        a leading axis.
-      over: devices that share many federations, the same number each.
+      wrap: name, function, arguments -> function that is compiled instead.
+      done: Called with the name of each compiled program, by several threads.
+      many: Number of federations (`vmap_programs`); 0 is one, without a leading axis.
+      over: Devices among which many federations are divided equally.
 
     Returns:
-      The programs, and the seconds it took.
+      The programs, and the seconds of compilation.
     """
     clock, suffix = time.perf_counter(), ""
     if many:
@@ -62,11 +61,9 @@ def compile_all(
 
         def submit(name, f, *rest, **options):
             args = (lead(exp.floats), *rest)
-            whole = wrap(name + suffix, f, args)
-            options |= (
-                f.shardings() if isinstance(f, sharded_programs.ShardMapped) else {}
-            )
-            lowered = jax.jit(whole, **options).lower(*args)
+            if isinstance(f, sharded_programs.ShardMapped):
+                options |= f.shardings()
+            lowered = jax.jit(wrap(name + suffix, f, args), **options).lower(*args)
             program = workers.submit(lowered.compile)
             program.add_done_callback(lambda _: done(name))
             return PendingProgram(lowered.out_info, program)
@@ -81,7 +78,7 @@ def compile_all(
 
 
 class PendingProgram(NamedTuple):
-    """A program that a thread compiles."""
+    """Program that a thread compiles."""
 
     out: Tree  # shapes of its results
     program: Future[jax.stages.Compiled]
@@ -94,38 +91,37 @@ def submit_programs(
     examples: Examples,
     lead: Callable[[Tree], Tree] = lambda tree: tree,
 ):
-    """Returns programs, each as what `submit` makes of name, function and arguments.
+    """Returns the results of `submit` for every program, None for no function.
 
-    These are the arguments after the floats; of no function it makes None. `lead` gives
-    what every federation has of its own a leading axis, where there are many.
+    Args:
+      submit: name, function, arguments after the floats -> `PendingProgram`.
+      lead: Adds the axis of federations to what they do not share.
     """
     submit = partial(_if_any, submit)
     context, key = lead(programs.round_context(0, 0)), lead(programs.keys(0)[0])
-    start_clients = tuple(
-        submit(
-            f"first {cohort.name}",
-            g,
-            key,
-            *programs.shapes_of_call(
-                exp, cohort, programs.client_ids_and_counts(exp, cohort)
-            ),
-        )
-        for cohort, g in zip(exp.cohorts, f.start_clients, strict=True)
-    )
+
+    def start(cohort, g):
+        clients = programs.client_ids_and_counts(exp, cohort)
+        shapes = programs.shapes_of_call(exp, cohort, clients)
+        return submit(f"first {cohort.name}", g, key, *shapes)
+
+    start_clients = tuple(map(start, exp.cohorts, f.start_clients))
     start_server = submit("first server", f.start_server, key)
     server, clients = start_server.out, tuple(s.out for s in start_clients)
     broadcast = submit("broadcast", f.broadcast, server)
     participate = submit("participate", f.participate, context, server)
     down, who = broadcast.out.message, participate.out
 
-    of_rounds = [
-        _round(submit, exp, f, i, (context, who, down, own, examples))
-        for i, own in enumerate(clients)
+    cohort_rounds = [
+        _round(submit, exp, f, i, (context, who, down, rows, examples))
+        for i, rows in enumerate(clients)
     ]
-    first, ups = ([u for r in of_rounds for u in r[way]] for way in ("first", "ups"))
+    first, ups = (
+        [u for r in cohort_rounds for u in r[way]] for way in ("first", "ups")
+    )
     tested = tuple(
-        submit(f"tested {cohort.name}", g, own)
-        for cohort, g, own in zip(exp.cohorts, f.tested, clients, strict=True)
+        submit(f"tested {cohort.name}", g, rows)
+        for cohort, g, rows in zip(exp.cohorts, f.tested, clients, strict=True)
     )
     evaluate = tuple(
         submit(
@@ -140,7 +136,7 @@ def submit_programs(
     )
 
     def each(name):
-        return tuple(r[name] for r in of_rounds)
+        return tuple(r[name] for r in cohort_rounds)
 
     return Programs(
         start_clients=start_clients,
@@ -162,15 +158,16 @@ def submit_programs(
 
 
 def _if_any(submit, name: str, f: Callable | None, *args, **options):
-    """Submits a program; returns None where the run has none of this name."""
+    """Submits a program; returns None if there is no function."""
     return None if f is None else submit(name, f, *args, **options)
 
 
 def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> dict:
-    """Returns the programs of a round of one cohort, and the uploads of its calls.
+    """Returns the programs of a round of one cohort, and the shapes of its uploads.
 
     Args:
-      arguments: context, participants, broadcast, clients, examples.
+      i: Index of the cohort.
+      arguments: Context, participants, broadcast, clients and examples.
     """
     context, who, down, clients, examples = arguments
     inputs = programs.RoundInputs(context, who, down)
@@ -182,14 +179,14 @@ def _round(submit, exp: Experiment, f: Programs, i: int, arguments: tuple) -> di
         if gather
         else [ParticipantRows(None, clients, shards)] * cohort.num_lanes
     )
-    mine = rows[0].clients, examples, rows[0].shards
+    call = rows[0].clients, examples, rows[0].shards
     if f.pre_upload:
         name = f"pre-upload {cohort.name}"
-        pre_upload = submit(name, f.pre_upload[i], inputs, *mine)
+        pre_upload = submit(name, f.pre_upload[i], inputs, *call)
     name = f"train {cohort.name}"
-    train = submit(name, f.train[i], inputs, *mine, donate_argnums=2)
+    train = submit(name, f.train[i], inputs, *call, donate_argnums=2)
     after, uploads, _ = train.out
-    places, trained = [own.place for own in rows], [after] * len(rows)
+    places, trained = [row.place for row in rows], [after] * len(rows)
     name, scatter = f"scatter {cohort.name}", f.scatter[i]
     return {
         "gather": gather,
@@ -211,12 +208,13 @@ def compile_to_fit(
     """Compiles; halves the clients that run at a time until the estimate fits.
 
     Args:
-      limit: bytes of device memory, None where it is not known.
-      wrap, done: as in compile_all.
+      limit: Bytes of device memory; None if unknown.
+      wrap: See `compile_all`.
+      done: See `compile_all`.
 
     Returns:
-      The experiment in the modes that fit, its programs, the seconds it took, and the
-      bytes that they need by XLA's account.
+      The experiment with execution modes that fit, its programs, the seconds of
+      compilation, and the bytes that the programs need according to XLA.
     """
     compiled, seconds = compile_all(exp, examples, wrap, done)
     need = device_memory.required_bytes(jax.tree.leaves(compiled))
@@ -226,15 +224,11 @@ def compile_to_fit(
         mode = execution.in_chunks(chunk)
         cohorts = (dataclasses.replace(c, mode=mode) for c in exp.cohorts)
         exp = exp._replace(cohorts=tuple(cohorts))
-        again = partial(_renamed, wrap, f" by {chunk}")
-        compiled, more = compile_all(exp, examples, again, done)
-        seconds, need = (
-            seconds + more,
-            device_memory.required_bytes(jax.tree.leaves(compiled)),
-        )
+
+        def wrap_chunked(name, f, args, suffix=f" by {chunk}"):
+            return wrap(name + suffix, f, args)
+
+        compiled, more = compile_all(exp, examples, wrap_chunked, done)
+        seconds += more
+        need = device_memory.required_bytes(jax.tree.leaves(compiled))
     return exp, compiled, seconds, need
-
-
-def _renamed(wrap: ProgramWrapper, suffix: str, name: str, f: Callable, args: tuple):
-    """The same function in another form is another program."""
-    return wrap(name + suffix, f, args)

@@ -1,4 +1,4 @@
-"""Bytes that a run will need, known before its first step."""
+"""Device memory: bytes that compiled programs need, and bytes available."""
 
 from collections.abc import Iterable
 
@@ -6,22 +6,22 @@ import jax
 
 
 def required_bytes(compiled: Iterable[jax.stages.Compiled]) -> int:
-    """Bytes of the device that the hungriest program takes, by XLA's own account.
+    """Returns the device bytes of the largest program, according to XLA.
 
-    Arguments (pool and states among them), results and temporaries, less what results
-    share with donated arguments.
+    They are arguments (examples and states among them), results and temporaries, less
+    what results share with donated arguments.
     """
-    return max(map(_of, compiled), default=0)
+    return max(map(_program_bytes, compiled), default=0)
 
 
-def _of(program: jax.stages.Compiled) -> int:
+def _program_bytes(program: jax.stages.Compiled) -> int:
     m = program.memory_analysis()
-    if m is None:  # of a platform that keeps no such account
+    if m is None:  # the platform has no memory analysis
         return 0
-    held = m.argument_size_in_bytes + m.output_size_in_bytes - m.alias_size_in_bytes
-    return held + m.temp_size_in_bytes
+    size = m.argument_size_in_bytes + m.output_size_in_bytes + m.temp_size_in_bytes
+    return size - m.alias_size_in_bytes
 
 
 def available_bytes(device: jax.Device) -> int | None:
-    """Bytes of the device's memory that JAX may use; None where unknown (CPU)."""
+    """Returns the device memory in bytes that JAX may use; None if unknown (CPU)."""
     return (device.memory_stats() or {}).get("bytes_limit")

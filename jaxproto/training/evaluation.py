@@ -1,4 +1,4 @@
-"""One evaluation, as the host sees it."""
+"""Evaluation of a run on the host: calls of compiled programs, and records."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,11 +18,11 @@ from jaxproto.training.rounds import RoundEnvironment, RoundSummary
 from jaxproto.training.threads import run_parallel
 from jaxproto.types import Tree
 
-MAX_LISTED_CLIENTS = 100  # clients whose bytes stand in the records one by one
+MAX_LISTED_CLIENTS = 100  # records list bytes by client for at most so many clients
 
 
 class EvaluationSums(NamedTuple):
-    """What the programs of an evaluation tell the host."""
+    """Results of the programs of an evaluation, on the host."""
 
     sums: list[dict[str, Tree]]  # per cohort: {rule: {metric: [K, ...]}}, or what
     # `evaluate_examples` returns for clients that keep no state
@@ -32,17 +32,17 @@ class EvaluationSums(NamedTuple):
 def evaluate(
     work: RoundEnvironment, r: int, state: State, last: RoundSummary, seconds
 ) -> dict:
-    """One record of `metrics.jsonl`: every rule on every client's test data.
+    """Evaluates every rule on every client's test data; returns the record.
 
-    What `diagnostics` says stands there for round `r`, and under `every_round` for each
-    round since the record before, if the state holds it.
+    It has diagnostics of round `r`, and under `every_round` of each round since the
+    previous record, if the state has them.
     """
-    told = run_evaluation(work, Model(state.server, state.clients))
-    return record(work.exp, r, state, last, seconds, told)
+    outcome = run_evaluation(work, Model(state.server, state.clients))
+    return record(work.exp, r, state, last, seconds, outcome)
 
 
 def run_evaluation(work: RoundEnvironment, model: Model) -> EvaluationSums:
-    """Evaluates every cohort, as far as compiled programs do it."""
+    """Evaluates every cohort with the compiled programs."""
     run, down = work.compiled, work.compiled.broadcast(model.server).message
     parts: list[list[tuple[np.ndarray, Tree]]] = [[] for _ in work.exp.cohorts]
     for chunks in work.store.evaluated(model.clients):
@@ -60,12 +60,12 @@ def merge_lanes(parts: Sequence[tuple[np.ndarray, Tree]]) -> Tree:
     """Returns rows in the order of their places.
 
     Args:
-      parts: places [R], -1 for unused rows, and arrays [R, ...] of some calls.
+      parts: Places [R], -1 for unused rows, and arrays [R, ...] of each call.
     """
     places, trees = zip(*parts, strict=True)
     place = np.concatenate(places)
     if np.array_equal(place, np.arange(len(place))) and len(trees) == 1:
-        return trees[0]  # of several federations, too, with their axis
+        return trees[0]  # also of several federations, with their axis
     order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
     return jax.tree.map(lambda *a: np.concatenate(a)[order], *trees)
 
@@ -76,10 +76,10 @@ def record(
     state: State,
     last: RoundSummary,
     seconds,
-    told: EvaluationSums,
+    outcome: EvaluationSums,
 ) -> dict:
-    """One record of `metrics.jsonl`."""
-    sums, size_K = by_client(exp, told.sums)
+    """Returns the record of an evaluation for `metrics.jsonl`."""
+    sums, size_K = by_client(exp, outcome.sums)
     right = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
     more = besides_accuracy(exp.metrics)
@@ -88,11 +88,11 @@ def record(
         "round": r,
         "rules": rules,
         **({"metrics": metric_record.metric_record(more, sums)} if more else {}),
-        **_sample(exp, len(size_K)),
+        **_evaluated_clients(exp, len(size_K)),
         **last._asdict(),
-        "bytes_by_client": _listed(last),
+        "bytes_by_client": _bytes_by_client(last),
         "bytes_total": total,
-        **{name: float(value) for name, value in told.diagnostics.items()},
+        **{name: float(value) for name, value in outcome.diagnostics.items()},
         "every_round": {
             name: value[: (r - 1) % len(value) + 1].tolist()
             for name, value in dict(state.watched).items()
@@ -101,19 +101,17 @@ def record(
     }
 
 
-def _listed(last: RoundSummary) -> dict[str, list[int]]:
-    """Bytes by client, of few clients."""
-    by_client = last.bytes_by_client.items()
-    return {
-        way: each.tolist() for way, each in by_client if len(each) <= MAX_LISTED_CLIENTS
-    }
+def _bytes_by_client(last: RoundSummary) -> dict[str, list[int]]:
+    """Returns bytes by client, if there are few clients."""
+    ways = last.bytes_by_client.items()
+    return {way: a.tolist() for way, a in ways if len(a) <= MAX_LISTED_CLIENTS}
 
 
 def client_columns(
-    exp: Experiment, last: RoundSummary, told: EvaluationSums
+    exp: Experiment, last: RoundSummary, outcome: EvaluationSums
 ) -> dict[str, np.ndarray]:
-    """What an evaluation says of every client that it asked, in the order of ids."""
-    sums, size_K = by_client(exp, told.sums)
+    """Returns columns of results with a row per evaluated client, by client id."""
+    sums, size_K = by_client(exp, outcome.sums)
     id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
     right = metric_record.accuracies(sums).items()
     rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
@@ -123,25 +121,20 @@ def client_columns(
     return {name: column[np.argsort(id_K)] for name, column in every.items()}
 
 
-def _sample(exp: Experiment, evaluated: int) -> dict[str, int]:
-    """How many clients were evaluated, where it was not all."""
-    whole = evaluated == len(exp.counts.test)
-    return {} if whole else {"evaluated_clients": evaluated}
+def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:
+    """Returns the number of evaluated clients, if a part was evaluated."""
+    every = evaluated == len(exp.counts.test)
+    return {} if every else {"evaluated_clients": evaluated}
 
 
 def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
-    """Returns sums per rule and metric, and examples, of every client evaluated.
+    """Returns sums per rule and metric, and test examples, of evaluated clients.
 
     Args:
-      sums: as in `EvaluationSums`.
+      sums: See `EvaluationSums`.
     """
     rows = [[exp.partition.test[i] for i in evaluated_ids(c)] for c in exp.cohorts]
-    each = zip(exp.cohorts, rows, sums, strict=True)
-    parts = [
-        cohort.scoring.by_client(rows_of_client, told)
-        for cohort, rows_of_client, told in each
-    ]
-    size_K = np.array(
-        [len(rows_of_client) for cohort in rows for rows_of_client in cohort]
-    )
+    cohorts = zip(exp.cohorts, rows, sums, strict=True)
+    parts = [cohort.scoring.by_client(tests, each) for cohort, tests, each in cohorts]
+    size_K = np.array([len(test) for tests in rows for test in tests])
     return jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K

@@ -1,9 +1,9 @@
 """Serialises exported programs to bytes that execute nothing when they are read.
 
-A file is a line with a digest, then what `jax.export` writes. The digest is over the
-name of the file and all after that line: a flipped byte, a file cut short and one in
-another's place do not verify. `jax.export` finds the types of arguments and results by
-name among those that are registered here; it imports nothing for them.
+A file has a line with a digest, then the output of `jax.export`. The digest covers the
+name of the file and all bytes after the first line, so a changed, truncated or renamed
+file does not verify. `jax.export` looks up the types of arguments and results by name
+among the types that are registered here; it imports nothing.
 """
 
 import ast
@@ -16,12 +16,12 @@ import flax.struct
 import jax
 import jax.export
 
-PACKAGES = ("jaxproto", "optax")  # whose types arguments and results are made of
+PACKAGES = ("jaxproto", "optax")  # with the types of arguments and results
 _registering = threading.Lock()
 
 
 class Damaged(Exception):
-    """Not what was written; the message says in which way."""
+    """Content that differs from what was written; the message says how."""
 
 
 def digest(*parts: bytes) -> str:
@@ -40,8 +40,8 @@ def pack(name: str, program: jax.export.Exported) -> bytes:
     """
     register_types()
     data = bytes(program.serialize())
-    again = jax.export.deserialize(bytearray(data))
-    if (again.in_tree, again.out_tree) != (program.in_tree, program.out_tree):
+    restored = jax.export.deserialize(bytearray(data))
+    if (restored.in_tree, restored.out_tree) != (program.in_tree, program.out_tree):
         raise TypeError("static fields of arguments or results are no plain data")
     return b"\n".join([digest(name.encode(), data).encode(), data])
 
@@ -55,7 +55,7 @@ def unpack(name: str, content: bytes, args: tuple) -> jax.export.Exported:
       args: Arguments of the function, or their shapes.
 
     Raises:
-      Damaged: The content is not what was written, or a program of other arguments.
+      Damaged: The content was changed, or is a program of other arguments.
     """
     head, _, data = content.partition(b"\n")
     if head != digest(name.encode(), data).encode():
@@ -63,17 +63,17 @@ def unpack(name: str, content: bytes, args: tuple) -> jax.export.Exported:
     register_types()
     try:
         program = jax.export.deserialize(bytearray(data))
-    except Exception as e:  # of another version of JAX, a type that is no longer there
+    except Exception as e:  # of another version of JAX, or of a type that was removed
         raise Damaged(f"{type(e).__name__}: {e}") from e
     leaves, tree = jax.tree.flatten((args, {}))
-    there = [(a.shape, a.dtype) for a in program.in_avals], program.in_tree
-    if ([(a.shape, a.dtype) for a in leaves], tree) != there:
+    stored = [(a.shape, a.dtype) for a in program.in_avals], program.in_tree
+    if ([(a.shape, a.dtype) for a in leaves], tree) != stored:
         raise Damaged("its arguments are those of another function")
     return program
 
 
 def register_types():
-    """Registers named tuples and flax nodes of all modules that are imported."""
+    """Registers named tuples and flax nodes of all imported modules."""
     with _registering:
         for name, module in [*sys.modules.items()]:
             if name.partition(".")[0] in PACKAGES:

@@ -1,4 +1,4 @@
-"""Rows of the clients of one cohort on the host: which exist, which have changed."""
+"""Client rows of one cohort on the host, with flags of written and changed rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,20 +7,20 @@ import numpy as np
 
 from jaxproto.types import Client
 
-Leaves = list[np.ndarray]  # of clients, a row each
+Leaves = list[np.ndarray]  # one array per leaf, one row per client
 Places = list[np.ndarray]  # of clients in each cohort
 
 
 class ClientRows:
-    """State of the clients of a cohort, as far as they have ever taken part."""
+    """State of the clients of a cohort that have taken part at least once."""
 
     def __init__(self, shapes: Client, ids, counts, allocate: Callable):
         """Reserves a row for every client.
 
         Args:
-          shapes: of one client.
-          ids: of the clients [K].
-          counts: training examples per class [K, C].
+          shapes: Shapes of one client.
+          ids: Client ids [K].
+          counts: Training examples per class [K, C].
           allocate: shape, dtype -> array.
         """
         self.ids, self.counts = np.asarray(ids, np.int32), np.asarray(counts)
@@ -32,50 +32,50 @@ class ClientRows:
         self._structure = jax.tree.structure(shapes)
 
     def client(self, rows: Leaves) -> Client:
-        """Returns clients [n, ...] of rows of every leaf."""
+        """Returns clients [n, ...] made of rows of every leaf."""
         return jax.tree.unflatten(self._structure, rows)
 
-    def get(self, at: np.ndarray) -> Leaves:
+    def get(self, place: np.ndarray) -> Leaves:
         """Returns rows of every leaf."""
-        return [a[at] for a in self.rows]
+        return [a[place] for a in self.rows]
 
-    def set(self, at: np.ndarray, rows: Sequence[np.ndarray]):
-        """Takes rows that have changed."""
+    def set(self, place: np.ndarray, rows: Sequence[np.ndarray]):
+        """Stores rows that have changed."""
         for a, new in zip(self.rows, rows, strict=True):
-            a[at] = new[: len(at)]
-        self.written[at] = self.dirty[at] = True
+            a[place] = new[: len(place)]
+        self.written[place] = self.dirty[place] = True
 
-    def arrays(self, whole: bool) -> dict[str, np.ndarray]:
-        """Returns rows by leaf and their places: all that exist, or what changed."""
-        at = np.flatnonzero(self.written if whole else self.dirty)
-        if not len(at):
+    def arrays(self, complete: bool) -> dict[str, np.ndarray]:
+        """Returns written or changed rows by leaf, and their places."""
+        place = np.flatnonzero(self.written if complete else self.dirty)
+        if not len(place):
             return {}
-        named = zip(self._names, self.get(at), strict=True)
-        return {".at": at, **{name: a for name, a in named if a.size}}
+        named = zip(self._names, self.get(place), strict=True)
+        return {".at": place, **{name: a for name, a in named if a.size}}
 
     def load(self, arrays: Mapping[str, np.ndarray]):
-        """Takes what `arrays` has returned."""
-        if (at := arrays.get(".at")) is None:
+        """Stores rows that `arrays` has returned."""
+        if (place := arrays.get(".at")) is None:
             return
         for name, a in zip(self._names, self.rows, strict=True):
             if a.size:
-                a[at] = arrays[name]
-        self.written[at] = True
+                a[place] = arrays[name]
+        self.written[place] = True
 
 
 def pad_rows(a: np.ndarray, num_rows: int, value: int = 0) -> np.ndarray:
-    """Returns rows [n, ...] with rows of a value after them, [room, ...]."""
-    rest = np.full((num_rows - len(a), *a.shape[1:]), value, a.dtype)
-    return np.concatenate([a, rest])
+    """Pads rows [n, ...] with rows of a value to [num_rows, ...]."""
+    padding = np.full((num_rows - len(a), *a.shape[1:]), value, a.dtype)
+    return np.concatenate([a, padding])
 
 
 def merge_lanes(lanes: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Returns the rows [count, ...] that were dealt to lanes one by one."""
+    """Returns the rows [count, ...] that were assigned to lanes in turn."""
     return np.stack(lanes, 1).reshape(-1, *lanes[0].shape[1:])[:count]
 
 
-def refresh_prefetched(at: np.ndarray, new: Leaves, at_next: np.ndarray, old: Leaves):
-    """Gives rows that were read too early the values that they have after a round."""
-    _, here, there = np.intersect1d(at, at_next, return_indices=True)
+def refresh_prefetched(now: np.ndarray, new: Leaves, then: np.ndarray, old: Leaves):
+    """Updates rows that were read before a round with their values after it."""
+    _, source, target = np.intersect1d(now, then, return_indices=True)
     for a, b in zip(old, new, strict=True):
-        a[there] = b[here]
+        a[target] = b[source]

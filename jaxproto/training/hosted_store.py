@@ -1,9 +1,9 @@
-"""Clients between rounds where the device does not hold them: in memory or in files.
+"""Client store in host memory or in files.
 
-Only the rows of a round are on the device. While it computes, a thread reads those of
-the next round and writes those of the last. A client that has never taken part has no
-row: it is made from the run's key when it is asked for. Files are no more than room to
-work in; what a run goes on from are the rows in its checkpoints.
+Only the rows of a round are on the device. While it computes, a thread reads the rows
+of the next round and writes those of the last. A client that has never taken part has
+no row: it is initialised from the run's key when it is read. The files are scratch
+space; a run resumes from the rows in its checkpoints.
 """
 
 import copy
@@ -28,7 +28,7 @@ from jaxproto.training.client_store import (
     ClientStore,
     Trained,
     Upcoming,
-    check_written,
+    check_store_kind,
 )
 from jaxproto.training.host_rows import (
     ClientRows,
@@ -38,31 +38,26 @@ from jaxproto.training.host_rows import (
     pad_rows,
     refresh_prefetched,
 )
-from jaxproto.training.programs import (
-    Programs,
-    State,
-    num_rows,
-    replicate,
-)
+from jaxproto.training.programs import Programs, State, num_rows, replicate
 from jaxproto.types import Client, Shard
 
-FOLDER = "clients.scratch"  # of the files, in the work directory
+FOLDER = "clients.scratch"  # scratch files in the work directory
 
 
 class HostedStore(ClientStore):
     """Clients of a run in host memory or in files."""
 
     def __init__(self, exp: Experiment, start, key, shapes, folder: Path | None):
-        """Reserves room for every client.
+        """Reserves space for every client.
 
         Args:
-          start: compiled, per cohort: key, ids, counts -> clients as they begin.
-          key: of initialisation.
-          shapes: of one client, per cohort.
-          folder: of the files; None is host memory.
+          start: Compiled programs per cohort: key, ids, counts -> new clients.
+          key: Key of initialisation.
+          shapes: Shapes of one client, per cohort.
+          folder: Folder of the files; None is host memory.
 
         Raises:
-          UserError: there is not enough room on the disk.
+          UserError: The disk has not enough free space.
         """
         self.exp, self._start, self._key = exp, start, key
         self.folder, self._files = folder, 0
@@ -78,7 +73,7 @@ class HostedStore(ClientStore):
         self._now: Places = []
         self._next: tuple[Places, Future] | None = None
         self._writes: list[Future] = []
-        self._since: int | None = None  # round of the last checkpoint
+        self._last_saved: int | None = None  # round of the last checkpoint
 
     def _allocate(self, shape, dtype) -> np.ndarray:
         if self.folder is None or 0 in shape:
@@ -91,7 +86,7 @@ class HostedStore(ClientStore):
     # Rounds
 
     def gather(self, who: Participation, clients: Clients, upcoming: Upcoming) -> Calls:
-        """Returns the participants of a round, and begins to read those of the next."""
+        """Returns the participants of a round, and starts to read those of the next."""
         del clients
         places, ahead = self._places(who), self._next
         self._now, self._next = places, None
@@ -103,60 +98,57 @@ class HostedStore(ClientStore):
         if upcoming is not None:
             after = self._places(upcoming())
             self._next = after, self._pool.submit(self._read_all, after)
+
+        def call(i, place, lane_rows):
+            tables = self._tables(i, self.exp.train[i], place)
+            return ParticipantRows(None, self._on_devices(i, place, lane_rows), tables)
+
         return [
-            [
-                ParticipantRows(
-                    None, self._on_devices(i, at, own), self._tables(i, shard, at)
-                )
-                for at, own in self._in_lanes(i, places[i], rows[i])
-            ]
-            for i, shard in enumerate(self.exp.train)
+            [call(i, *lane) for lane in self._in_lanes(i, places[i], rows[i])]
+            for i in range(len(self.cohorts))
         ]
 
     def scatter(self, clients: Clients, rows: Calls, trained: Trained) -> Clients:
-        """Takes the participants back, as they are after the round."""
+        """Starts to write the trained rows of the participants."""
         new = [self._from_devices(i, lanes) for i, lanes in enumerate(trained)]
         if self._next is not None:
             after, reading = self._next
-            for now, own, then, old in zip(
-                self._now, new, after, reading.result(), strict=True
-            ):
-                refresh_prefetched(now, own, then, old)
+            each = zip(self._now, new, after, reading.result(), strict=True)
+            for cohort in each:
+                refresh_prefetched(*cohort)
         self.wait()
         self._writes = [self._pool.submit(self._write, self._now, new)]
         return clients
 
     def evaluated(self, clients: Clients) -> Iterator[list[Chunk]]:
-        """Yields as many clients at a time as a round has."""
-        for i, (cohort, test) in enumerate(
-            zip(self.exp.cohorts, self.exp.test, strict=True)
-        ):
-            asked = cohort.evaluated
-            step = self._room(i) * cohort.num_lanes
-            order = mesh.interleaved_order(self._room(i), self.exp.layout.num_devices)
-            for first in range(0, len(asked), step):
-                number = np.arange(len(asked))[first : first + step]
+        """Yields the clients in chunks of the size of a call."""
+        for i, cohort in enumerate(self.exp.cohorts):
+            evaluated, size = cohort.evaluated, self._call_rows(i)
+            step = size * cohort.num_lanes
+            order = mesh.interleaved_order(size, self.exp.layout.num_devices)
+            for first in range(0, len(evaluated), step):
+                places = np.arange(len(evaluated))[first : first + step]
                 self.wait()
-                rows = self._read(i, asked[number])
+                rows = self._read(i, evaluated[places])
                 yield [
                     Chunk(
                         cohort=i,
-                        place=pad_rows(at, self._room(i), -1)[order],
-                        clients=self._on_devices(i, asked[at], own),
-                        tests=self._tables(i, test, at),
+                        place=pad_rows(place, size, -1)[order],
+                        clients=self._on_devices(i, evaluated[place], lane_rows),
+                        tests=self._tables(i, self.exp.test[i], place),
                     )
-                    for at, own in self._in_lanes(i, number, rows)
+                    for place, lane_rows in self._in_lanes(i, places, rows)
                 ]
 
     def rows(self, cohort: int, place: np.ndarray, clients: Client) -> Client:
         """Returns rows of a cohort."""
         self.wait()
-        held = self.cohorts[cohort]
-        client = held.client(self._read(cohort, place))
-        return client.replace(id=held.ids[place])
+        stored = self.cohorts[cohort]
+        client = stored.client(self._read(cohort, place))
+        return client.replace(id=stored.ids[place])
 
     def of_tests(self, exp: Experiment, programs: Programs) -> "HostedStore":
-        """Returns the store of the same clients for another test part."""
+        """Returns a store of these clients for another test split."""
         del programs
         other = copy.copy(self)
         other.exp = exp
@@ -165,65 +157,66 @@ class HostedStore(ClientStore):
     def _places(self, who: Participation) -> Places:
         """Returns the places of the participants in each cohort."""
         trains = np.asarray(who.trains)
-        return [np.flatnonzero(trains[held.ids]) for held in self.cohorts]
+        return [np.flatnonzero(trains[stored.ids]) for stored in self.cohorts]
 
-    def _room(self, i: int) -> int:
-        """Returns the rows of a call."""
+    def _call_rows(self, i: int) -> int:
+        """Returns the number of rows of a call."""
         return num_rows(self.exp, self.exp.cohorts[i])
 
-    def _in_lanes(self, i: int, at: np.ndarray, rows: Leaves):
+    def _in_lanes(self, i: int, place: np.ndarray, rows: Leaves):
         """Yields the places and rows of each call."""
         lanes = self.exp.cohorts[i].num_lanes
         for lane in range(lanes):
-            yield at[lane::lanes], [a[lane::lanes] for a in rows]
+            yield place[lane::lanes], [a[lane::lanes] for a in rows]
 
     def _from_devices(self, i: int, lanes: Sequence[Client]) -> Leaves:
         """Returns the rows of all calls in the order of their places."""
-        count, number = len(self._now[i]), self.exp.layout.num_devices
+        count, devices = len(self._now[i]), self.exp.layout.num_devices
         parts = mesh.to_host(list(lanes))
-        parts = [mesh.deinterleave(part, self._room(i), number) for part in parts]
+        parts = [mesh.deinterleave(part, self._call_rows(i), devices) for part in parts]
         leaves = zip(*map(jax.tree.leaves, parts), strict=True)
         return [merge_lanes(lanes, count) for lanes in leaves]
 
     def _read_all(self, places: Places) -> list[Leaves]:
-        return [self._read(i, at) for i, at in enumerate(places)]
+        return [self._read(i, place) for i, place in enumerate(places)]
 
-    def _read(self, i: int, at: np.ndarray) -> Leaves:
-        """Returns rows of a cohort; those that nothing was written to are made."""
-        held, room = self.cohorts[i], self._room(i)
-        rows, new = held.get(at), np.flatnonzero(~held.written[at])
-        for first in range(0, len(new), room):
-            which = new[first : first + room]
-            for a, made in zip(rows, self._made(i, at[which]), strict=True):
-                a[which] = made[: len(which)]
+    def _read(self, i: int, place: np.ndarray) -> Leaves:
+        """Returns rows of a cohort; initialises those that were never written."""
+        stored, size = self.cohorts[i], self._call_rows(i)
+        rows, new = stored.get(place), np.flatnonzero(~stored.written[place])
+        for first in range(0, len(new), size):
+            which = new[first : first + size]
+            for a, start in zip(rows, self._new_clients(i, place[which]), strict=True):
+                a[which] = start[: len(which)]
         return rows
 
-    def _made(self, i: int, at: np.ndarray) -> Leaves:
+    def _new_clients(self, i: int, place: np.ndarray) -> Leaves:
         """Returns clients before their first round."""
-        held, room = self.cohorts[i], self._room(i)
-        ids, counts = pad_rows(held.ids[at], room), pad_rows(held.counts[at], room)
-        made = self._start[i](self._key, ids, counts.astype(np.float32))
-        return jax.tree.leaves(jax.device_get(made))
+        stored, size = self.cohorts[i], self._call_rows(i)
+        ids = pad_rows(stored.ids[place], size)
+        counts = pad_rows(stored.counts[place], size)
+        clients = self._start[i](self._key, ids, counts.astype(np.float32))
+        return jax.tree.leaves(jax.device_get(clients))
 
-    def _on_devices(self, i: int, at: np.ndarray, rows: Leaves) -> Client:
-        """Returns rows as a call gets them; unused ones have an id of nobody."""
-        held, room = self.cohorts[i], self._room(i)
-        client = held.client([pad_rows(a, room) for a in rows])
-        ids = pad_rows(held.ids[at], room, len(self.exp.counts.train))
+    def _on_devices(self, i: int, place: np.ndarray, rows: Leaves) -> Client:
+        """Puts rows on the devices for a call; padding has an id that no client has."""
+        stored, size = self.cohorts[i], self._call_rows(i)
+        client = stored.client([pad_rows(a, size) for a in rows])
+        ids = pad_rows(stored.ids[place], size, len(self.exp.counts.train))
         return self.exp.layout.shard_rows(client.replace(id=ids))
 
-    def _tables(self, i: int, shard: Shard, at: np.ndarray) -> Shard:
-        """Returns index tables as a call gets them."""
-        room = self._room(i)
-        tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[at], room), shard)
+    def _tables(self, i: int, shard: Shard, place: np.ndarray) -> Shard:
+        """Puts index tables on the devices for a call."""
+        size = self._call_rows(i)
+        tables = jax.tree.map(lambda a: pad_rows(np.asarray(a)[place], size), shard)
         return self.exp.layout.shard_rows(tables)
 
     def _write(self, places, rows):
-        for held, at, new in zip(self.cohorts, places, rows, strict=True):
-            held.set(at, new)
+        for stored, place, new in zip(self.cohorts, places, rows, strict=True):
+            stored.set(place, new)
 
     def wait(self):
-        """Returns when all rows are where they belong."""
+        """Waits until all rows are written."""
         for write in self._writes:
             write.result()
         self._writes = []
@@ -236,48 +229,46 @@ class HostedStore(ClientStore):
         return state._replace(server=server, clients=clients)
 
     def restore(self, state: State) -> State:
-        """Returns a state that was saved, its server on the devices."""
+        """Returns a saved state with its server on the devices."""
         return state._replace(server=replicate(self.exp, state.server))
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round, and the rows beside it."""
+        """Writes the checkpoint of a round, with client rows beside the state."""
         self.wait()
-        live, changed = (
-            sum(int(getattr(held, which).sum()) for held in self.cohorts)
-            for which in ("written", "dirty")
-        )
-        rows = RowDelta(self._since, live, changed, self._arrays)
+        live = sum(int(stored.written.sum()) for stored in self.cohorts)
+        changed = sum(int(stored.dirty.sum()) for stored in self.cohorts)
+        rows = RowDelta(self._last_saved, live, changed, self._arrays)
         checkpoint.save(directory, r, self.gather_state(state), settings, rows)
-        self._saved(r)
+        self._mark_saved(r)
 
-    def _arrays(self, whole: bool) -> dict[str, np.ndarray]:
+    def _arrays(self, complete: bool) -> dict[str, np.ndarray]:
         """Returns rows by cohort and leaf: all, or those that have changed."""
-        every = ((i, held.arrays(whole)) for i, held in enumerate(self.cohorts))
-        return {f"{i}{name}": a for i, own in every for name, a in own.items()}
+        every = ((i, stored.arrays(complete)) for i, stored in enumerate(self.cohorts))
+        return {f"{i}{name}": a for i, leaves in every for name, a in leaves.items()}
 
-    def _saved(self, round: int):
-        """Notes that all rows are in the checkpoint of a round."""
-        self._since = round
-        for held in self.cohorts:
-            held.dirty[:] = False
+    def _mark_saved(self, round: int):
+        """Marks all rows as saved in the checkpoint of a round."""
+        self._last_saved = round
+        for stored in self.cohorts:
+            stored.dirty[:] = False
 
-    def load(self, found: Path):
-        """Takes the rows of a checkpoint.
+    def load(self, path: Path):
+        """Loads the rows of a checkpoint.
 
         Raises:
-          UserError: the run that wrote it had its clients elsewhere.
+          UserError: Another kind of store wrote the checkpoint.
         """
-        check_written(found, beside=True)
-        for arrays in row_deltas.read(found):
-            for i, held in enumerate(self.cohorts):
-                mine = (k for k in arrays if k.startswith(f"{i}."))
-                held.load({k.removeprefix(str(i)): arrays[k] for k in mine})
-        self._saved(int(found.name))
+        check_store_kind(path, hosted=True)
+        for arrays in row_deltas.read(path):
+            for i, stored in enumerate(self.cohorts):
+                names = (k for k in arrays if k.startswith(f"{i}."))
+                stored.load({k.removeprefix(str(i)): arrays[k] for k in names})
+        self._mark_saved(int(path.name))
 
     def close(self):
-        """Removes the files: the run has ended, or was interrupted."""
+        """Ends the thread and removes the files."""
         self._pool.shutdown(wait=True)
         if self.folder is not None:
-            for held in self.cohorts:
-                held.rows = []
+            for stored in self.cohorts:
+                stored.rows = []
             atomic.remove(self.folder)

@@ -1,4 +1,4 @@
-"""A run in its folder: how it begins, resumes, is saved and ends."""
+"""Start, resume, checkpoints and end of a run in its work directory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -7,19 +7,16 @@ from typing import NamedTuple
 import ml_collections
 from rich.console import Console
 
-from jaxproto import config as config_
-from jaxproto.callbacks import Callback, EarlyStopping, RunInfo
+from jaxproto.callbacks import Callback, EarlyStopping
 from jaxproto.config import flatten
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, display_names
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.mesh import ONE, OneDevice
-from jaxproto.storage import checkpoint, records
-from jaxproto.storage import workdir as folder
+from jaxproto.storage import checkpoint, records, workdir
 from jaxproto.storage.run_folder import METRICS, SUMMARY, RunFolder
 from jaxproto.storage.status import Status
-from jaxproto.summary import pictures
-from jaxproto.summary import run_summary as summaries
+from jaxproto.summary import pictures, run_summary
 from jaxproto.training import multihost, signals
 from jaxproto.training.callback_list import CallbackList
 from jaxproto.training.programs import State
@@ -28,55 +25,50 @@ from jaxproto.training.rounds import Diverged, RoundEnvironment
 
 
 class Run(NamedTuple):
-    """What stays the same over the rounds of a run."""
+    """Constants of a run in training."""
 
     config: ml_collections.ConfigDict
     path: Path
     work: RoundEnvironment
-    compiled: summaries.CompileStats
+    compile_stats: run_summary.CompileStats
     console: Console
-    grace: float
-    shown: Callable
-    told: CallbackList
-    spent: Callable[[int], dict] = lambda rounds: {}  # rounds done -> entry `privacy`
-    # of a record, or none
-    unknown: Sequence[str] = ()  # entries of the summary that this run cannot say
+    grace: float  # seconds that a round may take after SIGTERM
+    progress: Callable  # rounds, rounds done, console -> context of a `Progress`
+    callbacks: CallbackList
+    # rounds done -> {"privacy": entry of a record}, or {}
+    privacy: Callable[[int], dict] = lambda rounds: {}
+    omitted: Sequence[str] = ()  # entries that the summary leaves out
 
 
 class Start(NamedTuple):
-    """What a run is begun with."""
+    """Arguments that start a run in its work directory."""
 
     config: ml_collections.ConfigDict
     path: Path
     console: Console
     grace: float
-    claimed: folder.WorkdirLock
-    shown: Callable = progress  # rounds, those done, console -> told of each round
+    lock: workdir.WorkdirLock
+    progress: Callable = progress  # rounds, rounds done, console -> context
     callbacks: Sequence[Callback] = ()
     layout: OneDevice = ONE  # or several devices
-    home: Path | None = None  # the work directory, if several processes see it
+    home: Path | None = None  # the work directory, if all processes share it
 
-    def listeners(self) -> CallbackList:
-        """The callbacks, early stopping first if the configuration asks for it."""
-        asked = self.config.early_stopping
-        early = [EarlyStopping(asked.patience, asked.rule, asked.least)]
-        first = early if asked.patience and multihost.is_primary() else []
+    def callback_list(self) -> CallbackList:
+        """Returns the callbacks, after early stopping if it is configured."""
+        options = self.config.early_stopping
+        early = [EarlyStopping(options.patience, options.rule, options.least)]
+        first = early if options.patience and multihost.is_primary() else []
         return CallbackList([*first, *self.callbacks], self.console)
 
 
-def info(path: Path, config: ml_collections.ConfigDict, first: int) -> RunInfo:
-    """What callbacks learn of a run with `first` rounds behind it."""
-    return RunInfo(path, flatten(config), first, RunFolder.at(path).records)
-
-
-def existing(start: Start) -> dict | None:
-    """The summary of a run that has ended; None if there are rounds to train.
+def finished_summary(start: Start) -> dict | None:
+    """Returns the summary of a finished run; None if there are rounds to train.
 
     Raises:
-      UserError: the folder holds another run, or one that is damaged.
+      UserError: The folder has another run, or a damaged one.
     """
     config, path = start.config, start.path
-    folder.check_config(path, config)
+    workdir.check_config(path, config)
     run = RunFolder.at(path)
     summary, status = run.summary, run.status(config.rounds)
     if summary is None:
@@ -91,96 +83,103 @@ def existing(start: Start) -> dict | None:
         return None
     rule = config.early_stopping.to_dict()
     if status is Status.STOPPED_EARLY and summary.get("early_stopping") != rule:
-        return None  # it goes on by the other rule that is asked for now
-    folder.check_complete(path, config, summary["rounds"])
+        return None  # it resumes with the new rule
+    workdir.check_complete(path, config, summary["rounds"])
     return summary
 
 
 def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
-    """The newest checkpoint that can be used, with metrics cut to it; else round 0.
+    """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
     Args:
-      due: rounds whose record must be in the metrics, as far as the run has come.
+      due: Rounds up to the last trained one whose record must be in the metrics.
+
+    Returns:
+      The round and the state; 0 and `state` without checkpoints.
 
     Raises:
-      UserError: there are checkpoints, and none can be used.
+      UserError: No checkpoint is valid.
     """
     like = run.work.store.gather_state(state)
-    found = multihost.raise_everywhere(lambda: _found(run, like, due))
-    start = multihost.broadcast_result(lambda: found.round if found is not None else 0)
+    restored = multihost.raise_everywhere(lambda: _restore_latest(run, like, due))
+    start = multihost.broadcast_result(lambda: restored.round if restored else 0)
     if start:
-        there = multihost.broadcast_arrays(like if found is None else found.state)
-        state = run.work.store.restore(there)
+        saved = multihost.broadcast_arrays(restored.state if restored else like)
+        state = run.work.store.restore(saved)
     records.truncate_after(run.path / METRICS, start)
     return start, state
 
 
-def _found(run: Run, like: State, due: Sequence[int]) -> checkpoint.Restored | None:
-    """The newest checkpoint that can be used; rows of clients go into their store."""
-    directory, settings = run.path / "checkpoints", folder.settings(run.config)
+def _restore_latest(
+    run: Run, like: State, due: Sequence[int]
+) -> checkpoint.Restored | None:
+    """Restores the newest valid checkpoint, with its client rows into the store."""
+    directory, settings = run.path / "checkpoints", workdir.settings(run.config)
     covered = RunFolder.at(run.path).covered(due)
-    found = checkpoint.restore_latest(directory, like, settings, covered)
-    if found is not None:
-        run.work.store.load(directory / str(found.round))
-        for note in found.notes:
+    restored = checkpoint.restore_latest(directory, like, settings, covered)
+    if restored is not None:
+        run.work.store.load(directory / str(restored.round))
+        for note in restored.notes:
             say(run.console, note)
-        say(run.console, f"resuming {run.path} after round {found.round}")
-        checkpoint.prune(directory, found.round)
-    return found
+        say(run.console, f"resuming {run.path} after round {restored.round}")
+        checkpoint.prune(directory, restored.round)
+    return restored
 
 
 def say(console: Console, text: str):
-    """Prints a sentence as it is, however long: paths may hold brackets."""
+    """Prints a sentence without wrapping or markup: paths may have brackets."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def keep(run: Run, r: int, state: State):
-    """Writes a checkpoint; Ctrl-C waits until it is whole."""
-    directory, settings = run.path / "checkpoints", folder.settings(run.config)
+def save(run: Run, r: int, state: State):
+    """Writes a checkpoint; Ctrl-C waits until it is complete."""
+    directory, settings = run.path / "checkpoints", workdir.settings(run.config)
     with signals.uninterrupted():
         run.work.store.save_checkpoint(directory, r, state, settings)
-    run.told.notify("on_checkpoint", r, directory / str(r))
+    run.callbacks.notify("on_checkpoint", r, directory / str(r))
 
 
-def diverged(run: Run, error: Diverged) -> dict:
-    """How a run ended that has diverged, with the way out."""
-    reason = f"{error} {_way_out(run.path)}"
+def diverged_status(run: Run, error: Diverged) -> dict:
+    """Returns the status of a diverged run, with advice."""
+    reason = f"{error} {_advice(run.path)}"
     say(run.console, f"diverged: {reason}")
     return {"status": Status.DIVERGED.value, "reason": reason}
 
 
-def _way_out(path: Path) -> str:
+def _advice(path: Path) -> str:
     directory = path / "checkpoints"
-    rounds = checkpoint.rounds(directory)
-    last = f"{rounds[-1]} stays in {directory}" if rounds else ""
-    kept = f"The checkpoint of round {last}" if rounds else ""
+    saved = "No round was saved before it"
+    if rounds := checkpoint.rounds(directory):
+        saved = f"The checkpoint of round {rounds[-1]} stays in {directory}"
     return (
-        f"{kept or 'No round was saved before it'}; in another folder, a smaller "
+        f"{saved}; in another folder, a smaller "
         "optimizer.learning_rate or optimizer.clip_norm may help."
     )
 
 
-def ended(run: Run, state: State, status: Mapping) -> dict:
+def finish(run: Run, state: State, status: Mapping) -> dict:
     """Writes pictures and `summary.json`; returns the summary."""
     state = run.work.store.gather_state(state)
-    return multihost.broadcast_result(lambda: _ended(run, state, status))
+    return multihost.broadcast_result(lambda: _finish(run, state, status))
 
 
-def _ended(run: Run, state: State, status: Mapping) -> dict:
-    found = RunFolder.at(run.path).records
-    made = summaries.run_summary(run.config, run.work.exp, found, run.compiled, status)
-    summary = {k: v for k, v in made.items() if k not in run.unknown}
-    if Status(status["status"]).ok and run.work.exp.store != NODES:
+def _finish(run: Run, state: State, status: Mapping) -> dict:
+    history, work = RunFolder.at(run.path).records, run.work
+    entries = run_summary.run_summary(
+        run.config, work.exp, history, run.compile_stats, status
+    )
+    summary = {k: v for k, v in entries.items() if k not in run.omitted}
+    if Status(status["status"]).ok and work.exp.store != NODES:
         _draw(run, state)
     records.write_json(run.path / SUMMARY, summary)
-    run.told.end(records.to_json_values(summary))
+    run.callbacks.end(records.to_json_values(summary))
     return summary
 
 
 def _draw(run: Run, state: State):
-    exp = run.work.exp
-    alone = exp.layout is ONE
-    examples = run.work.examples if alone else build.examples(exp.dataset)
+    exp, examples = run.work.exp, run.work.examples
+    if exp.layout is not ONE:
+        examples = build.examples(exp.dataset)
     trained = pictures.TrainedFederation(exp, examples, state.server, state.clients)
-    name = display_names.display_name(config_.flatten(run.config))
+    name = display_names.display_name(flatten(run.config))
     pictures.draw_all(trained, run.path, run.console, name)

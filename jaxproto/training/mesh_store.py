@@ -1,7 +1,7 @@
-"""Clients between rounds in arrays that are dealt to several devices.
+"""Client store in arrays that are distributed over several devices.
 
-The programs of `sharded.py` bring participants to where they train, and back. A
-checkpoint has clients in the order of one device.
+The programs of `sharded_programs.py` move participants to the devices that train them,
+and back. A checkpoint has clients in the order of one device.
 """
 
 from collections.abc import Mapping
@@ -31,33 +31,33 @@ class MeshStore(DeviceStore):
         placed: PlacedData,
         home: Path | None = None,
     ):
-        """Takes tests and index tables where they are.
+        """Stores the data that is on the devices.
 
         Args:
-          programs: with the floats of the run.
-          placed: data on the devices.
-          home: a work directory that several processes see: each writes its clients.
+          programs: Programs with the floats of the run.
+          placed: Data on the devices.
+          home: Work directory that all processes share, where each writes its clients.
         """
         super().__init__(exp, programs)
         assert isinstance(exp.layout, DeviceLayout)
         self._layout, self._home = exp.layout, home
         self._shards, self._tests = placed.train, []
-        for tests, own in zip(exp.test, placed.test, strict=True):
+        for tests, tables in zip(exp.test, placed.test, strict=True):
             count = len(jax.tree.leaves(tests)[0])
             place = mesh.interleaved_order(count, self._layout.num_devices)
-            self._tests.append([(np.where(place < count, place, -1), own)])
+            self._tests.append([(np.where(place < count, place, -1), tables)])
 
     def gather_state(self, state: State) -> State:
-        """Returns the state as one device has it, on the host."""
-        server, there = mesh.to_host((state.server, state.clients))
+        """Returns the state in the layout of one device, on the host."""
+        server, stacked = mesh.to_host((state.server, state.clients))
         clients = tuple(
-            mesh.deinterleave(own, len(cohort.ids), self._layout.num_devices)
-            for cohort, own in zip(self._exp.cohorts, there, strict=True)
+            mesh.deinterleave(rows, len(cohort.ids), self._layout.num_devices)
+            for cohort, rows in zip(self._exp.cohorts, stacked, strict=True)
         )
         return state._replace(server=server, clients=clients)
 
     def save_checkpoint(self, directory: Path, r: int, state: State, settings: Mapping):
-        """Writes the checkpoint of a round, or the part that this process has."""
+        """Writes the checkpoint of a round, or the part of this process."""
         if self._home is None:
             super().save_checkpoint(directory, r, state, settings)
             return
@@ -65,9 +65,8 @@ class MeshStore(DeviceStore):
 
         def write(unfinished):
             multihost.barrier("the checkpoint is begun")
-            process_shards.write(
-                unfinished, multihost.process_index(), self._own_rows(state)
-            )
+            index, rows = multihost.process_index(), self._local_rows(state)
+            process_shards.write(unfinished, index, rows)
             multihost.barrier("all parts are written")
 
         rest = self._without_rows(state)
@@ -77,46 +76,41 @@ class MeshStore(DeviceStore):
             write(checkpoint.unfinished(directory, r))
 
     def _without_rows(self, state: State) -> State:
-        """Returns the state on the host, with shapes of clients."""
+        """Returns the state on the host, with shapes instead of clients."""
 
         def shape(a, count):
             return jax.ShapeDtypeStruct((count, *a.shape[1:]), a.dtype)
 
         clients = tuple(
-            jax.tree.map(partial(shape, count=len(cohort.ids)), own)
-            for cohort, own in zip(self._exp.cohorts, state.clients, strict=True)
+            jax.tree.map(partial(shape, count=len(cohort.ids)), rows)
+            for cohort, rows in zip(self._exp.cohorts, state.clients, strict=True)
         )
-        server = mesh.to_host(state.server)
-        return state._replace(server=server, clients=clients)
+        return state._replace(server=mesh.to_host(state.server), clients=clients)
 
-    def _own_rows(self, state: State) -> dict[str, np.ndarray]:
-        """Returns rows on the devices of this process, as `divided.py` has them."""
-        found: dict[str, np.ndarray] = {}
+    def _local_rows(self, state: State) -> dict[str, np.ndarray]:
+        """Returns the rows of this process in the format of `process_shards`."""
+        arrays: dict[str, np.ndarray] = {}
         each = zip(self._exp.cohorts, state.clients, strict=True)
-        for i, (cohort, own) in enumerate(each):
-            place = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
-            for path, a in jax.tree_util.tree_leaves_with_path(own):
-                parts = sorted(a.addressable_shards, key=_start)
-                at = np.concatenate([place[part.index[0]] for part in parts])
-                used = at < len(cohort.ids)
+        for i, (cohort, clients) in enumerate(each):
+            order = mesh.interleaved_order(len(cohort.ids), self._layout.num_devices)
+            for path, a in jax.tree_util.tree_leaves_with_path(clients):
+                parts = sorted(
+                    a.addressable_shards, key=lambda p: p.index[0].start or 0
+                )
+                place = np.concatenate([order[part.index[0]] for part in parts])
+                used = place < len(cohort.ids)
                 rows = np.concatenate([np.asarray(part.data) for part in parts])[used]
                 if rows.size:
-                    found[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
-                    found[process_shards.PLACES.format(i)] = at[used]
-        return found
+                    arrays[f".clients[{i}]{jax.tree_util.keystr(path)}"] = rows
+                    arrays[process_shards.PLACES.format(i)] = place[used]
+        return arrays
 
     def restore(self, state: State) -> State:
-        """Returns a state that was saved, on the devices."""
-        nobody = len(self._exp.counts.train)
+        """Returns a saved state on the devices."""
+        unused_id, layout = len(self._exp.counts.train), self._layout
         clients = tuple(
-            self._layout.shard_rows(own).replace(
-                id=self._layout.shard_ids(own.id, nobody)
-            )
-            for own in state.clients
+            layout.shard_rows(rows).replace(id=layout.shard_ids(rows.id, unused_id))
+            for rows in state.clients
         )
         server = replicate(self._exp, state.server)
         return state._replace(server=server, clients=clients)
-
-
-def _start(part) -> int:
-    return part.index[0].start or 0

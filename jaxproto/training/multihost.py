@@ -1,14 +1,13 @@
-"""A run by several processes, on one machine or on many, through `jax.distributed`.
+"""Runs by several processes, on one machine or many, through `jax.distributed`.
 
-Every process runs the same program: it has its own devices, and on them the rows of its
-clients. The first process has the work directory; the others write what a run writes
-into a folder that goes away, and hear from the first what it finds there. What a
-process reads from the devices of others (losses, uploads, accuracies, a checkpoint) all
-processes read at the same time.
+Every process runs the same program with its own devices, and has the rows of its
+clients on them. The first process (the primary) has the work directory. The others
+write into temporary folders and receive what the primary reads. All processes read
+values from the devices of others (losses, uploads, accuracies, a checkpoint) at the
+same time.
 
-A process that ends takes the others with it: what they say next to each other fails at
-once, and they end with one line. The run goes on from its last checkpoint, with any
-number of processes.
+If a process ends, the next collective operation of the others fails, and they end with
+one line. The run resumes from its last checkpoint, with any number of processes.
 """
 
 import contextlib
@@ -37,23 +36,23 @@ LOST = (
     "again, and the run goes on from its last checkpoint"
 )
 PEERS = "Gloo|NCCL|[Cc]onnection|UNAVAILABLE|DEADLINE_EXCEEDED|[Cc]oordination"
-LONGEST = 2000  # bytes of an error that other processes hear
-SILENCE = 30  # seconds until a process that says nothing has ended
+MAX_ERROR_BYTES = 2000  # of an error that is sent to other processes
+TIMEOUT = 30  # seconds without a heartbeat until a process counts as ended
 
 
 def initialize(coordinator: str, processes: int = 0, process: int = -1):
-    """Makes this process one of several, before JAX looks for its devices.
+    """Connects this process to the others, before JAX looks for its devices.
 
     Args:
-      coordinator: HOST:PORT of the first process; "auto" where JAX finds out by itself
-        (SLURM, TPU pods, Open MPI, Kubernetes).
-      processes: how many there are.
-      process: which one this is, from 0.
+      coordinator: HOST:PORT of the first process; "auto" where JAX detects it (SLURM,
+        TPU pods, Open MPI, Kubernetes).
+      processes: Number of processes.
+      process: Index of this process, from 0.
 
     Raises:
-      UserError: the numbers do not fit, or the processes do not find each other.
+      UserError: The numbers do not fit, or the processes cannot connect.
     """
-    there: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if coordinator != AUTO:
         if processes < 1 or not 0 <= process < processes:
             raise UserError(
@@ -61,109 +60,112 @@ def initialize(coordinator: str, processes: int = 0, process: int = -1):
                 f"--process={process}; say how many processes there are and which one "
                 "this is, from 0."
             )
-        there = {
+        options = {
             "coordinator_address": coordinator,
             "num_processes": processes,
             "process_id": process,
         }
     if jax.config.values["jax_platforms"] == "cpu":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        # Without it, a peer's end aborts this process in C++ with a page of text; Gloo
-        # says it as an error at once. Other devices would wait: there JAX aborts.
+        # Without it, a peer's end aborts this process in C++ with a page of text. Gloo
+        # raises an error at once; on other devices JAX must abort, or it would wait.
         jax.config.update("jax_enable_recoverability", True)
     try:
         jax.distributed.initialize(
-            **there,
+            **options,
             initialization_timeout=120,
-            heartbeat_timeout_seconds=SILENCE,
-            shutdown_timeout_seconds=SILENCE,
+            heartbeat_timeout_seconds=TIMEOUT,
+            shutdown_timeout_seconds=TIMEOUT,
         )
     except (RuntimeError, ValueError) as e:
         why = " ".join(f"{e}".split())[:300]
-        hint = " Say HOST:PORT, --processes and --process." if not there else ""
+        hint = " Say HOST:PORT, --processes and --process." if not options else ""
         raise UserError(
             f"--coordinator={coordinator}: the processes did not meet ({why}).{hint}"
         ) from e
 
 
 def is_multihost() -> bool:
-    """Whether there is more than one process."""
+    """Returns whether the run has more than one process."""
     return jax.process_count() > 1
 
 
 def is_primary() -> bool:
-    """Whether this process has the work directory."""
+    """Returns whether this process is the first, which has the work directory."""
     return jax.process_index() == 0
 
 
-def barrier(why: str):
-    """Until all processes are here."""
-    multihost_utils.sync_global_devices(why)
+def barrier(name: str):
+    """Waits until all processes reach the barrier `name`."""
+    multihost_utils.sync_global_devices(name)
 
 
 def process_index() -> int:
-    """Of this process, from 0."""
+    """Returns the index of this process, from 0."""
     return jax.process_index()
 
 
 @contextlib.contextmanager
-def claimed(home: Path, claim: Callable) -> Iterator[tuple[Path, Any, Path | None]]:
-    """Claims the work directory in the first process, scratch folders in the others.
+def locked_workdir(
+    home: Path, lock_folder: Callable
+) -> Iterator[tuple[Path, Any, Path | None]]:
+    """Locks the work directory in the first process, temporary folders in the others.
 
     Args:
-      claim: folder -> context manager.
+      home: Work directory.
+      lock_folder: folder -> context manager of a lock.
 
     Yields:
-      The folder of this process, its claim, and the work directory if several processes
-      see it.
+      The folder of this process, its lock, and the work directory if several processes
+      share it.
     """
     with contextlib.ExitStack() as stack:
         path = home
         if not is_primary():
             scratch = tempfile.TemporaryDirectory(prefix="jaxproto-")
             path = Path(stack.enter_context(scratch), home.name)
-        mine = raise_everywhere(lambda: stack.enter_context(claim(path)))
-        shared_by_all = is_multihost() and not any_process(not home.exists())
-        yield path, mine, home if shared_by_all else None
+        lock = raise_everywhere(lambda: stack.enter_context(lock_folder(path)))
+        shared = is_multihost() and not any_process(not home.exists())
+        yield path, lock, home if shared else None
 
 
-def broadcast_result(find: Callable[[], Any]) -> Any:
-    """Runs `find` on the first process; returns what it finds, as JSON has it.
-
-    Raises:
-      UserError: of the first process, in all of them.
-    """
-    found = raise_everywhere(lambda: find() if is_primary() else None)
-    message = json.loads(_shared_bytes(json.dumps(found).encode()))
-    return found if is_primary() else message
-
-
-def raise_everywhere(do: Callable[[], Any]) -> Any:
-    """Returns what each process makes, unless one of them cannot.
+def broadcast_result(compute: Callable[[], Any]) -> Any:
+    """Runs `compute` in the first process, and broadcasts its result as JSON.
 
     Raises:
-      UserError: of the first process that has one, in all of them.
+      UserError: The error of the first process, in all of them.
     """
-    made, error = None, None
+    result = raise_everywhere(lambda: compute() if is_primary() else None)
+    message = json.loads(_broadcast_bytes(json.dumps(result).encode()))
+    return result if is_primary() else message
+
+
+def raise_everywhere(compute: Callable[[], Any]) -> Any:
+    """Returns the result of this process, unless one of the processes fails.
+
+    Raises:
+      UserError: The error of the first process that fails, in all of them.
+    """
+    result, error = None, None
     try:
-        made = do()
+        result = compute()
     except UserError as e:
         error = e
-    why = b"" if error is None else f"!{error}".encode()
-    line = np.frombuffer(why[:LONGEST].ljust(LONGEST, b"\0"), np.uint8)
-    for message in multihost_utils.process_allgather(line):
+    text = b"" if error is None else f"!{error}".encode()
+    text = text[:MAX_ERROR_BYTES].ljust(MAX_ERROR_BYTES, b"\0")
+    for message in multihost_utils.process_allgather(np.frombuffer(text, np.uint8)):
         if message[0]:
-            there = message.tobytes().rstrip(b"\0").decode("utf8", "replace")
-            raise error or UserError(there[1:])
-    return made
+            other = message.tobytes().rstrip(b"\0").decode("utf8", "replace")
+            raise error or UserError(other[1:])
+    return result
 
 
 def check_equal(what: str, value: str):
-    """Raises UserError unless all processes have the same value of something."""
-    there = broadcast_result(lambda: value)
+    """Raises UserError unless a value is equal in all processes."""
+    primary_value = broadcast_result(lambda: value)
 
     def compare():
-        if value != there:
+        if value != primary_value:
             raise UserError(
                 f"process {jax.process_index()} has another {what} than process 0; "
                 "start all processes with the same command but for --process."
@@ -173,7 +175,7 @@ def check_equal(what: str, value: str):
 
 
 def broadcast_arrays(tree: Tree) -> Tree:
-    """The arrays of the first process in all; the others give some of their shapes."""
+    """Broadcasts arrays of the first process; all pass arrays of equal shapes."""
     if not is_multihost():
         return tree
 
@@ -182,29 +184,26 @@ def broadcast_arrays(tree: Tree) -> Tree:
             data = one(jax.random.key_data(a))
             return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
         a = np.asarray(a)
-        message = multihost_utils.broadcast_one_to_all(_bytes(a))
+        content = np.frombuffer(a.tobytes(), np.uint8)
+        message = multihost_utils.broadcast_one_to_all(content)
         return np.asarray(message, np.uint8).view(a.dtype).reshape(a.shape)
 
     return jax.tree.map(lambda a: one(a) if np.size(a) else np.asarray(a), tree)
 
 
-def _bytes(a: np.ndarray) -> np.ndarray:
-    return np.frombuffer(np.ascontiguousarray(a).tobytes(), np.uint8)
-
-
-def _shared_bytes(content: bytes) -> bytes:
+def _broadcast_bytes(content: bytes) -> bytes:
     size = int(broadcast_arrays(np.int64(len(content))))
-    mine = np.frombuffer(content.ljust(size, b" ")[:size], np.uint8)
-    return broadcast_arrays(mine).tobytes()
+    padded = np.frombuffer(content.ljust(size, b" ")[:size], np.uint8)
+    return broadcast_arrays(padded).tobytes()
 
 
-def any_process(asked: bool) -> bool:
-    """Whether any process was asked, in all processes."""
-    return bool(multihost_utils.process_allgather(np.array(asked)).any())
+def any_process(flag: bool) -> bool:
+    """Returns whether the flag of any process is true, in all processes."""
+    return bool(multihost_utils.process_allgather(np.array(flag)).any())
 
 
 def check(exp: Experiment):
-    """Raises UserError for what a run by several processes cannot do."""
+    """Raises UserError for options that a run by several processes cannot use."""
     if not is_multihost():
         return
     if exp.store in OFF_DEVICE:
@@ -221,36 +220,39 @@ def check(exp: Experiment):
 
 @contextlib.contextmanager
 def fail_together() -> Iterator[None]:
-    """Ends this process with one line if another one has ended.
+    """Ends this process with one line if another process has ended.
 
-    JAX would wait for the others at the end of Python: this does not.
+    It exits at once, because JAX would wait for the others at the end of Python.
     """
     try:
         yield
     except UserError as e:
         if not is_multihost():
             raise
-        _leave(f"error: {e}")
-    except (jax.errors.JaxRuntimeError, ValueError) as e:  # it depends on the platform
+        _exit(f"error: {e}")
+    except (
+        jax.errors.JaxRuntimeError,
+        ValueError,
+    ) as e:  # by platform
         why = " ".join(f"{e}".split())[:200]
         if not is_multihost() or not re.search(PEERS, why):
             raise
-        _leave(f"error: {LOST} ({why}).")
+        _exit(f"error: {LOST} ({why}).")
 
 
 def exit_secondary_processes(code: int):
-    """Ends all processes but the first, which outlives what the others hear from it."""
+    """Exits all processes but the first, after a final barrier."""
     if not is_multihost():
         return
     barrier("the run has ended")
     if is_primary():
-        time.sleep(1.0)
+        time.sleep(1.0)  # the others still need its coordinator
         return
     sys.stdout.flush()
     os._exit(code)
 
 
-def _leave(line: str):
+def _exit(line: str):
     sys.stdout.flush()
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

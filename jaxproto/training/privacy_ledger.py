@@ -1,4 +1,4 @@
-"""The privacy that a run has spent, round by round."""
+"""Differential privacy of a run: entries of the records, by round."""
 
 from collections.abc import Callable
 
@@ -16,22 +16,22 @@ from jaxproto.training import programs
 def privacy_ledger(
     config: ml_collections.ConfigDict, exp: Experiment
 ) -> Callable[[int], dict[str, dict]]:
-    """Rounds done -> the entry `privacy` of a record; nothing where it is off.
+    """Returns a function from rounds done to {"privacy": entry}, or {} if it is off.
 
-    Who takes part follows from the seed, so a run that goes on counts what was before.
+    Participation follows from the seed, so a resumed run counts its earlier rounds.
     """
     if config.privacy.unit == OFF:
         return lambda rounds: {}
-    taken_RK = np.cumsum(participation_matrix(config, exp), 0)
+    total_RK = np.cumsum(participation_matrix(config, exp), 0)
     return lambda rounds: {
-        "privacy": privacy.epsilon_record(config, taken_RK[rounds - 1], rounds)
+        "privacy": privacy.epsilon_record(config, total_RK[rounds - 1], rounds)
     }
 
 
 def participation_matrix(
     config: ml_collections.ConfigDict, exp: Experiment
 ) -> np.ndarray:
-    """Which clients train in which round [R, K]."""
+    """Returns which clients train in which round [R, K]."""
     clients = len(exp.partition.train)
 
     def one(r):

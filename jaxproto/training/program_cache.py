@@ -1,17 +1,17 @@
-"""Traced programs outlive the process: the next run of their settings traces nothing.
+"""On-disk cache of traced programs: the next run with equal settings traces nothing.
 
-JAX's persistent cache keeps what XLA compiled, but Python still traces and lowers every
-program to find it there, most of a warm start. What was lowered is kept as StableHLO
-(`jax.export`) beside JAX's cache, under a digest of all that it follows from: settings,
-who has how many examples, shapes, this package's source, versions, JAX's configuration.
-Code outside the package cannot be in the digest. So only `main.py` keeps programs, not
-`jaxproto.run` in a process that may have changed functions, and not with a method, a
-network or a sampler of one's own.
+JAX's persistent cache stores what XLA compiled, but Python still traces and lowers
+every program to look it up, which is most of a warm start. This cache stores lowered
+programs as StableHLO (`jax.export`) beside JAX's cache. The key is a digest of all that
+a program follows from: settings, numbers of examples, shapes, this package's source,
+versions, JAX's configuration. It cannot include code outside the package. So only the
+command line uses the cache, not `jaxproto.run` in a process that may have changed
+functions, and not with user-defined methods, networks or samplers.
 
-Files hold plain data (`stored`) in a folder of the user alone (`io/owner_only.py`). One
-that does not verify is traced anew, and said once; a folder or file that somebody else
-could have written is not read. A checksum is no signature: who may write as this user
-may change what runs, here as in JAX's cache.
+Files hold plain data (`exported_program`) in an owner-only folder (`io/owner_only.py`).
+A file that does not verify is traced again, with one warning; a folder or file that
+somebody else could have written is not read. A checksum is no signature: code that may
+write as this user may change what runs, here as in JAX's cache.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models, participation
-from jaxproto.config import registries as options
+from jaxproto.config import registries
 from jaxproto.experiment import traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
@@ -47,48 +47,47 @@ ProgramCache = Callable[
 ]
 
 KEPT_NOTE = "programs kept in"
-UNUSED_SECONDS = 30 * 24 * 3600  # seconds after which a program is forgotten
+UNUSED_SECONDS = 30 * 24 * 3600  # seconds after which an unused program is removed
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "chex", "numpy")
 REGISTRIES: tuple[Mapping[str, object], ...] = (
     METHODS,
     METRICS,
     models.NETS,
     participation.SAMPLERS,
-    options.DERIVED_ARGUMENTS,
-    options.ORDERS,
-    options.SHORT_CLIENT_POLICIES,
-    options.OPTIMIZER_STATES,
+    registries.DERIVED_ARGUMENTS,
+    registries.ORDERS,
+    registries.SHORT_CLIENT_POLICIES,
+    registries.OPTIMIZER_STATES,
 )
 
 
 def uncached(name: str, f: Callable, args: tuple) -> Callable:
-    """The function itself: it is traced in this process."""
+    """Returns the function itself, to be traced in this process."""
     return f
 
 
 def no_cache(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
 ) -> ProgramWrapper:
-    """Every program is traced in this process."""
+    """Returns the wrapper that caches no program."""
     return uncached
 
 
 def disk_cache(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
 ) -> ProgramWrapper:
-    """Programs that runs of these settings keep beside JAX's cache.
+    """Returns the wrapper that caches the programs of a run beside JAX's cache.
 
     Args:
-      compiled: folder of JAX's cache; none, or one that is not on disk (gs://), keeps
-        nothing.
+      compiled: Folder of JAX's cache; None or a remote one (gs://) caches nothing.
 
     Returns:
-      name, function, arguments -> a function that gives the same and is not traced
-      again. What cannot be kept is traced in this process.
+      name, function, arguments -> an equivalent function that is not traced again, or
+      the function itself if it cannot be cached.
     """
     if compiled is None or ":/" in str(compiled):
         return uncached
-    if options.options_changed() or has_user_code(REGISTRIES):
+    if registries.options_changed() or has_user_code(REGISTRIES):
         return uncached
     return partial(load_or_trace, compiled / "traced", cache_key(config, exp))
 
@@ -96,61 +95,52 @@ def disk_cache(
 def compile_lock(
     compiled: Path | None, config: ml_collections.ConfigDict, exp: Experiment
 ) -> contextlib.AbstractContextManager:
-    """Holds other processes back that want to compile the programs of these settings.
-
-    They find in the cache what the first of them has put there.
+    """Locks out other processes that compile equal programs; they read them later.
 
     Args:
-      compiled: folder of JAX's cache; none, or one that is not on disk: nobody waits.
+      compiled: Folder of JAX's cache; None or a remote one (gs://) locks nothing.
     """
     if compiled is None or ":/" in str(compiled):
         return contextlib.nullcontext()
     folder = compiled / "traced"
     try:
         owner_only.owner_only_folder(folder)
-    except (owner_only.NotOwnedError, OSError):  # `wrap` says it
+    except (owner_only.NotOwnedError, OSError):  # `load_or_trace` warns
         return contextlib.nullcontext()
     return workdir.exclusive_lock(folder / f"{cache_key(config, exp)}.lock")
 
 
-def has_user_code(registries: Iterable[Mapping[str, object]]) -> bool:
-    """Whether a name stands for a function from outside the package."""
-    inside = "jaxproto."
-    entries = (f for names in registries for f in names.values())
-    origins = (getattr(getattr(f, "func", f), "__module__", "") for f in entries)
-    return any(not origin.startswith(inside) for origin in origins)
+def has_user_code(tables: Iterable[Mapping[str, object]]) -> bool:
+    """Returns whether an entry of a registry is from outside the package."""
+    entries = (f for table in tables for f in table.values())
+    modules = (getattr(getattr(f, "func", f), "__module__", "") for f in entries)
+    return any(not module.startswith("jaxproto.") for module in modules)
 
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:
-    """Digest of all that the programs of a run follow from, but their arguments."""
+    """Returns a digest of all that the programs of a run follow from but arguments."""
     settings = traced.program_settings(config)
     sizes = [[len(rows) for rows in part] for part in exp.partition]
-    parts = [
-        settings,
-        sizes,
-        [
-            (c.name, c.ids, c.num_rows, c.num_lanes, c.scoring.rules)
-            for c in exp.cohorts
-        ],
-        environment(),
+    cohorts = [
+        (c.name, c.ids, c.num_rows, c.num_lanes, c.scoring.rules) for c in exp.cohorts
     ]
-    told = json.dumps(parts, sort_keys=True, default=repr).encode()
-    counts = (np.asarray(a).tobytes() for a in exp.counts)
-    return digest(told, *counts)
+    parts = [settings, sizes, cohorts, environment()]
+    text = json.dumps(parts, sort_keys=True, default=repr).encode()
+    return digest(text, *(np.asarray(a).tobytes() for a in exp.counts))
 
 
 def environment() -> list:
-    """Versions, device and configuration: what else decides how a program is traced."""
-    set_up = {k: v for k, v in jax.config.values.items() if "cache" not in k}
+    """Returns versions, device and JAX configuration, which affect tracing."""
+    options = {k: v for k, v in jax.config.values.items() if "cache" not in k}
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
     device = jax.devices()[0]
     machine = [platform.python_version(), device.platform, device.device_kind]
-    return [source(), versions, machine, jax.device_count(), set_up]
+    return [source(), versions, machine, jax.device_count(), options]
 
 
 @cache
 def source() -> str:
-    """Digest of this package's source."""
+    """Returns a digest of this package's source."""
     root = Path(str(importlib.resources.files("jaxproto")))
     parts = []
     for file in sorted(root.rglob("*.py")):
@@ -161,7 +151,7 @@ def source() -> str:
 def load_or_trace(
     folder: Path, cache_key: str, name: str, f: Callable, args: tuple
 ) -> Callable:
-    """The function as it was traced before; traced and kept now if it was not."""
+    """Returns the cached program of a function; traces and stores it if missing."""
     shapes = jax.tree.map(lambda a: f"{a.dtype}{a.shape}", args)
     file = folder / digest(cache_key.encode(), name.encode(), repr(shapes).encode())
     try:
@@ -183,11 +173,11 @@ def load_or_trace(
 
 
 def trace_and_store(file: Path, f: Callable, args: tuple) -> Callable:
-    """Traces the function; keeps it if it can be written down."""
+    """Traces a function; stores the program if it can be serialised."""
     try:
         program = jax.export.export(jax.jit(f))(*args)
         content = pack(file.name, program)
-    except Exception:  # it cannot be written, or is wrong: then tracing it says how
+    except Exception:  # not serialisable, or wrong: then tracing it raises the error
         return f
     try:
         save(file, content)
@@ -197,9 +187,9 @@ def trace_and_store(file: Path, f: Callable, args: tuple) -> Callable:
 
 
 def save(file: Path, content: bytes):
-    """All or nothing, also beside another process; what nobody used for long goes."""
+    """Writes a program atomically, and removes programs that were long unused."""
     for other in file.parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process was first
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it
             if other.stat().st_mtime < time.time() - UNUSED_SECONDS:
                 other.unlink()
     atomic.write(file, content, private=True)

@@ -1,4 +1,4 @@
-"""What a person sees of a run: one live line or plain lines, and a final table."""
+"""Progress display of a run (a live line or plain lines), and its result tables."""
 
 import contextlib
 import datetime
@@ -13,15 +13,15 @@ from rich.table import Table
 from jaxproto.storage import records
 from jaxproto.summary import progress_lines
 
-_RECENT = 10  # rounds behind "seconds per round": a median, so compilation drops out
-_BAR, _GAP = 24, 2  # columns of the bar, if there is room, and between two things
+_RECENT = 10  # rounds of "seconds per round"; their median excludes compilation
+_BAR, _GAP = 24, 2  # columns of the bar, if the line has space, and between cells
 
 
 class Progress:
-    """The rounds done so far, shown as they come. Made by `progress`."""
+    """Display of the rounds done so far; see `progress`."""
 
     def __init__(self, total: int, start: int, console: Console, rule: str | None):
-        """Knows `start` of `total` rounds as done; see `progress`."""
+        """Starts with `start` of `total` rounds done."""
         self._total, self._done, self._rule = total, start, rule
         self._console = console
         self.refresh: Callable[[], None] = lambda: None
@@ -29,13 +29,13 @@ class Progress:
         self._record: Mapping = {}
 
     def round(self, r: int, seconds: float):
-        """Round `r` is done (the first is 1) and took `seconds`."""
+        """Shows that round `r`, from 1, is done and took `seconds`."""
         self._done = r
         self._seconds.append(seconds)
         self.refresh()
 
     def evaluated(self, record: Mapping):
-        """A record of `metrics.jsonl` was measured."""
+        """Shows a new record of `metrics.jsonl`."""
         self._record = record
         if not self._console.is_interactive:
             cells = [self._position(), *_accuracies(record), *_loss(record)]
@@ -43,11 +43,11 @@ class Progress:
         self.refresh()
 
     def note(self, text: str):
-        """One line that stays, above the live one."""
+        """Prints a permanent line above the live one."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def line(self) -> Table:
-        """Returns position, bar, accuracy and speed; the bar takes what is free."""
+        """Returns position, bar, accuracy and speed; the bar takes the free columns."""
         rules = self._record.get("rules", {})
         rule = self._rule or next(iter(rules), None)
         main = [s for s in _accuracies(self._record) if s.startswith(f"{rule} ")]
@@ -68,9 +68,9 @@ class Progress:
     def _speed(self):
         if not self._seconds:
             return []
-        each = statistics.median(self._seconds)
-        left = datetime.timedelta(seconds=round(each * (self._total - self._done)))
-        return [f"{each:.3g} s/round", f"{left} left"]
+        seconds = statistics.median(self._seconds)
+        left = datetime.timedelta(seconds=round(seconds * (self._total - self._done)))
+        return [f"{seconds:.3g} s/round", f"{left} left"]
 
 
 @contextlib.contextmanager
@@ -83,24 +83,24 @@ def progress(
     """Shows the rounds of a run: live on a terminal, else one line per evaluation.
 
     Args:
-      total_rounds: of the whole run.
-      start_round: rounds done before, when a run resumes.
-      console: default: standard output.
-      rule: whose pooled accuracy the live line shows; default: the first one.
+      total_rounds: Rounds of the run.
+      start_round: Rounds done before a resumed run.
+      console: Console; default: standard output.
+      rule: Rule whose pooled accuracy the live line shows; default: the first one.
 
     Yields:
-      Told with `.round(r, seconds)`, `.evaluated(record)` and `.note(text)`.
+      The display, with methods `round`, `evaluated` and `note`.
     """
-    shown = Progress(total_rounds, start_round, console or Console(), rule)
-    with progress_lines.live(shown._console, shown.line) as shown.refresh:
-        yield shown
+    display = Progress(total_rounds, start_round, console or Console(), rule)
+    with progress_lines.live(display._console, display.line) as display.refresh:
+        yield display
 
 
 def result_table(summary: Mapping) -> Table:
-    """Accuracies in percent: a row per rule; pooled over samples, mean over clients.
+    """Returns accuracies in percent per rule: pooled, and as the mean over clients.
 
     Args:
-      summary: of a run (its entry "rules"), or what `records.rule_summary` returns.
+      summary: Summary of a run (with an entry "rules"), or of `records.rule_summary`.
     """
     rules = summary.get("rules", summary)
     last = _averaged(rules)
@@ -117,17 +117,17 @@ def result_table(summary: Mapping) -> Table:
 
 
 def metrics_table(summary: Mapping) -> Table | None:
-    """What was measured besides accuracy: a row per rule and metric; None without any.
+    """Returns metrics besides accuracy per rule and metric; None if there are none.
 
-    Values of every class are in the files alone.
+    Metrics with a value per class are left out.
 
     Args:
-      summary: of a run (its entry "metrics").
+      summary: Summary of a run.
     """
     rows = [
         (rule, name, kinds["pooled"], kinds["mean"]["final"])
-        for rule, of in summary.get("metrics", {}).items()
-        for name, kinds in of.items()
+        for rule, metrics in summary.get("metrics", {}).items()
+        for name, kinds in metrics.items()
         if "best" in kinds["pooled"]
     ]
     if not rows:
@@ -161,7 +161,7 @@ def _cells(digest):
 
 
 def _averaged(rules):
-    """How many evaluations; "≤10" of a summary that does not say."""
+    """Returns the number of averaged evaluations; "≤10" if the summary lacks it."""
     each = [records.mean_last(k)[1] for kinds in rules.values() for k in kinds.values()]
     return f"≤{records.LAST}" if None in each else max(each, default=records.LAST)
 
@@ -172,11 +172,11 @@ def _percent(share):
 
 def _accuracies(record):
     rules = record.get("rules", {})
-    return [f"{rule} {_percent(of['pooled'])}%" for rule, of in rules.items()]
+    return [f"{rule} {_percent(kinds['pooled'])}%" for rule, kinds in rules.items()]
 
 
 def accuracy_text(record: Mapping) -> str:
-    """The accuracy of the first rule of a record."""
+    """Returns the accuracy of the first rule of a record."""
     return next(iter(_accuracies(record)), "")
 
 

@@ -1,4 +1,4 @@
-"""One round, as the host sees it."""
+"""One round on the host: calls of compiled programs, checks and counts."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ from jaxproto.wire import HEADER, codec
 
 
 class Diverged(RuntimeError):
-    """A loss, an upload or a parameter is no longer a finite number."""
+    """Error of a loss, upload or parameter that is no finite number."""
 
 
 class RoundEnvironment(NamedTuple):
-    """What every round of a run needs."""
+    """Data, programs and client store of a run."""
 
     exp: Experiment
     examples: Examples
@@ -37,7 +37,7 @@ class RoundEnvironment(NamedTuple):
 
 
 class RoundSummary(NamedTuple):
-    """What the host learns of a round."""
+    """Loss and traffic of a round."""
 
     loss: float  # mean over the clients that took a step
     participants: int
@@ -49,23 +49,23 @@ class RoundSummary(NamedTuple):
 
 
 class RoundOutputs(NamedTuple):
-    """What the programs of a round tell the host."""
+    """Outputs of the programs of a round, on the host."""
 
     participants: Participation
     scalars_down: ArrayLike  # of the broadcast
     bytes_down: ArrayLike
     reports: list[Report]  # per cohort and lane
-    pre_reports: list[PreReport]  # the same; none for a method with one exchange
+    pre_reports: list[PreReport]  # per cohort and lane; empty with one exchange
     diagnostics: dict[str, np.ndarray]
 
 
 def one_round(
     work: RoundEnvironment, r: int, state: State
 ) -> tuple[State, RoundSummary]:
-    """Exchanges, training of every cohort and the server's step.
+    """Computes round `r`, from 0; returns the state after it, and its summary.
 
     Raises:
-      Diverged: names round, cohort and client.
+      Diverged: A client has numbers that are not finite.
     """
     model = Model(state.server, state.clients)
     model, outputs = computed(work, round_context(work, r), model, r)
@@ -74,38 +74,35 @@ def one_round(
 
 
 def round_context(work: RoundEnvironment, r: int) -> RoundContext:
-    """Returns round `r`, on all devices."""
+    """Returns the context of round `r`, on all devices."""
     return programs.replicate(work.exp, programs.round_context(work.seed, r))
 
 
 def computed(
     work: RoundEnvironment, context: RoundContext, model: Model, r: int
 ) -> tuple[Model, RoundOutputs]:
-    """Computes a round; returns the model after it, and what its programs told.
+    """Computes a round; returns the model after it, and the outputs of its programs.
 
-    Where programs are of several federations, so is all that goes in and comes out.
+    With programs of several federations, arguments and results have their axis.
 
     Args:
-      r: number of the round, from 0.
+      r: Number of the round, from 0.
     """
     run, store, server = work.compiled, work.store, model.server
     who = run.participate(context, server)
 
-    def upcoming():
+    def next_participants():
         return run.participate(round_context(work, r + 1), server)
 
-    rows = store.gather(
-        who,
-        model.clients,
-        None if sampler_depends_on_server(work.exp.method) else upcoming,
-    )
+    depends = sampler_depends_on_server(work.exp.method)
+    rows = store.gather(who, model.clients, None if depends else next_participants)
     server, sent, first = first_exchange(work, context, who, server, rows)
     inputs = RoundInputs(context, who, sent.message)
-    made = in_calls(work, run.train, inputs, rows)
-    after, uploads, reports = zip(*made, strict=True)
+    results = in_calls(work, run.train, inputs, rows)
+    after, uploads, reports = zip(*results, strict=True)
     trained = iter(after)
-    back = [[next(trained) for _ in calls] for calls in rows]
-    clients = store.scatter(model.clients, rows, back)
+    by_cohort = [[next(trained) for _ in calls] for calls in rows]
+    clients = store.scatter(model.clients, rows, by_cohort)
     if work.exp.check_wire:
         check_wire(work.exp, [*first, *zip(uploads, reports, strict=True)], server)
     server = run.update(context, server, uploads)
@@ -122,7 +119,7 @@ def computed(
 
 
 def sampler_depends_on_server(method: Method) -> bool:
-    """Returns whether the server's state decides who takes part."""
+    """Returns whether participation depends on the server's state."""
     return method.adjust_sampler is not Method.adjust_sampler
 
 
@@ -132,24 +129,24 @@ def in_calls(
     inputs: RoundInputs,
     rows: Calls,
 ) -> list:
-    """Returns what the programs of cohorts make of the rows of every call."""
+    """Runs the programs of cohorts on the rows of every call; returns the results."""
     return run_parallel(
-        partial(f, inputs, own.clients, work.examples, own.shards)
+        partial(f, inputs, call.clients, work.examples, call.shards)
         for f, calls in zip(compiled, rows, strict=True)
-        for own in calls
+        for call in calls
     )
 
 
 def finish_round(
     exp: Experiment, r: int, counts: State, outputs: RoundOutputs
 ) -> tuple[State, RoundSummary]:
-    """What the host counts of a run, after round `r`, from 0; and of the round alone.
+    """Checks and counts round `r`, from 0; returns the counters and the summary.
 
     Args:
-      counts: before the round, traffic and what is watched.
+      counts: State before the round, of which traffic and `watched` are used.
 
     Raises:
-      Diverged: names round, cohort and client.
+      Diverged: A client has numbers that are not finite.
     """
     check_finite(exp, r, outputs.reports)
     summary = summarize_round(exp, outputs)
@@ -159,12 +156,12 @@ def finish_round(
 
 
 def empty_history(compiled: Programs, server: Tree, most: int) -> dict[str, np.ndarray]:
-    """Room for what `diagnostics` says of `most` rounds; nan until then."""
+    """Returns arrays of nan for the diagnostics of `most` rounds."""
     return {name: np.full(most, np.nan) for name in compiled.diagnostics(server)}
 
 
 def record_history(r: int, now: Mapping, watched: Tree) -> Tree:
-    """`watched` with what `diagnostics` says of this round in its place."""
+    """Returns `watched` with the diagnostics of round `r`."""
     return {
         name: np.where(np.arange(len(old)) == r % len(old), float(now[name]), old)
         for name, old in dict(watched).items()
@@ -178,7 +175,7 @@ def first_exchange(
     server: Tree,
     rows: Calls,
 ) -> tuple[Tree, Broadcast, list[tuple[Uploads, PreReport]]]:
-    """Returns the server, its broadcast to whoever trains, and the messages before."""
+    """Returns the server, its broadcast for training, and the messages before it."""
     run, sent = work.compiled, work.compiled.broadcast(server)
     if run.pre_aggregate is None:
         return server, sent, []
@@ -186,14 +183,15 @@ def first_exchange(
     ups = in_calls(work, run.pre_upload, inputs, rows)
     server = run.pre_aggregate(context, server, tuple(uploads for uploads, _ in ups))
     sent = run.broadcast(server)
-    # The broadcast's two halves are a message each
+    # both broadcasts are messages with a header
     return server, sent._replace(bytes=sent.bytes + HEADER), ups
 
 
 def check_finite(exp: Experiment, r: int, reports):
     """Raises Diverged for the first client whose numbers are not finite."""
-    half = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
-    hint = half if exp.formats.up == "float16" else ""
+    hint = ""
+    if exp.formats.up == "float16":
+        hint = " Values beyond 65,504 do not fit wire.up=float16; bfloat16 holds them."
     for p in reports:
         for k in np.flatnonzero(~p.finite):
             name = next(c.name for c in exp.cohorts if p.id[k] in c.ids)
@@ -204,10 +202,10 @@ def check_finite(exp: Experiment, r: int, reports):
 
 
 def check_wire(exp: Experiment, sent, server: Tree):
-    """Encodes and decodes every message of a round and compares (slow: a check).
+    """Checks that every message of a round survives encoding and decoding (slow).
 
     Args:
-      sent: uploads, and the reports of their bytes.
+      sent: Pairs of uploads and reports.
     """
     for uploads, report in jax.device_get(sent):
         for k, size in enumerate(report.bytes):
@@ -217,12 +215,12 @@ def check_wire(exp: Experiment, sent, server: Tree):
 
 
 def summarize_round(exp: Experiment, outputs: RoundOutputs) -> RoundSummary:
-    """Sums over clients of what a round moved and lost."""
+    """Sums losses and traffic of a round over clients."""
     reports = outputs.reports
     sent: list[Report | PreReport] = [*outputs.reports, *outputs.pre_reports]
     stepped = sum(int((p.steps > 0).sum()) for p in reports)
     clients, trains = len(exp.counts.train), np.asarray(outputs.participants.trains)
-    up = np.zeros(clients + 1, np.int64)  # the last is of rows that are not used
+    up = np.zeros(clients + 1, np.int64)  # the last entry is of unused rows
     for p in sent:
         np.add.at(up, p.id, p.bytes)
     up, down = up[:clients], trains * int(outputs.bytes_down)

@@ -1,4 +1,4 @@
-"""One run: build, compile, rounds with evaluation and checkpoints, summary."""
+"""One run: builds, compiles, trains and summarises an experiment."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,15 +10,20 @@ import jax
 import ml_collections
 from rich.console import Console
 
-from jaxproto import config as config_
-from jaxproto import mesh as devices_
 from jaxproto.callbacks import Callback, make_callbacks
+from jaxproto.config import check
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.storage import default_workdir
-from jaxproto.storage import workdir as folder
-from jaxproto.summary import progress_lines, reference_accuracy
-from jaxproto.summary import run_summary as summaries
+from jaxproto.mesh import ONE, parse_devices
+from jaxproto.storage.default_workdir import default_workdir
+from jaxproto.storage.workdir import (
+    expected_rounds,
+    lock_workdir,
+    save_config,
+    save_tokens,
+    tokens,
+)
+from jaxproto.summary import progress_lines, reference_accuracy, run_summary
 from jaxproto.training import (
     compiler,
     data_placement,
@@ -29,7 +34,7 @@ from jaxproto.training import (
     programs,
     xla_cache,
 )
-from jaxproto.training.lifecycle import Run, Start, existing, resume, say
+from jaxproto.training.lifecycle import Run, Start, finished_summary, resume, say
 from jaxproto.training.loop import LocalEngine, train_rounds
 from jaxproto.training.programs import Programs, State
 from jaxproto.training.progress import metrics_table, result_table
@@ -39,12 +44,12 @@ from jaxproto.types import Examples
 
 
 class PreparedRun(NamedTuple):
-    """What a run needs besides its state; runs of other seeds and floats share it."""
+    """Data and programs of a run, which runs of other seeds and floats share."""
 
     exp: Experiment
     examples: Examples
     programs: Programs  # without floats
-    took: summaries.CompileStats
+    compile_stats: run_summary.CompileStats
     placed: data_placement.PlacedData | None = None  # on several devices
 
 
@@ -58,141 +63,139 @@ def run(
     devices: str = "",
     callbacks: Sequence[str | Callback] = (),
 ) -> dict:
-    """Runs or resumes an experiment; a finished one is left as it is.
+    """Runs or resumes an experiment; a finished run stays as it is.
 
-    A larger `config.rounds` makes a finished run longer.
+    A larger `config.rounds` extends a finished run.
 
     Args:
-      config: see `jaxproto.config.default`.
-      workdir: folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
-      console: where progress and tables go.
-      cache: which programs outlive the process without being traced again:
-        `program_cache.no_cache`, or `disk_cache` where no function can have changed.
-      grace: seconds that a round may still take after SIGTERM, to be saved; in a
-        process that `stopping.watch`es.
-      devices: see `jaxproto.mesh.parse_devices`; no number of the run depends on it,
-        but for the rounding of sums over clients.
-      callbacks: told of the run (`writers.Callback`), and names of `writers.WRITERS`;
-        not of one that has ended.
+      config: Configuration; see `jaxproto.config.default`.
+      workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
+      console: Console of progress and tables.
+      cache: Cache of traced programs: `program_cache.no_cache`, or `disk_cache` if no
+        function can have changed.
+      grace: Seconds that a round may take after SIGTERM, to be saved; needs
+        `signals.install_signal_handlers`.
+      devices: See `jaxproto.mesh.parse_devices`; numbers of the run depend on it only
+        in the rounding of sums over clients.
+      callbacks: Objects with methods of `Callback`, or names of `callbacks.WRITERS`; a
+        finished run does not call them.
 
     Returns:
-      The summary, as in `summary.json`; its `status` is "finished", "stopped
-      early" or "diverged".
+      The summary, as in `summary.json`; its `status` is "finished", "stopped early" or
+      "diverged".
 
     Raises:
-      UserError: before training, for anything that cannot work; a folder that it did
-        not come to use stays as it was. Later, if a file cannot be written.
-      stopping.Stopped: SIGTERM came, and the round that was running is saved.
+      UserError: The run cannot work; raised before training, without changes to an
+        unused folder. Later, if a file cannot be written.
+      signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
-    console = (
-        Console(quiet=True) if not multihost.is_primary() else console or Console()
-    )
-    config_.check(config)
-    listening = make_callbacks(callbacks) if multihost.is_primary() else []
-    layout = devices_.parse_devices(devices)
-    home = Path(workdir or default_workdir.default_workdir(config))
-    with multihost.claimed(home, folder.lock_workdir) as (path, claimed, shared):
+    primary = multihost.is_primary()
+    console = (console or Console()) if primary else Console(quiet=True)
+    check(config)
+    active = make_callbacks(callbacks) if primary else []
+    layout = parse_devices(devices)
+    home = Path(workdir or default_workdir(config))
+    with multihost.locked_workdir(home, lock_workdir) as (path, lock, shared):
         start = Start(
             config=config,
             path=path,
             console=console,
             grace=grace,
-            claimed=claimed,
-            callbacks=listening,
+            lock=lock,
+            callbacks=active,
             layout=layout,
             home=shared,
         )
         multihost.check_equal("configuration", config.to_json())
-        summary = multihost.broadcast_result(lambda: existing(start))
+        summary = multihost.broadcast_result(lambda: finished_summary(start))
         if summary is None:
-            ready = multihost.raise_everywhere(lambda: prepare(start, cache))
-            summary = train(start, ready)
+            prepared = multihost.raise_everywhere(lambda: prepare(start, cache))
+            summary = train(start, prepared)
         else:
             say(console, f"{path} is {summary['status']}: nothing to do.")
     console.print(result_table(summary))
-    if (further := metrics_table(summary)) is not None:
-        console.print(further)
+    if (metrics := metrics_table(summary)) is not None:
+        console.print(metrics)
     for line in reference_accuracy.reference_lines(summary):
         say(console, line)
     return summary
 
 
 def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
-    """Data and compiled programs, once all that can be wrong was tried.
+    """Checks an experiment, and compiles its programs.
 
     Raises:
-      UserError: for anything that cannot work.
+      UserError: The run cannot work.
     """
-    compiled_in = xla_cache.enable_xla_cache()
-    tokens = folder.tokens(start.path)
-    config, layout = start.config, start.layout
-    exp = build.experiment(config, jax.default_backend(), tokens, layout)
+    cache_folder = xla_cache.enable_xla_cache()
+    config, layout, vocabulary = start.config, start.layout, tokens(start.path)
+    exp = build.experiment(config, jax.default_backend(), vocabulary, layout)
     build.check_experiment(exp)
     build.check_early_stopping_rule(exp, config.early_stopping.rule)
     multihost.check(exp)
-    summaries.partition(exp, start.path, start.console)
-    if layout is devices_.ONE:
-        wrap, examples = cache(compiled_in, config, exp), build.examples(exp.dataset)
+    run_summary.partition(exp, start.path, start.console)
+    if layout is ONE:
+        wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)
         return compile_programs(start.console, exp, examples, wrap)
     say(start.console, data_placement.describe_layout(exp))
-    placed = data_placement.place_data(exp)  # exported programs are of one device
-    prepared = compile_programs(
-        start.console, exp, placed.examples, program_cache.uncached
-    )
+    placed = data_placement.place_data(exp)
+    uncached = program_cache.uncached  # exported programs are of one device
+    prepared = compile_programs(start.console, exp, placed.examples, uncached)
     return prepared._replace(placed=placed)
 
 
 def compile_programs(
     console: Console, exp: Experiment, examples: Examples, wrap
 ) -> PreparedRun:
-    """Programs in the form that fits into memory."""
+    """Compiles the programs in a form that fits into memory."""
     limit = device_memory.available_bytes(jax.local_devices()[0]) if exp.fit else None
     total = len(jax.tree.leaves(programs.build_programs(exp)))
-    shown = progress_lines.progress_line(console, "compiling", "programs", total)
-    with progress_lines.warn_uncached_once(console), shown as done:
-        fits = compiler.compile_to_fit(exp, examples, limit, wrap, done)
-    exp, prepared, seconds, need = fits
+    progress = progress_lines.progress_line(console, "compiling", "programs", total)
+    with progress_lines.warn_uncached_once(console), progress as done:
+        fitting = compiler.compile_to_fit(exp, examples, limit, wrap, done)
+    exp, compiled, seconds, need = fitting
     say(console, f"needs about {need / 2**20:,.0f} MiB of the device")
-    return PreparedRun(exp, examples, prepared, summaries.CompileStats(seconds, need))
+    return PreparedRun(exp, examples, compiled, run_summary.CompileStats(seconds, need))
 
 
-def train(start: Start, ready: PreparedRun) -> dict:
-    """The summary after all rounds.
+def train(start: Start, prepared: PreparedRun) -> dict:
+    """Trains all rounds; returns the summary.
 
     Raises:
-      Stopped: as `run`.
+      signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
-    this, first, state = restore_or_init(start, ready)
-    with contextlib.closing(this.work.store):
-        (summary,) = train_rounds([this], LocalEngine(this.work), first, [state])
+    started, first, state = restore_or_init(start, prepared)
+    with contextlib.closing(started.work.store):
+        engine = LocalEngine(started.work)
+        (summary,) = train_rounds([started], engine, first, [state])
     return summary
 
 
-def restore_or_init(start: Start, ready: PreparedRun) -> tuple[Run, int, State]:
-    """A run before its first round, or after the last one that was saved.
+def restore_or_init(start: Start, prepared: PreparedRun) -> tuple[Run, int, State]:
+    """Returns a run, the rounds done, and the state, saved or new.
 
     Raises:
-      UserError: there are checkpoints, and none can be used.
+      UserError: The folder has checkpoints, and none is valid.
     """
-    config, path, exp = start.config, start.path, ready.exp
-    folder.save_tokens(path, exp.dataset.tokens)
-    due = folder.expected_rounds(path, config)  # by the configuration that is there
-    folder.save_config(path, config)  # not before all that can be wrong was tried
-    start.claimed.keep()
+    config, path, exp = start.config, start.path, prepared.exp
+    save_tokens(path, exp.dataset.tokens)
+    due = expected_rounds(path, config)  # by the saved configuration
+    save_config(path, config)  # after all checks
+    start.lock.keep()
     place = partial(programs.replicate, exp)
-    compiled = programs.with_floats(ready.programs, exp.floats, place)
-    store = open_store(exp, compiled, config.seed, path, ready.placed, start.home)
-    this = Run(
+    compiled = programs.with_floats(prepared.programs, exp.floats, place)
+    store = open_store(exp, compiled, config.seed, path, prepared.placed, start.home)
+    started = Run(
         config=config,
         path=path,
-        work=RoundEnvironment(exp, ready.examples, compiled, config.seed, store),
-        compiled=ready.took,
+        work=RoundEnvironment(exp, prepared.examples, compiled, config.seed, store),
+        compile_stats=prepared.compile_stats,
         console=start.console,
         grace=start.grace,
-        shown=start.shown,
-        told=start.listeners(),
-        spent=privacy_ledger.privacy_ledger(config, exp),
+        progress=start.progress,
+        callbacks=start.callback_list(),
+        privacy=privacy_ledger.privacy_ledger(config, exp),
     )
     state = programs.init(exp, config.seed, compiled)
-    room = empty_history(compiled, state.server, config.eval_every)
-    return this, *resume(this, state._replace(watched=room), due)
+    watched = empty_history(compiled, state.server, config.eval_every)
+    return started, *resume(started, state._replace(watched=watched), due)

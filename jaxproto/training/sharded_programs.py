@@ -1,16 +1,15 @@
-"""The programs of a run on several devices.
+"""Programs of a run on several devices.
 
-Every program runs on all devices under `shard_map`. The rows of clients are dealt to
-them (`jaxproto/mesh.py`); server and broadcast are on each, examples where
-`placing.py` says. Training, evaluation and the first exchange are those of one device
-over the rows that it has, and move nothing; only an evaluation of a sample brings the
-clients that it asks to where their examples are. The server's step gathers the uploads,
-and every device computes it whole, in the order of one device. Only sums over clients
-(`Aggregation.summand`) depend on the number of devices, in their rounding, as they do
-on the number of lanes.
+Every program runs on all devices under `shard_map`. The rows of clients are distributed
+(`jaxproto/mesh.py`); server and broadcast are replicated, examples placed by
+`data_placement.py`. Training, evaluation and the first exchange run the programs of one
+device over its rows, without communication; only an evaluation of a sample moves
+clients. The server's step gathers the uploads, and every device computes it completely,
+in the order of one device. Only sums over clients (`Aggregation.summand`) depend on the
+number of devices, by rounding, as they do on the number of lanes.
 
-Where a part of the clients takes part in a round, `gather` deals the participants to
-the devices anew, and `scatter` brings them home.
+If a round has a part of the clients, `gather` distributes its participants evenly, and
+`scatter` moves them back.
 """
 
 import dataclasses
@@ -38,45 +37,44 @@ from jaxproto.uploads import Report, Uploads
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ShardMapped:
-    """A function that runs on every device, over the rows there."""
+    """Function that runs on every device, over the rows of the device."""
 
     layout: DeviceLayout
     f: Callable
-    given: tuple[PartitionSpec, ...]  # of each argument, floats first
-    made: Any = SHARDED  # of each result
+    in_specs: tuple[PartitionSpec, ...]  # of each argument, floats first
+    out_specs: Any = SHARDED  # of each result
 
     def __call__(self, *args):
-        """Results of all devices."""
+        """Returns the results of all devices."""
         run = jax.shard_map(
             self.f,
             mesh=self.layout.mesh,
-            in_specs=self.given,
-            out_specs=self.made,
+            in_specs=self.in_specs,
+            out_specs=self.out_specs,
             check_vma=False,
         )
         return run(*args)
 
     def shardings(self) -> dict:
-        """Options of `jax.jit`."""
-        where = self.layout.sharding
-        given, made = jax.tree.map(where, (self.given, self.made))
-        return {"in_shardings": given, "out_shardings": made}
+        """Returns the shardings of arguments and results, as options of `jax.jit`."""
+        specs = self.in_specs, self.out_specs
+        inputs, outputs = jax.tree.map(self.layout.sharding, specs)
+        return {"in_shardings": inputs, "out_shardings": outputs}
 
 
 def functions(exp: Experiment) -> Programs:
     """Returns the programs of a run on its devices, before they are compiled.
 
-    Arguments are those of `Programs`; clients and their tables are dealt.
+    Arguments are those of `Programs`; clients and their tables are distributed.
     """
     one, layout = programs.build_programs(exp), exp.layout
     if layout is ONE:
         return one
     R: Any = REPLICATED
     C: Any = SHARDED
-    shown = None if exp.dataset.public is None else R
-    own = Examples(x=C, y=C, public=shown, shape=exp.dataset.x.shape[1:])
-    E = own if data_placement.examples_are_sharded(exp) else R
-    moves = [f is not None for f in one.gather]
+    public = None if exp.dataset.public is None else R
+    sharded = Examples(x=C, y=C, public=public, shape=exp.dataset.x.shape[1:])
+    E = sharded if data_placement.examples_are_sharded(exp) else R
 
     def rows(*specs, f):
         return ShardMapped(layout, f, (R, *specs))
@@ -87,11 +85,12 @@ def functions(exp: Experiment) -> Programs:
     def gathered(f):
         return server(partial(_after_gathering, exp.cohorts, f), R, R, C)
 
-    def moving(f, specs, made=C):
-        each = zip(exp.cohorts, moves, strict=True)
+    def moving(f, specs, out_specs=C):
         return tuple(
-            ShardMapped(layout, partial(f, c), (R, *specs), made) if here else None
-            for c, here in each
+            ShardMapped(layout, partial(f, c), (R, *specs), out_specs)
+            if moves
+            else None
+            for c, moves in zip(exp.cohorts, one.gather, strict=True)
         )
 
     return Programs(
@@ -115,23 +114,23 @@ def functions(exp: Experiment) -> Programs:
 
 
 def shard_federations(many: Programs, layout: OneDevice) -> Programs:
-    """Returns programs of many federations, of which each device has its part.
+    """Returns programs that divide many federations among devices.
 
     Args:
-      many: from `batched_programs.vmap_programs`.
+      many: Programs from `batched_programs.vmap_programs`.
     """
     if layout is ONE:
         return many
-    where = {batched_programs.MAPPED: SHARDED, batched_programs.UNMAPPED: REPLICATED}
+    specs = {batched_programs.MAPPED: SHARDED, batched_programs.UNMAPPED: REPLICATED}
 
-    def spread(f, axes):
-        return ShardMapped(layout, f, tuple(where[axis] for axis in axes))
+    def shard(f, axes):
+        return ShardMapped(layout, f, tuple(specs[axis] for axis in axes))
 
-    return batched_programs.map_programs(spread, many)
+    return batched_programs.map_programs(shard, many)
 
 
 def _train(f: Callable, *args) -> tuple[Client, Uploads, Report]:
-    """Trains; the sum over the clients of a device gets an axis of devices."""
+    """Trains; adds an axis of devices to the sum over the clients of a device."""
     clients, uploads, report = f(*args)
     total = jax.tree.map(lambda a: a[None], uploads.total)
     return clients, uploads._replace(total=total), report
@@ -140,13 +139,13 @@ def _train(f: Callable, *args) -> tuple[Client, Uploads, Report]:
 def _after_gathering(
     cohorts: Sequence[Cohort], f: Callable, floats, context, server: Tree, ups
 ) -> Tree:
-    """Makes a step of the server with the uploads of all devices."""
-    one = map(_canonical, cohorts, ups)
-    return f(floats, context, server, tuple(one))
+    """Computes a step of the server with the uploads of all devices."""
+    uploads = tuple(map(_gather_uploads, cohorts, ups))
+    return f(floats, context, server, uploads)
 
 
-def _canonical(cohort: Cohort, uploads: Uploads) -> Uploads:
-    """Returns the uploads of all devices as one device has them."""
+def _gather_uploads(cohort: Cohort, uploads: Uploads) -> Uploads:
+    """Returns the uploads of all devices in the layout of one device."""
     id_R, up = jax.tree.map(
         lambda a: a[: cohort.num_rows], mesh.all_gather_rows((uploads.id, uploads.up))
     )
@@ -155,33 +154,32 @@ def _canonical(cohort: Cohort, uploads: Uploads) -> Uploads:
 
 
 def _tested(cohort: CohortPlan, floats, clients: Client) -> list[Client]:
-    """Brings the clients that an evaluation asks to where their examples are."""
+    """Moves the evaluated clients to the devices that have their test examples."""
     del floats
-    number = lax.axis_size(AXIS)
-    asked = cohort.evaluated
-    at = np.full(mesh.rows_per_device(len(asked), number) * number, -1)
-    at[: len(asked)] = asked
-    return [mesh.redistribute(clients, jnp.asarray(at))]
+    evaluated, devices = cohort.evaluated, lax.axis_size(AXIS)
+    padding = (0, -len(evaluated) % devices)
+    row_R = np.pad(evaluated, padding, constant_values=-1)
+    return [mesh.redistribute(clients, jnp.asarray(row_R))]
 
 
 def _gather(
     cohort: Cohort, floats, participants: Participation, clients: Client, shards: Shard
 ) -> list[gather.ParticipantRows]:
-    """Brings the participants of a cohort to where they train."""
+    """Distributes the participants of a cohort over the devices."""
     del floats
-    number, id_K = lax.axis_size(AXIS), mesh.all_gather_rows(clients.id)
-    id_K = id_K[: len(cohort.ids)]
+    devices = lax.axis_size(AXIS)
+    id_K = mesh.all_gather_rows(clients.id)[: len(cohort.ids)]
     ((place, id_R),) = gather.participant_places(participants, id_K, cohort.num_rows)
-    spare = (0, -cohort.num_rows % number)
-    assert place is not None  # as the cohort has more clients than take part
-    place = jnp.pad(place, spare, constant_values=len(cohort.ids))
-    id_R = jnp.pad(id_R, spare, constant_values=len(participants.trains))
+    padding = (0, -cohort.num_rows % devices)
+    assert place is not None  # as the cohort has more clients than participants
+    place = jnp.pad(place, padding, constant_values=len(cohort.ids))
+    id_R = jnp.pad(id_R, padding, constant_values=len(participants.trains))
     moved, shards = mesh.redistribute((clients, shards), place)
-    mine = id_R.reshape(-1, number)[:, lax.axis_index(AXIS)]
-    return [gather.ParticipantRows(place, moved.replace(id=mine), shards)]
+    local_ids = id_R.reshape(-1, devices)[:, lax.axis_index(AXIS)]
+    return [gather.ParticipantRows(place, moved.replace(id=local_ids), shards)]
 
 
 def _scatter(cohort: Cohort, floats, clients: Client, places, trained) -> Client:
-    """Returns all clients of a cohort with its participants as they are now."""
+    """Returns all clients of a cohort with the trained participants."""
     del cohort, floats
     return mesh.scatter_back(clients, places[0], trained[0])

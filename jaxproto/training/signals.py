@@ -1,19 +1,17 @@
-"""Ctrl-C and SIGTERM: a process ends in one line, and nothing is half written.
+"""Handling of Ctrl-C and SIGTERM: a process ends in one line, without partial files.
 
-A thread of its own hears of both (`install_signal_handlers`), so it does not matter
-what the main thread is doing: an import, a compilation, a round inside XLA, a
-destructor in which an exception would be lost. It ends the process with exit code 130
-or 143 and takes away what was being written; what has its name already is whole
+A separate thread receives both signals (`install_signal_handlers`), so it does not
+matter what the main thread does: an import, a compilation, a round inside XLA, or a
+destructor in which an exception would be lost. The thread ends the process with exit
+code 130 or 143 and removes files in progress; files with their final names are complete
 (`jaxproto/io/atomic.py`).
 
-Two things come first: a checkpoint that is being saved is finished, and SIGTERM, which
-schedulers send some time before they kill, waits until the round that is running has
-been saved, if that is soon (`graceful_rounds`). A second signal ends the process at
-once.
+Two things come first. A checkpoint that is being saved is finished. SIGTERM, which
+schedulers send some time before they kill, waits until the running round is saved, if
+that is soon (`graceful_rounds`). A second signal ends the process at once.
 
-Without `install_signal_handlers`, as in a notebook, signals are left to whoever has
-handlers for them. Only the standard library is imported here: this is loaded before all
-others.
+Without `install_signal_handlers`, as in a notebook, signals keep their handlers. The
+module imports only the standard library, because it is loaded before all others.
 """
 
 import contextlib
@@ -28,74 +26,74 @@ from types import FrameType
 from typing import NoReturn
 
 GRACE = 20.0  # seconds; SLURM and Kubernetes kill 30 seconds after SIGTERM
-CLOSE = 5.0  # seconds for what is open when the process ends, such as event files
+CLOSE = 5.0  # seconds to close open resources such as event files
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class StoppedBySignal(Exception):
-    """SIGTERM came, and the checkpoint of the round that was running is saved."""
+    """Exception after SIGTERM, when the running round is saved."""
 
 
 class _Watch:
-    """What the process was told, and what it is in the middle of."""
+    """Signals that the process has received, and work that delays its end."""
 
     def __init__(self) -> None:
-        """Nothing was told."""
+        """Starts without signals."""
         self.lock = threading.Lock()
-        self.after = ""  # what to know when it ends: how to go on
-        self.told: int | None = None  # the first signal
-        self.waits: int | None = None  # a signal that waits for the end of a save
-        self.saves = 0  # checkpoints that are being written, of several runs at once
-        self.runs = 0  # that train rounds
-        self.grace = 0.0  # seconds that the rounds that are running may still take
+        self.hint = ""  # how to resume, for the last line
+        self.received: int | None = None  # the last signal
+        self.waits: int | None = None  # signal that waits for the end of a save
+        self.saves = 0  # checkpoints that are being written, of several runs
+        self.runs = 0  # runs that train rounds
+        self.grace = 0.0  # seconds that the running rounds may take after SIGTERM
         self.closes: list[Callable[[], None]] = []  # called before the end
 
-    def hear(self, told: int):
-        """Ends the process, or has it end soon."""
+    def receive(self, number: int):
+        """Ends the process, now or soon."""
         with self.lock:
-            again, self.told = self.told is not None, told
-            if not again and told == signal.SIGTERM and self.grace > 0:
-                timer = threading.Timer(self.grace, self.end, [told])
+            again, self.received = self.received is not None, number
+            if not again and number == signal.SIGTERM and self.grace > 0:
+                timer = threading.Timer(self.grace, self.end, [number])
                 timer.daemon = True
                 timer.start()
             elif not again and self.saves:
-                self.waits = told
+                self.waits = number
             else:
-                self.end(told)
+                self.end(number)
 
-    def end(self, told: int) -> NoReturn:
-        """Does not return."""
-        say(told, self.after)
+    def end(self, number: int) -> NoReturn:
+        """Closes resources and ends the process."""
+        say(number, self.hint)
         self._close()
-        if atomic := sys.modules.get("jaxproto.io.atomic"):  # nothing is written before
+        if atomic := sys.modules.get("jaxproto.io.atomic"):  # else no file is written
             atomic.remove_in_progress()
-        os._exit(128 + told)
+        os._exit(128 + number)
 
     def _close(self):
-        """Closes what is open, in `CLOSE` seconds or until a second signal."""
-        left = [threading.Thread(target=f, daemon=True) for f in self.closes]
-        for thread in left:
+        """Calls `closes` for at most `CLOSE` seconds, or until a second signal."""
+        threads = [threading.Thread(target=f, daemon=True) for f in self.closes]
+        for thread in threads:
             thread.start()
-        until = time.monotonic() + CLOSE
-        while left and time.monotonic() < until and not _again():
-            left[0].join(0.05)
-            left = [thread for thread in left if thread.is_alive()]
+        deadline = time.monotonic() + CLOSE
+        while threads and time.monotonic() < deadline and not _signal_pending():
+            threads[0].join(0.05)
+            threads = [thread for thread in threads if thread.is_alive()]
 
 
 _process = _Watch()
 
 
-def _again() -> bool:
-    """Whether a signal waits to be heard."""
-    return bool(_listening) and bool(select.select(_listening, [], [], 0)[0])
+def _signal_pending() -> bool:
+    """Returns whether a signal waits in the pipe."""
+    return bool(_read_ends) and bool(select.select(_read_ends, [], [], 0)[0])
 
 
-def say(told: int, after: str):
-    """One line, below what is shown already; the cursor comes back."""
+def say(number: int, hint: str):
+    """Prints one line on a new line of the terminal, and shows the cursor."""
     flushing = threading.Thread(target=_flush, daemon=True)
     flushing.start()
-    flushing.join(1)  # a pipe that nobody reads would hold it for good
-    line = ": ".join(filter(None, [WORDS[signal.Signals(told)], after])) + "\n"
+    flushing.join(1)  # a pipe without a reader would block for ever
+    line = ": ".join(filter(None, [WORDS[signal.Signals(number)], hint])) + "\n"
     with contextlib.suppress(OSError):
         if os.isatty(1):
             os.write(1, b"\r\x1b[2K\x1b[?25h")
@@ -112,76 +110,75 @@ def install_signal_handlers():
 
     A signal that is ignored, as Ctrl-C is in the background of a shell, stays so.
     """
-    hears, tells = os.pipe()
-    os.set_blocking(tells, False)
-    signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
-    _watching.append(tells)
-    _listening.append(hears)
-    os.register_at_fork(
-        after_in_child=remove_signal_handlers
-    )  # its signals are not this process's
-    threading.Thread(target=_listen, args=[hears], daemon=True).start()
-    for told in WORDS:
-        if signal.getsignal(told) is not signal.SIG_IGN:
-            signal.signal(told, _nothing)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    _write_ends.append(write_end)
+    _read_ends.append(read_end)
+    # a child process has its own signals
+    os.register_at_fork(after_in_child=remove_signal_handlers)
+    threading.Thread(target=_listen, args=[read_end], daemon=True).start()
+    for number in WORDS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _ignore)
 
 
-_watching: list[int] = []  # the end of the pipe that signals write to
-_listening: list[int] = []  # the other end
+_write_ends: list[int] = []  # of the pipe that receives signals, or empty
+_read_ends: list[int] = []
 
 
-def _nothing(told: int, frame: FrameType | None):
-    """The thread that listens does it all."""
+def _ignore(number: int, frame: FrameType | None):
+    """Does nothing: the thread handles the signal."""
 
 
-def _listen(hears: int):
-    while heard := os.read(hears, 1):
-        if heard[0] in WORDS:
-            _process.hear(heard[0])
-    _listening.remove(hears)
-    os.close(hears)
+def _listen(read_end: int):
+    while byte := os.read(read_end, 1):
+        if byte[0] in WORDS:
+            _process.receive(byte[0])
+    _read_ends.remove(read_end)
+    os.close(read_end)
 
 
 def remove_signal_handlers():
-    """Leaves Ctrl-C and SIGTERM to Python again: for who cleans up behind itself."""
-    if _watching:
+    """Restores Python's handlers of Ctrl-C and SIGTERM."""
+    if _write_ends:
         signal.set_wakeup_fd(-1)
-        os.close(_watching.pop())
+        os.close(_write_ends.pop())
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def set_exit_hint(after: str):
-    """What the last line is to say of how to go on."""
-    _process.after = after
+def set_exit_hint(hint: str):
+    """Sets how to resume, for the last line of the process."""
+    _process.hint = hint
 
 
 def exit_hint() -> str:
-    """What `set_exit_hint` was told."""
-    return _process.after
+    """Returns the hint of `set_exit_hint`."""
+    return _process.hint
 
 
 def exit_after_stop(stopped: StoppedBySignal) -> NoReturn:
-    """Ends the process after the round that SIGTERM was waiting for."""
+    """Ends the process after SIGTERM, when the running round is saved."""
     set_exit_hint(str(stopped))
     _process.end(signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def graceful_rounds(grace: float) -> Iterator[Callable[[], bool]]:
-    """Rounds of training, of which the running one may end when SIGTERM comes.
+    """Lets the running round of training finish after SIGTERM.
 
     Args:
-      grace: seconds that it may still take; 0 ends it at once.
+      grace: Seconds that the round may take; 0 ends it at once.
 
     Yields:
-      Whether to save and raise Stopped; asked after every round.
+      A function to call after every round: whether to save and raise StoppedBySignal.
     """
     with _process.lock:
         _process.runs += 1
         _process.grace = grace
     try:
-        yield lambda: _process.told is not None
+        yield lambda: _process.received is not None
     finally:
         with _process.lock:
             _process.runs -= 1
@@ -190,7 +187,7 @@ def graceful_rounds(grace: float) -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def close_on_exit(close: Callable[[], None]) -> Iterator[None]:
-    """Calls `close`, which raises nothing, if a signal ends the process meanwhile."""
+    """Calls `close`, which must not raise, if a signal ends the process meanwhile."""
     _process.closes.append(close)
     try:
         yield
@@ -200,9 +197,9 @@ def close_on_exit(close: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds Ctrl-C and SIGTERM back until the block has ended; a second one is not."""
-    if not _watching:
-        with _held_back():
+    """Delays the first Ctrl-C or SIGTERM until the end of the block."""
+    if not _write_ends:
+        with _delay_interrupt():
             yield
         return
     with _process.lock:
@@ -217,16 +214,16 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held_back():
-    """The same for Ctrl-C in a process that is not watched, such as a notebook's."""
+def _delay_interrupt():
+    """Delays Ctrl-C in a process without signal handlers, such as a notebook."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread gets it
+        yield  # only the main thread receives it
         return
     pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler or signal.default_int_handler)
         if pressed:
             signal.raise_signal(signal.SIGINT)

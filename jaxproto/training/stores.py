@@ -1,4 +1,4 @@
-"""Chooses the store of the clients of a run."""
+"""Choice of the client store of a run."""
 
 from functools import partial
 from pathlib import Path
@@ -22,16 +22,16 @@ def open_store(
     placed: PlacedData | None = None,
     home: Path | None = None,
 ) -> ClientStore:
-    """Returns where the clients of a run are between rounds.
+    """Returns the client store of a run.
 
     Args:
-      programs: with the floats of the run.
-      path: work directory.
-      placed: data on several devices.
-      home: the work directory, if several processes see it.
+      programs: Programs with the floats of the run.
+      path: Work directory.
+      placed: Data on several devices.
+      home: The work directory, if several processes share it.
 
     Raises:
-      UserError: there is not enough room on the disk.
+      UserError: The disk has not enough free space.
     """
     folders = {"host": None, "disk": path / FOLDER}
     if exp.store not in folders:
@@ -40,8 +40,8 @@ def open_store(
         return MeshStore(exp, programs, placed, home)
     key, shapes = keys(seed)[0], []
     for cohort in exp.cohorts:
-        start = partial(federation.init_cohort, exp.method, exp.local, cohort)
-        who = (a[:1] for a in client_ids_and_counts(exp, cohort)[::-1])
-        one = jax.eval_shape(start, key, *who)
+        init = partial(federation.init_cohort, exp.method, exp.local, cohort)
+        id_K, count_KC = client_ids_and_counts(exp, cohort)
+        one = jax.eval_shape(init, key, count_KC[:1], id_K[:1])
         shapes.append(jax.tree.map(lambda a: a.update(shape=a.shape[1:]), one))
     return HostedStore(exp, programs.start_clients, key, shapes, folders[exp.store])

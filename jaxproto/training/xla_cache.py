@@ -1,8 +1,8 @@
 """Enables JAX's persistent compilation cache, and pauses garbage collection.
 
-JAX runs what its cache holds, so the folder is one of the user alone. JAX never
-overwrites a file there: a damaged one would make it warn and compile at every start.
-So each start removes damaged files first.
+JAX executes the content of its cache, so the folder is owner-only. JAX never overwrites
+a file in it, and would warn about a damaged one and compile at every start. So each
+start removes damaged files.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ ZSTD = bytes.fromhex("28b52ffd")
 
 @functools.cache
 def warn_once(text: str):
-    """A warning, once in a process."""
+    """Logs a warning once in a process."""
     logging.warning("%s", text)
 
 
 def enable_xla_cache() -> Path | None:
-    """Turns JAX's persistent compilation cache on, in the user's cache folder.
+    """Enables JAX's persistent compilation cache, in the user's cache folder.
 
-    A folder chosen by the user stays: `JAX_COMPILATION_CACHE_DIR`, or
-    `jax.config.jax_compilation_cache_dir`. `JAXPROTO_CACHE=off` switches it off.
+    `JAX_COMPILATION_CACHE_DIR` or `jax.config.jax_compilation_cache_dir` select another
+    folder, and `JAXPROTO_CACHE=off` disables the cache.
 
     Returns:
-      The folder in use, or None: also where others could have written into it, which
-      is said.
+      The folder; None if the cache is off, or, with a warning, if others could have
+      written into the folder.
     """
     chosen = jax.config.values["jax_compilation_cache_dir"]
     if chosen is not None:
@@ -54,15 +54,15 @@ def enable_xla_cache() -> Path | None:
     remove_damaged(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-    compilation_cache.reset_cache()  # or a process that has compiled would not use it
+    compilation_cache.reset_cache()  # else a process that has compiled would not use it
     return folder
 
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """No collection of cyclic garbage inside: a quarter of the time tracing takes.
+    """Pauses the collection of cyclic garbage, a quarter of the time of tracing.
 
-    Tracing makes many objects that stay, and the collector looks at all of them again
+    Tracing creates many objects that stay, and the collector visits all of them again
     and again (benchmarks/RESULTS.md).
     """
     was_on = gc.isenabled()
@@ -77,22 +77,21 @@ def gc_paused() -> Iterator[None]:
 def remove_damaged(folder: Path):
     """Removes files of JAX's cache that were cut short or changed.
 
-    Only files written since the last check are read: those of a process that was killed
-    while it wrote. Files of zstd, which JAX uses where zstandard is installed, are not
-    read. A folder that is missing or cannot be written is left alone.
+    Only files since the last check are read: a process may have been killed while it
+    wrote them. Files of zstd, which JAX uses if zstandard is installed, are not read. A
+    folder that is missing or cannot be written is left alone.
     """
     checked = folder / "checked"
     with contextlib.suppress(OSError):
         since = checked.stat().st_mtime if checked.exists() else 0.0
         checked.touch()
-        new = [f for f in folder.glob("*-cache") if f.stat().st_mtime >= since]
-        damaged = [file for file in new if not _is_readable(file.read_bytes())]
+        recent = [f for f in folder.glob("*-cache") if f.stat().st_mtime >= since]
+        damaged = [file for file in recent if not _is_readable(file.read_bytes())]
         for file in damaged:
             file.unlink()
         if damaged:
-            warn_once(
-                f"{len(damaged)} damaged in {folder}: removed, and compiled anew."
-            )
+            count = len(damaged)
+            warn_once(f"{count} damaged in {folder}: removed, and compiled anew.")
 
 
 def _is_readable(content: bytes) -> bool:

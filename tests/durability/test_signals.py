@@ -104,7 +104,7 @@ SLOW = """
 import sys, time
 from jaxproto import cli
 from jaxproto.training import loop, signals as stopping
-stopping.watch()
+stopping.install_signal_handlers()
 
 def slow(*args):
     sys.stdout.write("in a round\\n"), sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Runs of Aim, in the repository that `AIM_REPO` names or that of the folder."""
+"""Writer of runs of Aim, in the repository of `AIM_REPO` or of the folder."""
 
 import threading
 from collections.abc import Mapping
@@ -10,43 +10,43 @@ from jaxproto.callbacks.base import Callback, RunInfo
 from jaxproto.callbacks.scalars import scalar_points
 from jaxproto.io import atomic
 
-NAME = "aim_id.txt"  # in the work directory: the hash of the run, for when it goes on
-_starting = threading.Lock()  # cells of a sweep begin at the same time
+NAME = "aim_id.txt"  # in the work directory: hash of the run, for resuming
+_starting = threading.Lock()  # cells of a sweep start concurrently
 
 
 class Aim(Callback):
-    """A run of the experiment `jaxproto`, with its settings under `config`.
+    """Callback that tracks a run of the experiment `jaxproto`.
 
-    A run that goes on is the same run there; rounds that it has are not tracked again.
+    A resumed run continues the Aim run; rounds that it has are not tracked again.
     """
 
     def on_start(self, run_info: RunInfo):
-        """Begins the run, or goes on with it."""
-        known = run_info.path / NAME
+        """Starts or resumes the run."""
+        hash_file = run_info.path / NAME
         with _starting:
             self._run = aim.Run(
-                run_hash=_read(known),
+                run_hash=_read(hash_file),
                 experiment="jaxproto",
                 system_tracking_interval=None,
                 log_system_params=False,
                 capture_terminal_logs=False,
             )
-        atomic.write(known, f"{self._run.hash}\n".encode())
+        atomic.write(hash_file, f"{self._run.hash}\n".encode())
         self._run.name = run_info.path.resolve().name
         self._run["config"] = {k: _plain(v) for k, v in run_info.config.items()}
-        self._there = self._run.get("rounds_told", 0)
+        self._last_round = self._run.get("rounds_told", 0)
         for record in run_info.records:
             self.on_evaluation(record)
 
     def on_evaluation(self, record: Mapping):
         """Tracks the numbers of a record."""
         for r, values in scalar_points(record):
-            if r <= self._there:
+            if r <= self._last_round:
                 continue
             for name, value in values.items():
                 self._run.track(value, name=name, step=r)
-            self._there = r
-        self._run["rounds_told"] = self._there
+            self._last_round = r
+        self._run["rounds_told"] = self._last_round
 
     def on_end(self, summary: Mapping):
         """Closes the run."""
