@@ -12,8 +12,7 @@ import numpy as np
 from jax import lax
 
 from jaxproto import batches
-from jaxproto import client as clients_
-from jaxproto.client import EvaluationSpec
+from jaxproto.client import EvaluationSpec, correct_predictions, evaluate_client
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.metrics import ACCURACY, Metric
@@ -45,7 +44,7 @@ def evaluate_cohort(
 
     def one(client, shard):
         data = Data(examples, shard)
-        return clients_.evaluate_client(method, cohort.net, down, client, data, asked)
+        return evaluate_client(method, cohort.net, down, client, data, asked)
 
     begin = cohort.persistence.restore(method, cohort.net, clients)
     return cohort.mode.each(one)(begin, shards)
@@ -66,7 +65,7 @@ def evaluate_shared(
 
     def one(shard):
         data = Data(examples, shard)
-        return clients_.evaluate_client(method, cohort.net, down, client, data, asked)
+        return evaluate_client(method, cohort.net, down, client, data, asked)
 
     return cohort.mode.each(one)(shards)
 
@@ -90,7 +89,7 @@ def evaluate_examples(
         data = Data(examples, Shard(index_B, jnp.int32(len(index_B))))
         ones = jnp.ones(len(index_B))
         inputs = batches.gather_examples(data, jnp.arange(len(index_B)), ones)
-        hits = clients_.correct_predictions(method, cohort.net, down, client, inputs)
+        hits = correct_predictions(method, cohort.net, down, client, inputs)
         return {rule: {ACCURACY: hits[rule]} for rule in rules}
 
     return lax.map(batch, jnp.asarray(batches_TB.index))

@@ -14,16 +14,30 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxproto import client as clients_
 from jaxproto import gather, kernels, participation, wire
-from jaxproto import uploads as uploads_
-from jaxproto.client import LocalTraining
+from jaxproto.client import (
+    LocalTask,
+    LocalTraining,
+    begin_local_training,
+    finish_local_training,
+    init_client,
+    local_steps,
+)
 from jaxproto.execution import ClientStages, ExecutionMode, one_by_one
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.participation import Participation, Sampler
 from jaxproto.persistence import STATEFUL, Persistence
 from jaxproto.types import Array, Client, Data, Examples, Net, Shard, Tree
-from jaxproto.uploads import PreReport, Report, Uploads
+from jaxproto.uploads import (
+    PreReport,
+    Report,
+    Uploads,
+    all_finite,
+    join_uploads,
+    mask_upload,
+    reduce_uploads,
+    upload_and_summand,
+)
 from jaxproto.wire import Wire
 
 
@@ -185,7 +199,7 @@ def init_cohort(
       ids: [K]; None is all of the cohort.
     """
     ids = jnp.asarray(cohort.ids) if ids is None else ids
-    new = partial(clients_.init_client, method, cohort.net, local, key)
+    new = partial(init_client, method, cohort.net, local, key)
     return cohort.persistence.init(new, ids, count)
 
 
@@ -215,20 +229,20 @@ def train_cohort(
       shards: training examples of each row.
     """
     method, local, formats, who, down, key = exchange
-    task = clients_.LocalTask(method, cohort.net, local, key, down, examples)
+    task = LocalTask(method, cohort.net, local, key, down, examples)
     trains_R, reports_R = gather.participation_flags(who, clients.id)
 
     def end(session, client, shard):
-        after, up, loss = clients_.finish_local_training(task, session, client, shard)
+        after, up, loss = finish_local_training(task, session, client, shard)
         packed = wire.pack(up, formats.up)
-        finite = uploads_.all_finite((loss, wire.unpack(packed), after.params))
+        finite = all_finite((loss, wire.unpack(packed), after.params))
         size = wire.scalars(up), wire.message_bytes(packed)
         reports = gather.participation_flags(who, client.id).reports
-        up, total = uploads_.upload_and_summand(method.aggregation, reports, packed)
+        up, total = upload_and_summand(method.aggregation, reports, packed)
         return (cohort.persistence.keep(after), up, loss, finite, *size), total
 
-    start = partial(clients_.begin_local_training, task)
-    steps = partial(clients_.local_steps, task)
+    start = partial(begin_local_training, task)
+    steps = partial(local_steps, task)
     run = cohort.mode.train(ClientStages(start, steps, end))
     begin = cohort.persistence.restore(method, cohort.net, clients)
     shards = shards.replace(size=jnp.where(trains_R, shards.size, 0))
@@ -266,7 +280,7 @@ def pre_upload_cohort(
         message = method.pre_upload(cohort.net, client, Data(examples, shard), down)
         packed = wire.pack(message, exchange.formats.up)
         size = wire.scalars(message), wire.message_bytes(packed)
-        return uploads_.mask_upload(trains, packed), *size
+        return mask_upload(trains, packed), *size
 
     up, sent_R, bytes_R = cohort.mode.each(one)(begin, shards, trains_R)
     report = PreReport(clients.id, sent_R * trains_R, bytes_R * trains_R)
@@ -283,7 +297,7 @@ def update_server(
 ) -> Tree:
     """Aggregation and server step over the uploads of all cohorts, in id order."""
     num_rows = sum(c.num_rows for c in cohorts)
-    reduced = uploads_.reduce_uploads(method.aggregation, uploads, num_rows)
+    reduced = reduce_uploads(method.aggregation, uploads, num_rows)
     return method.aggregation.finish(cohorts[0].net, server, reduced, key)
 
 
@@ -296,5 +310,5 @@ def pre_aggregate_server(
     uploads: Sequence[Uploads],
 ) -> Tree:
     """The server's state with what it makes of the first exchange."""
-    messages = uploads_.join_uploads(uploads, sum(c.num_rows for c in cohorts))
+    messages = join_uploads(uploads, sum(c.num_rows for c in cohorts))
     return method.pre_aggregate(server, messages, key)

@@ -1,15 +1,15 @@
-"""How papers and released code read each method: the variants `paper` and `code`.
+"""Variants `paper` and `code` of each method: its paper, and its released code.
 
-Flat fields of a configuration, applied after everything else that a preset says; a
-value may be a function of the configuration so far.
+They are flat fields of a configuration, applied after all other presets. A value may be
+a function of the configuration so far.
 
-- `paper`: what the paper writes down, to the letter. The pull is then a distance of
-  class means, under which FedProto and TinyProto-FP fall together.
-- `code`: what the authors' released program does, its artefacts too: fixed batches
-  without the short last one, prototypes of the model before training, dropout in place.
+- `paper`: as the paper is written. The pull is a distance between class means, with
+  which FedProto and TinyProto-FP are equal.
+- `code`: as the authors' released program, with its artefacts: fixed batches without
+  the short last one, prototypes of the model before training, dropout at its place.
 
-Defaults are neither: the pull and its weight are the code's (`losses.PULL`), prototypes
-are fresh and batches shuffled, for every method alike.
+Defaults are neither: in every method the pull and its weight are the code's
+(`losses.PULL`), prototypes are fresh and batches are shuffled.
 """
 
 DISTANCE = {"method.reg": "l2_of_means", "method.lam": 1.0}  # N Eq. 5, T 5.1, N 5.1
@@ -17,25 +17,25 @@ SQUARED = {"method.reg": "mse_mean", "method.lam": 10.0}
 
 
 def _network(config) -> str:
-    """The group with dropout and features where the released code has them."""
+    """Returns the group with dropout and features placed as in the released code."""
     group = config.model.group
     return {"Ht0": "Ht0_code", "text": "text_code"}.get(group, group)
 
 
 def _pooled(config) -> float:
-    """mu for counts of training data alone, where the code counts test data too."""
+    """Scales mu to counts of training data, where the code counts test data too."""
     return config.method.mu / config.data.train_share
 
 
 def _gamma(config) -> float:
-    """80 for CIFAR-10, the only data set that the release documents."""
+    """Returns 80 for CIFAR-10, the only data set that the release documents."""
     on_cifar10 = config.data.name.startswith("tfds:cifar10")
     exact = on_cifar10 and not config.data.name.startswith("tfds:cifar100")
     return 80.0 if exact else config.method.upscale
 
 
 def _collect(config) -> str:
-    """-FT's clients are FedTGP's, which collects before training."""
+    """Returns when prototypes are collected: FedTGP's clients, before training."""
     return "before_training" if config.method.base == "fedtgp" else "train_pass"
 
 
@@ -45,10 +45,7 @@ RELEASED_CODE = {  # of HtFLlib and the programs made from it
     "local.short": "skip",
     "model.group": _network,
 }
-HTFLLIB = {
-    **RELEASED_CODE,
-    "model.init": "same",
-}  # TinyProto and ProtoNorm draw every client
+HTFLLIB = {**RELEASED_CODE, "model.init": "same"}  # T, N: every client draws its own
 ATTACHED = {"method.target": "attached"}
 READINGS: dict[str, dict[str, dict]] = {
     "local": {"paper": {}, "code": HTFLLIB},

@@ -1,15 +1,16 @@
-"""What a checkpoint says of itself, and whether its files are still those.
+"""Manifest of a checkpoint: its round, settings, leaves and checksums.
 
 `manifest.json` has the round, the settings of the run, path, shape and dtype of every
-leaf, and the CRC-32 of every file and of the manifest. So a damaged checkpoint, one
-under the name of another round and one of another run are known before it is read.
-Manifests of older versions have neither round nor settings: these are not compared.
+leaf, and the CRC-32 of every file and of the manifest. They detect a damaged
+checkpoint, a renamed one and one of another run before it is read. Manifests of older
+versions have neither round nor settings; these are not compared.
 """
 
 import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxproto.io import atomic
@@ -19,7 +20,7 @@ _CHUNK = 1 << 24  # bytes of a file in memory at a time
 
 
 class Manifest(NamedTuple):
-    """The contents."""
+    """The contents of a manifest, without the checksums."""
 
     round: int
     run: Mapping | None  # settings: field -> value; None is not compared
@@ -27,66 +28,62 @@ class Manifest(NamedTuple):
 
 
 class Unusable(Exception):
-    """A checkpoint is not read; the message goes on from "the checkpoint"."""
+    """An unusable checkpoint; the message continues "the checkpoint"."""
 
 
 class Damaged(Unusable):
-    """What is on disk is not what was written."""
+    """A checkpoint whose files differ from those that were written."""
 
-    def __init__(self, why: str):
-        """Of the reason."""
-        super().__init__(f"is damaged ({why})")
-        self.why = why
+    def __init__(self, reason: str):
+        """Makes the message of a reason."""
+        super().__init__(f"is damaged ({reason})")
 
 
-def write(folder: Path, about: Manifest, before: Path | None = None):
-    """Writes the manifest of the files in a folder, which are complete.
+def write(folder: Path, contents: Manifest, previous: Path | None = None):
+    """Writes the manifest of a folder whose other files are complete.
 
     Args:
-      before: an older checkpoint, some of whose files are linked into this one: their
-        checksums are known.
+      previous: an older checkpoint, some of whose files are linked into this one: their
+        checksums are not computed again.
     """
-    known = {}
-    if before is not None:
-        known = {
-            n: c for n, c in _body(before)["files"].items() if _same(n, before, folder)
-        }
-    run = None if about.run is None else dict(about.run)
-    body = {"round": about.round, "run": run, "leaves": about.leaves}
+    files = {} if previous is None else _body(previous)["files"]
+    known = {n: crc for n, crc in files.items() if _is_linked(n, previous, folder)}
+    run = None if contents.run is None else dict(contents.run)
+    body = {"round": contents.round, "run": run, "leaves": contents.leaves}
     body["files"] = _checksums(folder, known)
     body["crc32"] = zlib.crc32(_canonical(body))
     atomic.write(folder / NAME, json.dumps(body, indent=1).encode())
 
 
 def read(folder: Path, run: Mapping | None) -> list[dict]:
-    """The leaves of a checkpoint, after a look at every byte of it.
+    """Returns the leaves of a checkpoint after checking all of its files.
 
     Args:
-      folder: of the checkpoint, named by its round.
-      run: settings of the run that wants it.
+      folder: folder of the checkpoint, named by its round.
+      run: settings of the run that resumes.
 
     Raises:
       Unusable: it is damaged, of another round or of another run.
     """
     try:
         body = _body(folder)
-        found = _checksums(folder)
+        checksums = _checksums(folder)
     except OSError as e:
         raise Damaged(f"{e.filename}: {e.strerror}") from e
-    for name, want in body["files"].items():
-        if name not in found:
+    for name, crc in body["files"].items():
+        if name not in checksums:
             raise Damaged(f"{name} is missing")
-        if found[name] != want:
+        if checksums[name] != crc:
             raise Damaged(f"the checksum of {name} differs")
     if body.get("round", int(folder.name)) != int(folder.name):
         raise Unusable(f"is that of round {body['round']} under another name")
-    if other := _differences(body.get("run"), run):
-        raise Unusable(f"is of another run ({other})")
+    if differences := _differences(body.get("run"), run):
+        raise Unusable(f"is of another run ({differences})")
     return body["leaves"]
 
 
 def read_leaves(folder: Path) -> list[dict]:
-    """The leaves by the manifest alone; nothing is said of the other files.
+    """Returns the leaves that the manifest lists, without checking other files.
 
     Raises:
       Unusable: the manifest is damaged.
@@ -107,33 +104,30 @@ def _body(folder):
     return body
 
 
-def _differences(there, here):
-    """Fields that both know and that differ, with both values."""
-    if there is None or here is None:
+def _differences(saved, run):
+    """Returns the fields that both know and that differ, with both values."""
+    if saved is None or run is None:
         return ""
-    both = [k for k in sorted(there) if k in here and there[k] != here[k]]
-    return ", ".join(f"{k}: {there[k]!r} there, {here[k]!r} here" for k in both)
+    keys = [k for k in sorted(saved) if k in run and saved[k] != run[k]]
+    return ", ".join(f"{k}: {saved[k]!r} there, {run[k]!r} here" for k in keys)
 
 
 def _canonical(body):
     return json.dumps(body, sort_keys=True).encode()
 
 
-def _same(name, before, folder):
-    """Whether a file has one content in two folders, and two names."""
-    there = folder / name
-    return there.exists() and there.samefile(before / name)
+def _is_linked(name, previous, folder):
+    """Returns whether a file of one folder is a hard link to that of another."""
+    file = folder / name
+    return file.exists() and file.samefile(previous / name)
 
 
-def _checksums(folder, known=()):
-    """CRC-32 by file name, of everything below `folder` but the manifest."""
+def _checksums(folder, known=MappingProxyType({})):
+    """Returns the CRC-32 of every file below `folder` but the manifest."""
     paths = sorted(p for p in folder.rglob("*") if p.is_file())
     names = [p.relative_to(folder).as_posix() for p in paths]
-    known = dict(known)
-    rows = zip(names, paths, strict=True)
-    sums = {n: known[n] if n in known else _crc(p) for n, p in rows}
-    sums.pop(NAME, None)
-    return sums
+    files = zip(names, paths, strict=True)
+    return {n: known[n] if n in known else _crc(p) for n, p in files if n != NAME}
 
 
 def _crc(path):

@@ -1,9 +1,9 @@
-"""Clients in a checkpoint of several processes: each writes the rows that it has.
+"""Clients in a checkpoint of several processes: each process writes its rows.
 
-A checkpoint holds them in `clients/`, a file for each process, with the places of the
-rows beside them. (Of several processes, orbax lets the first alone write arrays of the
-host.) Read, they are the leaves of a checkpoint of one process, so that a run may go on
-with another number of processes.
+The folder `clients/` has a file for each process, with its rows and their indices.
+(Orbax lets only the first process write arrays of the host.) `read` returns the leaves
+as one process would have saved them, so that a run may resume with another number of
+processes.
 """
 
 import re
@@ -17,44 +17,46 @@ import safetensors.numpy
 from jaxproto.io import atomic
 
 FOLDER = "clients"
-PLACES = "places[{}]"  # of the rows of a cohort, by its number
+PLACES = "places[{}]"  # name of the indices of a cohort's rows
 
 
 def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     """Writes the rows of one process.
 
     Args:
-      folder: of the checkpoint, with `FOLDER` in it.
-      rows: by path of the leaf, such as ".clients[0].params", and their PLACES.
+      folder: folder of the checkpoint, with `FOLDER` in it.
+      process: index of the process.
+      rows: path of a leaf, such as ".clients[0].params", -> its rows; and `PLACES` ->
+        the indices of a cohort's rows.
 
     Raises:
-      Unwritable: the system refuses.
+      Unwritable: writing failed.
     """
     content = safetensors.numpy.save(dict(rows))
     atomic.write(folder / FOLDER / f"{process}.safetensors", content)
 
 
 def has_process_shards(folder: Path) -> bool:
-    """Whether a checkpoint has clients of several processes."""
+    """Returns whether a checkpoint has clients of several processes."""
     return (folder / FOLDER).is_dir()
 
 
 def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
-    """Whole leaves, by path, of those entries of a manifest that are clients'."""
-    mine = {e["path"]: e for e in entries if cohort_of_path(e["path"]) is not None}
-    made = {
-        path: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
-        for path, e in mine.items()
+    """Reads the leaves of clients, by path, with the rows of all processes."""
+    leaves = {
+        e["path"]: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
+        for e in entries
+        if cohort_of_path(e["path"]) is not None
     }
-    for part in sorted((folder / FOLDER).iterdir()):
-        rows = safetensors.numpy.load(part.read_bytes())
-        for path, whole in made.items():
+    for file in sorted((folder / FOLDER).iterdir()):
+        rows = safetensors.numpy.load(file.read_bytes())
+        for path, leaf in leaves.items():
             if path in rows:
-                whole[rows[PLACES.format(cohort_of_path(path))]] = rows[path]
-    return made
+                leaf[rows[PLACES.format(cohort_of_path(path))]] = rows[path]
+    return leaves
 
 
 def cohort_of_path(path: str) -> int | None:
-    """The number of the cohort whose leaf a path is."""
-    found = re.match(r"\.clients\[(\d+)\]", path)
-    return int(found[1]) if found else None
+    """Returns the number of the cohort in a leaf's path; None for other leaves."""
+    match = re.match(r"\.clients\[(\d+)\]", path)
+    return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""What a run measures, on disk: JSON lines, JSON files, their summary."""
+"""Records of a run on disk: JSON lines, JSON files and their summary."""
 
 import importlib.metadata
 import io
@@ -20,15 +20,15 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, json_type
 
-LAST = 10  # evaluations behind "mean of the last"
+LAST = 10  # evaluations in the recent mean
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
-    """Writes arrays of equal length as an npz file, in one piece.
+    """Writes arrays of equal length as an npz file, atomically.
 
     Raises:
-      Unwritable: the system refuses.
+      Unwritable: writing failed.
     """
     content, arrays = io.BytesIO(), dict[str, Any](columns)
     np.savez_compressed(content, **arrays)
@@ -41,7 +41,7 @@ def append(path: str | Path, record: Mapping):
     """Adds one line to a JSON-lines file and waits until it is on disk.
 
     Raises:
-      Unwritable: the system refuses, such as on a full disk.
+      Unwritable: writing failed, for example on a full disk.
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
     with atomic.write_errors(path, len(line)):
@@ -55,9 +55,9 @@ def append(path: str | Path, record: Mapping):
 
 
 def read(path: str | Path) -> list[dict]:
-    """The records of a JSON-lines file; none if there is no file.
+    """Reads the records of a JSON-lines file; none if there is no file.
 
-    A last line that a kill cut short is left out.
+    A last line that a killed process left incomplete is ignored.
 
     Raises:
       UserError: another line is no record, or the file cannot be read.
@@ -66,9 +66,9 @@ def read(path: str | Path) -> list[dict]:
 
 
 def read_last(path: str | Path) -> dict | None:
-    """The last record of a JSON-lines file that is whole; only its end is read.
+    """Reads the last complete record from the end of a JSON-lines file.
 
-    None if there is no file, or what is there is no record; `read` says why.
+    Returns None if there is no file, or if the line is not a record.
     """
     size = 1 << 16
     try:
@@ -77,92 +77,90 @@ def read_last(path: str | Path) -> dict | None:
             while True:
                 start = file.seek(max(0, end - size))
                 lines = file.read(end - start).splitlines(keepends=True)
-                whole = [line for line in lines if line.endswith(b"\n")]
-                if not start or len(whole) > 1:
-                    return _record(whole[-1]) if whole else None
+                complete = [line for line in lines if line.endswith(b"\n")]
+                if not start or len(complete) > 1:
+                    return _record(complete[-1]) if complete else None
                 size *= 2
     except (OSError, Damaged):
         return None
 
 
 def truncate_after(path: str | Path, round: int):
-    """Drops the records of later rounds, and a torn last line; in one step.
+    """Drops the records of later rounds, and an incomplete last line, atomically.
 
-    The lines that stay are not rewritten, so they stay the same to the byte.
+    The bytes of the other lines do not change.
     """
     path = Path(path)
     if path.exists():
-        kept = [line for line, record in _lines(path) if record["round"] <= round]
-        atomic.write(path, b"".join(s + b"\n" for s in kept))
+        lines = [line for line, record in _lines(path) if record["round"] <= round]
+        atomic.write(path, b"".join(line + b"\n" for line in lines))
 
 
 class Coverage(NamedTuple):
-    """How far records go: every evaluation up to a round has its line, and only one."""
+    """The last round up to which every evaluation has exactly one record."""
 
-    until: float  # inf where none is missing
-    why: str  # what is missing after it, or twice
+    until: float  # inf if no record is missing
+    why: str  # which record is missing after it, or out of order
 
 
 def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
-    """Looks whether the evaluations that were made have their records.
+    """Checks that the evaluations of a run have their records.
 
     Args:
-      path: a JSON-lines file; without it no evaluation is there.
-      due: the rounds that must have one. Others may: a run that was made longer has one
-        where it first ended.
+      path: a JSON-lines file; a missing file has no records.
+      due: rounds that must have a record. Other rounds may have one: an extended run
+        has a record where it first ended.
     """
-    name, found = Path(path).name, [record["round"] for record in read(path)]
-    lost = {r: f"which lacks round {r}" for r in {*due} - {*found}}
-    for i, (before, r) in enumerate(itertools.pairwise([0, *found])):
-        if r <= before:
-            lost[r] = f"which has round {r} in line {i + 1}, after round {before}"
-    if not lost:
+    recorded = [record["round"] for record in read(path)]
+    gaps = {r: f"which lacks round {r}" for r in {*due} - {*recorded}}
+    for i, (previous, r) in enumerate(itertools.pairwise([0, *recorded])):
+        if r <= previous:
+            gaps[r] = f"which has round {r} in line {i + 1}, after round {previous}"
+    if not gaps:
         return Coverage(math.inf, "")
-    return Coverage(min(lost) - 1, f"{name}, {lost[min(lost)]}")
+    return Coverage(min(gaps) - 1, f"{Path(path).name}, {gaps[min(gaps)]}")
 
 
 def write_json(path: str | Path, obj: Any):
-    """Writes a JSON file; whoever reads it meanwhile sees the old or the new one."""
+    """Writes a JSON file atomically: a reader sees the old or the new file."""
     atomic.write(path, (_dumps(obj, indent=2) + "\n").encode())
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
-    """Best, best round, final and mean of the last evaluations of each rule.
+    """Returns best, best round, final and recent mean accuracy of each rule.
 
     Args:
-      records: of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled": 0.8,
-        "client_mean": 0.7, ...}, ...}, ...}`; accuracies may be None.
+      records: records of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled":
+        0.8, "client_mean": 0.7, ...}, ...}, ...}`; accuracies may be None.
 
     Returns:
       {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
-      "client_mean": the same}}, in the order of the last record. The mean is of the
-      last `last_n` evaluations, 10 where there are as many.
+      "client_mean": {...}}}, in the order of the last record. `mean_last` is the mean
+      of the last `last_n` evaluations, at most 10.
     """
     rules = records[-1]["rules"] if records else {}
-    kinds = ("pooled", "client_mean")
-    return {rule: {k: _of_rule(records, rule, k) for k in kinds} for rule in rules}
 
+    def summarize(rule, average):
+        return summarize_series(
+            [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records]
+        )
 
-def _of_rule(records, rule, kind):
-    return summarize_series(
-        [(r["round"], r["rules"].get(rule, {}).get(kind)) for r in records]
-    )
+    averages = ("pooled", "client_mean")
+    return {rule: {a: summarize(rule, a) for a in averages} for rule in rules}
 
 
 def summarize_series(
     rows: Sequence[tuple[int, float | None]], least: bool = False
 ) -> dict:
-    """Best, best round, final and mean of the last of the values of evaluations.
+    """Returns best, best round, final and recent mean of a series of values.
 
     Args:
       rows: round and value, which may be None.
-      least: the smallest is the best.
+      least: whether the smallest value is the best.
     """
-    best_round, best = (min if least else max)(
-        ((r, a) for r, a in rows if a is not None),
-        key=lambda row: row[1],  # the first of equals
-        default=(None, None),
-    )
+    known = [(r, a) for r, a in rows if a is not None]
+    choose = min if least else max  # the first of equal values
+    best_round, best = choose(known, key=lambda row: row[1], default=(None, None))
     last = [a for _, a in rows[-LAST:] if a is not None]
     return {
         "best": best,
@@ -174,11 +172,11 @@ def summarize_series(
 
 
 def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
-    """Mean of the last evaluations of a rule, and of how many.
+    """Returns the mean of a rule's last evaluations, and their number.
 
     Args:
-      digest: an entry of `rule_summary`, or of an older version's `summary.json`,
-        which does not say how many; then that is None, 10 at most.
+      digest: an entry of `rule_summary`, or of an older version's `summary.json`, which
+        has no number of evaluations; then it is None.
     """
     if "mean_last" in digest:
         return digest["mean_last"], digest.get("last_n")
@@ -186,9 +184,9 @@ def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
 
 
 def peak_memory_bytes() -> dict[str, int | None]:
-    """The most memory used so far: by the process, and by the fullest device.
+    """Returns the peak memory of the process and of the fullest device.
 
-    "device" is None where the platform does not say (the CPU).
+    "device" is None where the platform does not report it (the CPU).
     """
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
@@ -200,14 +198,14 @@ def peak_memory_bytes() -> dict[str, int | None]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that results depend on."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    """Returns the versions of Python and of the packages that results depend on."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = None  # run from a source tree
-    return found
+            versions[name] = None  # run from a source tree
+    return versions
 
 
 def _dumps(obj, indent=None):
@@ -215,7 +213,7 @@ def _dumps(obj, indent=None):
 
 
 def to_json_values(obj: Any) -> Any:
-    """`obj` as JSON knows it; arrays become lists, numbers that are not finite None."""
+    """Returns `obj` as JSON values: arrays as lists, non-finite numbers as None."""
     if isinstance(obj, Mapping):
         return {str(k): to_json_values(v) for k, v in obj.items()}
     if isinstance(obj, list | tuple):
@@ -228,7 +226,7 @@ def to_json_values(obj: Any) -> Any:
 
 
 def _lines(path):
-    """Every line with its record; without a last one that a kill cut short."""
+    """Returns every line with its record, without a truncated last line."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -238,25 +236,23 @@ def _lines(path):
             f"{path} cannot be read ({e.strerror}): a run has its records there. Put "
             "it back from a copy, or choose another folder with --workdir."
         ) from e
-    found = []
+    parsed = []
     for i, line in enumerate(lines):
         try:
-            found.append((line, _record(line)))
-        except _Torn as e:
-            if i + 1 == len(lines):
+            parsed.append((line, _record(line)))
+        except Damaged as e:
+            if isinstance(e, _Incomplete) and i + 1 == len(lines):
                 break
             raise record_error(path, i, e) from e
-        except Damaged as e:
-            raise record_error(path, i, e) from e
-    return found
+    return parsed
 
 
-class _Torn(Damaged):
-    """A line is not JSON: whoever wrote it may not have come to its end."""
+class _Incomplete(Damaged):
+    """A line that is not JSON: the process that wrote it may have been killed."""
 
 
 def record_error(path: Path, i: int, why: object) -> UserError:
-    """Returns the error of line `i`, from 0, that is no record."""
+    """Returns the error for line `i`, from 0, which is not a record."""
     return UserError(
         f"line {i + 1} of {path} is no record of a run: {why}. Mend or remove that "
         "line, or put the file back from a copy."
@@ -264,16 +260,16 @@ def record_error(path: Path, i: int, why: object) -> UserError:
 
 
 def _record(line: bytes) -> dict:
-    """The record in a line, with its round as a whole number."""
+    """Parses a line into a record, whose round must be a whole number."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except RecursionError as e:
         raise Damaged("it is nested too deep") from e
     except ValueError as e:
-        raise _Torn(f"it is not JSON ({e})") from e
-    if not isinstance(found, dict):
-        raise Damaged(f"it holds {json_type(found)}, no object")
-    at = found.get("round", "absent")
-    if not isinstance(at, int) or isinstance(at, bool) or at < 0:
-        raise Damaged(f"its round is {str(at)[:40]!r}, no whole number")
-    return found
+        raise _Incomplete(f"it is not JSON ({e})") from e
+    if not isinstance(record, dict):
+        raise Damaged(f"it holds {json_type(record)}, no object")
+    round = record.get("round", "absent")
+    if not isinstance(round, int) or isinstance(round, bool) or round < 0:
+        raise Damaged(f"its round is {str(round)[:40]!r}, no whole number")
+    return record

@@ -1,15 +1,15 @@
-"""How far a run is, by the files of its folder."""
+"""Status of a run."""
 
 import enum
 from collections.abc import Mapping
 
 
 class Status(enum.StrEnum):
-    """The states of a run; those of ended ones stand in `summary.json`."""
+    """The status of a run; `summary.json` has that of an ended run."""
 
-    NEW = "new"  # nothing is there yet
-    RUNNING = "running"  # or killed: there is no summary
-    EXTENDED = "extended"  # finished with fewer rounds than it is to have now
+    NEW = "new"  # no files yet
+    RUNNING = "running"  # or killed: no summary
+    EXTENDED = "extended"  # finished with fewer rounds than are planned now
     FINISHED = "finished"
     STOPPED_EARLY = "stopped early"
     DIVERGED = "diverged"
@@ -29,13 +29,13 @@ def status_of(summary: Mapping | None, rounds: float = 0, begun: bool = True) ->
     """Returns the status of a run.
 
     Args:
-      summary: of the run, if it has ended.
-      rounds: that the run is to have.
-      begun: whether there is anything of a run without a summary.
+      summary: summary of the run, if it has ended.
+      rounds: planned rounds.
+      begun: whether a run without a summary has begun.
     """
     if summary is None:
         return Status.RUNNING if begun else Status.NEW
-    known = summary["status"] in list(Status)  # not of another version, or damaged
+    known = summary["status"] in list(Status)  # else of another version, or damaged
     status = Status(summary["status"]) if known else Status.RUNNING
     extended = status is Status.FINISHED and summary.get("rounds", rounds) < rounds
     return Status.EXTENDED if extended else status
