@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tensorboardX import SummaryWriter
-from tensorboardX import summary as messages
+from tensorboardX.summary import hparams
 
 from jaxproto.callbacks.base import Callback, RunInfo
 from jaxproto.callbacks.scalars import scalar_points
@@ -56,5 +56,5 @@ class TensorBoard(Callback):
             for k, v in self._config.items()
         }
         shown = {name: v for name, v in values.items() if name.startswith("accuracy/")}
-        for message in messages.hparams(given, shown):
+        for message in hparams(given, shown):
             self._writer.file_writer.add_summary(message)

@@ -29,7 +29,7 @@ def main(prog: str, arguments: Sequence[str]):
     """
     args = parse_args(prog, arguments)
     print_comparison(
-        compare.group_by_seed(map(compare.load, _runs(args.workdirs))), args
+        compare.group_by_seed(map(compare.load, _folders_of_runs(args.workdirs))), args
     )
 
 
@@ -99,12 +99,12 @@ def _parser(prog: str) -> Parser:
     _add_measure(parser)
     add(
         "--columns",
-        type=_kinds,
+        type=_parse_words,
         default=[],
         metavar="LIST",
         help=f"only these kinds, joined by commas: {', '.join(columns.KINDS)}",
     )
-    add("--target", type=_number, help="rounds and MB until this accuracy (%%)")
+    add("--target", type=_parse_number, help="rounds and MB until this accuracy (%%)")
     add("--against", default="", help="p of a paired test against this row, or best")
     add("--test", choices=significance.TESTS, help="test of --against; default t")
     add("--ranks", choices=ranks.SHOWN, help="the average rank, or all ranks too")
@@ -133,7 +133,7 @@ def _add_measure(parser: argparse.ArgumentParser):
     )
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     """Parses an argument that is a finite number."""
     try:
         number = float(text)
@@ -144,12 +144,12 @@ def _number(text: str) -> float:
     return number
 
 
-def _kinds(text: str) -> list[str]:
+def _parse_words(text: str) -> list[str]:
     """Parses an argument that is words joined by commas."""
     return [word.strip() for word in text.split(",")]
 
 
-def _runs(workdirs: Sequence[str]) -> list[str]:
+def _folders_of_runs(workdirs: Sequence[str]) -> list[str]:
     """Returns the folders that hold a run, and reports the others as skipped."""
     runs = [path for path in workdirs if compare.is_run(path)]
     for path in workdirs:

@@ -83,17 +83,19 @@ def config_file() -> str:
 
 def help_text(prog: str, about: str | None) -> str:
     """Returns the description of a command and its flags."""
-    own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(flags.FLAGS[name])]
-    lines = "".join(f"  --{_form(f)}  {f.help}\n" for f in own)
+    own = [
+        flags.FLAGS[name] for name in flags.FLAGS if _is_of_command(flags.FLAGS[name])
+    ]
+    lines = "".join(f"  --{_flag_usage(f)}  {f.help}\n" for f in own)
     usage = f"usage: {prog} --config=FILE.py[:PRESETS] [FLAGS]"
     return f"{usage}\n\n{about}\n\n{CONFIG}{lines}"
 
 
-def _is_own(flag) -> bool:
+def _is_of_command(flag) -> bool:
     """Returns whether a command of this package has defined the flag."""
     module = flags.FLAGS.find_module_defining_flag(flag.name) or ""
     return module.startswith("jaxproto.cli") or module.endswith("main.py")
 
 
-def _form(flag) -> str:
+def _flag_usage(flag) -> str:
     return flag.name if flag.boolean else f"{flag.name}={flag.name.upper()}"

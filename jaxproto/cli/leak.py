@@ -25,11 +25,11 @@ def main(prog: str, arguments: Sequence[str]):
     args = _parser(prog).parse_args(arguments)
     request = leakage.AttackRequest(
         workdirs=args.workdirs,
-        clients=_numbers("clients", args.clients, int),
+        clients=_parse_numbers("clients", args.clients, int),
         formats=[form for form in args.formats.split(",") if form],
-        noises=_numbers("noise", args.noise, float),
+        noises=_parse_numbers("noise", args.noise, float),
         body=args.body,
-        sizes=_sizes(args.sizes),
+        sizes=_parse_sizes(args.sizes),
         seed=args.seed,
         data_dir=args.data_dir,
     )
@@ -74,14 +74,14 @@ def _parser(prog: str) -> Parser:
     return parser
 
 
-def _numbers(name: str, text: str, kind):
+def _parse_numbers(name: str, text: str, kind):
     try:
         return [kind(part) for part in text.split(",") if part]
     except ValueError:
         raise UserError(f"{name} is {text!r}; give numbers joined by commas.") from None
 
 
-def _sizes(text: str) -> list[tuple[int, int]]:
+def _parse_sizes(text: str) -> list[tuple[int, int]]:
     parts = [part.split("x") for part in text.split(",")]
     if any(len(p) != 2 or not all(n.isdecimal() and int(n) for n in p) for p in parts):
         raise UserError(f"sizes is {text!r}; give examples x steps, as 1x1,8x1,2x4.")

@@ -66,7 +66,7 @@ def define_flags(always: bool = False) -> SweepFlags:
         from jaxproto.config import files
         from jaxproto.training import program_cache
 
-        _check(launch)
+        _check_flags(launch)
         if launch.launcher.value == "ray":  # this process trains nothing
             jax.config.update("jax_platforms", "cpu")
         axes = axes_flag.value or files.sweep_axes(config_command.config_file())
@@ -75,11 +75,11 @@ def define_flags(always: bool = False) -> SweepFlags:
         )
         plain = config_command.plain_config()
         if launch.launcher.value == "print":
-            return _print(config, axes, outdir, plain, launch.parts.value)
+            return _print_commands(config, axes, outdir, plain, launch.parts.value)
         if launch.launcher.value == "ray":
-            result = _on_ray(config, axes, outdir, how, plain, launch)
+            result = _sweep_on_ray(config, axes, outdir, how, plain, launch)
         else:
-            part = {"plain": plain, "share": _part(launch.part.value)}
+            part = {"plain": plain, "share": _parse_part(launch.part.value)}
             result = sweeps.sweep(config, axes, outdir, None, how, **part)
         return _print_result(result, config)
 
@@ -122,7 +122,7 @@ def _define_launch() -> LaunchFlags:
     )
 
 
-def _check(launch: LaunchFlags):
+def _check_flags(launch: LaunchFlags):
     """Raises UserError for a flag that the launcher does not use, or a bad one."""
     of_ray = ["task_cpus", "task_gpus", "ray_address"]
     unused = {"local": ["parts", *of_ray], "print": ["part", *of_ray], "ray": ["part"]}
@@ -138,7 +138,7 @@ def _check(launch: LaunchFlags):
         raise UserError(f"--task_gpus={gpus:g} is neither a whole number nor below 1.")
 
 
-def _print(config, axes, outdir: str, plain, parts: int) -> bool:
+def _print_commands(config, axes, outdir: str, plain, parts: int) -> bool:
     """Prints the commands to the standard output, and the plan to standard error."""
     from jaxproto import sweeps
     from jaxproto.sweeps import live_table, print_launcher
@@ -153,7 +153,7 @@ def _print(config, axes, outdir: str, plain, parts: int) -> bool:
     return True
 
 
-def _on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
+def _sweep_on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
     """Runs a sweep on Ray."""
     from jaxproto.contrib.ray_launcher.launcher import RayOptions, on_ray
 
@@ -178,7 +178,7 @@ def _single_run_command(config) -> str:
     return shlex.join([*command, *changed])
 
 
-def _part(text: str) -> tuple[int, int]:
+def _parse_part(text: str) -> tuple[int, int]:
     if not re.fullmatch(r"\d+/\d+", text):
         raise UserError(f"--part={text} is not a part; write K/N, such as --part=0/4.")
     k, n = text.split("/")

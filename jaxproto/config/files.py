@@ -27,7 +27,7 @@ def load(file: str) -> ml_collections.ConfigDict:
     """
     path, _, arg = builtin.find(file).partition(":")
     if not Path(path).is_file():
-        raise UserError(_missing(path))
+        raise UserError(_missing_file_message(path))
 
     def call() -> object:
         get_config = runpy.run_path(path).get("get_config")
@@ -120,10 +120,10 @@ def paper_width_config(name: str, arg: str, first: str) -> ml_collections.Config
     return config
 
 
-def _missing(path: str) -> str:
+def _missing_file_message(path: str) -> str:
     """Returns the message for a file that does not exist."""
     names = builtin.names()
-    beside = [p.stem for p in Path(path).parent.glob("*.py") if _is_config(p)]
+    beside = [p.stem for p in Path(path).parent.glob("*.py") if _defines_config(p)]
     name = builtin.short_name(path).removesuffix(".py")
     near = difflib.get_close_matches(name, [*names, *beside], n=1)
     hint = f" Did you mean '{near[0]}.py'?" if near else ""
@@ -134,7 +134,7 @@ def _missing(path: str) -> str:
     )
 
 
-def _is_config(path: Path) -> bool:
+def _defines_config(path: Path) -> bool:
     """Returns whether a Python file defines a configuration."""
     return path.is_file() and "def get_config(" in path.read_text(errors="replace")
 

@@ -16,25 +16,25 @@ DISTANCE = {"method.reg": "l2_of_means", "method.lam": 1.0}  # N Eq. 5, T 5.1, N
 SQUARED = {"method.reg": "mse_mean", "method.lam": 10.0}
 
 
-def _network(config) -> str:
+def _released_network(config) -> str:
     """Returns the group with dropout and features placed as in the released code."""
     group = config.model.group
     return {"Ht0": "Ht0_code", "text": "text_code"}.get(group, group)
 
 
-def _pooled(config) -> float:
+def _mu_of_training_data(config) -> float:
     """Scales mu to counts of training data, where the code counts test data too."""
     return config.method.mu / config.data.train_share
 
 
-def _gamma(config) -> float:
+def _released_gamma(config) -> float:
     """Returns 80 for CIFAR-10, the only data set that the release documents."""
     on_cifar10 = config.data.name.startswith("tfds:cifar10")
     exact = on_cifar10 and not config.data.name.startswith("tfds:cifar100")
     return 80.0 if exact else config.method.upscale
 
 
-def _collect(config) -> str:
+def _released_collect(config) -> str:
     """Returns when prototypes are collected: FedTGP's clients, before training."""
     return "before_training" if config.method.base == "fedtgp" else "train_pass"
 
@@ -43,7 +43,7 @@ RELEASED_CODE = {  # of HtFLlib and the programs made from it
     "data.partition": "pfllib",
     "local.order": "fixed",
     "local.short": "skip",
-    "model.group": _network,
+    "model.group": _released_network,
 }
 HTFLLIB = {**RELEASED_CODE, "model.init": "same"}  # T, N: every client draws its own
 ATTACHED = {"method.target": "attached"}
@@ -63,7 +63,7 @@ READINGS: dict[str, dict[str, dict]] = {
             **RELEASED_CODE,
             **SQUARED,
             "method.collect": "before_training",
-            "method.upscale": _gamma,
+            "method.upscale": _released_gamma,
         },
     },
     "tinyproto": {
@@ -71,9 +71,9 @@ READINGS: dict[str, dict[str, dict]] = {
         "code": {
             **RELEASED_CODE,
             **SQUARED,
-            "method.collect": _collect,
+            "method.collect": _released_collect,
             "method.masks": "block",
-            "method.mu": _pooled,
+            "method.mu": _mu_of_training_data,
         },
     },
     "cps_ppa_cpkd": {  # its code is not public: `code` is TinyProto's
@@ -85,7 +85,7 @@ READINGS: dict[str, dict[str, dict]] = {
         "code": {
             **RELEASED_CODE,
             **SQUARED,
-            "method.collect": _collect,
+            "method.collect": _released_collect,
             "method.masks": "block",
         },
     },

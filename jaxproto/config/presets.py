@@ -196,8 +196,8 @@ def experiment(
     for name in names:
         choose_from("preset", name, {*DATASETS, *variants})
     datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]
-    _check_one("data sets", arg, datasets)
-    _check_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
+    _check_only_one("data sets", arg, datasets)
+    _check_only_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
     config = default()
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
@@ -209,7 +209,7 @@ def experiment(
     return config
 
 
-def _check_one(kind: str, arg: str, names: Sequence[str]):
+def _check_only_one(kind: str, arg: str, names: Sequence[str]):
     """Raises UserError if several presets of a kind are named."""
     if len(names) > 1:
         raise UserError(

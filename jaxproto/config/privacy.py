@@ -139,10 +139,10 @@ def is_stateless(config) -> bool:
     Only then does the sampling of clients amplify privacy: a state from earlier rounds
     discloses in which of them the client was drawn.
     """
-    return _updates(config) and config.local.optimizer_state == "restart"
+    return _releases_only_networks(config) and config.local.optimizer_state == "restart"
 
 
-def _updates(config) -> bool:
+def _releases_only_networks(config) -> bool:
     """Returns whether the method releases networks only, without prototypes."""
     return UPDATES in registries.annotations(METHODS[config.method.name])["privacy"]
 
@@ -180,4 +180,6 @@ def num_releases(config) -> int:
     """Returns the number of Gaussian mechanisms per round that use a unit's data."""
     if config.privacy.unit == CLIENT:
         return 1
-    return config.local.epochs + (not _updates(config))  # and the prototypes
+    return config.local.epochs + (
+        not _releases_only_networks(config)
+    )  # and the prototypes

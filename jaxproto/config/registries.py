@@ -11,7 +11,6 @@ from jaxproto import batches, client
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import GROUPED_ARGUMENTS, INHERITED_FIELDS, OPTIONS
-from jaxproto.methods.options import NETWORKS as NETWORKS
 
 BUILTIN_OPTIONS = {key: dict(values) for key, values in OPTIONS.items()}
 INHERITED_VALUES = {  # argument that is 0 in a configuration -> config -> value

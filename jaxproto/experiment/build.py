@@ -41,6 +41,7 @@ from jaxproto.federation import Federation, Parts
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
+from jaxproto.methods.options import NETWORKS
 from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
@@ -240,7 +241,7 @@ def build_method(
         if key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
             arguments[key] = choices[choose_from(f"method.{key}", value, choices)]
-        elif key in registries.NETWORKS:
+        elif key in NETWORKS:
             if network is None:
                 raise ValueError(f"method {name!r} has a network: give `network`")
             arguments[key] = network(choose_from(f"method.{key}", value, models.NETS))

@@ -166,7 +166,7 @@ def restore_latest(
         except manifest.Unusable as e:
             unusable[r] = e
             continue
-        _check(entries, like, f"of round {r} in {directory}")
+        _check_tree(entries, like, f"of round {r} in {directory}")
         arrays = _read_arrays(directory / str(r), entries)
         notes = [
             f"the checkpoint of round {bad} in {directory} {why}; going on from the "
@@ -280,7 +280,7 @@ def _is_key(leaf):
     return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 
 
-def _check(entries, like, which):
+def _check_tree(entries, like, which):
     """Raises UserError naming the first leaf that differs, and both shapes."""
     saved = {e["path"]: f"{e['dtype']}{e['shape']}" for e in entries}
     expected = {}

@@ -35,7 +35,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray]):
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
     except Exception as e:  # of many types
-        raise ArrayWriteError(_reason(e)) from e
+        raise ArrayWriteError(_system_message(e)) from e
     sys.unraisablehook = hook
 
 
@@ -86,7 +86,7 @@ def _without_late_errors(hook):
     return show
 
 
-def _reason(error: Exception) -> str:
+def _system_message(error: Exception) -> str:
     """Returns the operating system's message from an error of orbax."""
     if code := re.search(r"os_error_code='(\d+)'", str(error)):
         return os.strerror(int(code[1]))

@@ -62,7 +62,7 @@ def read(path: str | Path) -> list[dict]:
     Raises:
       UserError: another line is no record, or the file cannot be read.
     """
-    return [record for _, record in _lines(Path(path))]
+    return [record for _, record in _parse_lines(Path(path))]
 
 
 def read_last(path: str | Path) -> dict | None:
@@ -79,7 +79,7 @@ def read_last(path: str | Path) -> dict | None:
                 lines = file.read(end - start).splitlines(keepends=True)
                 complete = [line for line in lines if line.endswith(b"\n")]
                 if not start or len(complete) > 1:
-                    return _record(complete[-1]) if complete else None
+                    return _parse_record(complete[-1]) if complete else None
                 size *= 2
     except (OSError, Damaged):
         return None
@@ -92,7 +92,9 @@ def truncate_after(path: str | Path, round: int):
     """
     path = Path(path)
     if path.exists():
-        lines = [line for line, record in _lines(path) if record["round"] <= round]
+        lines = [
+            line for line, record in _parse_lines(path) if record["round"] <= round
+        ]
         atomic.write(path, b"".join(line + b"\n" for line in lines))
 
 
@@ -225,7 +227,7 @@ def to_json_values(obj: Any) -> Any:
     return str(obj) if isinstance(obj, Path) else obj
 
 
-def _lines(path):
+def _parse_lines(path):
     """Returns every line with its record, without a truncated last line."""
     try:
         lines = path.read_bytes().splitlines()
@@ -239,7 +241,7 @@ def _lines(path):
     parsed = []
     for i, line in enumerate(lines):
         try:
-            parsed.append((line, _record(line)))
+            parsed.append((line, _parse_record(line)))
         except Damaged as e:
             if isinstance(e, _Incomplete) and i + 1 == len(lines):
                 break
@@ -259,7 +261,7 @@ def record_error(path: Path, i: int, why: object) -> UserError:
     )
 
 
-def _record(line: bytes) -> dict:
+def _parse_record(line: bytes) -> dict:
     """Parses a line into a record, whose round must be a whole number."""
     try:
         record = json.loads(line)
