@@ -62,10 +62,11 @@ def check_flags(arguments: Sequence[str]):
         )
     config = files.load(file)
     check_keys(config, fields)
-    method, (_, colon, arg) = config.method.name, file.partition(":")
+    _, colon, arg = file.partition(":")
     for flag in find_config_flags(arguments):
         if flag.field != "method.name":
             continue
+        method = config.method.name  # exists, as `check_keys` has passed
         if choose_from("method", flag.value, METHODS) != method:
             raise UserError(
                 f"--config.method.name={flag.value} would leave the fields of {method} "
