@@ -1,4 +1,4 @@
-"""Errors in the user's words, raised before training."""
+"""Errors for the user, and helpers that write their messages."""
 
 import difflib
 import unicodedata
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 LONGEST = 200  # characters of a value in a message
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # categories: controls, surrogates, line ends
-TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}  # of direction
+DIRECTION = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 
 
 class UserError(ValueError):
-    """Something the user gave cannot work; the message says what to change.
+    """An invalid input of the user; the message says what to change.
 
-    What cannot be printed is escaped in it: names of files and labels are the user's.
+    Unprintable characters of the message, such as those in file names, are escaped.
     """
 
     def __init__(self, message: str):
@@ -20,40 +20,40 @@ class UserError(ValueError):
 
 
 def first_unprintable(text: str) -> str:
-    """The first character that cannot be printed, escaped, or "" without one.
+    """Returns the first unprintable character, escaped, or "" without one.
 
-    Control codes and line ends, what turns the direction of writing, and surrogates,
-    which no encoding can write.
+    Unprintable are control characters, line ends, changes of the writing direction, and
+    surrogates, which no encoding can write.
     """
-    bad = (c for c in text if unicodedata.category(c) in HIDDEN or c in TURNS)
+    bad = (c for c in text if unicodedata.category(c) in HIDDEN or c in DIRECTION)
     return next((ascii(c)[1:-1] for c in bad), "")
 
 
 def escape_unprintable(text: str) -> str:
-    """The text with escapes in place of characters that cannot be printed."""
+    """Returns the text with unprintable characters escaped."""
     return "".join(ascii(c)[1:-1] if first_unprintable(c) else c for c in text)
 
 
 def shorten(value) -> str:
-    """How Python writes a value, without the middle if that is long."""
+    """Returns the repr of a value, without its middle if that is long."""
     text, half = repr(value), LONGEST // 2
     return text if len(text) <= LONGEST else f"{text[:half]}...{text[-half:]}"
 
 
 def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
-    """A line for each reason, with all that have it; reasons may begin with the name.
+    """Returns a line per reason, with the names that share it.
 
     Args:
-      reasons: name -> why it cannot be.
+      reasons: name -> reason, which may begin with the name.
     """
-    having: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, why in reasons.items():
-        having.setdefault(why.removeprefix(f"{name} "), []).append(name)
-    return [f"{', '.join(names)}: {why}" for why, names in having.items()]
+        groups.setdefault(why.removeprefix(f"{name} "), []).append(name)
+    return [f"{', '.join(names)}: {why}" for why, names in groups.items()]
 
 
 def first_few(names: Iterable, most: int = 5) -> str:
-    """The first names, and how many there are if that is not all."""
+    """Returns the first names, and their number if there are more."""
     names = [str(name) for name in names]
     more = f", ... ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -63,7 +63,7 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
     """Returns `name` if it is one of `options`.
 
     Raises:
-      UserError: names the thing, the nearest spelling and all that exists.
+      UserError: it is not; the message has the nearest name and all options.
     """
     options = sorted(options)
     if name in options:

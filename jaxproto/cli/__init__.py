@@ -1,7 +1,8 @@
 """The command line: `python -m jaxproto COMMAND`, and `main.py` for its command `run`.
 
-Each command is a module of this package with `main(prog, arguments)`; it is imported
-when it is called, so that `--help` of one does not wait for the libraries of another.
+Each command is a function of a module of this package, called with `(prog, arguments)`.
+The module is imported when the command is called, so that `--help` of one command does
+not wait for the libraries of another.
 """
 
 import errno
@@ -14,29 +15,32 @@ from jaxproto.training import signals
 
 COMMANDS = {  # name -> what it does
     "run": "run or resume one experiment: what main.py does",
-    "flower": "one experiment with clients of their own, by Flower",
+    "flower": "run or resume one experiment with Flower",
     "sweep": "run or resume one experiment for every value of some fields",
-    "inspect": "what the data of a configuration look like: who gets what, pictures",
+    "inspect": "show the partition and examples of a configuration's data",
     "cost": "scalars and bytes of a round, without training",
     "fields": "every field that crosses the network, and what it reveals",
-    "leak": "what uploads of finished runs give away: attacks, tables, pictures",
+    "leak": "attacks on the uploads of finished runs: tables, pictures",
     "compare": "one table of finished runs",
     "plot": "a picture of finished runs, as in the papers",
-    "report": "one HTML page to look at, of a run, several or a sweep",
+    "report": "one HTML page about a run, several runs or a sweep",
     "prepare": "download and prepare a data set for data.name=tfds:NAME",
-    "cache": "what the cache of decoded data sets holds",
+    "cache": "list or clear the cache of decoded data sets",
     "list": "the names that a configuration can choose from",
 }
-DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # of a disk
-MODULES = {"list": "list_names"}  # where it is not named as the command
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+FUNCTIONS = {  # command -> module and function, where not `main` of its own module
+    "list": ("list_names", "main"),
+    **{name: ("describe", name) for name in ("cost", "fields", "inspect")},
+}
 
 
 def usage() -> str:
-    """All commands, a line each."""
+    """Returns the usage text, with a line per command."""
     width = max(map(len, COMMANDS)) + 2
     lines = [f"  {name:<{width}}{about}" for name, about in COMMANDS.items()]
     head = "usage: jaxproto COMMAND ... (or: python -m jaxproto COMMAND ...)"
-    tail = "`jaxproto COMMAND --help` lists the flags of one."
+    tail = "`jaxproto COMMAND --help` lists the flags of a command."
     return "\n".join([head, "", *lines, "", tail]) + "\n"
 
 
@@ -46,16 +50,16 @@ def main(arguments: Sequence[str] | None = None):
     A UserError becomes one line and exit code 1.
 
     Args:
-      arguments: command and its arguments; none takes those of the process, whose
-        signals are watched from then on.
+      arguments: command and its arguments; None takes those of the process, and
+        installs its signal handlers.
     """
     if arguments is None:
         signals.install_signal_handlers()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help", "help"):
+        arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
-        sys.exit(0 if given else 1)
-    name, *rest = given
+        sys.exit(0 if arguments else 1)
+    name, *rest = arguments
     call(name, f"jaxproto {name}", rest)
 
 
@@ -67,16 +71,17 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     """
     try:
         choose_from("command", name, COMMANDS)
-        command = importlib.import_module(f"{__name__}.{MODULES.get(name, name)}")
-        sys.exit(command.main(prog, list(arguments)))
+        module, function = FUNCTIONS.get(name, (name, "main"))
+        command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+        sys.exit(command(prog, list(arguments)))
     except UserError as e:
         sys.exit(f"error: {e}")
-    except OSError as e:  # what no command has expected
-        if e.errno not in DISK_FULL_ERRORS:
+    except OSError as e:
+        if e.errno not in DISK_ERRORS:
             raise
         what = f"cannot write {e.filename or 'the output'}: {e.strerror}"
         sys.exit(f"error: {what}. Make room there; the same command then goes on.")
-    except KeyboardInterrupt as e:  # in a process whose signals are not watched
-        after = str(e) or signals.exit_hint()
-        sys.stderr.write(": ".join(filter(None, ["interrupted", after])) + "\n")
+    except KeyboardInterrupt as e:  # in a process without our signal handlers
+        hint = str(e) or signals.exit_hint()
+        sys.stderr.write(": ".join(filter(None, ["interrupted", hint])) + "\n")
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""Arguments of the commands that need no configuration."""
+"""Parser and argument types of the commands that need no configuration."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from jaxproto.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all others."""
+    """An argument parser whose errors are a UserError in one line."""
 
     def error(self, message: str):
         """Raises UserError."""
@@ -16,13 +16,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def new_file(name: str) -> Path:
-    """The type of an argument: a file to write, which must not be there.
+    """Parses an argument that names a file to write, which must not exist.
 
     Raises:
-      ArgumentTypeError: it is; a `Parser` makes a UserError of that.
+      ArgumentTypeError: it exists; `Parser` turns that into a UserError.
     """
     if Path(name).exists():
         raise argparse.ArgumentTypeError(
-            f"{name} is there already: delete it or name another file"
+            f"{name} exists already: delete it or name another file"
         )
     return Path(name)

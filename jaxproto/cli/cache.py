@@ -1,4 +1,4 @@
-"""What the cache of decoded data sets holds."""
+"""Lists or clears the cache of decoded data sets."""
 
 import shutil
 import time
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from jaxproto.cli import argparse_types as arguments_
+from jaxproto.cli.argparse_types import Parser
 from jaxproto.data import decoded_cache
 
 
 def main(prog: str, arguments: Sequence[str], console: Console | None = None):
-    """Lists the entries, or removes them.
+    """Lists the entries, or also removes them.
 
     Raises:
       UserError: an argument cannot be used.
     """
-    parser = arguments_.Parser(prog=prog, description=__doc__)
+    parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("--clear", action="store_true", help="remove all of it")
     clear = parser.parse_args(arguments).clear
     console = console or Console()
@@ -24,13 +24,12 @@ def main(prog: str, arguments: Sequence[str], console: Console | None = None):
     if root is None:
         console.print("The cache is off (JAXPROTO_CACHE=off).")
         return
-    there = decoded_cache.entries(root)
-    for entry in there:
+    entries = decoded_cache.entries(root)
+    for entry in entries:
         day = time.strftime("%Y-%m-%d", time.localtime(entry.used))
-        size = f"{entry.size / 2**20:,.0f} MiB"
-        line = f"{entry.name}: {size}, last used {day}"
+        line = f"{entry.name}: {entry.size / 2**20:,.0f} MiB, last used {day}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if clear:
         shutil.rmtree(root, ignore_errors=True)
-    done = "removed from" if clear else "in"
-    console.print(f"{len(there)} {done} {root}", markup=False, soft_wrap=True)
+    where = f"{'removed from' if clear else 'in'} {root}"
+    console.print(f"{len(entries)} {where}", markup=False, soft_wrap=True)

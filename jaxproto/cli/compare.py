@@ -1,4 +1,4 @@
-"""Finished runs side by side: one table of methods by data set and rule."""
+"""Table of finished runs: methods by data set and prediction rule."""
 
 import argparse
 import math
@@ -22,27 +22,27 @@ from jaxproto.reporting.compare.run_groups import SeedGroup
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Prints or writes what the arguments ask for.
+    """Prints or writes the table.
 
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     args = parse_args(prog, arguments)
     print_comparison(
-        compare.group_by_seed(map(compare.load, _runs(args.workdirs))), args
+        compare.group_by_seed(map(compare.load, _folders_of_runs(args.workdirs))), args
     )
 
 
 def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments.
+    """Parses the arguments.
 
     Raises:
-      UserError: one is none, or two contradict each other.
+      UserError: one is invalid, or two contradict each other.
     """
     args = _parser(prog).parse_args(arguments)
     if args.test and not args.against:
         raise UserError(
-            f"--test={args.test} says how --against tests: give --against=best or a "
+            f"--test={args.test} is the test of --against: give --against=best or a "
             "method too."
         )
     if args.out is not None and args.out == args.tidy:
@@ -51,14 +51,14 @@ def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
-    """Prints or writes the table of these groups; the seeds too."""
-    kept = {
+    """Prints or writes the table of these groups, and the values of each seed."""
+    measure = {
         "average": args.average,
         "rules": args.rule,
         "metric": args.metric,
         "ddof": args.ddof,
     }
-    made = compare.table(
+    table = compare.table(
         groups,
         statistics=args.statistic or ("best", "final"),
         columns=args.columns,
@@ -66,16 +66,17 @@ def print_comparison(groups: Sequence[SeedGroup], args: argparse.Namespace):
         against=args.against,
         test=args.test or "t",
         rank=args.ranks or "",
-        **kept,
+        **measure,
     )
-    how = {"transpose": args.transpose, "siunitx": args.siunitx}
-    text = compare.render(made, args.format, **how)
+    text = compare.render(
+        table, args.format, transpose=args.transpose, siunitx=args.siunitx
+    )
     if args.tidy is not None:
-        found = compare.rows(groups, **kept)
-        seeds = tidy.to_csv(found.pairs, found.rules, found.measure)
+        rows = compare.rows(groups, **measure)
+        seeds = tidy.to_csv(rows.pairs, rows.rules, rows.measure)
         atomic.write(args.tidy, seeds.encode())
         sys.stderr.write(f"seed by seed: {args.tidy}\n")
-    notes = made.notes if args.format == "csv" else ()
+    notes = table.notes if args.format == "csv" else ()
     if args.out is not None:
         atomic.write(args.out, text.encode())
         text = f"written to {args.out}\n"
@@ -88,72 +89,70 @@ def _parser(prog: str) -> Parser:
     add("workdirs", nargs="+", metavar="WORKDIR")
     add("--format", choices=rendering.FORMATS, default="text")
     add("--transpose", action="store_true", help="a column per method")
-    add("--siunitx", action="store_true", help="numbers in S columns; of latex")
-    add("--out", type=new_file, help="write there")
+    add("--siunitx", action="store_true", help="S columns, with --format=latex")
+    add("--out", type=new_file, help="file to write instead of printing")
     add(
         "--tidy",
         type=new_file,
         help="also write a CSV there: a row per run, rule, average and statistic",
     )
-    _of_numbers(parser)
+    _add_measure(parser)
     add(
         "--columns",
-        type=_kinds,
+        type=_parse_words,
         default=[],
         metavar="LIST",
         help=f"only these kinds, joined by commas: {', '.join(columns.KINDS)}",
     )
-    add("--target", type=_number, help="rounds and MB until there, such as 90 (%%)")
+    add("--target", type=_parse_number, help="rounds and MB until this accuracy (%%)")
     add("--against", default="", help="p of a paired test against this row, or best")
-    add(
-        "--test", choices=significance.TESTS, help="which, by --against; t unless given"
-    )
+    add("--test", choices=significance.TESTS, help="test of --against; default t")
     add("--ranks", choices=ranks.SHOWN, help="the average rank, or all ranks too")
     return parser
 
 
-def _of_numbers(parser: argparse.ArgumentParser):
-    """Adds what says which number of a run is meant."""
+def _add_measure(parser: argparse.ArgumentParser):
+    """Adds the arguments that choose the number which is compared."""
     add = parser.add_argument
     add(
         "--statistic",
         choices=[*measures.STATISTICS],
         action="append",
         default=[],
-        help="of the rounds, a column each; best and final unless given",
+        help="a column of each run; repeatable, default best and final",
     )
     add("--average", choices=[*measures.AVERAGES], default="pooled")
-    add("--rule", action="append", default=[], help="only this one")
-    add("--metric", default=measures.ACCURACY, help="of the records")
+    add("--rule", action="append", default=[], help="only this prediction rule")
+    add("--metric", default=measures.ACCURACY, help="entry of the records")
     add(
         "--ddof",
         type=int,
         choices=(0, 1),
         default=0,
-        help="of standard deviations over seeds: their divisor is n - ddof",
+        help="divisor n - ddof of standard deviations over seeds",
     )
 
 
-def _number(text: str) -> float:
-    """The type of an argument: a finite number."""
+def _parse_number(text: str) -> float:
+    """Parses an argument that is a finite number."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number such as 90")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number such as 90")
     return number
 
 
-def _kinds(text: str) -> list[str]:
-    """The type of an argument: words joined by commas."""
+def _parse_words(text: str) -> list[str]:
+    """Parses an argument that is words joined by commas."""
     return [word.strip() for word in text.split(",")]
 
 
-def _runs(workdirs: Sequence[str]) -> list[str]:
-    """Those that hold a run; says of each other that it is passed over."""
-    found = [path for path in workdirs if compare.is_run(path)]
+def _folders_of_runs(workdirs: Sequence[str]) -> list[str]:
+    """Returns the folders that hold a run, and reports the others as skipped."""
+    runs = [path for path in workdirs if compare.is_run(path)]
     for path in workdirs:
-        if found and path not in found:
-            sys.stderr.write(f"passed over, for it holds no run: {path}\n")
-    return found or list(workdirs[:1])  # which says what a run is
+        if runs and path not in runs:
+            sys.stderr.write(f"skipped, as it holds no run: {path}\n")
+    return runs or list(workdirs[:1])  # reading it raises the error

@@ -1,4 +1,4 @@
-"""Commands that need a configuration: --config=FILE.py:ARG and its overrides."""
+"""Parser of commands with --config=FILE.py:ARG and its overrides."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from jaxproto import config
-from jaxproto.config import show as listing
+from jaxproto.config.show import format_fields
 from jaxproto.errors import UserError
 
 NEUTRAL = (
@@ -18,7 +18,7 @@ NEUTRAL = (
 )
 CONFIG = """  --config=FILE.py[:PRESETS]  such as configs/protonorm.py:spiral
   --config.FIELD=VALUE  changes one field, such as --config.method.lam=5
-  --print_config  prints every field, its value, who set it and what it may be
+  --print_config  prints every field, its value, origin and allowed values
 """
 
 
@@ -26,34 +26,34 @@ def run_command(
     show: Callable[[ml_collections.ConfigDict], bool | None],
     prog: str,
     arguments: Sequence[str],
-    about: str,
+    about: str | None,
 ):
-    """Parses the flags, and hands the checked configuration on; does not return.
+    """Calls `show` with the checked configuration of the flags; does not return.
 
     Args:
-      show: called with the configuration; True is exit code 1.
-      prog: what the user typed, for messages.
-      about: what --help says first; the flags that the command has defined follow.
+      show: called with the configuration; exit code 1 if it returns True.
+      prog: command that the user typed, for messages.
+      about: first lines of --help, before the flags that the command has defined.
     """
     if {"-h", "--help"} & {*arguments}:
         sys.stdout.write(help_text(prog, about))
         sys.exit(0)
     jax.config.parse_flags_with_absl()  # before a required flag exists
     command = [prog, *config.resolve_paths(arguments)]
-    chosen = config_flags.DEFINE_config_file(
+    config_flag = config_flags.DEFINE_config_file(
         "config", lock_config=True, sys_argv=command
     )
-    printed = flags.DEFINE_bool("print_config", False, "print all fields and stop")
+    print_config = flags.DEFINE_bool("print_config", False, "print all fields and stop")
     flags.mark_flag_as_required("config")
-    said: list[str] = []
+    words: list[str] = []
 
     def parse(argv):
         config.check_flags(argv[1:])
-        said[:] = [argv[0], *config.apply_neutral_preset(argv[1:])]
-        if said != argv:
+        words[:] = [argv[0], *config.apply_neutral_preset(argv[1:])]
+        if words != argv:
             sys.stdout.write(NEUTRAL)
         try:
-            rest = flags.FLAGS(config.replace_follow(said))
+            rest = flags.FLAGS(config.replace_follow(words))
         except (flags.Error, TypeError, ValueError) as e:
             raise UserError(" ".join(f"{e}".split())) from e
         config.check_words(rest[1:])
@@ -61,40 +61,41 @@ def run_command(
 
     def main(_):
         if not flags.FLAGS["verbosity"].present:
-            logging.set_verbosity(logging.WARNING)  # JAX and matplotlib chat otherwise
-        config.check(chosen.value)
-        if printed.value:
-            sys.stdout.write(listing.format_fields(chosen.value, said[1:]))
+            logging.set_verbosity(logging.WARNING)  # JAX and matplotlib log a lot
+        config.check(config_flag.value)
+        if print_config.value:
+            sys.stdout.write(format_fields(config_flag.value, words[1:]))
             return False
-        return show(chosen.value) is True
+        return show(config_flag.value) is True
 
     app.run(main, argv=command, flags_parser=parse)
 
 
 def plain_config() -> ml_collections.ConfigDict:
-    """What the default folder is named after: see `config.unmodified_config`."""
+    """Returns `config.unmodified_config` of --config, for the default folder."""
     return config.unmodified_config(config_file())
 
 
 def config_file() -> str:
-    """What --config says: "FILE.py:PRESETS"."""
+    """Returns the value of --config: "FILE.py:PRESETS"."""
     return config_flags.get_config_filename(flags.FLAGS["config"])
 
 
-def help_text(prog: str, about: str) -> str:
-    """What the command does, and its flags."""
-    own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(flags.FLAGS[name])]
-    lines = [f"  --{_form(f)}  {f.help}\n" for f in own]
-    return f"usage: {prog} --config=FILE.py[:PRESETS] [FLAGS]\n\n{about}\n\n" + "".join(
-        [CONFIG, *lines]
-    )
+def help_text(prog: str, about: str | None) -> str:
+    """Returns the description of a command and its flags."""
+    own = [
+        flags.FLAGS[name] for name in flags.FLAGS if _is_of_command(flags.FLAGS[name])
+    ]
+    lines = "".join(f"  --{_flag_usage(f)}  {f.help}\n" for f in own)
+    usage = f"usage: {prog} --config=FILE.py[:PRESETS] [FLAGS]"
+    return f"{usage}\n\n{about}\n\n{CONFIG}{lines}"
 
 
-def _is_own(flag) -> bool:
-    """Whether a command of this package has defined it."""
+def _is_of_command(flag) -> bool:
+    """Returns whether a command of this package has defined the flag."""
     module = flags.FLAGS.find_module_defining_flag(flag.name) or ""
     return module.startswith("jaxproto.cli") or module.endswith("main.py")
 
 
-def _form(flag) -> str:
+def _flag_usage(flag) -> str:
     return flag.name if flag.boolean else f"{flag.name}={flag.name.upper()}"

@@ -1,4 +1,4 @@
-"""What uploads of finished runs give away: an attack, its table and its pictures."""
+"""Attack on the uploads of finished runs, with its table and pictures."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.summary import table_formats
 
-TABLES = {"markdown": "md", "json": "json"}  # that are written
+TABLES = {"markdown": "md", "json": "json"}  # format -> suffix of the written file
 
 
 def main(prog: str, arguments: Sequence[str]):
@@ -23,22 +23,22 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a run or the folder to write into cannot be used.
     """
     args = _parser(prog).parse_args(arguments)
-    asked = leakage.AttackRequest(
+    request = leakage.AttackRequest(
         workdirs=args.workdirs,
-        clients=_numbers("clients", args.clients, int),
+        clients=_parse_numbers("clients", args.clients, int),
         formats=[form for form in args.formats.split(",") if form],
-        noises=_numbers("noise", args.noise, float),
+        noises=_parse_numbers("noise", args.noise, float),
         body=args.body,
-        sizes=_sizes(args.sizes),
+        sizes=_parse_sizes(args.sizes),
         seed=args.seed,
         data_dir=args.data_dir,
     )
-    made = leakage.run_attack(
-        args.attack, asked, lambda what: sys.stderr.write(f"{what}\n")
+    table = leakage.run_attack(
+        args.attack, request, lambda progress: sys.stderr.write(f"{progress}\n")
     )
-    table_output.print_table(made.view, "text")
+    table_output.print_table(table.view, "text")
     if args.out is not None:
-        for path in _write(args.attack, made, args.out):
+        for path in _write(args.attack, table, args.out):
             sys.stderr.write(f"written: {path}\n")
 
 
@@ -53,48 +53,50 @@ def _parser(prog: str) -> Parser:
     first = f"ids, 0,3,...; the first {attacks.CLIENTS} by default"
     parser.add_argument("--clients", default="", help=first)
     parser.add_argument(
-        "--formats", default="", help="on the wire, float32,int8,...; default the run's"
+        "--formats",
+        default="",
+        help="float32,int8,... on the wire; default the run's",
     )
     parser.add_argument(
         "--noise",
         default="0",
-        help="standard deviations of Gaussian noise on what is sent, in units of its "
-        "root mean square, 0,0.1,...",
+        help="standard deviations of Gaussian noise on uploads, in units of their "
+        "root mean square: 0,0.1,...",
     )
     parser.add_argument(
         "--body", choices=attacks.BODIES, default="own", help="the attacker's network"
     )
     sizes = ",".join(f"{b}x{s}" for b, s in attacks.SIZES)
-    told = f"of `updates`: examples of a step x steps, {sizes} by default"
-    parser.add_argument("--sizes", default=sizes, help=told)
+    about = f"for `updates`: examples per step x steps, default {sizes}"
+    parser.add_argument("--sizes", default=sizes, help=about)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data_dir", default="", help="where the data set is now")
+    parser.add_argument("--data_dir", default="", help="folder of a moved data set")
     return parser
 
 
-def _numbers(name: str, text: str, kind):
+def _parse_numbers(name: str, text: str, kind):
     try:
         return [kind(part) for part in text.split(",") if part]
     except ValueError:
         raise UserError(f"{name} is {text!r}; give numbers joined by commas.") from None
 
 
-def _sizes(text: str) -> list[tuple[int, int]]:
+def _parse_sizes(text: str) -> list[tuple[int, int]]:
     parts = [part.split("x") for part in text.split(",")]
     if any(len(p) != 2 or not all(n.isdecimal() and int(n) for n in p) for p in parts):
         raise UserError(f"sizes is {text!r}; give examples x steps, as 1x1,8x1,2x4.")
     return [(int(batch), int(steps)) for batch, steps in parts]
 
 
-def _write(name: str, made: leakage.AttackTable, out: Path) -> list[Path]:
-    """Tables and pictures into a folder."""
+def _write(name: str, table: leakage.AttackTable, out: Path) -> list[Path]:
+    """Writes tables and pictures into a folder, and returns their paths."""
     with atomic.write_errors(out, 0):
         out.mkdir(parents=True, exist_ok=True)
     written = []
     for form, suffix in TABLES.items():
         written.append(out / f"{name}.{suffix}")
-        atomic.write(written[-1], table_formats.render(made.view, form).encode())
+        atomic.write(written[-1], table_formats.render(table.view, form).encode())
     if not plots.available():
         sys.stderr.write(f"no pictures: {plots.HINT}\n")
         return written
-    return written + figures.draw_attack(name, made, out)
+    return written + figures.draw_attack(name, table, out)

@@ -1,18 +1,18 @@
-"""The names that a configuration can choose from, with a line about each."""
+"""List of the names that a configuration can choose from."""
 
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from jaxproto import models, participation
-from jaxproto.cli import argparse_types as arguments_
+from jaxproto.cli.argparse_types import Parser
 from jaxproto.config import builtin, optimizers, presets
-from jaxproto.data import registry as datasets
 from jaxproto.data.partitions.registry import PARTITIONS
+from jaxproto.data.registry import DATASETS
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
 
-READERS = {  # the prefixes of `datasets.PREFIXES`
+READERS = {  # of `data.registry.PREFIXES`
     "tfds:NAME": "a prepared TFDS directory; `jaxproto prepare NAME` makes it",
     "npz:PATH": "x_train, y_train, x_test, y_test, as Keras has them",
     "folder:PATH": "class folders of images, with or without train/, val/, test/",
@@ -21,7 +21,7 @@ READERS = {  # the prefixes of `datasets.PREFIXES`
 KINDS: dict[str, Callable[[], Mapping[str, object]]] = {
     "methods": lambda: METHODS,
     "networks": lambda: {**_groups(), **models.NETS},
-    "datasets": lambda: {**datasets.DATASETS, **READERS, **_presets()},
+    "datasets": lambda: {**DATASETS, **READERS, **_presets()},
     "partitions": lambda: PARTITIONS,
     "samplers": lambda: participation.SAMPLERS,
     "optimizers": lambda: dict(sorted(optimizers.optax_optimizers().items())),
@@ -39,7 +39,7 @@ def main(prog: str, arguments: Sequence[str]):
     Raises:
       UserError: there is no such kind.
     """
-    parser = arguments_.Parser(prog=prog, description=__doc__)
+    parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("kind", choices=list(KINDS))
     names = KINDS[parser.parse_args(arguments).kind]()
     width = max(map(len, names)) + 2
@@ -48,12 +48,10 @@ def main(prog: str, arguments: Sequence[str]):
 
 
 def _plots() -> dict[str, str]:
-    """The pictures of `jaxproto plot`."""
-    from jaxproto.reporting.figures import (
-        registry,  # half a second: only who needs it pays
-    )
+    """Returns the pictures of `jaxproto plot`."""
+    from jaxproto.reporting.figures.registry import FIGURES  # takes half a second
 
-    return {name: picture.help for name, picture in registry.FIGURES.items()}
+    return {name: picture.help for name, picture in FIGURES.items()}
 
 
 def _groups() -> dict[str, str]:
@@ -61,13 +59,13 @@ def _groups() -> dict[str, str]:
 
 
 def _presets() -> dict[str, str]:
-    """Presets whose data set is not its own name."""
+    """Returns the presets that are not named as their data set."""
     names = {k: v.get("data.name", "") for k, v in presets.DATASETS.items()}
     return {k: f"preset: {v}" for k, v in names.items() if v not in ("", k)}
 
 
 def _about(thing) -> str:
-    """The first line of the docstring, of what a partial function wraps."""
+    """Returns the first line of a docstring; of a partial, of its function."""
     if isinstance(thing, str):
         return thing
     thing = getattr(thing, "func", thing)

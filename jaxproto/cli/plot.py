@@ -1,4 +1,4 @@
-"""A picture of finished runs, as in the papers."""
+"""Picture of finished runs, as in the papers."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from jaxproto.reporting.figures import registry
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Draws what the arguments say.
+    """Draws the picture.
 
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
@@ -18,16 +18,14 @@ def main(prog: str, arguments: Sequence[str]):
     kinds = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
     for name, picture in registry.FIGURES.items():
         former = [old for old, new in registry.OLD_NAMES.items() if new == name]
-        one = kinds.add_parser(name, help=picture.help, aliases=former)
-        one.add_argument("out", type=new_file, metavar="OUT.png|.pdf|.svg")
-        registry.add_arguments(one, picture)
-        one.add_argument(
-            "--size",
-            choices=list(plots.SIZES),
-            default="",
-            help="as wide as a column of a paper (3.25 in) or its text (6.75 in)",
+        subparser = kinds.add_parser(name, help=picture.help, aliases=former)
+        subparser.add_argument("out", type=new_file, metavar="OUT.png|.pdf|.svg")
+        registry.add_arguments(subparser, picture)
+        width = "width of a paper's column (3.25 in) or of its text (6.75 in)"
+        subparser.add_argument(
+            "--size", choices=list(plots.SIZES), default="", help=width
         )
-        one.set_defaults(draw=picture.draw)
+        subparser.set_defaults(draw=picture.draw)
     args = parser.parse_args(arguments)
     plots.check(args.out)
     if not args.out.parent.is_dir():

@@ -22,32 +22,29 @@ def main(prog: str, arguments: Sequence[str]):
     """
     parser = Parser(prog=prog, description=__doc__)
     parser.add_argument("name", nargs="*", help=f"such as {', '.join(prepare.SPACE)}")
-    where = "default TFDS_DATA_DIR, ~/tensorflow_datasets"
-    parser.add_argument("--data_dir", help=where)
-    parser.add_argument("--manual_dir", help="archives there are not downloaded")
+    parser.add_argument(
+        "--data_dir", help="default TFDS_DATA_DIR, ~/tensorflow_datasets"
+    )
+    parser.add_argument("--manual_dir", help="folder of archives downloaded before")
     args = parser.parse_args(arguments)
     if len(args.name) != 1:
         raise UserError(
             f"give one data set, such as {', '.join(prepare.SPACE)}: "
             f"{prog} NAME [--data_dir=...] [--manual_dir=...]"
         )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow chats otherwise
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # threads outlive an error
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its threads outlive an error
     download.set_progress_bars(sys.stderr.isatty())
-    signals.remove_signal_handlers()  # TFDS takes away what it has half prepared
+    signals.remove_signal_handlers()  # TFDS removes unfinished files
     try:
-        done = prepare.prepare(
-            args.name[0],
-            data_dir=args.data_dir,
-            manual_dir=args.manual_dir,
-            tell=_tell,
-        )
+        folders = {"data_dir": args.data_dir, "manual_dir": args.manual_dir}
+        prepared = prepare.prepare(args.name[0], **folders, tell=_print)
     except KeyboardInterrupt as e:
         again = "nothing is half prepared; the same command starts again"
         raise KeyboardInterrupt(again) from e
-    for line in prepare.prepared_message(done, default=not args.data_dir):
-        _tell(line)
+    for line in prepare.prepared_message(prepared, default=not args.data_dir):
+        _print(line)
 
 
-def _tell(line):
+def _print(line: str):
     Console().print(line, markup=False, highlight=False, soft_wrap=True)

@@ -12,34 +12,34 @@ from jaxproto.reporting.html.prototypes import WHICH
 
 
 def main(prog: str, arguments: Sequence[str]):
-    """Writes the page that the arguments ask for.
+    """Writes the page.
 
     Raises:
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     parser = Parser(prog=prog, description=__doc__)
-    several = "of runs, or folders that hold some, as that of a sweep"
-    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help=several)
+    about = "work directory of a run, or a folder of several, such as a sweep's"
+    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help=about)
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
     parser.add_argument(
-        "--overwrite", action="store_true", help="even a file that is no report"
+        "--overwrite", action="store_true", help="replace a file that is not a report"
     )
     parser.add_argument(
         "--prototypes",
         choices=WHICH,
         default=WHICH[0],
-        help="runs whose checkpoint is read, of those that differ in the seed alone",
+        help="runs whose checkpoint is read, among those that differ only in the seed",
     )
-    parser.add_argument("--data_dir", default="", help="where the data set is now")
+    parser.add_argument("--data_dir", default="", help="folder of a moved data set")
     args = parser.parse_args(arguments)
     html.check(args.out, args.overwrite)
     now = datetime.datetime.now(datetime.UTC)
-    made = html.render_page(
+    page = html.render_page(
         args.workdirs, f"{now:%Y-%m-%d %H:%M} UTC", args.prototypes, args.data_dir
     )
-    html.write(args.out, made.html)
-    sys.stderr.writelines(f"left out: {path}: {why}\n" for path, why in made.left_out)
+    html.write(args.out, page.html)
+    sys.stderr.writelines(f"left out: {path}: {why}\n" for path, why in page.left_out)
     size = atomic.format_bytes(args.out.stat().st_size)
     sys.stdout.write(
-        f"{made.runs} run{'s' * (made.runs != 1)}: written to {args.out} ({size})\n"
+        f"{page.runs} run{'s' * (page.runs != 1)}: written to {args.out} ({size})\n"
     )

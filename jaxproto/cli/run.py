@@ -1,4 +1,4 @@
-"""Runs one experiment, or with --sweep many; the same command again resumes."""
+"""Runs one experiment, or with --sweep many; the same command resumes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,16 +13,16 @@ GRACE = (
     f"default {signals.GRACE:g}, 0 ends at once"
 )
 DEVICES = (
-    "that share the clients: all, a number, or places such as 0,2; default all, on CPU "
-    "one"
+    "devices that share the clients: all, a number, or indices such as 0,2; default "
+    "all, on CPU one"
 )
 COORDINATOR = (
     "HOST:PORT of the first of several processes that share one run, or auto (SLURM, "
     "TPU pods)"
 )
 WRITERS = (
-    "who else is told of the run, joined by commas: csv, tensorboard, wandb, mlflow, "
-    "aim; metrics.jsonl is always written"
+    "logging backends, joined by commas: csv, tensorboard, wandb, mlflow, aim; "
+    "metrics.jsonl is always written"
 )
 DEBUG = (
     "one round of one client with two batches, without compilation, so that print and "
@@ -34,15 +34,14 @@ RESUME_HINT = "the same command resumes from the last checkpoint"
 
 def main(prog: str, arguments: Sequence[str]):
     """Runs or resumes an experiment or a sweep; exit code 1 unless it finishes."""
-    show = define_flags()
-    config_command.run_command(show, prog, arguments, __doc__)
+    config_command.run_command(define_flags(), prog, arguments, __doc__)
 
 
 def define_flags(always: bool = False) -> Callable:
-    """Defines the flags of a run and of a sweep; returns what does either.
+    """Defines the flags of a run and of a sweep; returns the function that runs it.
 
     Args:
-      always: a sweep even without --sweep.
+      always: run a sweep even without --sweep.
     """
     from jaxproto.cli import sweep_flags
 
@@ -50,27 +49,25 @@ def define_flags(always: bool = False) -> Callable:
         "workdir",
         "",
         "default runs/<config>-<dataset>-seed<n>[-<changes>]; of a sweep, the folder "
-        "of all its cells",
+        "of its cells",
     )
     grace = flags.DEFINE_float("grace", signals.GRACE, GRACE, lower_bound=0.0)
-    on = flags.DEFINE_string("devices", "", DEVICES)
-    join = _define_hosts()
+    devices = flags.DEFINE_string("devices", "", DEVICES)
+    join_processes = _define_hosts()
     writers = flags.DEFINE_list("writers", [], WRITERS)
     debug = flags.DEFINE_bool("debug", False, DEBUG)
     sweep = sweep_flags.define_flags(always)
 
-    def given() -> dict:
-        return {"devices": on.value, "callbacks": writers.value}
-
     def show(config) -> bool:
         if debug.value:
-            return _debug(config, sweep.asked())
+            return _debug(config, sweep.is_requested())
         signals.set_exit_hint(RESUME_HINT)
-        join(sweep.asked())
+        is_sweep = sweep.is_requested()
+        join_processes(is_sweep)
+        options = {"devices": devices.value, "callbacks": writers.value}
+        run = sweep.run if is_sweep else _run
         try:
-            if sweep.asked():
-                return not sweep.run(config, path.value, grace.value, given())
-            return not _run(config, path.value, grace.value, given())
+            return not run(config, path.value, grace.value, options)
         except signals.StoppedBySignal as e:
             signals.exit_after_stop(e)
 
@@ -78,10 +75,10 @@ def define_flags(always: bool = False) -> Callable:
 
 
 def _define_hosts() -> Callable[[bool], None]:
-    """The flags of a run by several processes, and what joins them."""
+    """Defines the flags of a run by several processes; returns what joins them."""
     coordinator = flags.DEFINE_string("coordinator", "", COORDINATOR)
-    processes = flags.DEFINE_integer("processes", 0, "with --coordinator: how many")
-    process = flags.DEFINE_integer("process", -1, "with --coordinator: which, from 0")
+    processes = flags.DEFINE_integer("processes", 0, "with --coordinator: their number")
+    process = flags.DEFINE_integer("process", -1, "with --coordinator: index, from 0")
 
     def join(sweep: bool):
         from jaxproto.training import multihost
@@ -105,7 +102,7 @@ def _define_hosts() -> Callable[[bool], None]:
 
 
 def _debug(config, sweep: bool) -> bool:
-    """Computes one round for a debugger; there is nothing that it could not finish."""
+    """Computes one round for a debugger; returns False, as nothing is left to finish."""
     from jaxproto.training.debug import debug
 
     if sweep:
@@ -114,18 +111,16 @@ def _debug(config, sweep: bool) -> bool:
     return False
 
 
-def _run(config, path: str, grace: float, given: Mapping) -> bool:
-    """Whether the run has ended well."""
-    from jaxproto.storage import default_workdir
+def _run(config, path: str, grace: float, options: Mapping) -> bool:
+    """Runs an experiment; returns whether it has finished."""
+    from jaxproto.storage.default_workdir import resolve_workdir
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, program_cache, runner
 
-    where = path or default_workdir.resolve_workdir(
-        config, config_command.plain_config()
-    )
+    workdir = path or resolve_workdir(config, config_command.plain_config())
     cache = program_cache.disk_cache
     with multihost.fail_together():
-        summary = runner.run(config, where, cache=cache, grace=grace, **given)
-        well = status_of(summary).ok
-        multihost.exit_secondary_processes(0 if well else 1)
-    return well
+        summary = runner.run(config, workdir, cache=cache, grace=grace, **options)
+        ok = status_of(summary).ok
+        multihost.exit_secondary_processes(0 if ok else 1)
+    return ok

@@ -2,8 +2,8 @@
 
     jaxproto sweep --config=protonorm:digits --sweep=seed=0,1,2 --sweep=method.lam=1,10
 
-Without --sweep the axes are those of `get_sweep()` in the configuration file. What runs
-of these configurations alone have left in `runs/` is taken up.
+Without --sweep the axes are those of `get_sweep()` in the configuration file. Runs
+of these configurations in `runs/` count as cells of the sweep.
 """
 
 from collections.abc import Sequence

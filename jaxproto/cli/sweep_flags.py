@@ -15,7 +15,7 @@ from jaxproto.errors import UserError
 
 AXIS = (
     "FIELD=VALUES, once for each axis: a,b,c; 0:10; log:1e-3:1e1:5; lin:0:1:5; fields "
-    "that go together as a=1,2+b=3,4"
+    "that change together as a=1,2+b=3,4"
 )
 AT_ONCE = (
     "auto (threads on CPU, all elsewhere), one, threads, all (as one program, as many "
@@ -27,18 +27,17 @@ LAUNCHER = (
     "this command have the same absolute paths on all machines)"
 )
 PARTS = (
-    "into how many parts print and ray divide the cells; 0: print one for each set of "
-    "programs, ray as many as can run at once"
+    "number of parts of the cells for print and ray; 0: with print one for each set of "
+    "programs, with ray as many as can run at once"
 )
-ADDRESS = "of a Ray cluster: auto or HOST:PORT; without it, Ray starts on this machine"
+ADDRESS = "Ray cluster: auto or HOST:PORT; without it, Ray starts on this machine"
 
 
 class SweepFlags(NamedTuple):
-    """What the flags ask for."""
+    """Functions that read the flags of a sweep."""
 
-    asked: Callable[[], bool]
-    run: Callable  # config, outdir, grace, of `SweepOptions` -> whether every cell has
-    # finished
+    is_requested: Callable[[], bool]
+    run: Callable  # config, outdir, grace, options -> whether every cell has finished
 
 
 class LaunchFlags(NamedTuple):
@@ -56,35 +55,36 @@ def define_flags(always: bool = False) -> SweepFlags:
     """Defines the flags.
 
     Args:
-      always: a sweep even without --sweep: its axes are those of the file.
+      always: run a sweep even without --sweep, with the axes of the file.
     """
-    given = flags.DEFINE_multi_string("sweep", [], AXIS)
+    axes_flag = flags.DEFINE_multi_string("sweep", [], AXIS)
     at_once = flags.DEFINE_string("cells_at_once", "auto", AT_ONCE)
     launch = _define_launch()
 
-    def run(config, outdir: str, grace: float, more: Mapping) -> bool:
+    def run(config, outdir: str, grace: float, options: Mapping) -> bool:
         from jaxproto import sweeps
         from jaxproto.config import files
         from jaxproto.training import program_cache
 
-        _check(launch)
-        if launch.launcher.value == "ray":  # no memory of a GPU for one who watches
+        _check_flags(launch)
+        if launch.launcher.value == "ray":  # this process trains nothing
             jax.config.update("jax_platforms", "cpu")
-        axes = given.value or files.sweep_axes(config_command.config_file())
-        how = sweeps.SweepOptions(at_once.value, program_cache.disk_cache, grace)
-        how = how._replace(**more)
+        axes = axes_flag.value or files.sweep_axes(config_command.config_file())
+        how = sweeps.SweepOptions(
+            at_once.value, program_cache.disk_cache, grace, **options
+        )
         plain = config_command.plain_config()
         if launch.launcher.value == "print":
-            return _print(config, axes, outdir, plain, launch.parts.value)
+            return _print_commands(config, axes, outdir, plain, launch.parts.value)
         if launch.launcher.value == "ray":
-            done = _on_ray(config, axes, outdir, how, plain, launch)
+            result = _sweep_on_ray(config, axes, outdir, how, plain, launch)
         else:
-            mine = {"plain": plain, "share": _part(launch.part.value)}
-            done = sweeps.sweep(config, axes, outdir, None, how, **mine)
-        return _say(done, config)
+            part = {"plain": plain, "share": _parse_part(launch.part.value)}
+            result = sweeps.sweep(config, axes, outdir, None, how, **part)
+        return _print_result(result, config)
 
-    def asked() -> bool:
-        sweep = always or bool(given.value)
+    def is_requested() -> bool:
+        sweep = always or bool(axes_flag.value)
         for flag in () if sweep else (at_once, *launch):
             if flag.present:
                 raise UserError(
@@ -93,36 +93,37 @@ def define_flags(always: bool = False) -> SweepFlags:
                 )
         return sweep
 
-    return SweepFlags(asked, run)
+    return SweepFlags(is_requested, run)
 
 
-def _say(done, config) -> bool:
-    """Says what came of a sweep; whether every cell that has ended has ended well."""
+def _print_result(result, config) -> bool:
+    """Prints the result of a sweep; returns whether every ended cell has finished."""
     from jaxproto.storage.status import status_of
     from jaxproto.sweeps import outputs
 
-    for path in done.files:
+    for path in result.files:
         sys.stdout.write(f"written to {path}\n")
-    for line in outputs.closing_lines(done.plan, done.summaries, _alone(config)):
+    command = _single_run_command(config)
+    for line in outputs.closing_lines(result.plan, result.summaries, command):
         sys.stdout.write(line + "\n")
-    ended = [status_of(summary) for summary in done.summaries.values()]
-    return bool(ended) and all(status.ok for status in ended)
+    ended = result.summaries.values()
+    return bool(ended) and all(status_of(summary).ok for summary in ended)
 
 
 def _define_launch() -> LaunchFlags:
-    whole, share = flags.DEFINE_integer, flags.DEFINE_float
+    integer, number = flags.DEFINE_integer, flags.DEFINE_float
     return LaunchFlags(
         flags.DEFINE_enum("launcher", "local", ["local", "print", "ray"], LAUNCHER),
         flags.DEFINE_string("part", "0/1", "K/N: the K-th of N parts, from 0"),
-        whole("parts", 0, PARTS, lower_bound=0),
-        whole("task_cpus", 1, "cores of a part on Ray", lower_bound=1),
-        share("task_gpus", 0.0, "GPUs of a part on Ray, 0.5 shares one", lower_bound=0),
+        integer("parts", 0, PARTS, lower_bound=0),
+        integer("task_cpus", 1, "cores of a part on Ray", lower_bound=1),
+        number("task_gpus", 0.0, "GPUs of a part on Ray, such as 0.5", lower_bound=0),
         flags.DEFINE_string("ray_address", "", ADDRESS),
     )
 
 
-def _check(launch: LaunchFlags):
-    """Raises UserError for a flag that the launcher does not look at, or a bad one."""
+def _check_flags(launch: LaunchFlags):
+    """Raises UserError for a flag that the launcher does not use, or a bad one."""
     of_ray = ["task_cpus", "task_gpus", "ray_address"]
     unused = {"local": ["parts", *of_ray], "print": ["part", *of_ray], "ray": ["part"]}
     chosen = launch.launcher.value
@@ -134,58 +135,51 @@ def _check(launch: LaunchFlags):
             )
     gpus = launch.gpus.value
     if gpus > 1 and gpus != int(gpus):
-        raise UserError(f"--task_gpus={gpus:g} is no whole number, nor a part of one.")
+        raise UserError(f"--task_gpus={gpus:g} is neither a whole number nor below 1.")
 
 
-def _print(config, axes, outdir: str, plain, parts: int) -> bool:
-    """Prints the commands; what else there is to say goes to the other stream."""
+def _print_commands(config, axes, outdir: str, plain, parts: int) -> bool:
+    """Prints the commands to the standard output, and the plan to standard error."""
     from jaxproto import sweeps
-    from jaxproto.sweeps import live_table
-    from jaxproto.sweeps import print_launcher as launch
+    from jaxproto.sweeps import live_table, print_launcher
     from jaxproto.sweeps.sweep import bytes_per_cell
 
-    whole = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
-    for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
+    plan = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
+    for line in live_table.plan_lines(plan, bytes_per_cell(plan)):
         sys.stderr.write(line + "\n")
     words = [sys.executable, *sys.orig_argv[1:]]
-    for line in launch.commands(words, whole, parts):
+    for line in print_launcher.commands(words, plan, parts):
         sys.stdout.write(line + "\n")
     return True
 
 
-def _on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
-    """The result of a sweep on Ray."""
-    from jaxproto.contrib.ray_launcher import launcher as cluster
+def _sweep_on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
+    """Runs a sweep on Ray."""
+    from jaxproto.contrib.ray_launcher.launcher import RayOptions, on_ray
 
     options = [name for name in flags.FLAGS if name.startswith("jax_")]
-    given = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
-    where = cluster.RayOptions(
-        launch.address.value,
-        launch.cpus.value,
-        launch.gpus.value,
-        launch.parts.value,
-        given,
-    )
-    return cluster.on_ray(config, axes, outdir, how=how, plain=plain, cluster=where)
+    jax_flags = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
+    address, cpus, gpus = launch.address.value, launch.cpus.value, launch.gpus.value
+    cluster = RayOptions(address, cpus, gpus, launch.parts.value, jax_flags)
+    return on_ray(config, axes, outdir, how=how, plain=plain, cluster=cluster)
 
 
-def _alone(config) -> str:
-    """The command of the configuration without a sweep."""
+def _single_run_command(config) -> str:
+    """Returns the command that runs the configuration without a sweep."""
     from jaxproto.config import flatten, load
 
     file = config_command.config_file()
     path, colon, presets = file.partition(":")
     if path.startswith(os.getcwd() + os.sep):
         path = os.path.relpath(path)
-    given, usual = flatten(config), flatten(load(file))
-    changed = [f"--config.{k}={v}" for k, v in given.items() if usual.get(k) != v]
-    return shlex.join(
-        ["python", "main.py", f"--config={path}{colon}{presets}", *changed]
-    )
+    fields, default = flatten(config), flatten(load(file))
+    changed = [f"--config.{k}={v}" for k, v in fields.items() if default.get(k) != v]
+    command = ["python", "main.py", f"--config={path}{colon}{presets}"]
+    return shlex.join([*command, *changed])
 
 
-def _part(text: str) -> tuple[int, int]:
+def _parse_part(text: str) -> tuple[int, int]:
     if not re.fullmatch(r"\d+/\d+", text):
-        raise UserError(f"--part={text} is no part; write K/N, such as --part=0/4.")
+        raise UserError(f"--part={text} is not a part; write K/N, such as --part=0/4.")
     k, n = text.split("/")
     return int(k), int(n)

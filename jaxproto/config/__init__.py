@@ -1,4 +1,4 @@
-"""Configurations: fields, presets, readings, registries, and what is built of them."""
+"""Configurations: fields, presets, checks, files and command-line flags."""
 
 from jaxproto.config.checks import check, check_keys, upgrade_saved
 from jaxproto.config.factory_fields import method_fields

@@ -1,4 +1,4 @@
-"""Checks of a configuration before anything is made of it; old ones are completed."""
+"""Checks of a configuration, and the upgrade of saved ones."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -26,45 +26,45 @@ from jaxproto.methods.history import OLD_DEFAULTS
 from jaxproto.metrics import metrics_by_name
 
 
-def upgrade_saved(given: Mapping) -> dict:
-    """A configuration that was saved, flat; fields that did not exist then at default.
+def upgrade_saved(config: Mapping) -> dict:
+    """Returns a saved configuration, flat, with later fields at their defaults.
 
     Args:
-      given: nested, of this version or an older one.
+      config: nested, of this version or an older one.
     """
-    found = flatten(given)
-    name = str(found.get("method.name", ""))
-    return {**defaults(all_fields(name)), **OLD_DEFAULTS.get(name, {}), **found}
+    saved = flatten(config)
+    name = str(saved.get("method.name", ""))
+    return {**defaults(all_fields(name)), **OLD_DEFAULTS.get(name, {}), **saved}
 
 
 def check_keys(config: Mapping, paths: Iterable[str]):
     """Raises UserError with a did-you-mean for a dotted path that does not exist."""
     for path in paths:
-        node, seen = config, "config"
+        node, at = config, "config"
         for key in path.split("."):
             if not isinstance(node, Mapping | ml_collections.ConfigDict):
-                raise UserError(f"{seen!r} is a value and has no field {key!r}.")
-            choose_from(f"field of {seen!r}:", key, list(node))
-            node, seen = node[key], f"{seen}.{key}"
+                raise UserError(f"{at!r} is a value and has no field {key!r}.")
+            choose_from(f"field of {at!r}:", key, list(node))
+            node, at = node[key], f"{at}.{key}"
 
 
 def check(config: ml_collections.ConfigDict):
     """Raises UserError for missing, unknown or impossible fields."""
-    have = flatten(config)
-    method = [path for path in have if path.startswith("method.")]
-    check_keys(nested(dict.fromkeys([*FIELDS, *method])), have)
-    missing = sorted(FIELDS.keys() - have.keys())
+    values = flatten(config)
+    method = [path for path in values if path.startswith("method.")]
+    check_keys(nested(dict.fromkeys([*FIELDS, *method])), values)
+    missing = sorted(FIELDS.keys() - values.keys())
     if missing:
         raise UserError(
             f"the configuration lacks {', '.join(missing)}; start from "
             "jaxproto.config.default() or from a file in configs/."
         )
-    name = choose_from("method", have["method.name"], METHODS)
+    name = choose_from("method", values["method.name"], METHODS)
     fields = all_fields(name)
-    own = nested(fields)["method"]
+    keys = nested(fields)["method"]
     for path in method:
-        choose_from(f"field of method {name!r}:", path.removeprefix("method."), own)
-    for path, value in have.items():
+        choose_from(f"field of method {name!r}:", path.removeprefix("method."), keys)
+    for path, value in values.items():
         check_value(path, value, fields[path])
     check_together(config)
 
@@ -72,8 +72,8 @@ def check(config: ml_collections.ConfigDict):
 def check_value(path: str, value, field: Field):
     """Raises UserError unless a field may hold the value.
 
-    A number must be in its range as compiled programs see it, too: they compute in
-    float32; data are divided in float64.
+    A number must be in its range as a float32, too: compiled programs compute in
+    float32. Data are partitioned in float64.
     """
     _check_type(path, value, type(field.default))
     if isinstance(field.allowed, Range):
@@ -82,11 +82,11 @@ def check_value(path: str, value, field: Field):
         choose_from(field.allowed.kind or path, value, field.allowed)
 
 
-def _check_type(path: str, value, want: type):
-    """Raises UserError unless `value` is of a type; a float may be whole."""
-    kinds = (int, float) if want is float else want
-    if not isinstance(value, kinds) or isinstance(value, bool) != (want is bool):
-        raise UserError(f"{path} is {shorten(value)}; it must be {TYPES[want]}.")
+def _check_type(path: str, value, expected: type):
+    """Raises UserError unless `value` is of a type; an int may stand for a float."""
+    types = (int, float) if expected is float else expected
+    if not isinstance(value, types) or isinstance(value, bool) != (expected is bool):
+        raise UserError(f"{path} is {shorten(value)}; it must be {TYPES[expected]}.")
     if isinstance(value, str) and (bad := first_unprintable(value)):
         raise UserError(
             f"{path} is {shorten(value)}, with the character {bad}, which cannot be "
@@ -96,41 +96,41 @@ def _check_type(path: str, value, want: type):
         raise UserError(f"{path} is {value}; it must be finite.")
 
 
-def _check_range(path: str, value: float, own: Range):
+def _check_range(path: str, value: float, allowed: Range):
     """Raises UserError unless a number is in its range, rounded to float32 too."""
-    if not own.fits(value):
-        raise UserError(f"{path} is {shorten(value)}; it must be {own.words}.")
+    if not allowed.fits(value):
+        raise UserError(f"{path} is {shorten(value)}; it must be {allowed.words}.")
     if isinstance(value, int) or path.startswith("data."):
         return
     with np.errstate(over="ignore"):
         single = float(np.float32(value))
-    if not (own.fits(single) and math.isfinite(single)):
+    if not (allowed.fits(single) and math.isfinite(single)):
         raise UserError(
             f"{path} is {value}, which is {single} as a float32; it must be "
-            f"{own.words}, and finite."
+            f"{allowed.words}, and finite."
         )
 
 
 def network_names(group: str) -> tuple[str, ...]:
-    """Networks of a group, of one name, or of names joined by commas."""
+    """Returns the networks of a group, of one name, or of comma-joined names."""
     names = tuple(n.strip() for n in group.split(","))
     return models.group_members(names if len(names) > 1 else names[0])
 
 
 def num_evaluated(config) -> int:
-    """The number of clients that evaluations ask; 0 is all.
+    """Returns the number of clients that are evaluated; 0 is all.
 
     Raises:
-      UserError: it is none.
+      UserError: `eval.clients` is neither "all" nor a positive number.
     """
-    asked = config.eval.clients
-    if asked == "all":
+    value = config.eval.clients
+    if value == "all":
         return 0
-    if not asked.isdecimal() or not 1 <= int(asked) <= MAX_INT:
+    if not value.isdecimal() or not 1 <= int(value) <= MAX_INT:
         raise UserError(
-            f"eval.clients is {asked!r}; it is all, or a number of clients such as 100."
+            f"eval.clients is {value!r}; it is all, or a number of clients such as 100."
         )
-    return int(asked)
+    return int(value)
 
 
 def check_together(config):
@@ -143,10 +143,10 @@ def check_together(config):
     needs_public = config.method.get("anchors", "none") != "none"
     if config.data.name == registry.NODES and (needs_public or shared):
         raise UserError(
-            f"data.name=nodes: all examples are some node's own, but "
+            f"data.name=nodes: every example belongs to a node, but "
             f"data.public_share={config.data.public_share}, data.public_source="
             f"{config.data.public_source!r} and the anchors of "
-            f"{config.method.name} ask for public ones; set these to 0, '' and none."
+            f"{config.method.name} need public ones; set these to 0, '' and none."
         )
     if needs_public and not shared:
         raise UserError(

@@ -1,9 +1,9 @@
-"""The fields of a configuration: a row of `FIELDS` says all that is known of one.
+"""The fields of a configuration: the table `FIELDS` with one row per field.
 
-Defaults, checks, `--print_config`, the arguments of compiled programs, names of default
-folders, what may change when a run goes on, what `compare` ignores and the table of
-docs/api/fields.md follow from it. Fields of methods come from their factories:
-`hyperparameters.py`.
+It decides defaults, checks, `--print_config`, the arguments of compiled programs, names
+of default folders, the fields that may change when a run resumes, those that `compare`
+ignores and the table of docs/api/fields.md. Fields of methods come from their factories:
+`factory_fields.py`.
 """
 
 import dataclasses
@@ -38,16 +38,18 @@ FOLLOW = -1  # `data.seed` that takes the value of `seed`
 TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 TRACED, UNUSED = "argument", "unused"  # by compiled programs; or STATIC
 NEVER, MORE = "no", "to more, unless a round depends on it"  # may change on resume
-STOPPED, MOVED = "after an early stop", "no, but in `jaxproto.load` and on nodes"
+STOPPED, MOVED = "after an early stop", "only in `jaxproto.load` and on nodes"
 
 
 class Names:
-    """The names that a field can hold, as they are registered when asked for."""
+    """The names that a field can hold, read from registries at each iteration."""
 
     def __init__(self, *parts: Iterable[str], only: bool = True, kind: str = ""):
         self._parts = parts  # registries, or lists
-        self.only = only  # False: other values fit, too; who reads them checks them
-        self.kind = kind  # how messages call the field, if not by its path
+        self.only = (
+            only  # False: other values are allowed too, and checked by their reader
+        )
+        self.kind = kind  # name of the field in messages; "": its path
 
     def __iter__(self) -> Iterator[str]:
         """Returns the names of all parts, in their order."""
@@ -60,15 +62,15 @@ class Field:
 
     default: Any
     help: str
-    allowed: Range | Names | None = None  # None: all that has the default's type
+    allowed: Range | Names | None = None  # None: every value of the default's type
     program: str = STATIC  # how compiled programs use it; a TRACED one is a float
-    names_run: bool = True  # the name of a default folder says that it is changed
-    compared: bool = True  # False: runs of one setting may differ in it
-    resume: str = NEVER  # when a run may go on with another value
+    names_run: bool = True  # a change shows in the name of a default folder
+    compared: bool = True  # False: runs that differ in it have one setting
+    resume: str = NEVER  # when a run may resume with another value
 
     @property
     def words(self) -> str:
-        """Returns in words what it may hold."""
+        """Returns the allowed values in words."""
         if isinstance(self.allowed, Names):
             return " | ".join(self.allowed)
         kind = TYPES[type(self.default)]
@@ -77,7 +79,7 @@ class Field:
 
 NON_NEGATIVE = Range("0 (off) or more", 0)
 BETWEEN_0_AND_1 = Range("above 0 and below 1", 0, 1, "()")
-PIXELS = Range(f"0 (as they are) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
+PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
 DATA_SEED = Range("from 0 to 2**32 - 1, or follow", FOLLOW, 2**32 - 1)
 EPOCHS = Range("from 1 to 10,000", 1, 10_000)  # a trace has all their keys
@@ -90,85 +92,85 @@ STORES = Names(["auto", "none", "device", "host", "disk"])
 ALL_OR_NUMBER = Names(["all", "a number"], only=False)
 METRIC_NAMES = Names(METRICS, ["several joined by commas"], only=False)
 
-# One row per field: path, default, meaning, what is allowed, use by compiled programs,
-# and the rules that are not as usual. Sources of defaults: N is ProtoNorm, T TinyProto.
+# One row per field: path, default, meaning, allowed values, use by compiled programs,
+# and the rules that differ from their defaults. Sources of defaults: N is ProtoNorm, T TinyProto.
 # fmt: off
 FIELDS = {
-    "name": Field("run", "first part of the default work directory", program=UNUSED, names_run=False, compared=False),
-    "seed": Field(0, "of initial weights, batches and participation", SEED, UNUSED, names_run=False, compared=False),
+    "name": Field("run", "first part of the default run directory's name", program=UNUSED, names_run=False, compared=False),
+    "seed": Field(0, "seed of initial weights, batches and participation", SEED, UNUSED, names_run=False, compared=False),
     "rounds": Field(300, "communication rounds", COUNT, resume=MORE),  # N 5.1
     "eval_every": Field(1, "rounds between evaluations", COUNT, UNUSED),
     "checkpoint_every": Field(10, "rounds between checkpoints", COUNT, UNUSED, compared=False),
     "data.name": Field("digits", "data set", DATA, names_run=False),
-    "data.data_dir": Field("", "folder of prepared TFDS sets; empty: TFDS's own default", program=UNUSED, names_run=False, compared=False, resume=MOVED),
-    "data.pixels": Field(0, "height and width images are resized to; 0: as they are", PIXELS),
-    "data.vocab_size": Field(0, "tokens of texts at most; 0: all training words", or_zero("all words")),
-    "data.max_len": Field(200, "words of a text that count", COUNT),  # T's code
-    "data.min_texts": Field(5, "training texts with a word, for a node to tell it: nodes", COUNT),
+    "data.data_dir": Field("", "folder of prepared TFDS data sets; empty: TFDS's default", program=UNUSED, names_run=False, compared=False, resume=MOVED),
+    "data.pixels": Field(0, "height and width to which images are resized; 0: unchanged", PIXELS),
+    "data.vocab_size": Field(0, "maximum vocabulary size of texts; 0: all training words", or_zero("all words")),
+    "data.max_len": Field(200, "maximum number of words of a text; the rest is cut", COUNT),  # T's code
+    "data.min_texts": Field(5, "training texts of a node that must contain a word before it reports the word (data.name=nodes)", COUNT),
     "data.clients": Field(20, "number of clients", COUNT),  # N 5.1
-    "data.partition": Field("dirichlet", "who gets which examples", SCHEMES),  # N 5.1
-    "data.alpha": Field(0.1, "Dirichlet's concentration: small is heterogeneous", ALPHA),  # N 5.1
-    "data.classes_per_client": Field(2, "of partitions named pathological", COUNT),  # CIFAR-10's in N's code
-    "data.min_size": Field(2, "examples per client at least: dirichlet, quantity", COUNT),
-    "data.least_samples": Field(1, "the same: pfllib, pfllib_pathological", COUNT),
-    "data.pool": Field(True, "pool official training and test parts, then split each client's"),  # N 5.1
-    "data.train_share": Field(0.75, "share of a client's examples that it trains on, pooled", BETWEEN_0_AND_1),  # N 5.1
-    "data.seed": Field(1, "of the partition, one for every `seed` unless it is follow (-1)", DATA_SEED),  # docs/decisions.md#seeds
-    "data.public_share": Field(0.0, "share of the examples that are known to all", BELOW_ONE),
+    "data.partition": Field("dirichlet", "partition of the examples over the clients", SCHEMES),  # N 5.1
+    "data.alpha": Field(0.1, "concentration of the Dirichlet distribution; small values are heterogeneous", ALPHA),  # N 5.1
+    "data.classes_per_client": Field(2, "classes per client (partitions named pathological)", COUNT),  # CIFAR-10's in N's code
+    "data.min_size": Field(2, "minimum examples per client (dirichlet, quantity)", COUNT),
+    "data.least_samples": Field(1, "minimum examples per client (pfllib, pfllib_pathological)", COUNT),
+    "data.pool": Field(True, "join the official training and test parts, then split the examples of each client"),  # N 5.1
+    "data.train_share": Field(0.75, "share of a client's examples for training, if data.pool", BETWEEN_0_AND_1),  # N 5.1
+    "data.seed": Field(1, "seed of the partition; follow (-1) takes the value of `seed`", DATA_SEED),  # docs/decisions.md#seeds
+    "data.public_share": Field(0.0, "share of the examples that are public", BELOW_ONE),
     "data.public_classes": Field(0.5, "share of the classes that public examples cover", POSITIVE_SHARE),
-    "data.public_source": Field("", "a data set whose examples are public instead"),
-    "model.group": Field("digits", "group of networks over the clients, or names joined by commas", NETWORKS),
-    "model.feat_dim": Field(64, "features before the classifier, dimensions of a prototype", COUNT),
-    "model.compute_dtype": Field("float32", "of the bodies of the networks", Names(models.registry.PRECISIONS)),
-    "model.init": Field("independent", "initial weights within an architecture: of each client, or equal", Names(registries.INIT_KEYS)),
+    "data.public_source": Field("", "another data set, whose examples are public"),
+    "model.group": Field("digits", "networks of the clients: a group, or names joined by commas", NETWORKS),
+    "model.feat_dim": Field(64, "dimensions of features and prototypes", COUNT),
+    "model.compute_dtype": Field("float32", "number format in which the bodies of networks compute", Names(models.registry.PRECISIONS)),
+    "model.init": Field("independent", "initial weights of clients with equal architecture: drawn for each client, or equal", Names(registries.INIT_KEYS)),
     "method.name": Field("local", "federated learning method", Names(METHODS)),
-    "local.epochs": Field(1, "passes over a client's data in a round", EPOCHS),  # N 5.1
+    "local.epochs": Field(1, "passes over a client's data per round", EPOCHS),  # N 5.1
     "local.batch_size": Field(32, "examples per step", COUNT),  # N 5.1
-    "local.order": Field("shuffled", "of examples in each epoch", Names(registries.ORDERS)),  # docs/decisions.md#batches
-    "local.short": Field("wrap", "clients with fewer examples than one batch", Names(registries.SHORT_CLIENT_POLICIES)),
-    "local.optimizer_state": Field("restart", "at the start of each round", Names(registries.OPTIMIZER_STATES)),
-    "optimizer.name": Field("sgd", "any optimiser of optax that takes a learning rate", Names(sorted(optimizers.optax_optimizers()), kind="optimizer")),
-    "optimizer.learning_rate": Field(0.01, "of local training", POSITIVE, TRACED),  # N 5.1
-    "optimizer.momentum": Field(0.0, "sgd only", BELOW_ONE, TRACED),
-    "optimizer.weight_decay": Field(0.0, "added to the gradient, as PyTorch's SGD does", NON_NEGATIVE, TRACED),
-    "optimizer.clip_norm": Field(0.0, "largest norm of the gradient; 0 is off", NON_NEGATIVE, TRACED),
-    "optimizer.schedule": Field("constant", "of the learning rate over rounds", Names(optimizers.SCHEDULES)),
-    "optimizer.decay": Field(1.0, "factor per round of schedule=exponential", POSITIVE_SHARE, TRACED),
-    "participation.law": Field("all", "which clients take part in a round", Names(participation.SAMPLERS)),
-    "participation.fraction": Field(1.0, "of uniform, beta, gamma, weibull and cyclic", POSITIVE_SHARE, TRACED),
+    "local.order": Field("shuffled", "order of the examples in each epoch", Names(registries.ORDERS)),  # docs/decisions.md#batches
+    "local.short": Field("wrap", "treatment of clients with fewer examples than one batch", Names(registries.SHORT_CLIENT_POLICIES)),
+    "local.optimizer_state": Field("restart", "optimiser state at the start of each round", Names(registries.OPTIMIZER_STATES)),
+    "optimizer.name": Field("sgd", "optimiser of optax that needs only a learning rate", Names(sorted(optimizers.optax_optimizers()), kind="optimizer")),
+    "optimizer.learning_rate": Field(0.01, "learning rate of local training", POSITIVE, TRACED),  # N 5.1
+    "optimizer.momentum": Field(0.0, "momentum of sgd; other optimisers take none", BELOW_ONE, TRACED),
+    "optimizer.weight_decay": Field(0.0, "L2 weight decay added to the gradient, as in PyTorch's SGD", NON_NEGATIVE, TRACED),
+    "optimizer.clip_norm": Field(0.0, "maximum norm of the gradient; 0: off", NON_NEGATIVE, TRACED),
+    "optimizer.schedule": Field("constant", "learning rate schedule over rounds", Names(optimizers.SCHEDULES)),
+    "optimizer.decay": Field(1.0, "factor of the learning rate per round, if schedule=exponential", POSITIVE_SHARE, TRACED),
+    "participation.law": Field("all", "sampler of the clients that take part in a round", Names(participation.SAMPLERS)),
+    "participation.fraction": Field(1.0, "share of the clients that takes part: uniform, beta, gamma, weibull, cyclic", POSITIVE_SHARE, TRACED),
     # The arguments of these laws are FAST's
-    "participation.beta_a": Field(1.0, "of law=beta", POSITIVE, TRACED),
-    "participation.beta_b": Field(10.0, "of law=beta", POSITIVE, TRACED),
-    "participation.gamma_shape": Field(10.0, "of law=gamma", POSITIVE, TRACED),
-    "participation.gamma_scale": Field(0.01, "of law=gamma", POSITIVE, TRACED),
-    "participation.weibull_shape": Field(10.0, "of law=weibull", POSITIVE, TRACED),
-    "participation.weibull_scale": Field(1 / 1.2, "of law=weibull", POSITIVE, TRACED),
-    "participation.cyclic_groups": Field(4, "of law=cyclic", COUNT),
-    "participation.circular_groups": Field(10, "of law=circular", COUNT),
+    "participation.beta_a": Field(1.0, "first shape parameter of law=beta", POSITIVE, TRACED),
+    "participation.beta_b": Field(10.0, "second shape parameter of law=beta", POSITIVE, TRACED),
+    "participation.gamma_shape": Field(10.0, "shape parameter of law=gamma", POSITIVE, TRACED),
+    "participation.gamma_scale": Field(0.01, "scale parameter of law=gamma", POSITIVE, TRACED),
+    "participation.weibull_shape": Field(10.0, "shape parameter of law=weibull", POSITIVE, TRACED),
+    "participation.weibull_scale": Field(1 / 1.2, "scale parameter of law=weibull", POSITIVE, TRACED),
+    "participation.cyclic_groups": Field(4, "number of groups of law=cyclic", COUNT),
+    "participation.circular_groups": Field(10, "number of groups of law=circular", COUNT),
     "participation.dropout": Field(0.0, "probability that a trained update is lost", BELOW_ONE, TRACED),
-    "privacy.unit": Field("off", "whose data no release depends on much: a client, an example", Names(UNITS)),
-    "privacy.clip": Field(1.0, "largest L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
-    "privacy.noise": Field(1.0, "standard deviation of the noise of a sum, in units of clip", POSITIVE, TRACED),
-    "privacy.delta": Field(1e-5, "of the (epsilon, delta) that is accounted for", BETWEEN_0_AND_1, UNUSED),
+    "privacy.unit": Field("off", "unit of protection of differential privacy: a client or an example", Names(UNITS)),
+    "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
+    "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),
+    "privacy.delta": Field(1e-5, "delta of the (epsilon, delta) guarantee", BETWEEN_0_AND_1, UNUSED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
     "wire.check": Field(False, "encode and decode every message of every round", compared=False),
-    "early_stopping.rule": Field("", "by whose pooled accuracy; empty: the first of the records", program=UNUSED, resume=STOPPED),
-    "early_stopping.patience": Field(0, "evaluations without improvement that end a run; 0: off", or_zero("off"), UNUSED, resume=STOPPED),
-    "early_stopping.least": Field(0.0, "share of the examples that is an improvement", BELOW_ONE, UNUSED, resume=STOPPED),
-    "clients_at_once": Field("auto", "how many clients of a cohort the device trains at a time", AT_ONCE, compared=False),
-    "clients.store": Field("auto", "where clients are between rounds; none where they keep nothing", STORES),
-    "eval.clients": Field("all", "clients that are evaluated: all, or a sample of so many", ALL_OR_NUMBER),
-    "eval.metrics": Field("accuracy", "what is measured of every rule, besides the accuracy", METRIC_NAMES),
-    "eval.per_client": Field(False, "write a table of the clients for each evaluation", program=UNUSED),
+    "early_stopping.rule": Field("", "prediction rule whose pooled accuracy is watched; empty: the first rule", program=UNUSED, resume=STOPPED),
+    "early_stopping.patience": Field(0, "evaluations without improvement before a run stops; 0: off", or_zero("off"), UNUSED, resume=STOPPED),
+    "early_stopping.least": Field(0.0, "minimum gain in accuracy that counts as an improvement", BELOW_ONE, UNUSED, resume=STOPPED),
+    "clients_at_once": Field("auto", "number of clients of a cohort that the device trains at a time", AT_ONCE, compared=False),
+    "clients.store": Field("auto", "where client states are between rounds; none: clients keep no state", STORES),
+    "eval.clients": Field("all", "clients that are evaluated: all, or the size of a sample", ALL_OR_NUMBER),
+    "eval.metrics": Field("accuracy", "metrics of every prediction rule; accuracy is always measured", METRIC_NAMES),
+    "eval.per_client": Field(False, "write a table of the clients at each evaluation", program=UNUSED),
 }
 # fmt: on
 
 
 def fields_where(**values) -> set[str]:
-    """Returns the paths of fields of which the table has these values.
+    """Returns the paths of the fields whose rows have these values.
 
-    `fields_where(compared=False)` are those that say nothing of a run's numbers.
+    `fields_where(compared=False)` returns the fields that do not change a run's results.
     """
     return {
         path
@@ -178,20 +180,20 @@ def fields_where(**values) -> set[str]:
 
 
 def resumable(config: ml_collections.ConfigDict, *rules: str) -> set[str]:
-    """Returns the fields with one of these rules that a run may go on with changed."""
-    tied = {"rounds"} if registries.needs_rounds(config) else set()
-    return {path for path, field in FIELDS.items() if field.resume in rules} - tied
+    """Returns the fields that may change on resume by one of these rules."""
+    fixed = {"rounds"} if registries.needs_rounds(config) else set()
+    return {path for path, field in FIELDS.items() if field.resume in rules} - fixed
 
 
 def extended(config: ml_collections.ConfigDict, begun: Mapping) -> set[str]:
-    """Returns the fields, such as `rounds`, of which a run may go on with more.
+    """Returns the fields, such as `rounds`, that a resumed run has increased.
 
     Args:
-      config: the configuration to go on with.
-      begun: the flat one that the run began with.
+      config: the configuration to resume with.
+      begun: the flat configuration that the run began with.
     """
-    here = flatten(config)
-    return {path for path in resumable(config, MORE) if here[path] > begun[path]}
+    new = flatten(config)
+    return {path for path in resumable(config, MORE) if new[path] > begun[path]}
 
 
 def default() -> ml_collections.ConfigDict:
@@ -200,12 +202,12 @@ def default() -> ml_collections.ConfigDict:
 
 
 def defaults(fields: Mapping[str, Field]) -> dict:
-    """Returns dotted path -> default of some fields."""
+    """Returns dotted path -> default of these fields."""
     return {path: field.default for path, field in fields.items()}
 
 
 def nested(fields: Mapping[str, Any]) -> dict:
-    """Returns the sections of dotted paths, two deep at most."""
+    """Returns dotted paths, two deep at most, as nested sections."""
     out: dict[str, Any] = {}
     for path, value in fields.items():
         section, dot, key = path.partition(".")
@@ -217,15 +219,15 @@ def nested(fields: Mapping[str, Any]) -> dict:
 
 
 def flatten(config) -> dict:
-    """Dotted path -> value; tuples become lists as they do in JSON.
+    """Returns dotted path -> value; tuples become lists, as in JSON.
 
     Raises:
       UserError: it is nested deeper than any configuration.
     """
-    return _flat(config, ())
+    return _flatten(config, ())
 
 
-def _flat(config, above: tuple[str, ...]) -> dict:
+def _flatten(config, above: tuple[str, ...]) -> dict:
     if len(above) > MAX_DEPTH:
         raise UserError(
             f"the configuration is nested more than {MAX_DEPTH} deep at "
@@ -235,7 +237,7 @@ def _flat(config, above: tuple[str, ...]) -> dict:
     for key, value in config.items():
         path = *above, str(key)
         if isinstance(value, Mapping | ml_collections.ConfigDict):
-            out |= _flat(value, path)
+            out |= _flatten(value, path)
         else:
             out[".".join(path)] = list(value) if isinstance(value, tuple) else value
     return out
@@ -244,7 +246,7 @@ def _flat(config, above: tuple[str, ...]) -> dict:
 def resolved_data_fields(
     config: ml_collections.ConfigDict,
 ) -> ml_collections.ConfigDict:
-    """The fields `data` of a run, with `data.seed` resolved where it follows `seed`."""
+    """Returns the fields `data`, with `data.seed` resolved if it follows `seed`."""
     data = ml_collections.ConfigDict(config.data.to_dict())
     if data.seed == FOLLOW:
         data.seed = config.seed
@@ -252,10 +254,8 @@ def resolved_data_fields(
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:
-    """One line per field that differs between two flat configurations."""
-    keys = sorted({*old, *new})
-    return [
-        f"{k}: {old.get(k, 'absent')!r} there, {new.get(k, 'absent')!r} here"
-        for k in keys
-        if old.get(k, "absent") != new.get(k, "absent")
-    ]
+    """Returns a line per field that differs between two flat configurations."""
+    values = {
+        k: (old.get(k, "absent"), new.get(k, "absent")) for k in sorted({*old, *new})
+    }
+    return [f"{k}: {a!r} there, {b!r} here" for k, (a, b) in values.items() if a != b]

@@ -1,12 +1,13 @@
-"""Configuration files: what "FILE.py:ARG" holds, and what is plain of it."""
+"""Configuration files: "FILE.py:ARG" loaded, and configurations of sweep files."""
 
 import difflib
 import inspect
 import os
 import runpy
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import ml_collections
 
@@ -14,43 +15,59 @@ from jaxproto.config import builtin, presets
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 
+T = TypeVar("T")
+
 
 def load(file: str) -> ml_collections.ConfigDict:
-    """The configuration of "FILE.py" or "FILE.py:ARG".
+    """Returns the configuration of "FILE.py" or "FILE.py:ARG".
 
     Raises:
-      UserError: there is no such file, it is no configuration file, or what its
-        `get_config` raises, with file and line.
+      UserError: there is no such file, it is not a configuration file, or its
+        `get_config` fails, with file and line.
     """
     path, _, arg = builtin.find(file).partition(":")
     if not Path(path).is_file():
-        raise UserError(_missing(path))
-    try:
+        raise UserError(_missing_file_message(path))
+
+    def call() -> object:
         get_config = runpy.run_path(path).get("get_config")
         if not callable(get_config):
             raise UserError(
                 f"{path} is no configuration file: it defines no get_config, as the "
                 "files in configs/ do."
             )
-        made = get_config(*[arg] * bool(arg))
+        return get_config(*[arg] * bool(arg))
+
+    config = _locate_errors(path, call)
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise UserError(
+            f"{path}: get_config returns {type(config).__name__}, no ConfigDict; start "
+            "from jaxproto.config.experiment."
+        )
+    return config
+
+
+def _locate_errors(path: str, call: Callable[[], T]) -> T:
+    """Returns the result of code of a file; its errors become a UserError with line."""
+    try:
+        return call()
     except UserError:
         raise
     except (SyntaxError, UnicodeDecodeError) as e:
         raise UserError(f"{path} is no configuration file: not Python ({e}).") from e
     except (Exception, SystemExit) as e:
-        raise UserError(f"{_where(path, e)}: {type(e).__name__}: {_first(e)}") from e
-    if not isinstance(made, ml_collections.ConfigDict):
-        raise UserError(
-            f"{path}: get_config returns {type(made).__name__}, no ConfigDict; start "
-            "from jaxproto.config.experiment."
-        )
-    return made
+        frames = traceback.extract_tb(e.__traceback__)
+        full = os.path.abspath(path)
+        lines = [f.lineno for f in frames if os.path.abspath(f.filename) == full]
+        where = f"{path}, line {lines[-1]}" if lines else path
+        message = " ".join(str(e).split())[:300] or "without a message"
+        raise UserError(f"{where}: {type(e).__name__}: {message}") from e
 
 
 def sweep_axes(file: str):
-    """What `get_sweep` of "FILE.py:ARG" returns: the axes of a sweep.
+    """Returns the axes of a sweep: the result of `get_sweep` of "FILE.py:ARG".
 
-    It gets `ARG`, as `get_config` does, if it takes an argument.
+    `get_sweep` is called with `ARG` if it has a parameter.
 
     Raises:
       UserError: the file has none, or it fails.
@@ -63,100 +80,80 @@ def sweep_axes(file: str):
             f"{path} defines no get_sweep: give the axes of the sweep, such as "
             "--sweep=seed=0,1,2."
         )
-    try:
-        takes = inspect.signature(get_sweep).parameters
-        return get_sweep(*[arg] * bool(arg and takes))
-    except UserError:
-        raise
-    except (Exception, SystemExit) as e:
-        raise UserError(f"{_where(path, e)}: {type(e).__name__}: {_first(e)}") from e
+    parameters = inspect.signature(get_sweep).parameters
+    return _locate_errors(path, lambda: get_sweep(*[arg] * bool(arg and parameters)))
 
 
 def parse_sweep_arg(arg: str, methods: Sequence[str], dataset: str) -> tuple[str, str]:
-    """The method and the presets that the `ARG` of a sweep's file names.
+    """Returns the method and the presets that a sweep file's `ARG` names.
 
     Args:
       arg: names joined by commas: a method, and presets of its configuration.
-      methods: of which one may be named; the first where none is.
-      dataset: the preset where no data set is named.
+      methods: methods of which one may be named; the first is the default.
+      dataset: default preset of a data set.
 
     Raises:
       UserError: several methods are named.
     """
     names = [name for name in arg.split(",") if name]
-    found = [name for name in dict.fromkeys(names) if name in methods]
-    if len(found) > 1:
-        raise UserError(f"{arg!r} names {len(found)} methods; sweep over each alone.")
+    named = [name for name in dict.fromkeys(names) if name in methods]
+    if len(named) > 1:
+        raise UserError(f"{arg!r} names {len(named)} methods; sweep over each alone.")
     rest = [name for name in names if name not in methods]
     if not {*rest} & {*presets.DATASETS}:
         rest = [dataset, *rest]
-    return [*found, *methods][0], ",".join(rest)
+    return [*named, *methods][0], ",".join(rest)
 
 
 def paper_width_config(name: str, arg: str, first: str) -> ml_collections.ConfigDict:
-    """A sweep's configuration of any method at the widths of the papers' tables.
+    """Returns a sweep's configuration at the widths of the papers' tables.
 
     Args:
-      name: of the sweep.
-      arg: as in `parse_sweep_arg`; CIFAR-100 where no data set is named.
-      first: the method where none is named.
+      name: name of the sweep.
+      arg: as in `parse_sweep_arg`; the default data set is CIFAR-100.
+      first: default method.
     """
-    method, given = parse_sweep_arg(arg, [first, *METHODS], "cifar100")
-    made = presets.experiment(method, given)
-    made.name = f"{name}-{method}"
-    presets.apply_fields(made, presets.TABLES.get(method, presets.PROTONORM))
-    return made
+    method, names = parse_sweep_arg(arg, [first, *METHODS], "cifar100")
+    config = presets.experiment(method, names)
+    config.name = f"{name}-{method}"
+    presets.apply_fields(config, presets.TABLES.get(method, presets.PROTONORM))
+    return config
 
 
-def _missing(path: str) -> str:
-    """What to say of a file that is not there."""
-    there = [f"{name}.py" for name in builtin.names()]
-    beside = [p.name for p in Path(path).parent.glob("*.py") if _is_config(p)]
-    stems = {name.removesuffix(".py"): name for name in (*there, *beside)}
-    stem = builtin.short_name(path).removesuffix(".py")
-    near = difflib.get_close_matches(stem, stems, n=1)
-    hint = f" Did you mean {stems[near[0]]!r}?" if near else ""
+def _missing_file_message(path: str) -> str:
+    """Returns the message for a file that does not exist."""
+    names = builtin.names()
+    beside = [p.stem for p in Path(path).parent.glob("*.py") if _defines_config(p)]
+    name = builtin.short_name(path).removesuffix(".py")
+    near = difflib.get_close_matches(name, [*names, *beside], n=1)
+    hint = f" Did you mean '{near[0]}.py'?" if near else ""
     kind = "it is no regular file" if os.path.exists(path) else "no such file"
     return (
         f"there is no configuration file {path} ({kind}).{hint} With the package come: "
-        f"{', '.join(there)}."
+        f"{', '.join(f'{name}.py' for name in names)}."
     )
 
 
-def _is_config(path: Path) -> bool:
-    """Whether a file of Python could be meant: `main.py` is none."""
+def _defines_config(path: Path) -> bool:
+    """Returns whether a Python file defines a configuration."""
     return path.is_file() and "def get_config(" in path.read_text(errors="replace")
 
 
-def _where(path: str, error: BaseException) -> str:
-    """File and line where a configuration file fails, of its own lines the last."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if os.path.abspath(f.filename) == os.path.abspath(path)]
-    return f"{path}, line {own[-1].lineno}" if own else path
-
-
-def _first(error: BaseException) -> str:
-    """The text of an exception in one line."""
-    return " ".join(str(error).split())[:300] or "without a message"
-
-
 def unmodified_config(file: str) -> ml_collections.ConfigDict:
-    """What the default folder of a run of "FILE.py:ARG" is named after.
+    """Returns the configuration that the default folder's name is compared with.
 
-    The configuration of the file without overrides and with no preset but that of the
-    data set; where this is another method or another name, as in files that take
-    something else than presets, the file's with all of `ARG`.
+    It has the preset of the data set only. Where that changes name, method or data set,
+    as in files whose `ARG` is not a list of presets, it has all of `ARG`.
     """
-    whole = load(file)
+    full = load(file)
     path, _, arg = file.partition(":")
     names = [n for n in arg.split(",") if n in presets.DATASETS]
     try:
-        bare = load(f"{path}:{','.join(names)}" if names else path)
+        plain = load(f"{path}:{','.join(names)}" if names else path)
     except UserError:
-        return whole
-    return bare if _named(bare) == _named(whole) else whole
+        return full
 
+    def prefix(config):  # of the folder's name
+        return config.name, config.method.name, config.data.name
 
-def _named(config) -> tuple:
-    """What a folder's name begins with."""
-    return config.name, config.method.name, config.data.name
+    return plain if prefix(plain) == prefix(full) else full

@@ -1,4 +1,4 @@
-"""The flags --config and --config.FIELD of a command line, before absl reads them."""
+"""The flags --config and --config.FIELD, checked and completed before absl parses."""
 
 import itertools
 import re
@@ -12,19 +12,19 @@ from jaxproto.config.presets import DEFAULT_DATASET
 from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.methods import METHODS
 
-FOLLOWS = {"data.seed": FOLLOW}  # field that takes `follow` -> how it is kept
+FOLLOWS = {"data.seed": FOLLOW}  # field that takes `follow` -> its number
 
 
 class Flag(NamedTuple):
-    """One --config or --config.FIELD."""
+    """A --config or --config.FIELD on a command line."""
 
-    at: int  # place of its value on the command line, of a word of its own or not
-    field: str  # "" is --config itself
+    at: int  # index of the argument with the value
+    field: str  # "" for --config itself
     value: str
 
 
 def find_config_flags(arguments: Sequence[str]) -> list[Flag]:
-    """The flags of a configuration, in their order."""
+    """Returns the flags --config and --config.FIELD, in order."""
     out = []
     for i, (argument, following) in enumerate(itertools.pairwise([*arguments, ""])):
         flag, equals, value = argument.partition("=")
@@ -41,41 +41,38 @@ def find_config_flags(arguments: Sequence[str]) -> list[Flag]:
 
 
 def config_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What --config and --config.FIELD name on a command line."""
+    """Returns the values of --config, and the fields of --config.FIELD."""
     flags = find_config_flags(arguments)
     return [f.value for f in flags if not f.field], [f.field for f in flags if f.field]
 
 
 def check_flags(arguments: Sequence[str]):
     """Raises UserError for a wrong file, preset or field among command-line flags."""
-    given, fields = config_flags(arguments)
-    if len(given) > 1:
+    named, fields = config_flags(arguments)
+    if len(named) > 1:
         raise UserError(
-            f"--config is given {len(given)} times ({', '.join(map(shorten, given))}); "
+            f"--config is given {len(named)} times ({', '.join(map(shorten, named))}); "
             "leave one."
         )
-    if not given or not given[0] or given[0].startswith("-"):
-        there = ", ".join(builtin.names())
+    file = named[0] if named else ""
+    if not file or file.startswith("-"):
         raise UserError(
-            f"--config is missing: give one of {there}, such as --config=protonorm or "
-            "--config=protonorm:spiral, or a file of your own."
+            f"--config is missing: give one of {', '.join(builtin.names())}, such as "
+            "--config=protonorm or --config=protonorm:spiral, or a file of your own."
         )
-    config = files.load(given[0])
+    config = files.load(file)
     check_keys(config, fields)
+    _, colon, arg = file.partition(":")
     for flag in find_config_flags(arguments):
-        if flag.field == "method.name":
-            _check_method(flag.value, config.method.name, given[0])
-
-
-def _check_method(value: str, own: str, file: str):
-    """Raises UserError for another method by a flag: its fields would be missing."""
-    if choose_from("method", value, METHODS) != own:
-        arg = file.partition(":")[2]
-        raise UserError(
-            f"--config.method.name={value} would leave the fields of {own} "
-            f"({file}); another method is another file: "
-            f"--config={value}{':' * bool(arg)}{arg}."
-        )
+        if flag.field != "method.name":
+            continue
+        method = config.method.name  # exists, as `check_keys` has passed
+        if choose_from("method", flag.value, METHODS) != method:
+            raise UserError(
+                f"--config.method.name={flag.value} would leave the fields of {method} "
+                f"({file}); another method is another file: "
+                f"--config={flag.value}{colon}{arg}."
+            )
 
 
 def check_words(words: Sequence[str]):
@@ -87,23 +84,23 @@ def check_words(words: Sequence[str]):
 
 
 def resolve_paths(arguments: Sequence[str]) -> list[str]:
-    """Flags with the path of a shipped configuration file in place of its name."""
-    return _renamed(arguments, builtin.find)
+    """Replaces the name of a built-in configuration file with its path."""
+    return _replace_file(arguments, builtin.find)
 
 
 def apply_neutral_preset(arguments: Sequence[str]) -> list[str]:
-    """Flags as absl takes them, with the preset `neutral` where it applies.
+    """Adds the preset `neutral` to --config where it applies.
 
-    That is where `data.name` is given and no preset is: without it a data set of one's
-    own would silently get the learning rate, batch size and network of the digits.
+    It applies where `data.name` is set without a preset. A user's own data set would
+    otherwise silently get the learning rate, batch size and network of the digits.
     """
-    _, fields = config_flags(arguments)
-    named = "data.name" in fields
-    return _renamed(arguments, _instead_of_digits) if named else list(arguments)
+    if "data.name" not in config_flags(arguments)[1]:
+        return list(arguments)
+    return _replace_file(arguments, _with_neutral_preset)
 
 
 def replace_follow(arguments: Sequence[str]) -> list[str]:
-    """Flags with the number that stands for `follow` in its place."""
+    """Replaces `follow` with the number that stands for it."""
     out = list(arguments)
     for flag in find_config_flags(arguments):
         if flag.value == "follow" and flag.field in FOLLOWS:
@@ -112,29 +109,27 @@ def replace_follow(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def _renamed(
-    arguments: Sequence[str], rename: Callable[[str], str | None]
-) -> list[str]:
-    """Flags whose --config has the name that `rename` gives it, if it gives one."""
+def _replace_file(arguments: Sequence[str], replace: Callable[[str], str]) -> list[str]:
+    """Replaces the value of --config."""
     out = list(arguments)
     for flag in find_config_flags(arguments):
-        if not flag.field and flag.value and (file := rename(flag.value)):
-            out[flag.at] = out[flag.at].removesuffix(flag.value) + file
+        if not flag.field and flag.value:
+            out[flag.at] = out[flag.at].removesuffix(flag.value) + replace(flag.value)
     return out
 
 
-def _instead_of_digits(file: str) -> str | None:
-    """`file` with the preset `neutral`, if it has none and falls back on the digits."""
+def _with_neutral_preset(file: str) -> str:
+    """Adds the preset `neutral` to a file that falls back on the digits."""
     path, _, arg = file.partition(":")
-
-    def named(*presets):
-        return f"{path}:{','.join([*filter(None, [arg]), *presets])}"
-
+    digits, neutral = (
+        f"{path}:{','.join(filter(None, [arg, preset]))}"
+        for preset in (DEFAULT_DATASET, "neutral")
+    )
     if DEFAULT_DATASET in arg.split(","):
-        return None
+        return file
     try:
-        implied, said = files.load(file), files.load(named(DEFAULT_DATASET))
-        files.load(named("neutral"))
-    except Exception:  # a file of one's own that knows no presets may raise anything
-        return None
-    return named("neutral") if flatten(implied) == flatten(said) else None
+        implied, explicit = files.load(file), files.load(digits)
+        files.load(neutral)
+    except Exception:  # a user's file without presets may raise anything
+        return file
+    return neutral if flatten(implied) == flatten(explicit) else file

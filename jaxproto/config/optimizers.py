@@ -1,4 +1,4 @@
-"""Local training and its optimiser, from a configuration."""
+"""Builders of local training and its optimiser from a configuration."""
 
 import inspect
 from collections.abc import Callable
@@ -19,30 +19,26 @@ SCHEDULES = {  # name -> factor per round, rounds -> round -> factor
 
 
 def build_local_training(config) -> LocalTraining:
-    """Local training with its options resolved."""
-    local = config.local
+    """Builds local training from a configuration."""
 
-    def chosen(path, name, there):
-        return there[choose_from(path, name, there)]
+    def choose(path, options):
+        section, _, key = path.partition(".")
+        return options[choose_from(path, config[section][key], options)]
 
     return LocalTraining(
         opt=build_optimizer(config.optimizer),
-        epochs=local.epochs,
-        batch_size=local.batch_size,
-        order=chosen("local.order", local.order, registries.ORDERS),
-        steps_per_epoch=chosen(
-            "local.short", local.short, registries.SHORT_CLIENT_POLICIES
-        ),
-        init_opt_state=chosen(
-            "local.optimizer_state", local.optimizer_state, registries.OPTIMIZER_STATES
-        ),
+        epochs=config.local.epochs,
+        batch_size=config.local.batch_size,
+        order=choose("local.order", registries.ORDERS),
+        steps_per_epoch=choose("local.short", registries.SHORT_CLIENT_POLICIES),
+        init_opt_state=choose("local.optimizer_state", registries.OPTIMIZER_STATES),
         schedule=build_schedule(config.optimizer, config.rounds),
-        init_key=chosen("model.init", config.model.init, registries.INIT_KEYS),
+        init_key=choose("model.init", registries.INIT_KEYS),
     )
 
 
 def build_schedule(config, rounds: int) -> Callable:
-    """How the learning rate changes from round to round: round -> factor of it."""
+    """Builds the function round -> factor of the learning rate."""
     name = choose_from("optimizer.schedule", config.schedule, SCHEDULES)
     if is_concrete(config.decay) and config.decay != 1 and name != "exponential":
         raise UserError(
@@ -53,36 +49,32 @@ def build_schedule(config, rounds: int) -> Callable:
 
 
 def optax_optimizers() -> dict[str, Callable]:
-    """Every function of optax that makes an optimiser from a learning rate alone.
+    """Returns the optax optimisers that need a learning rate alone, by name.
 
-    Without lbfgs, which asks for the loss as a function.
+    `lbfgs` is left out: its update needs the loss as a function.
     """
-    found: dict[str, Callable] = {}
+    optimizers: dict[str, Callable] = {}
     for name, f in vars(optax).items():
         if inspect.isfunction(f) and not name.startswith(("_", "scale_by_", "lbfgs")):
-            takes = inspect.signature(f).parameters
-            needs = {k for k, p in takes.items() if p.default is p.empty}
-            if "learning_rate" in takes and needs <= {"learning_rate"}:
-                found[name] = f
-    return found
+            parameters = inspect.signature(f).parameters
+            required = {k for k, p in parameters.items() if p.default is p.empty}
+            if "learning_rate" in parameters and required <= {"learning_rate"}:
+                optimizers[name] = f
+    return optimizers
 
 
 def build_optimizer(config) -> optax.GradientTransformation:
-    """Gradient clipping, L2 weight decay, then the optimiser, each only if asked."""
+    """Builds the optimiser, with gradient clipping and weight decay where set."""
     name = choose_from("optimizer", config.name, optax_optimizers())
-    off = {
-        key: is_zero(getattr(config, key))
-        for key in ("momentum", "weight_decay", "clip_norm")
-    }
-    if not off["momentum"] and name != "sgd":
+    momentum = {} if is_zero(config.momentum) else {"momentum": config.momentum}
+    if momentum and name != "sgd":
         raise UserError(
             f"optimizer.momentum is {config.momentum}, but {name!r} takes none; "
             "set it to 0 or use sgd."
         )
-    momentum = {} if off["momentum"] else {"momentum": config.momentum}
     steps = [optax_optimizers()[name](config.learning_rate, **momentum)]
-    if not off["weight_decay"]:
+    if not is_zero(config.weight_decay):
         steps.insert(0, optax.add_decayed_weights(config.weight_decay))
-    if not off["clip_norm"]:
+    if not is_zero(config.clip_norm):
         steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
     return optax.chain(*steps) if len(steps) > 1 else steps[0]

@@ -1,41 +1,41 @@
-"""How papers and released code read each method: the variants `paper` and `code`.
+"""Variants `paper` and `code` of each method: its paper, and its released code.
 
-Flat fields of a configuration, applied after everything else that a preset says; a
-value may be a function of the configuration so far.
+They are flat fields of a configuration, applied after all other presets. A value may be
+a function of the configuration so far.
 
-- `paper`: what the paper writes down, to the letter. The pull is then a distance of
-  class means, under which FedProto and TinyProto-FP fall together.
-- `code`: what the authors' released program does, its artefacts too: fixed batches
-  without the short last one, prototypes of the model before training, dropout in place.
+- `paper`: as the paper is written. The pull is a distance between class means, with
+  which FedProto and TinyProto-FP are equal.
+- `code`: as the authors' released program, with its artefacts: fixed batches without
+  the short last one, prototypes of the model before training, dropout at its place.
 
-Defaults are neither: the pull and its weight are the code's (`losses.PULL`), prototypes
-are fresh and batches shuffled, for every method alike.
+Defaults are neither: in every method the pull and its weight are the code's
+(`losses.PULL`), prototypes are fresh and batches are shuffled.
 """
 
 DISTANCE = {"method.reg": "l2_of_means", "method.lam": 1.0}  # N Eq. 5, T 5.1, N 5.1
 SQUARED = {"method.reg": "mse_mean", "method.lam": 10.0}
 
 
-def _network(config) -> str:
-    """The group with dropout and features where the released code has them."""
+def _released_network(config) -> str:
+    """Returns the group with dropout and features placed as in the released code."""
     group = config.model.group
     return {"Ht0": "Ht0_code", "text": "text_code"}.get(group, group)
 
 
-def _pooled(config) -> float:
-    """mu for counts of training data alone, where the code counts test data too."""
+def _mu_of_training_data(config) -> float:
+    """Scales mu to counts of training data, where the code counts test data too."""
     return config.method.mu / config.data.train_share
 
 
-def _gamma(config) -> float:
-    """80 for CIFAR-10, the only data set that the release documents."""
+def _released_gamma(config) -> float:
+    """Returns 80 for CIFAR-10, the only data set that the release documents."""
     on_cifar10 = config.data.name.startswith("tfds:cifar10")
     exact = on_cifar10 and not config.data.name.startswith("tfds:cifar100")
     return 80.0 if exact else config.method.upscale
 
 
-def _collect(config) -> str:
-    """-FT's clients are FedTGP's, which collects before training."""
+def _released_collect(config) -> str:
+    """Returns when prototypes are collected: FedTGP's clients, before training."""
     return "before_training" if config.method.base == "fedtgp" else "train_pass"
 
 
@@ -43,12 +43,9 @@ RELEASED_CODE = {  # of HtFLlib and the programs made from it
     "data.partition": "pfllib",
     "local.order": "fixed",
     "local.short": "skip",
-    "model.group": _network,
+    "model.group": _released_network,
 }
-HTFLLIB = {
-    **RELEASED_CODE,
-    "model.init": "same",
-}  # TinyProto and ProtoNorm draw every client
+HTFLLIB = {**RELEASED_CODE, "model.init": "same"}  # T, N: every client draws its own
 ATTACHED = {"method.target": "attached"}
 READINGS: dict[str, dict[str, dict]] = {
     "local": {"paper": {}, "code": HTFLLIB},
@@ -66,7 +63,7 @@ READINGS: dict[str, dict[str, dict]] = {
             **RELEASED_CODE,
             **SQUARED,
             "method.collect": "before_training",
-            "method.upscale": _gamma,
+            "method.upscale": _released_gamma,
         },
     },
     "tinyproto": {
@@ -74,9 +71,9 @@ READINGS: dict[str, dict[str, dict]] = {
         "code": {
             **RELEASED_CODE,
             **SQUARED,
-            "method.collect": _collect,
+            "method.collect": _released_collect,
             "method.masks": "block",
-            "method.mu": _pooled,
+            "method.mu": _mu_of_training_data,
         },
     },
     "cps_ppa_cpkd": {  # its code is not public: `code` is TinyProto's
@@ -88,7 +85,7 @@ READINGS: dict[str, dict[str, dict]] = {
         "code": {
             **RELEASED_CODE,
             **SQUARED,
-            "method.collect": _collect,
+            "method.collect": _released_collect,
             "method.masks": "block",
         },
     },

@@ -1,4 +1,4 @@
-"""Presets: what fits a data set, whatever the method, and configurations made of it."""
+"""Presets of data sets for all methods, and configurations made of them."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -12,9 +12,9 @@ from jaxproto.config.fields import default
 from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError, choose_from
 
-DEFAULT_DATASET = "digits"  # the data set where none is named
-WIDE = {  # of every method, so that their runs are of the same clients
-    "data.partition": "pfllib",  # as all released code divides
+DEFAULT_DATASET = "digits"  # if --config names none
+WIDE = {  # for every method, so that all runs have the same clients
+    "data.partition": "pfllib",  # as in all released code
     "data.min_size": 40,  # N Section 5.1, of --config.data.partition=dirichlet
     "model.feat_dim": 500,  # T 5.1, S 5.1; N 5.1 has 512, which its tables' cells keep
 }
@@ -32,7 +32,7 @@ QUICK = {  # ours, for 28 x 28 pixels
     "checkpoint_every": 5,
 }
 DATASETS: dict[str, dict[str, Any]] = {
-    "neutral": {  # for `data.name` given beside it; images, not more than that is known
+    "neutral": {  # for a user's `data.name`: all that is known is that it has images
         **WIDE,
         "model.group": "light",
         "rounds": 100,
@@ -84,8 +84,8 @@ DATASETS: dict[str, dict[str, Any]] = {
         "checkpoint_every": 5,
     },
 }
-LAM = {  # of every method with a pull, where features have few dimensions: a squared
-    # distance weighs 10 / 500, as with d = 500; with lam 10 ProtoNorm diverges there
+LAM = {  # for every method with a pull, where features have few dimensions d: lam / d
+    # is 10 / 500, as with d = 500; with lam 10 ProtoNorm diverges there
     "digits": 1.28,
     "spiral": 0.04,
 }
@@ -96,13 +96,13 @@ TINYPROTO = {  # T Tables 1 to 4; a tenth of other widths
     "method.s": lambda config: 50 if _is_wide(config) else config.method.s,
 }
 TABLES = {"tinyproto": TINYPROTO}  # method -> its own tables' fields; others: PROTONORM
-UPSCALE = {  # ProtoNorm's gamma, N Section 5.1
+UPSCALE = {  # gamma of ProtoNorm, N Section 5.1
     "cifar10": 100.0,
     "cifar100": 200.0,
     "flowers102": 200.0,
     "tiny_imagenet": 400.0,
 }
-MU = {  # TinyProto's, T Section 5.1
+MU = {  # of TinyProto, T Section 5.1
     "cifar10": 1.5e-4,
     "cifar100": 1.5e-3,
     "tiny_imagenet": 1.5e-3,
@@ -128,12 +128,12 @@ IN_REFPROTOFL = {  # variants of the methods in that comparison: alpha 0.5 and 1
     "refprotofl": REFPROTOFL,
     "refprotofl100": {**REFPROTOFL, "data.alpha": 100.0},
 }
-RUN_FIELDS: dict[str, dict[str, Any]] = {  # outside a method of the papers' tables
+RUN_FIELDS: dict[str, dict[str, Any]] = {  # fields that are not the method's own
     "fast": {"participation.law": "beta", "participation.fraction": 0.1},  # ours
     "fednh": {"optimizer.clip_norm": 10.0},  # its released code
 }
 AUX_OF_TEXTS = {"method.aux": "fasttext"}  # ours: not stated
-HOMOGENEOUS = {  # group -> one network of it, where clients need one architecture
+HOMOGENEOUS = {  # group -> its network for methods that need one architecture
     "digits": "cnn4_d",
     "light": "cnn4",
     "Ht0": "cnn4",
@@ -142,30 +142,30 @@ HOMOGENEOUS = {  # group -> one network of it, where clients need one architectu
 
 
 def _is_wide(config) -> bool:
-    """Whether features have the width that T and S state for all their data sets."""
+    """Returns whether features have the width that T and S state for all data."""
     return config.model.feat_dim == WIDE["model.feat_dim"]
 
 
 def widths(feat_dim: int) -> list[int]:
-    """50, 150, ..., 450 of 500 coordinates (S Table 2), the same shares of others."""
+    """Returns 50, 150, ..., 450 of 500 coordinates (S Table 2), as shares."""
     shares = (0.1, 0.3, 0.5, 0.7, 0.9)
     return sorted({max(1, round(share * feat_dim)) for share in shares})
 
 
 def averaging(more: Mapping = MappingProxyType({})) -> dict[str, dict]:
-    """Variants of a method whose clients have one architecture.
+    """Returns the variants of a method whose clients have one architecture.
 
-    Every data set with one network instead of a group, and `refprotofl` and
-    `refprotofl100` for that paper's protocol with alpha 0.5 and 100.
+    Each data set has one network instead of a group. `refprotofl` and `refprotofl100`
+    are the protocol of that paper with alpha 0.5 and 100.
 
     Args:
-      more: fields that every data set gets.
+      more: additional fields of every data set.
     """
-    groups = {name: fields["model.group"] for name, fields in DATASETS.items()}
-    each = {
-        k: {"model.group": HOMOGENEOUS.get(g, g), **more} for k, g in groups.items()
-    }
-    return {**each, **IN_REFPROTOFL}
+    variants = {}
+    for name, fields in DATASETS.items():
+        group = fields["model.group"]
+        variants[name] = {"model.group": HOMOGENEOUS.get(group, group), **more}
+    return {**variants, **IN_REFPROTOFL}
 
 
 def experiment(
@@ -173,21 +173,21 @@ def experiment(
     arg: str = DEFAULT_DATASET,
     variants: Mapping[str, Mapping] | None = None,
 ) -> ml_collections.ConfigDict:
-    """A configuration of `method` changed by the presets named in `arg`.
+    """Returns a configuration of `method` with the presets named in `arg`.
 
     `experiment("protonorm", "digits")` is `configs/protonorm.py:digits`.
 
     Args:
       method: a name of `METHODS`.
-      arg: names joined by commas: a data set of `DATASETS` and variants of
-        the method, in any order, applied from left to right after the data set.
-      variants: name -> flat fields such as {"method.lam": 10.0}; the variant named
-        as the data set is applied with it. A field may be a function of the
-        configuration so far. `paper` and `code`, of `readings.READINGS`, come last.
-        None takes those of the method's file in configs/.
+      arg: names joined by commas: a data set of `DATASETS`, and variants of the method.
+        Variants are applied from left to right after the data set.
+      variants: name -> flat fields such as {"method.lam": 10.0}; a variant with the
+        name of the data set is applied with it. A value may be a function of the
+        configuration so far. `paper` and `code` of `paper_variants.READINGS` come last.
+        None takes the variants of the method's file in configs/.
 
     Raises:
-      UserError: for a name that is neither.
+      UserError: a name is neither, or there are several data sets or readings.
     """
     readings = READINGS.get(method, {})
     variants = builtin.variants(method) if variants is None else variants
@@ -196,8 +196,8 @@ def experiment(
     for name in names:
         choose_from("preset", name, {*DATASETS, *variants})
     datasets = [n for n in dict.fromkeys(names) if n in DATASETS] or [DEFAULT_DATASET]
-    _check_one("data sets", arg, datasets)
-    _check_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
+    _check_only_one("data sets", arg, datasets)
+    _check_only_one("readings", arg, [n for n in dict.fromkeys(names) if n in readings])
     config = default()
     config.name = method
     config.method = ml_collections.ConfigDict(method_fields(method))
@@ -209,8 +209,8 @@ def experiment(
     return config
 
 
-def _check_one(kind: str, arg: str, names: Sequence[str]):
-    """Raises UserError for presets of which one alone can hold."""
+def _check_only_one(kind: str, arg: str, names: Sequence[str]):
+    """Raises UserError if several presets of a kind are named."""
     if len(names) > 1:
         raise UserError(
             f"the presets {arg!r} name {len(names)} {kind}, {' and '.join(names)}; "
@@ -219,7 +219,7 @@ def _check_one(kind: str, arg: str, names: Sequence[str]):
 
 
 def apply_variant(config: ml_collections.ConfigDict, reading: str):
-    """Reads the method as `paper` or `code` does; "" leaves it as it is.
+    """Applies the variant `paper` or `code` of the method; "" changes nothing.
 
     Raises:
       UserError: the method has no such reading.
@@ -229,15 +229,16 @@ def apply_variant(config: ml_collections.ConfigDict, reading: str):
         return
     if name not in READINGS:
         raise UserError(f"{name} has one reading only: leave {reading!r} out.")
-    there = READINGS[name]
-    apply_fields(config, there[choose_from(f"reading of {name}", reading, there)])
+    variants = READINGS[name]
+    choose_from(f"reading of {name}", reading, variants)
+    apply_fields(config, variants[reading])
 
 
 def apply_fields(config: ml_collections.ConfigDict, fields: Mapping):
-    """Sets flat fields; a value that is a function gets the configuration."""
+    """Sets flat fields; a value may be a function of the configuration."""
     config.update_from_flattened_dict(resolve_callables(config, fields))
 
 
 def resolve_callables(config: ml_collections.ConfigDict, fields: Mapping) -> dict:
-    """Flat fields whose functions have got the configuration."""
+    """Returns the fields, with functions replaced by their value for a config."""
     return {k: v(config) if callable(v) else v for k, v in fields.items()}

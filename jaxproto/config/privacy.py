@@ -1,4 +1,4 @@
-"""Differential privacy of a run, from its configuration: what has a guarantee."""
+"""Differential privacy of a run: checks of its guarantee, mechanism and epsilon."""
 
 import dataclasses
 import inspect
@@ -23,45 +23,35 @@ from jaxproto.privacy import (
     mechanism,
 )
 
-NEEDED = {  # field of a method -> what it must be, and why another has no guarantee
-    "aggregate": ("mean_over_clients", "another discloses exact counts"),
-    "scaling": ("sum", "another needs to know exactly who has a class"),
-    "statistics": ("local", "others leave the client without noise"),
+REQUIRED = {  # field of a method -> values with a guarantee, and why others have none
+    "aggregate": (("mean_over_clients",), "another discloses exact counts"),
+    "scaling": (("sum",), "another needs to know exactly who has a class"),
+    "statistics": (("local",), "others leave the client without noise"),
 }
-OF_EXAMPLES = {  # the same, of unit `example`
+REQUIRED_OF_EXAMPLES = {  # additional ones with unit `example`
     "reg": (("mse_mean", "sq_l2_mean"), "another mixes the examples of a batch"),
     "collect": (("after_training",), "another counts an example more than once"),
 }
-FIXED_SIZE_LAWS = (
-    "all",
-    "uniform",
-)  # laws with the same number of clients in every round
+FIXED_SIZE_LAWS = ("all", "uniform")  # with equally many clients in every round
 
 
 def private_methods() -> list[str]:
-    """Those with a guarantee: their factories take `privacy`."""
-    return [name for name, f in METHODS.items() if "privacy" in _arguments(f)]
-
-
-def _arguments(factory):
-    return inspect.signature(factory).parameters
+    """Returns the methods with a guarantee: their factories take `privacy`."""
+    factories = METHODS.items()
+    return [k for k, f in factories if "privacy" in inspect.signature(f).parameters]
 
 
 def privacy_of(run) -> Privacy:
-    """As the functions of a run take it; its floats may be traced."""
-    own, clients = run.privacy, run.data.clients
-    law = run.participation
-    some = law.law == "uniform"
-    among = (
-        participation.count_of_fraction(law.fraction, clients)
-        if some
-        else float(clients)
-    )
-    return Privacy(own.unit, own.clip, own.noise, among)
+    """Returns the `Privacy` of a run; its floats may be traced."""
+    privacy, law, clients = run.privacy, run.participation, run.data.clients
+    count = participation.count_of_fraction
+    sampled = law.law == "uniform"
+    participants = count(law.fraction, clients) if sampled else float(clients)
+    return Privacy(privacy.unit, privacy.clip, privacy.noise, participants)
 
 
 def private_local_training(run, plain: LocalTraining) -> LocalTraining:
-    """Local training of a run: by DP-SGD where examples are the unit."""
+    """Returns local training, by DP-SGD where examples are the unit."""
     if run.privacy.unit != EXAMPLE:
         return plain
     return dataclasses.replace(
@@ -70,49 +60,49 @@ def private_local_training(run, plain: LocalTraining) -> LocalTraining:
 
 
 def noiseless_gradient(run, plain: LocalTraining) -> Callable:
-    """The gradient of local training, but for its noise."""
+    """Returns the gradient of local training without its noise."""
     if run.privacy.unit != EXAMPLE:
         return plain.gradient
     return mechanism.dp_sgd_gradient(privacy_of(run)._replace(noise=0.0))
 
 
 def clients_per_round(config) -> int:
-    """Clients of a round, of a law in `FIXED_SIZE_LAWS`."""
+    """Returns the clients of a round, for a law in `FIXED_SIZE_LAWS`."""
     clients, law = config.data.clients, config.participation
-    some = participation.max_of_fraction(law.fraction)(clients)
-    return some if law.law == "uniform" else clients
+    if law.law != "uniform":
+        return clients
+    return participation.max_of_fraction(law.fraction)(clients)
 
 
 def check(config):
-    """Raises UserError for what would have no guarantee."""
+    """Raises UserError for a configuration without a guarantee."""
     unit = config.privacy.unit
     if choose_from("privacy.unit", unit, (OFF, CLIENT, EXAMPLE)) == OFF:
         return
     accounting.check_installed()
-    there, name = private_methods(), config.method.name
-    if name not in there:
+    private, name = private_methods(), config.method.name
+    if name not in private:
         raise UserError(
             f"privacy.unit is {unit!r}, but what {name} sends is not clipped and noisy "
             f"as a whole, so nothing would be guaranteed; methods with a guarantee: "
-            f"{', '.join(there)}. Take one of them, or set privacy.unit to off."
+            f"{', '.join(private)}. Take one of them, or set privacy.unit to off."
         )
-    needed = {k: ((v,), why) for k, (v, why) in NEEDED.items()}
-    bases = tuple(base for base in registries.OPTIONS["base"] if base in there)
-    needed["base"] = bases, "another trains on each client's prototypes"
-    needed |= OF_EXAMPLES if unit == EXAMPLE else {}
-    for key, (values, why) in needed.items():
-        if config.method.get(key, values[0]) not in values:
-            have, want = config.method[key], " or ".join(values)
-            _refuse(unit, f"method.{key}", have, want, why)
+    bases = tuple(base for base in registries.OPTIONS["base"] if base in private)
+    required = {**REQUIRED}
+    required["base"] = bases, "another trains on each client's prototypes"
+    required |= REQUIRED_OF_EXAMPLES if unit == EXAMPLE else {}
+    for key, (values, why) in required.items():
+        if (value := config.method.get(key, values[0])) not in values:
+            _refuse(unit, f"method.{key}", value, " or ".join(values), why)
     if config.data.name == NODES:
-        exact = "nodes tell their labels, and words of texts, exactly before round 1"
+        exact = "nodes send their exact labels, and words of texts, before round 1"
         _refuse(unit, "data.name", NODES, "a data set that both sides know", exact)
     if unit == CLIENT:
         _check_shares(config)
 
 
 def _check_shares(config):
-    """Whether the clients of a round add as much noise as is accounted for."""
+    """Raises UserError if a round may add less noise than is accounted for."""
     law, up = config.participation.law, config.wire.up
     if law not in FIXED_SIZE_LAWS:
         fixed = "noise comes in shares from a known number of clients"
@@ -122,10 +112,10 @@ def _check_shares(config):
         _refuse(CLIENT, "wire.up", up, "float32", why)
 
 
-def _refuse(unit, path, have, want, why):
+def _refuse(unit, path, value, required, why):
     raise UserError(
-        f"privacy.unit is {unit!r} and {path} is {have!r}; it must be {want}: {why}, "
-        "so nothing would be guaranteed. Change it, or set privacy.unit to off."
+        f"privacy.unit is {unit!r} and {path} is {value!r}; it must be {required}: "
+        f"{why}, so nothing would be guaranteed. Change it, or set privacy.unit to off."
     )
 
 
@@ -144,48 +134,52 @@ def check_networks(unit: str, cohorts):
 
 
 def is_stateless(config) -> bool:
-    """Whether clients keep nothing that a later upload depends on.
+    """Returns whether clients keep no state that later uploads depend on.
 
-    Only then does the sampling of clients amplify: what a client keeps of earlier
-    rounds says in which of them it was drawn.
+    Only then does the sampling of clients amplify privacy: a state from earlier rounds
+    discloses in which of them the client was drawn.
     """
-    return _updates(config) and config.local.optimizer_state == "restart"
+    return _releases_only_networks(config) and config.local.optimizer_state == "restart"
 
 
-def _updates(config) -> bool:
-    """Whether the method releases trained networks alone, and no prototypes."""
+def _releases_only_networks(config) -> bool:
+    """Returns whether the method releases networks only, without prototypes."""
     return UPDATES in registries.annotations(METHODS[config.method.name])["privacy"]
 
 
 def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
-    """What a record says of the first `rounds` rounds.
+    """Returns the privacy entry of a record for the first `rounds` rounds.
 
     Args:
-      taken_K: rounds that each client took part in.
+      taken_K: number of rounds that each client took part in, [K].
     """
-    own, most = config.privacy, int(taken_K.max(initial=0))
+    privacy, most_rounds = config.privacy, int(taken_K.max(initial=0))
     amplified = (
-        own.unit == CLIENT
+        privacy.unit == CLIENT
         and config.participation.law == "uniform"
         and is_stateless(config)
     )
     if amplified:
         sampling = accounting.Sampling(config.data.clients, clients_per_round(config))
-        epsilon = accounting.epsilon_subsampled(own.noise, rounds, own.delta, sampling)
+        epsilon = accounting.epsilon_subsampled(
+            privacy.noise, rounds, privacy.delta, sampling
+        )
     else:
-        times = most * num_releases(config)
-        epsilon = accounting.epsilon_composed(own.noise, times, own.delta)
+        times = most_rounds * num_releases(config)
+        epsilon = accounting.epsilon_composed(privacy.noise, times, privacy.delta)
     return {
-        "unit": own.unit,
+        "unit": privacy.unit,
         "epsilon": epsilon,
-        "delta": own.delta,
-        "most_rounds": most,
+        "delta": privacy.delta,
+        "most_rounds": most_rounds,
         "amplified": amplified,
     }
 
 
 def num_releases(config) -> int:
-    """Gaussian mechanisms that a unit has a part in, in a round of its client."""
+    """Returns the number of Gaussian mechanisms per round that use a unit's data."""
     if config.privacy.unit == CLIENT:
         return 1
-    return config.local.epochs + (not _updates(config))  # and the prototypes
+    return config.local.epochs + (
+        not _releases_only_networks(config)
+    )  # and the prototypes

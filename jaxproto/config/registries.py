@@ -1,4 +1,4 @@
-"""The names by which a configuration chooses functions and values."""
+"""Registries of the functions and values that a configuration names."""
 
 import inspect
 import operator
@@ -11,7 +11,6 @@ from jaxproto import batches, client
 from jaxproto.methods import METHODS
 from jaxproto.methods.options import DERIVED_ARGUMENTS as DERIVED_ARGUMENTS
 from jaxproto.methods.options import GROUPED_ARGUMENTS, INHERITED_FIELDS, OPTIONS
-from jaxproto.methods.options import NETWORKS as NETWORKS
 
 BUILTIN_OPTIONS = {key: dict(values) for key, values in OPTIONS.items()}
 INHERITED_VALUES = {  # argument that is 0 in a configuration -> config -> value
@@ -27,22 +26,22 @@ OPTIMIZER_STATES = {"restart": client.reset_opt_state, "keep": client.keep_opt_s
 
 
 def arguments(factory: Callable) -> dict:
-    """Returns a factory's arguments and defaults; `GROUPED_ARGUMENTS` by field."""
+    """Returns a factory's arguments and defaults, with `GROUPED_ARGUMENTS` flat."""
     flat: dict[str, Any] = {}
     for key, p in inspect.signature(factory).parameters.items():
-        together = isinstance(p.default, GROUPED_ARGUMENTS)
-        flat |= p.default._asdict() if together else {key: p.default}
+        grouped = isinstance(p.default, GROUPED_ARGUMENTS)
+        flat |= p.default._asdict() if grouped else {key: p.default}
     return flat
 
 
 def annotations(factory: Callable) -> dict[str, tuple]:
-    """Returns the `Annotated` of each argument; `GROUPED_ARGUMENTS` by field.
+    """Returns the `Annotated` of each argument, with `GROUPED_ARGUMENTS` flat.
 
     A factory whose annotations cannot be resolved has none.
     """
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters
-    except Exception:  # whatever a name in a text of one's own raises
+    except Exception:  # a user's annotation as text may raise anything
         parameters = inspect.signature(factory).parameters
     flat: dict[str, tuple] = {}
     for key, p in parameters.items():
@@ -55,36 +54,35 @@ def annotations(factory: Callable) -> dict[str, tuple]:
 
 
 def _metadata(hint) -> tuple:
-    """The metadata of an `Annotated`, or of those that a union is made of."""
-    own = getattr(hint, "__metadata__", None)
-    if own is not None:
-        return own
+    """Returns the metadata of an `Annotated`, or of the members of a union."""
+    if hasattr(hint, "__metadata__"):
+        return hint.__metadata__
     unions = (typing.Union, types.UnionType)
-    parts = typing.get_args(hint) if typing.get_origin(hint) in unions else ()
-    return tuple(found for part in parts for found in _metadata(part))
+    members = typing.get_args(hint) if typing.get_origin(hint) in unions else ()
+    return tuple(item for member in members for item in _metadata(member))
 
 
-def group_arguments(factory: Callable, given: Mapping) -> dict:
-    """Returns a factory's arguments, `GROUPED_ARGUMENTS` built of fields."""
-    made = dict(given)
+def group_arguments(factory: Callable, flat: Mapping) -> dict:
+    """Returns a factory's arguments, with `GROUPED_ARGUMENTS` built of `flat`."""
+    grouped = dict(flat)
     for key, p in inspect.signature(factory).parameters.items():
         if isinstance(p.default, GROUPED_ARGUMENTS):
-            own = {k: made.pop(k) for k in p.default._fields if k in made}
-            made[key] = made.get(key, p.default)._replace(**own)
-    return made
+            fields = {k: grouped.pop(k) for k in p.default._fields if k in grouped}
+            grouped[key] = grouped.get(key, p.default)._replace(**fields)
+    return grouped
 
 
 def default_name(key: str, value) -> str:
-    """The name of the value that an argument has by default."""
-    return next(name for name, there in OPTIONS[key].items() if there is value)
+    """Returns the name of an argument's default value."""
+    return next(name for name, option in OPTIONS[key].items() if option is value)
 
 
 def options_changed() -> bool:
-    """Whether an option has a value that did not come with the package."""
+    """Returns whether a user has added or replaced an option."""
     return OPTIONS != BUILTIN_OPTIONS
 
 
 def needs_rounds(config) -> bool:
-    """Whether a round depends on the number of rounds: a run cannot be made longer."""
-    asked = inspect.signature(METHODS[config.method.name]).parameters
-    return "rounds" in asked or config.optimizer.schedule == "cosine"
+    """Returns whether a round depends on the total number of rounds."""
+    parameters = inspect.signature(METHODS[config.method.name]).parameters
+    return "rounds" in parameters or config.optimizer.schedule == "cosine"

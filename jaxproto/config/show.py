@@ -1,4 +1,4 @@
-"""The text of `--print_config`: value, origin, choices and meaning of every field."""
+"""Text of `--print_config`: value, origin, allowed values and meaning of fields."""
 
 from collections.abc import Sequence
 
@@ -13,36 +13,36 @@ def format_fields(config, arguments: Sequence[str]) -> str:
 
     Args:
       config: the configuration.
-      arguments: --config and its overrides, as they were typed.
+      arguments: --config and its overrides, as typed.
     """
     (*_, file), overridden = flags.config_flags(arguments)
-    given = flatten(files.load(file))
-    method, out = given["method.name"], []
+    from_file = flatten(files.load(file))
+    method, out = from_file["method.name"], []
     fields = all_fields(method)
     for path, value in flatten(config).items():
         field = fields[path]
         if path in overridden:
             origin = "command line"
-        elif path != "method.name" and given[path] == field.default:
+        elif path != "method.name" and from_file[path] == field.default:
             origin = "default"
         else:
             origin = preset_origin(file, method, path)
-        said = "follow" if (path, value) in flags.FOLLOWS.items() else value
-        out.append(f"{path} = {said or repr(said)}  ({origin})")
+        shown = "follow" if (path, value) in flags.FOLLOWS.items() else value
+        out.append(f"{path} = {shown or repr(shown)}  ({origin})")
         out.append(f"    {field.help}; {field.words}")
     return "\n".join(out) + "\n"
 
 
 def preset_origin(file: str, method: str, path: str) -> str:
-    """Which preset or reading of "FILE.py:PRESETS" sets a field, or the file itself."""
+    """Returns which preset or variant of "FILE.py:PRESETS" sets a field."""
     path_of_file, _, arg = file.partition(":")
     names = [n for n in arg.split(",") if n]
     for name in reversed(names):
         if path in READINGS.get(method, {}).get(name, {}):
             return f"reading {name}"
-    for name in (
-        names if {*names} & {*presets.DATASETS} else [presets.DEFAULT_DATASET, *names]
-    ):
+    if not {*names} & {*presets.DATASETS}:
+        names = [presets.DEFAULT_DATASET, *names]
+    for name in names:
         by_lam = path == "method.lam" and name in presets.LAM
         if path in presets.DATASETS.get(name, {}) or by_lam:
             return f"preset {name}"

@@ -17,7 +17,7 @@ from PIL import Image
 
 from jaxproto import errors
 from jaxproto.data import resize
-from jaxproto.io import atomic as files_
+from jaxproto.io import atomic
 
 ENDINGS = (  # those of torchvision's ImageFolder and gif, jfif
     *(".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm"),
@@ -62,7 +62,7 @@ def decode_batches(
     """
 
     def one(path):
-        return decode(files_.read(path), grey, size)
+        return decode(atomic.read(path), grey, size)
 
     for some in _each(name, files, one):
         if some:
@@ -113,7 +113,7 @@ def check_one_size(name: str, files: Sequence[str], heads: Sequence[ImageInfo]) 
 
 
 def _head(path):
-    content = files_.read(path)
+    content = atomic.read(path)
     with Image.open(io.BytesIO(content)) as image:
         if image.mode not in GREY_MODES + COLOUR_MODES:
             raise ValueError(f"values of mode {image.mode}, not of 8 bits")

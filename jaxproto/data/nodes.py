@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.data import node_schema, text
-from jaxproto.data import registry as datasets
 from jaxproto.data.dataset import Dataset
 from jaxproto.data.node_schema import ClientSizes, NodeDescription, NodeSchema
-from jaxproto.data.partitions import registry as schemes
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.registry import Partition, make_partition, split_each
+from jaxproto.data.registry import NODES, load
 from jaxproto.errors import UserError
 
 ABSENT = ClientSizes(1, 1, ())  # who was never there; nothing depends on it
@@ -39,12 +38,12 @@ def read(config, id: int, source: str) -> NodeData:
       UserError: there are none, or too few.
     """
     given = {"data_dir": config.data_dir or None, "pixels": config.pixels}
-    dataset = datasets.load(source, seed=config.seed, **given)
+    dataset = load(source, seed=config.seed, **given)
     rows = np.arange(len(dataset.y), dtype=np.int32)
     train, test = rows[: dataset.train_size], rows[dataset.train_size :]
     if not len(test):
         rng = np.random.default_rng([config.seed, id])
-        (train,), (test,) = schemes.split_each([rows], config.train_share, rng)
+        (train,), (test,) = split_each([rows], config.train_share, rng)
     if not len(train) or not len(test):
         raise UserError(
             f"client {id}: {source} gives {len(train)} training and {len(test)} test "
@@ -77,7 +76,7 @@ def node_view(
     """The data as a node has them: rows of its own, and numbers of the others' rows."""
     dataset = data.dataset
     if schema.tokens:
-        alone = schemes.make_partition([data.train], [data.test])
+        alone = make_partition([data.train], [data.test])
         dataset = text.encode(dataset, alone, max_len=max_len, known=schema.tokens)
     place = [schema.labels.index(label) for label in node_schema.names(dataset)]
     dataset = dataset._replace(
@@ -89,7 +88,7 @@ def node_view(
     sizes = [schema.clients.get(i, ABSENT) for i in range(schema.number)]
     train, test = _nobodys([of.train for of in sizes]), _nobodys([1] * schema.number)
     train[id], test[id] = data.train, data.test
-    return dataset, schemes.make_partition(train, test)
+    return dataset, make_partition(train, test)
 
 
 def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
@@ -103,7 +102,7 @@ def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     number = len(schema.labels)
     x, y = np.zeros((number, *shape), kind), np.arange(number, dtype=np.int32)
     dataset = Dataset(
-        datasets.NODES,
+        NODES,
         x,
         y,
         number,
@@ -117,7 +116,7 @@ def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
     train = [schema.clients.get(i, ABSENT).train for i in order]
     test = [whole.get(i, ABSENT).test for i in order]
     parts = ([*map(np.resize, classes, sizes)] for sizes in (train, test))
-    return dataset, schemes.make_partition(*parts)
+    return dataset, make_partition(*parts)
 
 
 def _classes(schema: NodeSchema) -> tuple[str, ...]:

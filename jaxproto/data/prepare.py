@@ -16,7 +16,12 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxproto.data.tfds_builders import download as running
+from jaxproto.data.tfds_builders.download import (
+    EXTRA,
+    missing_package_error,
+    prepare_quietly,
+    silence_tfds,
+)
 from jaxproto.errors import UserError
 
 SPACE = {  # name -> MiB to download, MiB to keep (TFDS's catalogue)
@@ -72,7 +77,7 @@ def prepare(
         if not hasattr(builder, "archives"):
             _check_tensorflow(builder.name)
         tell(_check_space(builder, root))
-        running.prepare_quietly(builder, archives)
+        prepare_quietly(builder, archives)
     _check_whole(builder)
     path = pathlib.Path(builder.data_path)
     sizes = {
@@ -95,7 +100,7 @@ def _builder(name, root):
     from jaxproto.data.tfds_builders import gtsrb, tiny_imagenet  # noqa: F401
 
     try:
-        with running.silence_tfds():
+        with silence_tfds():
             return tfds.builder(name, data_dir=root)
     except tfds.core.DatasetNotFoundError as error:
         known = tfds.list_builders(with_community_datasets=False)
@@ -106,7 +111,7 @@ def _builder(name, root):
             f"TFDS has no data set {name!r}.{hint} The papers use {ours}."
         ) from error
     except ImportError as error:
-        raise running.missing_package_error(name, error) from error
+        raise missing_package_error(name, error) from error
     except Exception as error:  # versions, configurations, a damaged directory
         first = str(error).strip().partition("\n")[0]
         raise UserError(
@@ -121,7 +126,7 @@ def _check_tensorflow(name):
     except ImportError as error:
         raise UserError(
             f"preparing {name} needs TensorFlow, which cannot be imported ({error}). "
-            f"Install it: {running.EXTRA}. Only preparing needs it: a set that was "
+            f"Install it: {EXTRA}. Only preparing needs it: a set that was "
             "prepared on another machine can be copied and read without."
         ) from error
 

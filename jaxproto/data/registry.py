@@ -6,9 +6,9 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import decoded_cache, spiral
-from jaxproto.data import resize as pixels_
 from jaxproto.data.dataset import Dataset, make_dataset
 from jaxproto.data.readers import csv_texts, image_folder, npz, tfds
+from jaxproto.data.resize import check_pixels, resize_and_join
 
 
 def digits(seed: int = 0) -> Dataset:
@@ -68,7 +68,7 @@ def load(
     Raises:
       UserError: the data set is unknown, unreadable or unfit to train on.
     """
-    pixels_.check_pixels(pixels)
+    check_pixels(pixels)
     prefix, colon, rest = name.partition(":")
     if colon:
         read = PREFIXES[errors.choose_from("data set prefix", prefix, PREFIXES)]
@@ -82,8 +82,6 @@ def load(
     there = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
     dataset = DATASETS[errors.choose_from("data set", name, there)](seed)
     if pixels:
-        x = pixels_.resize_and_join(
-            name, [dataset.x], pixels, decoded_cache.memory_writer
-        )
+        x = resize_and_join(name, [dataset.x], pixels, decoded_cache.memory_writer)
         return dataset._replace(x=x)
     return dataset

@@ -1,4 +1,4 @@
-"""From a configuration to the functions, networks and data of a run."""
+"""Builds the functions, networks and data of a run from its configuration."""
 
 import dataclasses
 import inspect
@@ -19,23 +19,29 @@ from jaxproto.config import fields, privacy, registries
 from jaxproto.config.checks import network_names, num_evaluated
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
-from jaxproto.data.partition_stats import Counts
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import UserError, choose_from
-from jaxproto.experiment import cohorts as cohorts_
 from jaxproto.experiment import data, memory, statelessness
-from jaxproto.experiment import sampler as sampling
-from jaxproto.experiment import shape_checks as fit
-from jaxproto.experiment import traced as floats
-from jaxproto.experiment.cohorts import CohortPlan, ExecutionChoices
+from jaxproto.experiment.cohorts import (
+    CohortPlan,
+    ExecutionChoices,
+    build_cohorts,
+    choose_store,
+    evaluation_tables,
+    make_stateless,
+    plan_execution,
+    two_examples,
+)
 from jaxproto.experiment.data import FederationData
-from jaxproto.experiment.sampler import build_sampler
-from jaxproto.experiment.traced import Floats
+from jaxproto.experiment.sampler import build_sampler, max_rows_of
+from jaxproto.experiment.shape_checks import check_cohorts
+from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
 from jaxproto.federation import Federation, Parts
 from jaxproto.mesh import ONE, OneDevice
 from jaxproto.method import Method
 from jaxproto.methods import METHODS
+from jaxproto.methods.options import NETWORKS
 from jaxproto.metrics import Metric, metrics_by_name
 from jaxproto.types import Array, Examples, Net, Shard, Spec
 from jaxproto.wire import Wire
@@ -47,26 +53,28 @@ DERIVED_ARGUMENTS = {
 
 
 class Experiment(NamedTuple):
-    """All that a run needs besides its state."""
+    """Everything that a run needs besides its state."""
 
     spec: Spec
     method: Method
     local: LocalTraining
     sampler: participation.Sampler
     dropout: float | Array  # probability that a trained update is lost
-    floats: Floats  # of the configuration: arguments of the compiled programs
-    parts: Callable[[Floats], Parts]  # the first four, with other or traced floats
+    floats: Floats  # arguments of the compiled programs
+    parts: Callable[[Floats], Parts]  # builds the four above with other floats
     cohorts: tuple[CohortPlan, ...]
     metrics: tuple[Metric, ...]  # of every evaluation
     dataset: Dataset
     partition: Partition
     train: tuple[Shard, ...]  # per cohort
-    test: tuple[Shard, ...]  # of whom is evaluated; see `Scoring.tests`
-    counts: Counts  # examples per client and class, [K, C] for training and test
-    formats: Wire  # of values on the wire, both directions
+    test: tuple[Shard, ...]  # of the evaluated clients; see `Scoring.tests`
+    counts: (
+        partition_stats.Counts
+    )  # examples per client and class, [K, C] for training and test
+    formats: Wire  # number formats in both directions
     check_wire: bool  # encode and decode every message
-    fit: bool  # fewer clients run at a time where all do not fit into memory
-    store: str = "device"  # where clients are between rounds: of field `clients.store`
+    fit: bool  # train fewer clients at a time if all do not fit into memory
+    store: str = "device"  # where clients are between rounds; see `choose_store`
     layout: OneDevice = ONE  # or several devices
 
 
@@ -81,38 +89,34 @@ def experiment(
 
     Args:
       config: checked by `config.check`.
-      platform: of the device, "cpu", "gpu" or "tpu".
-      tokens: the vocabulary of a run on texts that goes on; None makes one.
+      platform: platform of the device, "cpu", "gpu" or "tpu".
+      tokens: vocabulary of a resumed run on texts; None builds one.
       layout: one device, or several.
-      given: the data; None are those of the configuration.
+      given: the data; None loads those of the configuration.
 
     Raises:
-      UserError: whatever is wrong with names, data, partition or shapes.
+      UserError: names, data, partition or shapes are invalid.
     """
-    build_sampler(config.participation)  # before data are read
+    build_sampler(config.participation)  # its errors come before data are read
     local = build_local_training(config)
     names = network_names(config.model.group)
     given = given or data.build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, num_examples = given
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     network = network_factory(dataset, spec, config.model.compute_dtype)
-    cohorts = cohorts_.build_cohorts(names, partition, network)
+    cohorts = build_cohorts(names, partition, network)
     memory.check_networks(cohorts, spec)
     privacy.check_networks(config.privacy.unit, cohorts)
     parts = partial(build_parts, config, spec, num_examples, network)
-    method, _, sampler, _ = parts({})
-    max_participants = sampling.max_rows_of(
+    built = parts({})
+    method, sampler = built.method, built.sampler
+    max_participants = max_rows_of(
         method, sampler, cohorts[0].net, len(partition.train)
     )
-    cohorts = cohorts_.plan_execution(
-        cohorts,
-        execution_choices(config, platform, layout),
-        partition,
-        local,
-        max_participants,
-    )
+    choices = execution_choices(config, platform, layout)
+    cohorts = plan_execution(cohorts, choices, partition, local, max_participants)
     metrics = metrics_by_name(config.eval.metrics)
-    cohorts = cohorts_.make_stateless(
+    cohorts = make_stateless(
         cohorts,
         config.clients.store,
         method=method,
@@ -122,11 +126,11 @@ def experiment(
         metrics=metrics,
     )
     size = memory.client_state_bytes(cohorts, method, local, spec)
-    store = cohorts_.choose_store(config.clients.store, platform, cohorts, size)
+    store = choose_store(config.clients.store, platform, cohorts, size)
     return Experiment(
         spec=spec,
-        **parts({})._asdict(),
-        floats=floats.traced_floats(config),
+        **built._asdict(),
+        floats=traced_floats(config),
         parts=parts,
         cohorts=cohorts,
         metrics=metrics,
@@ -135,7 +139,7 @@ def experiment(
         train=tuple(
             batches.tables([partition.train[i] for i in c.ids]) for c in cohorts
         ),
-        test=cohorts_.evaluation_tables(cohorts, partition),
+        test=evaluation_tables(cohorts, partition),
         counts=partition_stats.counts(dataset, partition),
         formats=build_wire(config.wire),
         check_wire=config.wire.check,
@@ -146,7 +150,7 @@ def experiment(
 
 
 def federation(exp: Experiment) -> Federation:
-    """The federation of an experiment, for `federation.one_round`."""
+    """Returns the federation of an experiment, for `federation.one_round`."""
     return Federation(
         exp.parts,
         exp.cohorts,
@@ -160,7 +164,7 @@ def federation(exp: Experiment) -> Federation:
 def execution_choices(
     config: ml_collections.ConfigDict, platform: str, layout: OneDevice
 ) -> ExecutionChoices:
-    """How the clients of a run train and are kept."""
+    """Returns the fields that decide how clients are trained and stored."""
     return ExecutionChoices(
         at_once=config.clients_at_once,
         store=config.clients.store,
@@ -179,24 +183,24 @@ def build_parts(
     network: Callable[[str], Net],
     values: Floats,
 ) -> Parts:
-    """Method, local training and sampler of a configuration with other floats.
+    """Builds method, local training and sampler, with some floats replaced.
 
     Args:
       num_examples, network: as in `build_method`.
-      values: dotted path -> float or traced scalar, in place of the configuration's.
+      values: dotted path -> float or traced scalar that replaces the configuration's.
 
     Raises:
       UserError: the method decides something in Python by a float that is traced.
     """
-    now = floats.replace_floats(config, values)
+    config = replace_floats(config, values)
     try:
         parts = Parts(
-            method=build_method(now.method, spec, num_examples, now, network),
-            local=privacy.private_local_training(now, build_local_training(now)),
-            sampler=build_sampler(now.participation),
-            dropout=now.participation.dropout,
+            method=build_method(config.method, spec, num_examples, config, network),
+            local=privacy.private_local_training(config, build_local_training(config)),
+            sampler=build_sampler(config.participation),
+            dropout=config.participation.dropout,
         )
-        return parts.collecting() if now.wire.check else parts
+        return parts.collecting() if config.wire.check else parts
     except jax.errors.ConcretizationTypeError as e:
         raise UserError(
             f"method {config.method.name!r} decides something in Python by the value "
@@ -207,7 +211,7 @@ def build_parts(
 
 
 def build_wire(config) -> Wire:
-    """The formats of both directions."""
+    """Returns the number formats of both directions."""
     up, down = (
         choose_from(f"wire.{key}", config[key], wire.FORMATS) for key in ("up", "down")
     )
@@ -221,14 +225,15 @@ def build_method(
     run=None,
     network: Callable[[str], Net] | None = None,
 ) -> Method:
-    """The method with its options resolved.
+    """Builds the method of a configuration.
 
     Args:
-      num_examples: training examples of all clients, for a method that asks for them
-        and a configuration that leaves them at 0.
-      run: the whole configuration, for `registries.INHERITED_VALUES` and
+      config: the fields `method`.
+      num_examples: training examples of all clients; replaces an argument of that name
+        that is 0.
+      run: the full configuration, for `registries.INHERITED_VALUES` and
         `DERIVED_ARGUMENTS`.
-      network: name -> network, for a method with one of its own.
+      network: name -> network, for a method with a network of its own.
     """
     name = choose_from("method", config.name, METHODS)
     arguments: dict[str, Any] = {}
@@ -236,7 +241,7 @@ def build_method(
         if key in registries.OPTIONS:
             choices = registries.OPTIONS[key]
             arguments[key] = choices[choose_from(f"method.{key}", value, choices)]
-        elif key in registries.NETWORKS:
+        elif key in NETWORKS:
             if network is None:
                 raise ValueError(f"method {name!r} has a network: give `network`")
             arguments[key] = network(choose_from(f"method.{key}", value, models.NETS))
@@ -244,14 +249,14 @@ def build_method(
             arguments[key] = value
     if arguments.get("num_examples") == 0:
         arguments["num_examples"] = num_examples
-    followed = [k for k in registries.INHERITED_VALUES if arguments.get(k) == 0]
-    for key in followed:
-        del arguments[key]  # without a whole configuration the method's own default
-        if run is not None:
-            arguments[key] = registries.INHERITED_VALUES[key](run)
-    asked = inspect.signature(METHODS[name]).parameters if run is not None else ()
+    for key, inherited_value in registries.INHERITED_VALUES.items():
+        if arguments.get(key) == 0:
+            del arguments[key]  # without `run` the method's own default
+            if run is not None:
+                arguments[key] = inherited_value(run)
+    parameters = inspect.signature(METHODS[name]).parameters if run is not None else ()
     arguments |= {
-        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in asked
+        k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters
     }
     arguments = registries.group_arguments(METHODS[name], arguments)
     return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
@@ -260,7 +265,7 @@ def build_method(
 def network_factory(
     dataset: Dataset, spec: Spec, compute_dtype: str = "float32"
 ) -> Callable[[str], Net]:
-    """The network of a name for the inputs of a data set."""
+    """Returns the function name -> network for the inputs of a data set."""
     return partial(
         models.build,
         input_shape=tuple(dataset.x.shape[1:]),
@@ -272,22 +277,21 @@ def network_factory(
 
 
 def examples(dataset: Dataset) -> Examples:
-    """Every example, on the device once."""
-    rows = dataset.public
-    shown = None if rows is None else jnp.asarray(rows, jnp.int32)
+    """Puts all examples of a data set on the device."""
+    public = None if dataset.public is None else jnp.asarray(dataset.public, jnp.int32)
     x = jax.device_put(flatten_inputs(dataset.x))  # a memory map without a copy on CPU
-    return Examples(x, jnp.asarray(dataset.y, jnp.int32), shown, dataset.x.shape[1:])
+    return Examples(x, jnp.asarray(dataset.y, jnp.int32), public, dataset.x.shape[1:])
 
 
 def flatten_inputs(x: np.ndarray) -> np.ndarray:
-    """Inputs [N, ...] as [N, F], on the host, where that copies nothing."""
+    """Reshapes inputs [N, ...] to [N, F] on the host, without a copy."""
     return np.asarray(x).reshape(len(x), math.prod(x.shape[1:]))
 
 
 def check_experiment(exp: Experiment):
-    """Fails before training where method, networks and data do not fit."""
+    """Raises UserError before training if method, networks and data do not fit."""
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
-    fit.check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
+    check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     memory.check_experiment_memory(exp)
     sizes, size = [len(rows) for rows in exp.partition.train], exp.local.batch_size
     if not np.any(exp.local.steps_per_epoch(np.asarray(sizes), size)):
@@ -299,15 +303,12 @@ def check_experiment(exp: Experiment):
 
 
 def check_early_stopping_rule(exp: Experiment, rule: str):
-    """Raises UserError for a rule of early stopping that nothing is evaluated by."""
+    """Raises UserError if early stopping names a rule that is not evaluated."""
     if not rule:
         return
-    cohort, shape_of = exp.cohorts[0], jax.ShapeDtypeStruct
-    two = cohorts_.two_examples(exp.dataset)
-    examples = jax.tree.map(lambda a: shape_of(a.shape, a.dtype), two)
-    method, classes = exp.method, exp.spec.num_classes
+    cohort, method = exp.cohorts[0], exp.method
     shapes = statelessness.client_shapes(
-        method, cohort.net, exp.local, classes, examples, 2
+        method, cohort.net, exp.local, exp.spec.num_classes, two_examples(exp.dataset)
     )
     rules = cohort.scoring.rules or statelessness.rule_names(method, cohort.net, shapes)
     choose_from("early_stopping.rule", rule, rules)

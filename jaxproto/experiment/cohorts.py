@@ -1,4 +1,4 @@
-"""The clients of a run: cohorts, their index tables, and how they train."""
+"""Cohorts of a run: their clients, execution mode, store and evaluation."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from jaxproto.errors import UserError
 from jaxproto.evaluation import BY_CLIENT, BY_EQUAL_CLIENTS, BY_EXAMPLE, Scoring
 from jaxproto.execution import ExecutionMode
 from jaxproto.experiment import statelessness
+from jaxproto.experiment.statelessness import ClientShapes
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
 from jaxproto.metrics import Metric, besides_accuracy
@@ -26,11 +27,11 @@ from jaxproto.types import Examples, Net, Shard, Spec
 
 @dataclasses.dataclass(frozen=True)
 class CohortPlan(Cohort):
-    """A cohort, and how a run trains and evaluates it."""
+    """A cohort with its lanes and its evaluation."""
 
-    num_lanes: int = 1  # calls that train its participants side by side
+    num_lanes: int = 1  # programs that train its participants side by side
     scoring: Scoring = BY_CLIENT
-    sample: tuple[int, ...] = ()  # places in `ids` of those that are evaluated; () all
+    sample: tuple[int, ...] = ()  # indices in `ids` of evaluated clients; () all
 
     @property
     def stateless(self) -> bool:
@@ -39,20 +40,20 @@ class CohortPlan(Cohort):
 
     @property
     def evaluated(self) -> np.ndarray:
-        """Returns the places in `ids` of the clients that are evaluated."""
+        """Returns the indices in `ids` of the clients that are evaluated."""
         return np.asarray(self.sample or range(len(self.ids)))
 
 
 def build_cohorts(
     names: tuple[str, ...], partition: Partition, network: Callable[[str], Net]
 ) -> tuple[CohortPlan, ...]:
-    """Client i gets entry i mod n; clients of one architecture form a cohort.
+    """Builds the cohorts: client i has network i mod n.
 
-    Within a cohort the largest client comes first, as the padded forms want it.
+    Clients of one architecture form a cohort, in which clients with more examples
+    come first: `execution.plan_segments` relies on it.
     """
-    clients = sorted(
-        range(len(partition.train)), key=lambda i: -len(partition.train[i])
-    )
+    sizes = [len(rows) for rows in partition.train]
+    clients = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     cohorts: list[CohortPlan] = []
     for name in dict.fromkeys(names):
         ids = tuple(i for i in clients if models.assign_networks(names, [i]) == (name,))
@@ -61,7 +62,7 @@ def build_cohorts(
 
 
 class ExecutionChoices(NamedTuple):
-    """What of a configuration says how the clients of a run train and are kept."""
+    """The fields that decide how clients are trained and stored."""
 
     at_once: str  # `clients_at_once`
     store: str  # `clients.store`
@@ -69,7 +70,7 @@ class ExecutionChoices(NamedTuple):
     seed: int  # `data.seed`
     platform: str  # of the device
     cores: int  # of the machine
-    devices: int = 1  # that the rows of a cohort are dealt to
+    devices: int = 1  # that share the rows of a cohort
 
 
 def plan_execution(
@@ -79,42 +80,39 @@ def plan_execution(
     local: LocalTraining,
     max_participants: int,
 ) -> tuple[CohortPlan, ...]:
-    """Cohorts with what says how they train and whom an evaluation asks.
+    """Returns cohorts with their execution mode, lanes and evaluated clients.
 
     Args:
-      max_participants: clients that take part in a round.
+      max_participants: maximum number of participants of a round.
     """
-    evaluated = set(
-        sample_evaluated(choices.evaluated, len(partition.train), choices.seed)
-    )
+    num_clients = len(partition.train)
+    evaluated = {*sample_evaluated(choices.evaluated, num_clients, choices.seed)}
 
-    def one(cohort):
+    def plan(cohort):
         num_rows = min(max_participants, len(cohort.ids))
-        work = steps_per_round(partition, cohort.ids, local)[
-            : num_rows : choices.devices
-        ]
+        steps_K = steps_per_round(partition, cohort.ids, local)
+        steps_K = steps_K[: num_rows : choices.devices]
         return dataclasses.replace(
             cohort,
-            mode=build_mode(choices.at_once, choices.platform, work),
+            mode=build_mode(choices.at_once, choices.platform, steps_K),
             max_participants=num_rows,
             num_lanes=num_lanes(choices, len(cohorts), num_rows),
             sample=tuple(k for k, i in enumerate(cohort.ids) if i in evaluated),
         )
 
-    return tuple(map(one, cohorts))
+    return tuple(map(plan, cohorts))
 
 
-SAMPLED = 20  # stream of the seed
+SAMPLED = 20  # stream of the seed, for `sample_evaluated`
 
 
 def num_lanes(choices: ExecutionChoices, cohorts: int, num_rows: int) -> int:
-    """Programs that train a cohort side by side: on a CPU, so that no core waits.
+    """Returns the number of programs that train a cohort side by side on a CPU.
 
-    The programs of other cohorts run at the same time, too.
+    The programs of all cohorts run at the same time, and together use all cores.
     """
-    if choices.platform != "cpu" or choices.at_once not in ("auto", "one"):
-        return 1
-    if choices.devices > 1:
+    one_by_one = choices.platform == "cpu" and choices.at_once in ("auto", "one")
+    if not one_by_one or choices.devices > 1:
         return 1
     return max(1, min(-(-choices.cores // cohorts), num_rows))
 
@@ -125,10 +123,10 @@ def with_all_in_one_call(cohort: CohortPlan) -> CohortPlan:
 
 
 def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
-    """The clients that evaluations ask, the same in every round; 0 is all.
+    """Returns the clients that every evaluation uses; `number` 0 is all.
 
     Args:
-      seed: of the partition, so that runs which differ in `seed` ask the same.
+      seed: seed of the partition, so that runs that differ in `seed` agree.
     """
     if not 0 < number < clients:
         return list(range(clients))
@@ -137,42 +135,38 @@ def sample_evaluated(number: int, clients: int, seed: int) -> list[int]:
 
 
 def evaluated_ids(cohort: CohortPlan) -> tuple[int, ...]:
-    """The clients of a cohort that are evaluated, in its order."""
+    """Returns the ids of a cohort's evaluated clients, in the cohort's order."""
     return tuple(cohort.ids[k] for k in cohort.evaluated)
 
 
-NODES = "nodes"  # where clients are on nodes of their own: `jaxproto.flower`
-OFF_DEVICE = (
-    "host",
-    "disk",
-    NODES,
-)  # where the device has the clients of a round alone
+NODES = "nodes"  # store of clients that are processes: `jaxproto.flower`
+OFF_DEVICE = ("host", "disk", NODES)  # stores of which the device has participants only
 
 
 def choose_store(
     choice: str, platform: str, cohorts: Sequence[CohortPlan], size: int
 ) -> str:
-    """Where clients are between rounds: what `clients.store` may be, and not "auto".
+    """Returns where clients are kept between rounds; resolves "auto".
 
     Args:
       choice: `clients.store`.
-      platform: of the device; on a CPU, its memory is that of the host.
+      platform: platform of the device; a CPU shares the memory of the host.
       size: bytes of all clients.
 
     Raises:
-      UserError: all clients take part in a round, so that the device must hold them.
+      UserError: all clients may take part in a round, so the device must hold them.
     """
     if any(c.stateless for c in cohorts):
         return "none"
-    hosted, whole = choice in OFF_DEVICE, not any(c.sampled for c in cohorts)
-    if hosted and whole:
+    off_device, all_train = choice in OFF_DEVICE, not any(c.sampled for c in cohorts)
+    if off_device and all_train:
         raise UserError(
             f"clients.store is {choice}, but all clients may take part in a round, so "
             "that the device must hold them; use auto, or let a share take part "
             "(participation.law=uniform, participation.fraction=0.1)."
         )
-    if choice != "auto" or whole:
-        return choice if hosted else "device"
+    if choice != "auto" or all_train:
+        return choice if off_device else "device"
     host_memory = host_memory_bytes()
     on_device = host_memory if platform == "cpu" else device_memory() or host_memory
     if size <= on_device / 3:
@@ -181,7 +175,7 @@ def choose_store(
 
 
 def device_memory() -> float | None:
-    """Bytes of the first device's memory, where it says."""
+    """Returns the bytes of the first device's memory, None if unknown."""
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
@@ -195,66 +189,53 @@ def make_stateless(
     dataset: Dataset,
     metrics: tuple[Metric, ...],
 ) -> tuple[CohortPlan, ...]:
-    """Cohorts whose clients keep nothing, where nothing that they had is ever read.
+    """Marks cohorts as stateless where nothing reads the clients' earlier state.
 
-    By itself where a part of the clients takes part in a round; whoever asks for the
-    networks of all clients says `clients.store=device`.
+    `clients.store=none` always does so, and `auto` if only a sample of the clients
+    takes part in a round.
 
     Args:
       choice: `clients.store`.
-      metrics: of every evaluation.
+      metrics: metrics of every evaluation.
 
     Raises:
-      UserError: it is "none" and clients must keep something.
+      UserError: `choice` is "none" and clients need a state.
     """
-    partial_ = any(c.sampled for c in cohorts)
-    if choice != "none" and not (choice == "auto" and partial_):
+    sampled = any(c.sampled for c in cohorts)
+    if choice != "none" and not (choice == "auto" and sampled):
         return tuple(cohorts)
-    examples = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), two_examples(dataset)
-    )
-    classes = spec.num_classes
-    free = [
-        _rules(
-            method,
-            c,
-            local,
-            statelessness.client_shapes(method, c.net, local, classes, examples, 2),
-        )
-        for c in cohorts
-    ]
-    if choice == "none" and not all(free):
-        name = cohorts[free.index(())].name
+    examples, classes = two_examples(dataset), spec.num_classes
+    rules = []
+    for c in cohorts:
+        shapes = statelessness.client_shapes(method, c.net, local, classes, examples)
+        rules.append(_stateless_rules(method, c, local, shapes))
+    if choice == "none" and not all(rules):
+        name = cohorts[rules.index(())].name
         raise UserError(
             f"clients.store is none, but with method {method.name!r} clients of cohort "
             f"{name!r} keep something of their own between rounds, or nothing of them "
             "could be evaluated; use auto."
         )
-    if len({*free}) > 1 or not free[0]:  # some keep what others do not: all are kept
+    if len({*rules}) > 1 or not rules[0]:  # if one cohort needs its state, all keep it
         return tuple(cohorts)
     scoring = BY_EQUAL_CLIENTS if besides_accuracy(metrics) else BY_EXAMPLE
+    scoring = scoring._replace(rules=rules[0])
     return tuple(
-        dataclasses.replace(
-            c, scoring=scoring._replace(rules=own), persistence=STATELESS
-        )
-        for c, own in zip(cohorts, free, strict=True)
+        dataclasses.replace(c, scoring=scoring, persistence=STATELESS) for c in cohorts
     )
 
 
-def _rules(
-    method: Method,
-    cohort: Cohort,
-    local: LocalTraining,
-    given: statelessness.ClientShapes,
+def _stateless_rules(
+    method: Method, cohort: Cohort, local: LocalTraining, shapes: ClientShapes
 ) -> tuple[str, ...]:
-    """The rules by which clients that keep nothing are evaluated; () keeps them."""
-    if statelessness.upload_depends_on_state(method, cohort.net, local, given):
+    """Returns the rules that evaluate stateless clients; () if they need state."""
+    if statelessness.upload_depends_on_state(method, cohort.net, local, shapes):
         return ()
-    return statelessness.client_independent_rules(method, cohort.net, given)
+    return statelessness.client_independent_rules(method, cohort.net, shapes)
 
 
 def two_examples(dataset: Dataset) -> Examples:
-    """Two examples of a data set."""
+    """Returns two examples of zeros in the shape of a data set."""
     public = None if dataset.public is None else jnp.zeros(1, jnp.int32)
     return Examples(
         jnp.zeros((2, *dataset.x.shape[1:]), dataset.x.dtype),
@@ -266,22 +247,21 @@ def two_examples(dataset: Dataset) -> Examples:
 def evaluation_tables(
     cohorts: Sequence[CohortPlan], partition: Partition
 ) -> tuple[Shard, ...]:
-    """Returns what an evaluation of each cohort goes over."""
+    """Returns the evaluation examples of each cohort."""
     rows = ([partition.test[i] for i in evaluated_ids(c)] for c in cohorts)
-    return tuple(c.scoring.tests(own) for c, own in zip(cohorts, rows, strict=True))
+    return tuple(c.scoring.tests(r) for c, r in zip(cohorts, rows, strict=True))
 
 
 def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
-    """How the clients of a cohort run: auto, one, all, or a number at a time."""
+    """Returns how a cohort trains: auto, one, all, or a number at a time."""
     if choice == "auto":
         choice = "one" if platform == "cpu" else "all"
     if choice == "one":
         return execution.one_by_one()
     if choice == "all":
         segments = execution.plan_segments(steps_K)
-        return execution.in_segments(
-            segments, -(-len(steps_K) // max(len(segments), 1))
-        )
+        rows = -(-len(steps_K) // max(len(segments), 1))
+        return execution.in_segments(segments, rows)
     if not choice.isdecimal() or int(choice) < 1:
         raise UserError(
             f"clients_at_once is {choice!r}; it is auto, one, all or a number of "
@@ -291,8 +271,7 @@ def build_mode(choice: str, platform: str, steps_K: list[int]) -> ExecutionMode:
 
 
 def steps_per_round(partition: Partition, ids, local: LocalTraining) -> list[int]:
-    """Local steps per round of the clients `ids`."""
+    """Returns the local steps per round of the clients `ids`."""
     sizes = np.asarray([len(partition.train[i]) for i in ids])
-    return (
-        np.asarray(local.steps_per_epoch(sizes, local.batch_size)) * local.epochs
-    ).tolist()
+    steps_K = np.asarray(local.steps_per_epoch(sizes, local.batch_size))
+    return (steps_K * local.epochs).tolist()

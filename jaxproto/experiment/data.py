@@ -1,4 +1,4 @@
-"""The data of a configuration: the data set, and who has which examples."""
+"""Data of a configuration: the data set and its partition."""
 
 import inspect
 from functools import partial
@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from jaxproto.data import node_schema, nodes, text
 from jaxproto.data.node_schema import NodeSchema
-from jaxproto.data.partitions import from_file as partition_file
-from jaxproto.data.partitions import public_examples
+from jaxproto.data.partitions import from_file, public_examples
 from jaxproto.data.partitions.registry import PARTITIONS, Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import choose_from
@@ -19,14 +18,14 @@ class FederationData(NamedTuple):
 
     dataset: Dataset
     partition: Partition
-    num_examples: int  # of all clients, to train on
+    num_examples: int  # training examples of all clients
 
 
 def server_data(schema: NodeSchema, config) -> FederationData:
-    """The data as the server of nodes with their own knows them.
+    """Returns the server's view of data that are on the nodes.
 
     Args:
-      config: the fields `data` of the federation.
+      config: the fields `data`.
     """
     return FederationData(
         *nodes.server_view(schema, config.max_len),
@@ -37,16 +36,17 @@ def server_data(schema: NodeSchema, config) -> FederationData:
 def node_data(
     schema: NodeSchema, id: int, own: nodes.NodeData, config
 ) -> FederationData:
-    """The data as a node has them; see `server_data`."""
-    data = nodes.node_view(schema, id, own, config.max_len)
-    return FederationData(*data, node_schema.num_train_examples(schema))
+    """Returns the view of one node with data of its own."""
+    view = nodes.node_view(schema, id, own, config.max_len)
+    return FederationData(*view, node_schema.num_train_examples(schema))
 
 
 def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
-    """The data set, and who has which examples; texts as tokens.
+    """Loads the data set and partitions it; encodes texts as tokens.
 
     Args:
-      tokens: the vocabulary of a run on texts that goes on; None makes one.
+      config: the fields `data`.
+      tokens: vocabulary of a resumed run on texts; None builds one.
     """
     dataset = public_examples.load(
         config.name,
@@ -66,9 +66,9 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
 
 
 def build_partition(config, dataset: Dataset) -> Partition:
-    """Who has which examples; public ones are nobody's."""
+    """Partitions the examples that are not public."""
     kind, _, path = config.partition.partition(":")
-    divide = partial(partition_file.load, path, dataset)
+    divide = partial(from_file.load, path, dataset)
     if kind != "file":
         divide = partial(public_examples.divide, dataset, build_scheme(config))
     return divide(
@@ -80,8 +80,8 @@ def build_partition(config, dataset: Dataset) -> Partition:
 
 
 def build_scheme(config):
-    """The partition scheme, with those of its arguments that the config has."""
-    there = [*PARTITIONS, "file:PATH"]
-    make = PARTITIONS[choose_from("partition", config.partition, there)]
-    known = inspect.signature(make).parameters
-    return make(**{k: config[k] for k in known if k in config})
+    """Builds the partition scheme from the fields `data`."""
+    names = [*PARTITIONS, "file:PATH"]
+    factory = PARTITIONS[choose_from("partition", config.partition, names)]
+    parameters = inspect.signature(factory).parameters
+    return factory(**{k: config[k] for k in parameters if k in config})

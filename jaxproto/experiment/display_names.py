@@ -1,4 +1,4 @@
-"""Names of methods as papers print them: `Method.title`."""
+"""Names of methods in tables and pictures, as papers print them: `Method.title`."""
 
 import functools
 import itertools
@@ -25,13 +25,13 @@ NETWORK = partial(
 
 
 def display_name(fields: Mapping) -> str:
-    """Returns the method of a run as papers print it; its own name if none does.
+    """Returns the title of a run's method, or its own name without a title.
 
-    A method that is built on another one and inherits its title has its own name, and
-    so have methods and bases that are not registered here.
+    A method that inherits the title of an earlier one has its own name. So have methods
+    and bases that are not registered.
 
     Args:
-      fields: the flat fields of its configuration.
+      fields: flat fields of the configuration.
     """
     name, base = fields["method.name"], fields.get("method.base")
     if name not in METHODS or (base and base not in OPTIONS["base"]):
@@ -56,12 +56,12 @@ def method_of_title(title: str) -> str:
 
 @functools.cache
 def _title(name: str, factory: Callable, chosen: tuple = ()) -> str:
-    """The title that a factory gives with these options, numbers at their defaults."""
-    del factory  # of that name: another one has a title of its own
+    """Returns the title of a method with these options, numbers at defaults."""
+    del factory  # part of the cache key: a name may be registered again
     fields = method_fields(name)
     fields |= {key: value for key, value in chosen if key in fields}
     config = ml_collections.ConfigDict(fields)
     try:
         return build_method(config, SMALL, 1, network=NETWORK).title
-    except UserError:  # of a method that needs more than this
+    except UserError:  # a method that needs more than its defaults
         return ""

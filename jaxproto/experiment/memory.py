@@ -1,7 +1,7 @@
-"""What an experiment needs at the least, by shapes alone, before anything is made.
+"""Lower bound of the memory of an experiment, by shapes, before arrays are made.
 
-A lower bound: the clients' and the server's state, the examples and one batch. What
-compiled programs need besides is known when they are compiled
+It counts the states of clients and server, the examples and one batch. The additional
+memory of compiled programs is known when they are compiled
 (`training/device_memory.py`).
 """
 
@@ -23,7 +23,7 @@ from jaxproto.types import Spec, Tree
 
 
 def tree_bytes(tree: Tree) -> int:
-    """Bytes of the arrays of a tree of shapes; keys count nothing."""
+    """Returns the bytes of the arrays of a tree of shapes; keys count nothing."""
     leaves = [a for a in jax.tree.leaves(tree) if isinstance(a.dtype, np.dtype)]
     return sum(math.prod(a.shape) * a.dtype.itemsize for a in leaves)
 
@@ -32,71 +32,61 @@ def check_counts(clients: int, classes: int):
     """Raises UserError if examples cannot be counted by client and class."""
     what = f"counts of {clients} clients by {classes} classes (num_classes)"
     way = "choose fewer clients, or save the right num_classes"
-    host_memory.check_memory(
-        what, 2 * 8 * clients * classes, way
-    )  # to train and to test on
+    size = 2 * 8 * clients * classes  # for training and test
+    host_memory.check_memory(what, size, way)
 
 
 def check_networks(cohorts: Sequence[Cohort], spec: Spec):
-    """Raises UserError if a network of each cohort cannot be held.
+    """Raises UserError if one network of each cohort does not fit into memory.
 
-    Asked first, because a method may make tables of that width when it is built.
+    This comes before the method is built, which may make tables of that width.
     """
-    key, needed = jax.eval_shape(jax.random.key, 0), 0
+    key, size = jax.eval_shape(jax.random.key, 0), 0
+    classes = spec.num_classes
+    what = f"networks with model.feat_dim={spec.feat_dim} for {classes} classes"
+    check = partial(host_memory.check_memory, what, way="choose smaller or fewer ones")
     for cohort in cohorts:
-        # a head, before libraries are asked that count in 32 bits
-        least = 4 * spec.feat_dim * spec.num_classes
-        _tell(needed + least, spec)
-        needed += tree_bytes(jax.eval_shape(cohort.net.init, key))
-        _tell(needed, spec)
-
-
-def _tell(needed: int, spec: Spec):
-    what = (
-        f"networks with model.feat_dim={spec.feat_dim} for {spec.num_classes} classes"
-    )
-    host_memory.check_memory(what, needed, "choose smaller or fewer ones")
+        check(size + 4 * spec.feat_dim * classes)  # JAX counts in 32 bits: head first
+        size += tree_bytes(jax.eval_shape(cohort.net.init, key))
+        check(size)
 
 
 def check_experiment_memory(exp: Any):
-    """Raises UserError if states, examples and a batch together cannot be held.
+    """Raises UserError if states, examples and a batch do not fit into memory.
 
     Args:
       exp: an `Experiment`.
     """
-    x, batch = exp.dataset.x, exp.local.batch_size
+    x, batch_size = exp.dataset.x, exp.local.batch_size
     outputs = 2 * (exp.spec.feat_dim + exp.spec.num_classes)  # with their gradients
-    each = 4 * (math.prod(x.shape[1:]) + outputs)  # in float32
-    one_batch = batch * each
-    host_memory.check_memory(
-        f"batches of local.batch_size={batch}", one_batch, "choose a smaller one"
-    )
+    batch = batch_size * 4 * (math.prod(x.shape[1:]) + outputs)  # in float32
+    what = f"batches of local.batch_size={batch_size}"
+    host_memory.check_memory(what, batch, "choose a smaller one")
     states = server_state_bytes(exp)
     if exp.store not in OFF_DEVICE:
         states += client_state_bytes(exp.cohorts, exp.method, exp.local, exp.spec)
     way = "choose fewer clients, a smaller network or a smaller field of the method"
     host_memory.check_memory("the states of clients and server", states, way)
-    host_memory.check_memory(
-        "states, examples and a batch", states + one_batch + x.nbytes, way
-    )
+    what, size = "states, examples and a batch", states + batch + x.nbytes
+    host_memory.check_memory(what, size, way)
 
 
 def server_state_bytes(exp: Any) -> int:
-    """Bytes of the server's state."""
+    """Returns the bytes of the server's state."""
     key = jax.eval_shape(jax.random.key, 0)
-    start = partial(exp.method.init_server, exp.cohorts[0].net)
-    return tree_bytes(jax.eval_shape(start, key))
+    init = partial(exp.method.init_server, exp.cohorts[0].net)
+    return tree_bytes(jax.eval_shape(init, key))
 
 
 def client_state_bytes(
     cohorts: Sequence[Cohort], method: Method, local: client.LocalTraining, spec: Spec
 ) -> int:
-    """Bytes of all clients between rounds."""
+    """Returns the bytes of all clients' states between rounds."""
     key = jax.eval_shape(jax.random.key, 0)
     count_C = jax.ShapeDtypeStruct((spec.num_classes,), jnp.float32)
-    number, total = jax.ShapeDtypeStruct((), jnp.int32), 0
+    id, total = jax.ShapeDtypeStruct((), jnp.int32), 0
     for cohort in cohorts:
-        start = partial(client.init_client, method, cohort.net, local)
-        one = cohort.persistence.keep(jax.eval_shape(start, key, number, count_C))
-        total += tree_bytes(one) * len(cohort.ids)
+        init = partial(client.init_client, method, cohort.net, local)
+        state = cohort.persistence.keep(jax.eval_shape(init, key, id, count_C))
+        total += tree_bytes(state) * len(cohort.ids)
     return total

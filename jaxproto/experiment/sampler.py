@@ -1,4 +1,4 @@
-"""Who takes part in a round, from a configuration."""
+"""Sampler of the participants of a round, from a configuration."""
 
 import inspect
 
@@ -13,42 +13,41 @@ from jaxproto.types import Net
 
 
 def build_sampler(config) -> participation.Sampler:
-    """The sampler of clients, with those of its arguments that the config has."""
-    there = participation.SAMPLERS
-    make = there[choose_from("participation.law", config.law, there)]
-    known = inspect.signature(make).parameters
-    if (
-        "fraction" not in known
-        and is_concrete(config.fraction)
-        and config.fraction != 1
-    ):
+    """Builds the sampler of participants from the fields `participation`."""
+    samplers = participation.SAMPLERS
+    factory = samplers[choose_from("participation.law", config.law, samplers)]
+    parameters = inspect.signature(factory).parameters
+    changed = is_concrete(config.fraction) and config.fraction != 1
+    if changed and "fraction" not in parameters:
         raise UserError(
             f"participation.fraction is {config.fraction}, but law {config.law!r} does "
             "not take a share of the clients; set participation.law to uniform."
         )
-    return make(**{k: config[k] for k in known})
+    return factory(**{k: config[k] for k in parameters})
 
 
 def max_rows(config: ml_collections.ConfigDict) -> int:
-    """Rows that a round's arrays have for participants: a shape of its programs.
+    """Returns the number of participant rows in the arrays of a round.
 
-    By the sampler, and by the `fraction` of a method that draws by itself (FAST).
+    Shapes of compiled programs depend on it. It follows from the sampler, and from the
+    `fraction` of a method that samples by itself (FAST).
     """
     sampler, clients = build_sampler(config.participation), config.data.clients
-    most = participation.max_clients(sampler, clients)
+    count = participation.max_clients(sampler, clients)
     if "fraction" in config.method:
-        most = max(most, participation.max_of_fraction(config.method.fraction)(clients))
-    return min(clients, participation.row_count(most))
+        by_method = participation.max_of_fraction(config.method.fraction)(clients)
+        count = max(count, by_method)
+    return min(clients, participation.row_count(count))
 
 
 def max_rows_of(method: Method, sampler: participation.Sampler, net: Net, clients: int):
-    """The same by the sampler that the method makes of it, whatever its fields are."""
-    found: list[int] = []
+    """Returns the number of participant rows for the sampler that a method makes."""
+    counts: list[int] = []
 
-    def ask(key):
+    def trace(key):
         server = method.init_server(net, key)
         adjusted = method.adjust_sampler(sampler, server)
-        found.append(participation.max_clients(adjusted, clients))
+        counts.append(participation.max_clients(adjusted, clients))
 
-    jax.eval_shape(ask, jax.eval_shape(jax.random.key, 0))
-    return min(clients, participation.row_count(found[0]))
+    jax.eval_shape(trace, jax.eval_shape(jax.random.key, 0))
+    return min(clients, participation.row_count(counts[0]))

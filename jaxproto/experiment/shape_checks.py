@@ -1,4 +1,4 @@
-"""Whether methods, networks and data fit, by shapes alone: nothing is computed."""
+"""Checks by shapes that methods, networks and data fit; nothing is computed."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,14 +21,14 @@ def check_cohorts(
     x,
     metrics: tuple[Metric, ...] = (),
 ):
-    """Fails before training, by shapes alone, where method and cohorts do not fit.
+    """Raises UserError before training if method and cohorts do not fit.
 
     Args:
       x: one batch of inputs as a ShapeDtypeStruct.
-      metrics: of the evaluation.
+      metrics: metrics of the evaluation.
 
     Raises:
-      UserError: names the cohorts, or the array and both shapes.
+      UserError: the message names the cohorts, or the array and both shapes.
     """
     _check_architectures(method, cohorts)
     method.check_input(x)
@@ -60,23 +60,22 @@ def _check_architectures(method: Method, cohorts: Sequence[Cohort]):
 def _check_features(cohort: Cohort, spec: Spec, x):
     params, norm = jax.eval_shape(cohort.net.init, jax.eval_shape(jax.random.key, 0))
     out = jax.eval_shape(lambda *a: cohort.net.apply(*a, False), params, norm, x)
-    for what, got, want in [
+    for what, dim, required in [
         ("feature dimension", out.feat.shape[-1], spec.feat_dim),
         ("number of classes", out.logits.shape[-1], spec.num_classes),
     ]:
-        if got != want:
+        if dim != required:
             raise UserError(
-                f"network {cohort.name!r} has {what} {got}, but the federation has "
-                f"{want}: prototypes of all cohorts must have one shape. Build it "
-                f"with {what} {want} or leave it out of the group."
+                f"network {cohort.name!r} has {what} {dim}, but the federation has "
+                f"{required}: prototypes of all cohorts must have one shape. Build it "
+                f"with {what} {required} or leave it out of the group."
             )
 
 
-def _check_received(cohort: Cohort, have: Tree, got: Tree):
-    have = dict(jax.tree_util.tree_leaves_with_path(have))
-    got = dict(jax.tree_util.tree_leaves_with_path(got))
-    for path in [*have, *(p for p in got if p not in have)]:
-        a, b = (getattr(t.get(path), "shape", "nothing") for t in (have, got))
+def _check_received(cohort: Cohort, before: Tree, after: Tree):
+    trees = [dict(jax.tree_util.tree_leaves_with_path(t)) for t in (before, after)]
+    for path in {**trees[0], **trees[1]}:
+        a, b = (getattr(tree.get(path), "shape", "nothing") for tree in trees)
         if a != b:
             raise UserError(
                 f"cohort {cohort.name!r}: the broadcast would turn "
@@ -97,14 +96,14 @@ def _check_metrics(
     method: Method, metrics: Sequence[Metric], scores: dict, classes: int
 ):
     """Raises UserError for rules without the scores that metrics need."""
-    for rule, found in scores.items():
-        if found.ndim != 2 or found.shape[-1] < classes:
+    for rule, array in scores.items():
+        if array.ndim != 2 or array.shape[-1] < classes:
             raise UserError(
                 f"rule {rule!r} of {method.name} returns an array of shape "
-                f"{found.shape} for {len(found)} examples of {classes} classes; "
+                f"{array.shape} for {len(array)} examples of {classes} classes; "
                 f"{', '.join(m.name for m in metrics)} need a score for every class: "
                 "return them, or leave eval.metrics at accuracy."
             )
-    for columns in {found.shape[-1] for found in scores.values()}:
+    for columns in {array.shape[-1] for array in scores.values()}:
         for metric in metrics:
             check_metric(metric, columns)

@@ -1,7 +1,7 @@
-"""What of a client a computation reads, off its jaxpr.
+"""Analysis of jaxprs: whether a computation reads the earlier state of a client.
 
-A method whose clients begin every round with what they receive, and with a fresh
-optimiser, reads nothing that a client had before: such clients need not be kept.
+A method whose clients begin every round with the broadcast and a fresh optimiser does
+not read their earlier state, so that it need not be stored.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,22 @@ import jax
 import jax.numpy as jnp
 
 from jaxproto import batches
-from jaxproto import client as clients_
-from jaxproto.client import LocalTraining
+from jaxproto.client import (
+    LocalTask,
+    LocalTraining,
+    begin_local_training,
+    finish_local_training,
+    init_client,
+    local_steps,
+)
 from jaxproto.method import Method
 from jaxproto.types import Client, Data, Examples, Net, Shard, Tree
 
-STATE_FIELDS = (
-    "params",
-    "norm",
-    "opt",
-    "memory",
-)  # what a client has from earlier rounds
+STATE_FIELDS = ("params", "norm", "opt", "memory")  # a client's, from earlier rounds
 
 
 class ClientShapes(NamedTuple):
-    """What one client works with, as `jax.ShapeDtypeStruct`."""
+    """A client, its broadcast and its examples, as `jax.ShapeDtypeStruct`."""
 
     client: Client
     down: Tree
@@ -35,9 +36,9 @@ class ClientShapes(NamedTuple):
 
 
 def inputs_used(f: Callable, *args: Tree) -> list[bool]:
-    """Whether the results of `f` follow from each leaf of its arguments.
+    """Returns for each leaf of the arguments whether the results depend on it.
 
-    Whatever goes into a loop, a branch or a function of its own counts as read there.
+    Every input of a loop, a branch or a nested function counts as used in it.
     """
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr
     needed = {id(v) for v in jaxpr.outvars}
@@ -53,72 +54,74 @@ def client_shapes(
     local: LocalTraining,
     classes: int,
     examples: Examples,
-    most: int,
+    num_examples: int = 2,
 ) -> ClientShapes:
-    """Of any client.
+    """Returns the shapes of a client, its broadcast and its examples.
 
     Args:
-      examples: shapes of all examples.
-      most: of a client's examples.
+      examples: all examples, or their shapes.
+      num_examples: number of examples of the client.
     """
-    key, number = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    key, id = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     count_C = jax.ShapeDtypeStruct((classes,), jnp.float32)
-    start = partial(clients_.init_client, method, net, local)
+    init = partial(init_client, method, net, local)
     server = jax.eval_shape(partial(method.init_server, net), key)
     return ClientShapes(
-        client=jax.eval_shape(start, key, number, count_C),
+        client=jax.eval_shape(init, key, id, count_C),
         down=jax.eval_shape(method.broadcast, server),
-        examples=examples,
-        shard=jax.eval_shape(lambda: Shard(jnp.zeros(most, int), jnp.int32(0))),
+        examples=jax.eval_shape(lambda x: x, examples),
+        shard=jax.eval_shape(lambda: Shard(jnp.zeros(num_examples, int), jnp.int32(0))),
     )
 
 
 def upload_depends_on_state(
-    method: Method, net: Net, local: LocalTraining, one: ClientShapes
+    method: Method, net: Net, local: LocalTraining, shapes: ClientShapes
 ) -> bool:
-    """Whether uploads follow from what a client had before the round."""
+    """Returns whether uploads depend on a client's state before the round."""
 
-    def trained(client, down, examples, shard):
-        task = clients_.LocalTask(method, net, local, jax.random.key(0), down, examples)
-        session = clients_.begin_local_training(task, client, shard)
-        session = clients_.local_steps(task, session, 0, 2, client, shard)
-        own = client.replace(
+    def train(client, down, examples, shard):
+        task = LocalTask(method, net, local, jax.random.key(0), down, examples)
+        session = begin_local_training(task, client, shard)
+        session = local_steps(task, session, 0, 2, client, shard)
+        received = client.replace(
             params=method.receive(client.params, down),
             norm=method.receive_stats(client.norm, down),
         )
-        first = method.pre_upload(net, own, Data(examples, shard), down)
-        return clients_.finish_local_training(task, session, client, shard)[1:], first
+        before = method.pre_upload(net, received, Data(examples, shard), down)
+        return finish_local_training(task, session, client, shard)[1:], before
 
-    return _asks(trained, one)
+    return _reads_client(train, shapes)
 
 
-def rule_names(method: Method, net: Net, one: ClientShapes) -> tuple[str, ...]:
-    """The rules of prediction."""
-    return tuple(jax.eval_shape(partial(predict_two_examples, method, net), *one))
+def rule_names(method: Method, net: Net, shapes: ClientShapes) -> tuple[str, ...]:
+    """Returns the names of the prediction rules."""
+    return tuple(jax.eval_shape(partial(predict_two_examples, method, net), *shapes))
 
 
 def predict_two_examples(
     method: Method, net: Net, client, down, examples, shard, *, rule=""
 ):
-    """What a client makes of two examples by one rule, or by all of them."""
+    """Returns a client's predictions of two examples by one rule, or by all."""
     data, two = Data(examples, shard), jnp.arange(2)
     batch = batches.gather_examples(data, two, jnp.ones(2))
-    found = method.predict(net, client, batch.x, down)
-    return found[rule] if rule else found
+    predictions = method.predict(net, client, batch.x, down)
+    return predictions[rule] if rule else predictions
 
 
 def client_independent_rules(
-    method: Method, net: Net, one: ClientShapes
+    method: Method, net: Net, shapes: ClientShapes
 ) -> tuple[str, ...]:
-    """The rules that say of every client the same."""
-    by = partial(predict_two_examples, method, net)
-    names = rule_names(method, net, one)
-    asks = {name: _asks(partial(by, rule=name), one, True) for name in names}
-    return tuple(name for name, so in asks.items() if not so)
+    """Returns the rules whose predictions are equal for all clients."""
+    predict = partial(predict_two_examples, method, net)
+    return tuple(
+        rule
+        for rule in rule_names(method, net, shapes)
+        if not _reads_client(partial(predict, rule=rule), shapes, identity=True)
+    )
 
 
-def _asks(f: Callable, one: ClientShapes, whatever: bool = False) -> bool:
-    """Whether `f` reads what a client kept, or whatever it is."""
-    marks = jax.tree.unflatten(jax.tree.structure(one), inputs_used(f, *one))
-    parts = STATE_FIELDS + (("count", "id", "steps") if whatever else ())
-    return any(jax.tree.leaves([getattr(marks.client, part) for part in parts]))
+def _reads_client(f: Callable, shapes: ClientShapes, identity: bool = False) -> bool:
+    """Returns whether `f` reads the state of a client, or also its identity."""
+    used = jax.tree.unflatten(jax.tree.structure(shapes), inputs_used(f, *shapes))
+    parts = STATE_FIELDS + (("count", "id", "steps") if identity else ())
+    return any(jax.tree.leaves([getattr(used.client, part) for part in parts]))

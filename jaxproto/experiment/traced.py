@@ -1,10 +1,10 @@
 """The floats of a configuration that are arguments of the compiled programs.
 
-A program is the same for every learning rate, weight of a loss, share of the clients
-and so on: these are scalars that it is called with. What decides a shape or a branch
-stays part of the program: whole numbers, names, and a float at 0 where 0 is its default
-and switches something off or leaves its choice to the run (`optimizer.momentum`,
-`method.mu` of TinyProto). So does a float that its method annotates with `STATIC`.
+One program serves every learning rate, loss weight, share of the clients and so on:
+these are its scalar arguments. Fields that decide a shape or a branch are part of the
+program: whole numbers, names, floats that their method annotates with `STATIC`, and a
+float that is 0 by default and still 0, which switches something off or leaves the
+choice to the run (`optimizer.momentum`, `method.mu` of TinyProto).
 """
 
 from collections.abc import Mapping
@@ -23,32 +23,31 @@ Floats = Mapping[str, ArrayLike | np.float32]  # dotted path -> scalar
 
 
 def traced_floats(config: ml_collections.ConfigDict) -> dict[str, np.float32]:
-    """Dotted path -> value of every float that programs of the run take as argument."""
-    given, unused = flatten(config), _of_privacy(config)
+    """Returns dotted path -> value of the floats that programs take as arguments."""
+    values, unused = flatten(config), _unused_privacy_fields(config)
     return {
-        path: np.float32(given[path])
+        path: np.float32(values[path])
         for path, field in all_fields(config.method.name).items()
         if field.program == fields.TRACED
         and path not in unused
-        and not given[path] == field.default == 0
+        and not values[path] == field.default == 0
     }
 
 
-def _of_privacy(config: ml_collections.ConfigDict) -> set[str]:
-    """Fields that mean nothing where privacy is off."""
+def _unused_privacy_fields(config: ml_collections.ConfigDict) -> set[str]:
+    """Returns the fields without effect where privacy is off."""
     off = config.privacy.unit == OFF
     return {"privacy.clip", "privacy.noise"} if off else set()
 
 
 def program_settings(config: ml_collections.ConfigDict) -> dict:
-    """What the compiled programs of a run follow from, besides its data: flat fields.
+    """Returns the flat fields that the compiled programs of a run depend on.
 
-    Runs that agree in them and have the same data share their programs.
+    Runs that agree in them and in their data share programs.
     """
-    free = {*traced_floats(config), *_of_privacy(config)}
-    free |= fields.fields_where(program=fields.UNUSED) | fields.resumable(
-        config, fields.MORE
-    )
+    free = {*traced_floats(config), *_unused_privacy_fields(config)}
+    free |= fields.fields_where(program=fields.UNUSED)
+    free |= fields.resumable(config, fields.MORE)
     settings = {
         **flatten(config),
         "data.seed": fields.resolved_data_fields(config).seed,
@@ -60,9 +59,9 @@ def program_settings(config: ml_collections.ConfigDict) -> dict:
 def replace_floats(
     config: ml_collections.ConfigDict, values: Floats
 ) -> ml_collections.ConfigDict:
-    """The configuration with other values, such as traced ones, for some fields."""
-    made = ml_collections.ConfigDict(config.to_dict(), type_safe=False)
+    """Returns the configuration with other, possibly traced, values."""
+    replaced = ml_collections.ConfigDict(config.to_dict(), type_safe=False)
     for path, value in values.items():
-        group, _, field = path.partition(".")
-        made[group][field] = value
-    return made
+        section, _, key = path.partition(".")
+        replaced[section][key] = value
+    return replaced

@@ -35,9 +35,9 @@ from typing import Annotated, NamedTuple
 import jax.numpy as jnp
 
 from jaxproto import kernels
-from jaxproto import masks as masks_
 from jaxproto.errors import UserError
 from jaxproto.hyperparameters import NonNegative, Seed, is_zero, or_zero
+from jaxproto.masks import Masks, bitmap, mask_indices, mask_message, random_masks
 from jaxproto.method import Method
 from jaxproto.methods import fedproto, fedtgp, nominal
 from jaxproto.methods.fedproto import Pull
@@ -101,9 +101,7 @@ class Sparsity(NamedTuple):
     s: Annotated[int, or_zero("a tenth of model.feat_dim")] = (
         0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
     )
-    masks: masks_.Masks = (
-        masks_.random_masks
-    )  # T 4.1; `block`: code; `exact_block_masks`: S 4.1
+    masks: Masks = random_masks  # T 4.1; `block`: code; `exact_block_masks`: S 4.1
     mask_seed: Seed = 0
 
 
@@ -197,9 +195,9 @@ def tinyproto(
         of examples is known.
     """
     s, masks, mask_seed = sparsity
-    index_CS = masks_.mask_indices(masks, spec, s, mask_seed)
+    index_CS = mask_indices(masks, spec, s, mask_seed)
     table = jnp.asarray(index_CS)
-    mask_CD = jnp.asarray(masks_.bitmap(index_CS, spec.feat_dim), jnp.float32)
+    mask_CD = jnp.asarray(bitmap(index_CS, spec.feat_dim), jnp.float32)
     restore, more_rules = expand(table, spec.feat_dim), compare.rules(mask_CD)
 
     scaled = scaling is not UNSCALED
@@ -227,7 +225,7 @@ def tinyproto(
         more = more_rules(feat_BD, apply(restore, down))
         return {**method.predict(net, client, x, down), **more}
 
-    sent = masks_.mask_message(index_CS, spec.feat_dim)
+    sent = mask_message(index_CS, spec.feat_dim)
     cost = nominal.class_rows(spec, index_CS.shape[1])
     title = TITLES.get(method.title, f"TinyProto on {method.title}")
     return dataclasses.replace(

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from flax import linen, nnx, traverse_util
 
 from jaxproto.errors import UserError
-from jaxproto.models import ops as nn
 from jaxproto.models.from_modules import head
 from jaxproto.models.layers import Linear, draw_initial
+from jaxproto.models.ops import at_least_single, channel_pool
 from jaxproto.types import Array, Net, NetOutput, Tree
 
 Factory = Callable[..., Net]  # input_shape, num_classes, feat_dim, ops=None -> Net
@@ -252,7 +252,7 @@ def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
                 f"a network of one's own makes features of shape {x.shape[1:]} of an "
                 "example; flatten or average them to one axis."
             )
-        feat = nn.channel_pool(nn.at_least_single(x), feat_dim)
+        feat = channel_pool(at_least_single(x), feat_dim)
         return NetOutput(feat, head(params["head"], feat), new if train else norm)
 
     return Net(init, apply, head)

@@ -13,7 +13,6 @@ import functools
 import jax
 from flax import nnx
 
-from jaxproto.models import ops as nn
 from jaxproto.models.dropout import Place, drop_rows, dropout_features, logits_only
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
@@ -27,6 +26,7 @@ from jaxproto.models.layers import (
     silu,
     zeros,
 )
+from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
 
 WIDTH = 1280
@@ -63,7 +63,7 @@ class SqueezeExcite(nnx.Module):
 @jax.jit
 def gated(x: Array, squeeze, excite) -> Array:
     """x [B, H, W, C] times its gates; traced once for each shape."""
-    gate = jax.nn.silu(one_pixel(nn.global_mean(x), *squeeze))
+    gate = jax.nn.silu(one_pixel(global_mean(x), *squeeze))
     return x * jax.nn.sigmoid(one_pixel(gate, *excite))[:, None, None]
 
 
@@ -131,14 +131,14 @@ class EfficientNet(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, channels] to [B, 1280]."""
-        return nn.global_mean(self.features(x, call))
+        return global_mean(self.features(x, call))
 
 
 def efficientnet_b0(
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
-    ops: nn.Ops | None = None,
+    ops: Ops | None = None,
     *,
     place: Place = logits_only,
 ) -> Net:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxproto.models import ops as nn
 from jaxproto.models.dropout import Place, no_dropout
 from jaxproto.models.layers import (
     CallContext,
@@ -14,6 +13,7 @@ from jaxproto.models.layers import (
     Linear,
     draw_initial,
 )
+from jaxproto.models.ops import Ops, at_least_single, channel_pool, ops_for
 from jaxproto.types import Array, Net, NetOutput, Tree
 
 Body = Callable[[InitialDraws], nnx.Module]  # module(x, call) -> [B, width]
@@ -37,13 +37,13 @@ class BodyAndHead(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
         """Features [B, D] and logits [B, C]."""
-        x = nn.at_least_single(self.body(x, call))
+        x = at_least_single(self.body(x, call))
         feat, given = self.place(x, self.examples, call)
         return feat, self.head(given, call)
 
     def examples(self, x: Array) -> Array:
         """[B, width] to [B, D]."""
-        return nn.channel_pool(x, self.feat_dim)
+        return channel_pool(x, self.feat_dim)
 
 
 def make_net(
@@ -51,7 +51,7 @@ def make_net(
     *,
     num_classes: int,
     feat_dim: int,
-    ops: nn.Ops | None = None,
+    ops: Ops | None = None,
     head_bias: bool = True,
     place: Place = no_dropout,
 ) -> Net:
@@ -68,7 +68,7 @@ def make_net(
       head_bias: whether the head has one.
       place: where dropout acts, if anywhere.
     """
-    ops = ops or nn.ops_for()
+    ops = ops or ops_for()
 
     def make(draws):
         return BodyAndHead(body, feat_dim, num_classes, head_bias, place, draws)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxproto.models import ops as nn
+from jaxproto.models.ops import Ops, at_least_single, norm, with_batch, with_stats
 from jaxproto.types import Array
 
 
@@ -33,7 +33,7 @@ class CallContext(NamedTuple):
     """How a network is applied."""
 
     train: bool
-    ops: nn.Ops
+    ops: Ops
     keys: KeyStream | None = None  # None switches randomness off
 
 
@@ -187,10 +187,10 @@ class BatchNorm(nnx.Module):
         """Uses, and remembers, the batch's statistics when training."""
         stats, given = (self.mean, self.var), x.dtype
         held = [v[...] for v in (self.scale, self.bias, *stats)]
-        x = nn.at_least_single(x)
+        x = at_least_single(x)
         if not call.train:
-            return nn.with_stats(x, *held).astype(given)
-        x, *new = nn.with_batch(x, *held, call.ops.sums)
+            return with_stats(x, *held).astype(given)
+        x, *new = with_batch(x, *held, call.ops.sums)
         for stat, value in zip(stats, new, strict=True):
             stat.set_value(value)  # stat[...] = value asks a tracer for its sharding
         return x.astype(given)
@@ -208,7 +208,7 @@ class GroupNorm(nnx.GroupNorm):
         super().__init__(
             width,
             groups,
-            epsilon=nn.norm.EPS,
+            epsilon=norm.EPS,
             use_fast_variance=False,
             rngs=nnx.Rngs(0),  # draws nothing
         )
@@ -217,7 +217,7 @@ class GroupNorm(nnx.GroupNorm):
     def __call__(self, x: Array, call: CallContext) -> Array:  # type: ignore[override]
         """[B, H, W, width] to the same."""
         del call
-        return super().__call__(nn.at_least_single(x)).astype(x.dtype)
+        return super().__call__(at_least_single(x)).astype(x.dtype)
 
 
 class Chain(nnx.Module):

@@ -13,7 +13,6 @@ import functools
 
 from flax import nnx
 
-from jaxproto.models import ops as nn
 from jaxproto.models.dropout import Place, before_pool, logits_only
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
@@ -26,6 +25,7 @@ from jaxproto.models.layers import (
     conv_norm,
     relu6,
 )
+from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
 
 WIDTH = 1280
@@ -78,14 +78,14 @@ class MobileNetV2(nnx.Module):
 
     def __call__(self, x: Array, call: CallContext) -> Array:
         """[B, H, W, channels] to [B, 1280]."""
-        return nn.global_mean(self.features(x, call))
+        return global_mean(self.features(x, call))
 
 
 def mobilenet_v2(
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
-    ops: nn.Ops | None = None,
+    ops: Ops | None = None,
     *,
     place: Place = logits_only,
 ) -> Net:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 import jax
 from flax import nnx
 
-from jaxproto.models import ops as nn
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
@@ -26,6 +25,7 @@ from jaxproto.models.layers import (
     GroupNorm,
     InitialDraws,
 )
+from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
 
 WIDTHS = (64, 128, 256, 512)
@@ -83,7 +83,7 @@ class ResNet(nnx.Module):
         x = call.ops.max_pool(x, 3, 2, 1)
         for name in self.order:
             x = getattr(self, name)(x, call)
-        return nn.global_mean(x)
+        return global_mean(x)
 
 
 def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
@@ -112,7 +112,7 @@ def small(
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
-    ops: nn.Ops | None = None,
+    ops: Ops | None = None,
 ) -> Net:
     """ResNet with `blocks` stages of one block (2 * blocks + 2 layers)."""
     channels = image_shape(f"resnet{2 * blocks + 2}", input_shape)[-1]
@@ -130,7 +130,7 @@ def resnet18(
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
-    ops: nn.Ops | None = None,
+    ops: Ops | None = None,
     *,
     norm: Norm = BatchNorm,
 ) -> Net:

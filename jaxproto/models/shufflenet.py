@@ -8,7 +8,6 @@ https://arxiv.org/abs/1807.11164.
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxproto.models import ops as nn
 from jaxproto.models.from_modules import make_net
 from jaxproto.models.images import image_shape
 from jaxproto.models.layers import (
@@ -21,6 +20,7 @@ from jaxproto.models.layers import (
     kaiming_uniform,
     relu,
 )
+from jaxproto.models.ops import Ops, global_mean
 from jaxproto.types import Array, Net
 
 WIDTH = 1024
@@ -92,14 +92,14 @@ class ShuffleNetV2(nnx.Module):
         x = call.ops.max_pool(self.conv1(x, call), 3, 2, 1)
         for n in range(2, 2 + len(STAGES)):
             x = getattr(self, f"stage{n}")(x, call)
-        return nn.global_mean(self.conv5(x, call))
+        return global_mean(self.conv5(x, call))
 
 
 def shufflenet_v2_x1_0(
     input_shape: tuple[int, ...],
     num_classes: int,
     feat_dim: int,
-    ops: nn.Ops | None = None,
+    ops: Ops | None = None,
 ) -> Net:
     """ShuffleNetV2 for images of any size."""
     channels = image_shape("shufflenet_v2_x1_0", input_shape)[-1]

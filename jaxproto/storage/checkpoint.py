@@ -1,14 +1,14 @@
-"""Checkpoints of the complete state of a run.
+"""Checkpoints of a run's whole state.
 
 A checkpoint is a folder named by its round. It holds `state`, the leaves by their path
-(`arrays.py`), and its manifest (`manifest.py`). The folder is renamed to its final name
-when all of it is on disk, and renamed away before anything is deleted, so that a killed
-process leaves no partial checkpoint under the name of a round. Checksums show other
-damage before orbax reads.
+(`jaxproto/storage/orbax_arrays.py`), and its manifest (`jaxproto/storage/manifest.py`).
+It is renamed to its name when all files are on disk, and renamed away before any is
+deleted, so that a killed process leaves no incomplete checkpoint under a round's name.
+Checksums show other damage before orbax reads.
 
-Saved networks of clients that are stateless now (`clients.store`) are ignored. Leaves
-below an attribute `watched` are diagnostics that no later round depends on: one that an
-older checkpoint lacks is nan, and one that the state does not have is ignored.
+Networks of clients that are stateless now (`clients.store`) are ignored. Leaves below
+an attribute `watched` are diagnostics of earlier rounds. If an older checkpoint lacks
+one, it is nan; one that the state does not have is ignored.
 """
 
 import errno
@@ -24,27 +24,26 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.storage import manifest, process_shards, records, row_deltas
-from jaxproto.storage import orbax_arrays as arrays_
+from jaxproto.storage import manifest, orbax_arrays, process_shards, records, row_deltas
 from jaxproto.types import Tree
 
-KEEP = 3  # newest checkpoints that are not deleted
+KEEP = 3  # newest checkpoints that stay
 _PARTIAL = ".partial"  # suffix of a folder that is being written or deleted
 
 
 class Restored(NamedTuple):
-    """State of the newest usable checkpoint."""
+    """The newest readable checkpoint."""
 
     round: int
     state: Tree
-    notes: list[str]  # one sentence per newer checkpoint that is unusable
+    notes: list[str]  # one sentence per unusable newer checkpoint
 
 
 def rounds(directory: str | Path) -> list[int]:
     """Returns the rounds that have a checkpoint, damaged or not, ascending.
 
     Raises:
-      UserError: the path is a file.
+      UserError: a file has the path of the folder.
     """
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -67,19 +66,19 @@ def save(
     """Writes `state` as the checkpoint of `round`; returns when it is on disk.
 
     Checkpoints of this and later rounds are deleted first: they were unusable, so that
-    the run resumed from an earlier one. Of the others the newest stay.
+    the run resumed before them. Of the others the newest stay.
 
     Args:
-      directory: of the checkpoints of one run; created if absent.
-      round: number of rounds that the state has trained.
+      directory: folder of the checkpoints of one run; made if needed.
+      round: number of trained rounds.
       state: a pytree of arrays of any dtype (PRNG keys too) and numbers.
-      run: settings of the run, as JSON values, which `restore_latest` compares.
-      rows: of clients that are not in the state; see `storage/row_deltas.py`.
-      others: folder -> writes the leaves for which the state has a
-        `jax.ShapeDtypeStruct`; see `storage/process_shards.py`.
+      run: settings of the run as JSON values, which `restore_latest` compares.
+      rows: rows of clients that are not in the state; see `storage/row_deltas.py`.
+      others: function that writes into the unfinished folder the leaves for which the
+        state has a `jax.ShapeDtypeStruct`; see `storage/process_shards.py`.
 
     Raises:
-      Unwritable: the disk is full or not writable; older checkpoints stay.
+      Unwritable: writing failed, for example on a full disk; older checkpoints stay.
     """
     directory = Path(directory).resolve()
     entries, arrays = _to_host(state)
@@ -87,53 +86,53 @@ def save(
     later = [r for r in rounds(directory) if r >= round]
     with atomic.write_errors(directory / str(round), size):
         directory.mkdir(parents=True, exist_ok=True)
-        _sweep_partial(directory)
+        _remove_partial(directory)
         for r in reversed(later):
             _discard(directory / str(r))
         folder = unfinished(directory, round)
         with atomic.in_progress(folder):
-            about = manifest.Manifest(round, run, entries)
-            _write(folder, about, arrays, size, rows, others)
+            contents = manifest.Manifest(round, run, entries)
+            _write(folder, contents, arrays, size, rows, others)
         atomic.fsync_dir(directory)
     prune(directory, round)
 
 
 def unfinished(directory: Path, round: int) -> Path:
-    """Returns the temporary folder of a checkpoint that is being written."""
+    """Returns the folder of a checkpoint that is being written."""
     return directory / f"{round}{_PARTIAL}"
 
 
-def _write(folder: Path, about: manifest.Manifest, arrays, size: int, rows, others):
-    """Writes a checkpoint to its temporary folder and renames that."""
-    final = folder.with_name(str(about.round))
-    before = folder.with_name(str(rows.since)) if rows else None
-    before = before if before is not None and before.is_dir() else None
+def _write(folder: Path, contents: manifest.Manifest, arrays, size, rows, others):
+    """Writes all files of a checkpoint, then renames its folder."""
+    final = folder.with_name(str(contents.round))
+    previous = folder.with_name(str(rows.since)) if rows else None
+    if previous is not None and not previous.is_dir():
+        previous = None
     folder.mkdir()
     if shutil.disk_usage(folder).free < size:
         raise atomic.Unwritable(final, size, os.strerror(errno.ENOSPC))
     try:
         if arrays:  # orbax refuses a tree without leaves
-            arrays_.write(folder / "state", arrays)
+            orbax_arrays.write(folder / "state", arrays)
         if rows is not None:
-            size += row_deltas.write(folder, before, about.round, rows)
+            size += row_deltas.write(folder, previous, contents.round, rows)
         if others is not None:
             (folder / process_shards.FOLDER).mkdir()
             others(folder)
-    except arrays_.ArrayWriteError as e:
+    except orbax_arrays.ArrayWriteError as e:
         raise atomic.Unwritable(final, size, str(e)) from e
-    manifest.write(folder, about, before)
+    manifest.write(folder, contents, previous)
     atomic.fsync_tree(folder)
     folder.rename(final)
 
 
 def prune(directory: str | Path, newest: int):
-    """Removes partial checkpoints, and all but the newest complete ones.
+    """Removes unfinished checkpoints, and all but the last `KEEP` up to `newest`.
 
-    Checkpoints of rounds after `newest` stay: they are unusable, and deleted when the
-    run saves again.
+    Later ones are unusable; they stay until the run saves again.
     """
     directory = Path(directory)
-    _sweep_partial(directory)
+    _remove_partial(directory)
     for r in [r for r in rounds(directory) if r <= newest][:-KEEP]:
         _discard(directory / str(r))
 
@@ -144,57 +143,57 @@ def restore_latest(
     run: Mapping | None = None,
     covered: records.Coverage | None = None,
 ) -> Restored | None:
-    """Reads the newest usable checkpoint; None if there is none at all.
+    """Reads the newest checkpoint that can be used; None if there is none at all.
 
     Args:
-      directory: as of `save`.
+      directory: folder of the checkpoints of one run.
       like: tree of the state, of arrays or `jax.ShapeDtypeStruct`. The result has numpy
-        arrays and Python numbers where `like` has them, elsewhere JAX arrays on the
+        arrays and Python numbers where `like` has them, and elsewhere JAX arrays on the
         device (or with the sharding) of `like`.
-      run: settings that those of the checkpoint must equal.
-      covered: round up to which records are complete; None checks nothing.
+      run: settings with which those of the checkpoint must agree.
+      covered: last round with complete records; None does not check it.
 
     Raises:
-      UserError: no checkpoint is usable, or its tree is not that of `like`.
+      UserError: no checkpoint can be used, or the saved tree differs from `like`.
     """
     directory = Path(directory).resolve()
-    passed: dict[int, manifest.Unusable] = {}
+    unusable: dict[int, manifest.Unusable] = {}
     for r in reversed(rounds(directory)):
         try:
             entries = manifest.read(directory / str(r), run)
             if covered is not None and r > covered.until:
                 raise manifest.Unusable(f"is ahead of {covered.why}")
         except manifest.Unusable as e:
-            passed[r] = e
+            unusable[r] = e
             continue
-        _check(entries, like, f"of round {r} in {directory}")
+        _check_tree(entries, like, f"of round {r} in {directory}")
         arrays = _read_arrays(directory / str(r), entries)
         notes = [
             f"the checkpoint of round {bad} in {directory} {why}; going on from the "
             f"one of round {r}."
-            for bad, why in passed.items()
+            for bad, why in unusable.items()
         ]
         return Restored(r, _from_host(entries, arrays, like), notes)
-    if passed:
-        raise _none(directory, passed)
+    if unusable:
+        raise _none_usable(directory, unusable)
     return None
 
 
-def _none(directory, passed) -> UserError:
-    """Returns the error for checkpoints of which none is usable."""
-    damaged = all(isinstance(e, manifest.Damaged) for e in passed.values())
-    which = "every checkpoint" if damaged else "no checkpoint"
-    is_so = "is damaged" if damaged else "can be used"
-    whys = "; ".join(f"that of round {r} {why}" for r, why in passed.items())
+def _none_usable(directory, unusable) -> UserError:
+    """Returns the error for checkpoints of which none can be used."""
+    damaged = all(isinstance(e, manifest.Damaged) for e in unusable.values())
+    begin, end = ("every", "is damaged") if damaged else ("no", "can be used")
+    reasons = "; ".join(f"that of round {r} {why}" for r, why in unusable.items())
     return UserError(
-        f"{which} in {directory} {is_so}: {whys}. Nothing was deleted: put what is "
-        "missing back from a copy of the run, or move it away to start from round 0."
+        f"{begin} checkpoint in {directory} {end}: {reasons}. Nothing was deleted: put "
+        "what is missing back from a copy of the run, or move it away to start from "
+        "round 0."
     )
 
 
-def _sweep_partial(directory):
-    for left_by_a_kill in directory.glob(f"*{_PARTIAL}"):
-        atomic.remove(left_by_a_kill)
+def _remove_partial(directory):
+    for folder in directory.glob(f"*{_PARTIAL}"):
+        atomic.remove(folder)
 
 
 def _discard(folder):
@@ -204,59 +203,57 @@ def _discard(folder):
 
 
 def _to_host(state):
-    """Returns an entry of the manifest per leaf, and the arrays to save by path."""
-    entries, saved, leaves = [], [], []
+    """Returns the descriptions of all leaves, and path -> array on the host."""
+    entries, written, leaves = [], [], []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         entries.append({"path": jax.tree_util.keystr(path), **_describe(leaf)})
         if isinstance(leaf, jax.ShapeDtypeStruct):
             continue
-        saved.append(entries[-1])
+        written.append(entries[-1])
         if _is_key(leaf):
             entries[-1]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves.append(leaf)
-    rows = zip(saved, jax.device_get(leaves), strict=True)
-    return entries, {e["path"]: np.asarray(a) for e, a in rows if _has_elements(e)}
+    pairs = zip(written, jax.device_get(leaves), strict=True)
+    return entries, {e["path"]: np.asarray(a) for e, a in pairs if _has_elements(e)}
 
 
 def _has_elements(entry):
-    return 0 not in entry["shape"]  # orbax refuses the others
+    return 0 not in entry["shape"]  # orbax refuses empty arrays
 
 
 def _read_arrays(folder, entries):
     entries = [e for e in entries if _has_elements(e)]
-    clients = (
-        process_shards.read(folder, entries)
-        if process_shards.has_process_shards(folder)
-        else {}
-    )
+    clients = {}
+    if process_shards.has_process_shards(folder):
+        clients = process_shards.read(folder, entries)
     paths = [e["path"] for e in entries if e["path"] not in clients]
-    return clients | (arrays_.read(folder / "state", paths) if paths else {})
+    return clients | (orbax_arrays.read(folder / "state", paths) if paths else {})
 
 
 def _from_host(entries, arrays, like):
     by_path = {e["path"]: e for e in entries}
 
-    def one(path, leaf):
-        return _leaf(by_path.get(jax.tree_util.keystr(path)), arrays, leaf)
+    def restore(path, leaf):
+        return _restore_leaf(by_path.get(jax.tree_util.keystr(path)), arrays, leaf)
 
-    return jax.tree_util.tree_map_with_path(one, like)
+    return jax.tree_util.tree_map_with_path(restore, like)
 
 
 def _is_watched(path):
     return ".watched[" in path
 
 
-def _is_forgotten(path, paths):
-    """Returns whether a leaf is of clients that are stateless now."""
+def _is_of_stateless_client(path, leaves):
+    """Returns whether a leaf belongs to clients that are stateless now."""
     cohort = re.match(r"\.clients\[\d+\]\.", path)
-    return cohort is not None and not any(
-        p.startswith(f"{cohort[0]}params") for p in paths
-    )
+    if cohort is None:
+        return False
+    return not any(p.startswith(f"{cohort[0]}params") for p in leaves)
 
 
-def _leaf(entry, arrays, like):
-    """Returns one leaf in the type of its counterpart in `like`."""
+def _restore_leaf(entry, arrays, like):
+    """Returns one leaf as the same kind of object as `like`."""
     if entry is None:
         value = np.full(like.shape, np.nan, like.dtype)
     elif _has_elements(entry):
@@ -269,8 +266,8 @@ def _leaf(entry, arrays, like):
         return type(like)(value.item())
     if isinstance(like, np.ndarray | np.generic):
         return value
-    free = not getattr(like, "committed", True)
-    return jax.device_put(value, None if free else getattr(like, "sharding", None))
+    committed = getattr(like, "committed", True)
+    return jax.device_put(value, getattr(like, "sharding", None) if committed else None)
 
 
 def _describe(leaf):
@@ -283,17 +280,17 @@ def _is_key(leaf):
     return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 
 
-def _check(entries, like, which):
+def _check_tree(entries, like, which):
     """Raises UserError naming the first leaf that differs, and both shapes."""
     saved = {e["path"]: f"{e['dtype']}{e['shape']}" for e in entries}
-    wanted = {}
+    expected = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(like):
         e = _describe(leaf)
-        wanted[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
-    for path in {**wanted, **saved}:
-        a, b = saved.get(path, "absent"), wanted.get(path, "absent")
-        spare = "absent" in (a, b) and _is_watched(path)
-        if a != b and not spare and not _is_forgotten(path, wanted):
+        expected[jax.tree_util.keystr(path)] = f"{e['dtype']}{e['shape']}"
+    for path in {**expected, **saved}:
+        a, b = saved.get(path, "absent"), expected.get(path, "absent")
+        ignored = "absent" in (a, b) and _is_watched(path)
+        if a != b and not ignored and not _is_of_stateless_client(path, expected):
             raise UserError(
                 f"the checkpoint {which} is not of this run: leaf {path} is {a} there "
                 f"and {b} here. Choose another folder with --workdir, or give the "

@@ -1,4 +1,4 @@
-"""Default names of run directories, and the check of their paths."""
+"""Default folder of a run, and checks of its path."""
 
 import hashlib
 import json
@@ -15,66 +15,68 @@ from jaxproto.config.paper_variants import READINGS
 from jaxproto.errors import UserError, escape_unprintable, first_unprintable
 from jaxproto.storage.run_folder import read_config
 
-UNREADABLE = "\\[]*?"  # characters that orbax interprets in a path
-LONGEST = 60  # characters of changed fields in a folder's name; more are a digest
+UNREADABLE = "\\[]*?"  # characters that orbax misreads in a path
+LONGEST = 60  # characters of changed fields in a folder's name, else their digest
 
 
 def default_workdir(
     config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict | None = None
 ) -> Path:
-    """Returns `runs/<config>-<dataset>-seed<seed>`, with `-<changes>` if any.
+    """Returns `runs/<config>-<dataset>-seed<seed>[-<changes>]`.
 
-    It depends on the configurations alone, so that equal ones find the run again.
+    It depends on the configurations only, so that the same command finds its run again.
 
     Args:
-      config: of the run.
-      plain: configuration without changes, such as `config.plain("FILE.py:ARG")`;
-        None names no changes.
+      config: configuration of the run.
+      plain: configuration with which it is compared, such as
+        `config.unmodified_config("FILE.py:ARG")`; None names no changes.
     """
     kind, _, rest = config.data.name.partition(":")
-    by_path = ("csv", "folder", "npz")
-    dataset = Path(rest).stem if kind in by_path else rest or kind
+    is_path = kind in ("csv", "folder", "npz")
+    dataset = Path(rest).stem if is_path else rest or kind
     dataset = re.sub(r"[^\w.-]+", "_", dataset)
     name = f"{config.name}-{dataset}-seed{config.seed}"
     return Path("runs") / "-".join([name, *_changes(config, plain or config)])
 
 
 def _changes(config, plain) -> list[str]:
-    """Returns the reading, and the fields that differ from the plain configuration."""
-    now, readings = flatten(config), {"": flatten(plain)}
-    for reading in READINGS.get(config.method.name, {}):
+    """Returns a variant's name, and the fields that differ from the plain config."""
+    changed = {"": _changed_fields(config, flatten(plain))}
+    for variant in READINGS.get(config.method.name, {}):
         other = ml_collections.ConfigDict(plain.to_dict())
-        apply_variant(other, reading)
-        readings[reading] = flatten(other)
-    changed = {r: _changed(config, now, other) for r, other in readings.items()}
-    reading = min(changed, key=lambda r: len(changed[r]) + bool(r))  # the plain first
-    fields = changed[reading]
+        apply_variant(other, variant)
+        changed[variant] = _changed_fields(config, flatten(other))
+    variant = min(
+        changed, key=lambda v: len(changed[v]) + bool(v)
+    )  # prefers no variant
+    fields = changed[variant]
     words = "-".join(f"{path}={_word(value)}" for path, value in fields.items())
     if not re.fullmatch(rf"[\w.,=+-]{{0,{LONGEST}}}", words, re.ASCII):
         words = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:10]
-    return [part for part in (reading, words) if part]
+    return [part for part in (variant, words) if part]
 
 
-def _changed(config, now: Mapping, plain: Mapping) -> dict:
-    """Returns the changed fields that the name of the folder lists.
+def _changed_fields(config, plain: Mapping) -> dict:
+    """Returns the fields that distinguish two runs in the name of a folder.
 
-    Name, data set and seed stand in it already. Location of the data and more rounds
-    are left out: `check_config` lets such runs resume in the same folder.
+    Name, data set and seed are in the name anyway. More rounds than planned and another
+    `data_dir` continue the run in its folder.
     """
-    silent = fields_where(names_run=False) | extended(config, plain)
-    paths = sorted({*now, *plain} - silent)
-    return {k: now.get(k) for k in paths if now.get(k) != plain.get(k)}
+    values = flatten(config)
+    ignored = fields_where(names_run=False) | extended(config, plain)
+    paths = sorted({*values, *plain} - ignored)
+    return {k: values.get(k) for k in paths if values.get(k) != plain.get(k)}
 
 
 def _word(value) -> str:
-    """Formats a value briefly: 20 for 20.0."""
+    """Returns a value as a user types it: 20 for 20.0."""
     return f"{value}".removesuffix(".0")
 
 
 def resolve_workdir(
     config: ml_collections.ConfigDict, plain: ml_collections.ConfigDict
 ) -> Path:
-    """Returns the default folder, or the plain one if an older version began there."""
+    """Returns the default folder, or the one that an older version used."""
     path, old = default_workdir(config, plain), default_workdir(config)
     if path == old or path.exists():
         return path
@@ -85,17 +87,16 @@ def resolve_workdir(
 
 
 def check_path(path: Path):
-    """Raises UserError for a path from which orbax cannot read checkpoints.
+    """Raises UserError for a path in which orbax could not read checkpoints.
 
-    Orbax takes some characters for those of a pattern, a backslash for a slash, and a
-    part that ends in a colon for the scheme of a URL.
+    Orbax reads some characters as a pattern, a backslash as a slash, and a part that
+    ends in a colon as the beginning of a URL.
     """
     full = os.path.abspath(path)
-    odd = [c for c in UNREADABLE if c in full]
-    odd += [part for part in full.split("/") if part.endswith(":")]
-    if odd := [first_unprintable(full)] * bool(first_unprintable(full)) or odd:
+    bad = [first_unprintable(full), *(c for c in UNREADABLE if c in full)]
+    bad += [part for part in full.split("/") if part.endswith(":")]
+    if bad := [part for part in bad if part]:
         raise UserError(
-            f"the work directory {escape_unprintable(full)} has "
-            f"{odd[0]} in its path, with which "
-            "checkpoints cannot be read back; choose another with --workdir."
+            f"the work directory {escape_unprintable(full)} has {bad[0]} in its path, "
+            "with which checkpoints cannot be read back; choose another with --workdir."
         )

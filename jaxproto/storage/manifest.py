@@ -1,15 +1,16 @@
-"""Manifest of a checkpoint: its contents and checksums.
+"""Manifest of a checkpoint: its round, settings, leaves and checksums.
 
 `manifest.json` has the round, the settings of the run, path, shape and dtype of every
-leaf, and the CRC-32 of every file and of the manifest. So a checkpoint that is damaged,
-under the name of another round or of another run is found before it is read. Manifests
-of older versions have neither round nor settings: these are not compared.
+leaf, and the CRC-32 of every file and of the manifest. They detect a damaged
+checkpoint, a renamed one and one of another run before it is read. Manifests of older
+versions have neither round nor settings; these are not compared.
 """
 
 import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxproto.io import atomic
@@ -19,7 +20,7 @@ _CHUNK = 1 << 24  # bytes of a file in memory at a time
 
 
 class Manifest(NamedTuple):
-    """Contents of a manifest."""
+    """The contents of a manifest, without the checksums."""
 
     round: int
     run: Mapping | None  # settings: field -> value; None is not compared
@@ -27,67 +28,62 @@ class Manifest(NamedTuple):
 
 
 class Unusable(Exception):
-    """Error of a checkpoint that is not read; continues "the checkpoint ..."."""
+    """An unusable checkpoint; the message continues "the checkpoint"."""
 
 
 class Damaged(Unusable):
-    """Error of files that are not as they were written."""
+    """A checkpoint whose files differ from those that were written."""
 
-    def __init__(self, why: str):
-        """Makes the error for a reason, such as "x is missing"."""
-        super().__init__(f"is damaged ({why})")
-        self.why = why
+    def __init__(self, reason: str):
+        """Makes the message of a reason."""
+        super().__init__(f"is damaged ({reason})")
 
 
-def write(folder: Path, about: Manifest, before: Path | None = None):
-    """Writes the manifest of the complete files in a folder.
+def write(folder: Path, contents: Manifest, previous: Path | None = None):
+    """Writes the manifest of a folder whose other files are complete.
 
     Args:
-      folder: of the checkpoint.
-      about: its contents.
-      before: an older checkpoint; checksums of files linked from it are known.
+      previous: an older checkpoint, some of whose files are linked into this one: their
+        checksums are not computed again.
     """
-    known = {}
-    if before is not None:
-        known = {
-            n: c for n, c in _body(before)["files"].items() if _same(n, before, folder)
-        }
-    run = None if about.run is None else dict(about.run)
-    body = {"round": about.round, "run": run, "leaves": about.leaves}
+    files = {} if previous is None else _body(previous)["files"]
+    known = {n: crc for n, crc in files.items() if _is_linked(n, previous, folder)}
+    run = None if contents.run is None else dict(contents.run)
+    body = {"round": contents.round, "run": run, "leaves": contents.leaves}
     body["files"] = _checksums(folder, known)
     body["crc32"] = zlib.crc32(_canonical(body))
     atomic.write(folder / NAME, json.dumps(body, indent=1).encode())
 
 
 def read(folder: Path, run: Mapping | None) -> list[dict]:
-    """Returns the leaves of a checkpoint after checking all its checksums.
+    """Returns the leaves of a checkpoint after checking all of its files.
 
     Args:
-      folder: of the checkpoint, named by its round.
-      run: settings of the run that reads it.
+      folder: folder of the checkpoint, named by its round.
+      run: settings of the run that resumes.
 
     Raises:
-      Unusable: the checkpoint is damaged, of another round or of another run.
+      Unusable: it is damaged, of another round or of another run.
     """
     try:
         body = _body(folder)
-        sums = _checksums(folder)
+        checksums = _checksums(folder)
     except OSError as e:
         raise Damaged(f"{e.filename}: {e.strerror}") from e
-    for name, want in body["files"].items():
-        if name not in sums:
+    for name, crc in body["files"].items():
+        if name not in checksums:
             raise Damaged(f"{name} is missing")
-        if sums[name] != want:
+        if checksums[name] != crc:
             raise Damaged(f"the checksum of {name} differs")
     if body.get("round", int(folder.name)) != int(folder.name):
         raise Unusable(f"is that of round {body['round']} under another name")
-    if other := _differences(body.get("run"), run):
-        raise Unusable(f"is of another run ({other})")
+    if differences := _differences(body.get("run"), run):
+        raise Unusable(f"is of another run ({differences})")
     return body["leaves"]
 
 
 def read_leaves(folder: Path) -> list[dict]:
-    """Returns the leaves from the manifest, without checking the other files.
+    """Returns the leaves that the manifest lists, without checking other files.
 
     Raises:
       Unusable: the manifest is damaged.
@@ -108,33 +104,30 @@ def _body(folder):
     return body
 
 
-def _differences(saved, now):
-    """Describes the common fields of two settings that differ."""
-    if saved is None or now is None:
+def _differences(saved, run):
+    """Returns the fields that both know and that differ, with both values."""
+    if saved is None or run is None:
         return ""
-    differing = [k for k in sorted(saved) if k in now and saved[k] != now[k]]
-    return ", ".join(f"{k}: {saved[k]!r} there, {now[k]!r} here" for k in differing)
+    keys = [k for k in sorted(saved) if k in run and saved[k] != run[k]]
+    return ", ".join(f"{k}: {saved[k]!r} there, {run[k]!r} here" for k in keys)
 
 
 def _canonical(body):
     return json.dumps(body, sort_keys=True).encode()
 
 
-def _same(name, before, folder):
-    """Returns whether a file is linked into two folders."""
+def _is_linked(name, previous, folder):
+    """Returns whether a file of one folder is a hard link to that of another."""
     file = folder / name
-    return file.exists() and file.samefile(before / name)
+    return file.exists() and file.samefile(previous / name)
 
 
-def _checksums(folder, known=()):
-    """Computes the CRC-32 of every file below a folder but the manifest, by name."""
+def _checksums(folder, known=MappingProxyType({})):
+    """Returns the CRC-32 of every file below `folder` but the manifest."""
     paths = sorted(p for p in folder.rglob("*") if p.is_file())
     names = [p.relative_to(folder).as_posix() for p in paths]
-    known = dict(known)
-    rows = zip(names, paths, strict=True)
-    sums = {n: known[n] if n in known else _crc(p) for n, p in rows}
-    sums.pop(NAME, None)
-    return sums
+    files = zip(names, paths, strict=True)
+    return {n: known[n] if n in known else _crc(p) for n, p in files if n != NAME}
 
 
 def _crc(path):

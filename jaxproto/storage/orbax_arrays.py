@@ -1,8 +1,7 @@
-"""Named arrays in a folder, written by orbax.
+"""Arrays by name in a folder, stored by orbax.
 
-No other file imports orbax. On a full disk or damaged files, orbax and TensorStore
-raise errors of many kinds and log from their own threads; `write` raises one
-`ArrayWriteError` instead.
+Orbax and its TensorStore report a full disk by errors of many types, by logs and by
+tracebacks of their threads. This module turns them into one `ArrayWriteError`.
 """
 
 import contextlib
@@ -17,27 +16,27 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
-LATE_ERROR = "Event loop is closed"  # from threads, after a save has failed
+LATE_ERROR = "Event loop is closed"  # of threads of a save that has failed already
 
 
 class ArrayWriteError(Exception):
-    """Error of arrays that could not be written, with the reason of the system."""
+    """A failed write; the message is the reason, as the operating system words it."""
 
 
 def write(folder: Path, arrays: Mapping[str, np.ndarray]):
     """Writes the arrays, at least one, into a new folder.
 
     Raises:
-      Failed: not all of them could be written.
+      ArrayWriteError: not all arrays were written.
     """
-    shown = sys.unraisablehook
-    sys.unraisablehook = _unless_late(shown)  # stays so after an error
+    hook = sys.unraisablehook
+    sys.unraisablehook = _without_late_errors(hook)  # it stays after an error
     try:
         with _orbax() as checkpointer:
             checkpointer.save(folder, args=ocp.args.PyTreeSave(dict(arrays)))
-    except Exception as e:  # of many kinds, and from several threads
-        raise ArrayWriteError(_reason(e)) from e
-    sys.unraisablehook = shown
+    except Exception as e:  # of many types
+        raise ArrayWriteError(_system_message(e)) from e
+    sys.unraisablehook = hook
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -59,35 +58,36 @@ def read_all(folder: Path) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def _orbax() -> Iterator[ocp.Checkpointer]:
-    """Opens an orbax checkpointer that blocks, writes fast and does not log."""
+    """Opens an orbax checkpointer that blocks and logs nothing."""
     before = logging.get_verbosity()
     logging.set_verbosity(logging.FATAL)  # failures raise as well
     try:
         # Weights do not compress: zstd saves 8% and takes two to three times as long.
-        me = jax.process_index()  # each process writes alone, without barriers
-        alone = ocp.options.MultiprocessingOptions(
-            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"{me}"
+        options = ocp.options.MultiprocessingOptions()
+        if jax.process_count() > 1:  # this one writes without waiting for the others
+            me = jax.process_index()
+            options = ocp.options.MultiprocessingOptions(
+                primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"{me}"
+            )
+        handler = ocp.PyTreeCheckpointHandler(
+            use_zarr3=True, use_compression=False, multiprocessing_options=options
         )
-        how = alone if jax.process_count() > 1 else ocp.options.MultiprocessingOptions()
-        form = ocp.PyTreeCheckpointHandler(
-            use_zarr3=True, use_compression=False, multiprocessing_options=how
-        )
-        with ocp.Checkpointer(form, multiprocessing_options=how) as checkpointer:
+        with ocp.Checkpointer(handler, multiprocessing_options=options) as checkpointer:
             yield checkpointer
     finally:
         logging.set_verbosity(before)
 
 
-def _unless_late(shown):
+def _without_late_errors(hook):
     def show(unraisable):
         if str(unraisable.exc_value) != LATE_ERROR:
-            shown(unraisable)
+            hook(unraisable)
 
     return show
 
 
-def _reason(error: Exception) -> str:
-    """Returns the message of the system within an error of orbax."""
+def _system_message(error: Exception) -> str:
+    """Returns the operating system's message from an error of orbax."""
     if code := re.search(r"os_error_code='(\d+)'", str(error)):
         return os.strerror(int(code[1]))
     if isinstance(error, OSError) and error.strerror:

@@ -1,9 +1,9 @@
-"""Client rows in a checkpoint of several processes: each writes those that it has.
+"""Clients in a checkpoint of several processes: each process writes its rows.
 
-The folder `clients/` of a checkpoint has a file per process, with the rows and their
-places. (Orbax lets only the first of several processes write arrays of the host.)
-`read` returns the leaves as one process would have saved them, so that a run can resume
-with another number of processes.
+The folder `clients/` has a file for each process, with its rows and their indices.
+(Orbax lets only the first process write arrays of the host.) `read` returns the leaves
+as one process would have saved them, so that a run may resume with another number of
+processes.
 """
 
 import re
@@ -17,19 +17,20 @@ import safetensors.numpy
 from jaxproto.io import atomic
 
 FOLDER = "clients"
-PLACES = "places[{}]"  # of the rows of a cohort, by its number
+PLACES = "places[{}]"  # name of the indices of a cohort's rows
 
 
 def write(folder: Path, process: int, rows: Mapping[str, np.ndarray]):
     """Writes the rows of one process.
 
     Args:
-      folder: of the checkpoint; has a folder `FOLDER`.
-      process: number of the process.
-      rows: arrays by path of the leaf, such as ".clients[0].params", and PLACES.
+      folder: folder of the checkpoint, with `FOLDER` in it.
+      process: index of the process.
+      rows: path of a leaf, such as ".clients[0].params", -> its rows; and `PLACES` ->
+        the indices of a cohort's rows.
 
     Raises:
-      Unwritable: the disk is full or not writable.
+      Unwritable: writing failed.
     """
     content = safetensors.numpy.save(dict(rows))
     atomic.write(folder / FOLDER / f"{process}.safetensors", content)
@@ -41,14 +42,14 @@ def has_process_shards(folder: Path) -> bool:
 
 
 def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
-    """Reads the complete leaves of clients, by path."""
+    """Reads the leaves of clients, by path, with the rows of all processes."""
     leaves = {
         e["path"]: np.zeros(e["shape"], jax.numpy.dtype(e["dtype"]))
         for e in entries
         if cohort_of_path(e["path"]) is not None
     }
-    for part in sorted((folder / FOLDER).iterdir()):
-        rows = safetensors.numpy.load(part.read_bytes())
+    for file in sorted((folder / FOLDER).iterdir()):
+        rows = safetensors.numpy.load(file.read_bytes())
         for path, leaf in leaves.items():
             if path in rows:
                 leaf[rows[PLACES.format(cohort_of_path(path))]] = rows[path]
@@ -56,6 +57,6 @@ def read(folder: Path, entries: Sequence[Mapping]) -> dict[str, np.ndarray]:
 
 
 def cohort_of_path(path: str) -> int | None:
-    """Returns the number of the cohort that a leaf belongs to, if any."""
+    """Returns the number of the cohort in a leaf's path; None for other leaves."""
     match = re.match(r"\.clients\[(\d+)\]", path)
     return int(match[1]) if match else None

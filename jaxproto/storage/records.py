@@ -1,4 +1,4 @@
-"""Records of evaluations as JSON lines, and their summary."""
+"""Records of a run on disk: JSON lines, JSON files and their summary."""
 
 import importlib.metadata
 import io
@@ -20,7 +20,7 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, json_type
 
-LAST = 10  # evaluations that "mean_last" averages
+LAST = 10  # evaluations in the recent mean
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -28,7 +28,7 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     """Writes arrays of equal length as an npz file, atomically.
 
     Raises:
-      Unwritable: the disk is full or not writable.
+      Unwritable: writing failed.
     """
     content, arrays = io.BytesIO(), dict[str, Any](columns)
     np.savez_compressed(content, **arrays)
@@ -41,7 +41,7 @@ def append(path: str | Path, record: Mapping):
     """Adds one line to a JSON-lines file and waits until it is on disk.
 
     Raises:
-      Unwritable: the disk is full or not writable.
+      Unwritable: writing failed, for example on a full disk.
     """
     path, line = Path(path), (_dumps(record) + "\n").encode()
     with atomic.write_errors(path, len(line)):
@@ -57,18 +57,18 @@ def append(path: str | Path, record: Mapping):
 def read(path: str | Path) -> list[dict]:
     """Reads the records of a JSON-lines file; none if there is no file.
 
-    A truncated last line, as of a killed process, is left out.
+    A last line that a killed process left incomplete is ignored.
 
     Raises:
       UserError: another line is no record, or the file cannot be read.
     """
-    return [record for _, record in _lines(Path(path))]
+    return [record for _, record in _parse_lines(Path(path))]
 
 
 def read_last(path: str | Path) -> dict | None:
-    """Returns the last complete record of a JSON-lines file; reads only its end.
+    """Reads the last complete record from the end of a JSON-lines file.
 
-    None if there is no file or no record; `read` has the error.
+    Returns None if there is no file, or if the line is not a record.
     """
     size = 1 << 16
     try:
@@ -77,92 +77,92 @@ def read_last(path: str | Path) -> dict | None:
             while True:
                 start = file.seek(max(0, end - size))
                 lines = file.read(end - start).splitlines(keepends=True)
-                whole = [line for line in lines if line.endswith(b"\n")]
-                if not start or len(whole) > 1:
-                    return _record(whole[-1]) if whole else None
+                complete = [line for line in lines if line.endswith(b"\n")]
+                if not start or len(complete) > 1:
+                    return _parse_record(complete[-1]) if complete else None
                 size *= 2
     except (OSError, Damaged):
         return None
 
 
 def truncate_after(path: str | Path, round: int):
-    """Drops the records of later rounds, and a truncated last line, atomically.
+    """Drops the records of later rounds, and an incomplete last line, atomically.
 
-    The lines that stay keep their bytes.
+    The bytes of the other lines do not change.
     """
     path = Path(path)
     if path.exists():
-        kept = [line for line, record in _lines(path) if record["round"] <= round]
-        atomic.write(path, b"".join(s + b"\n" for s in kept))
+        lines = [
+            line for line, record in _parse_lines(path) if record["round"] <= round
+        ]
+        atomic.write(path, b"".join(line + b"\n" for line in lines))
 
 
 class Coverage(NamedTuple):
-    """Round up to which every evaluation has exactly one record."""
+    """The last round up to which every evaluation has exactly one record."""
 
-    until: float  # round; inf if no record is missing
-    why: str  # the first record that is missing or out of order
+    until: float  # inf if no record is missing
+    why: str  # which record is missing after it, or out of order
 
 
 def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
-    """Finds the round up to which records are complete.
+    """Checks that the evaluations of a run have their records.
 
     Args:
-      path: JSON-lines file; it may be absent.
-      due: rounds that must have a record. Others may: an extended run has one where it
-        first ended.
+      path: a JSON-lines file; a missing file has no records.
+      due: rounds that must have a record. Other rounds may have one: an extended run
+        has a record where it first ended.
     """
-    name, rounds = Path(path).name, [record["round"] for record in read(path)]
-    lost = {r: f"which lacks round {r}" for r in {*due} - {*rounds}}
-    for i, (before, r) in enumerate(itertools.pairwise([0, *rounds])):
-        if r <= before:
-            lost[r] = f"which has round {r} in line {i + 1}, after round {before}"
-    if not lost:
+    recorded = [record["round"] for record in read(path)]
+    gaps = {r: f"which lacks round {r}" for r in {*due} - {*recorded}}
+    for i, (previous, r) in enumerate(itertools.pairwise([0, *recorded])):
+        if r <= previous:
+            gaps[r] = f"which has round {r} in line {i + 1}, after round {previous}"
+    if not gaps:
         return Coverage(math.inf, "")
-    return Coverage(min(lost) - 1, f"{name}, {lost[min(lost)]}")
+    return Coverage(min(gaps) - 1, f"{Path(path).name}, {gaps[min(gaps)]}")
 
 
 def write_json(path: str | Path, obj: Any):
-    """Writes a JSON file atomically."""
+    """Writes a JSON file atomically: a reader sees the old or the new file."""
     atomic.write(path, (_dumps(obj, indent=2) + "\n").encode())
 
 
 def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
-    """Summarises the accuracies of each rule over the evaluations.
+    """Returns best, best round, final and recent mean accuracy of each rule.
 
     Args:
-      records: of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled": 0.8,
-        "client_mean": 0.7, ...}, ...}, ...}`; accuracies may be None.
+      records: records of `metrics.jsonl`, `{"round": 3, "rules": {"head": {"pooled":
+        0.8, "client_mean": 0.7, ...}, ...}, ...}`; accuracies may be None.
 
     Returns:
       {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
-      "client_mean": {...}}}, in the order of the last record. The mean is over the last
-      `last_n` evaluations, at most 10.
+      "client_mean": {...}}}, in the order of the last record. `mean_last` is the mean
+      of the last `last_n` evaluations, at most 10.
     """
     rules = records[-1]["rules"] if records else {}
-    kinds = ("pooled", "client_mean")
-    return {rule: {k: _of_rule(records, rule, k) for k in kinds} for rule in rules}
 
+    def summarize(rule, average):
+        return summarize_series(
+            [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records]
+        )
 
-def _of_rule(records, rule, kind):
-    return summarize_series(
-        [(r["round"], r["rules"].get(rule, {}).get(kind)) for r in records]
-    )
+    averages = ("pooled", "client_mean")
+    return {rule: {a: summarize(rule, a) for a in averages} for rule in rules}
 
 
 def summarize_series(
     rows: Sequence[tuple[int, float | None]], least: bool = False
 ) -> dict:
-    """Returns best, best round, final and mean of the last of some values.
+    """Returns best, best round, final and recent mean of a series of values.
 
     Args:
-      rows: round and value of each evaluation; a value may be None.
+      rows: round and value, which may be None.
       least: whether the smallest value is the best.
     """
-    best_round, best = (min if least else max)(
-        ((r, a) for r, a in rows if a is not None),
-        key=lambda row: row[1],  # the first of equals
-        default=(None, None),
-    )
+    known = [(r, a) for r, a in rows if a is not None]
+    choose = min if least else max  # the first of equal values
+    best_round, best = choose(known, key=lambda row: row[1], default=(None, None))
     last = [a for _, a in rows[-LAST:] if a is not None]
     return {
         "best": best,
@@ -174,11 +174,11 @@ def summarize_series(
 
 
 def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
-    """Returns the mean over the last evaluations of a rule, and their number.
+    """Returns the mean of a rule's last evaluations, and their number.
 
     Args:
-      digest: an entry of `rule_summary`, or of `summary.json`; older versions do not
-        store the number (at most 10), which is None then.
+      digest: an entry of `rule_summary`, or of an older version's `summary.json`, which
+        has no number of evaluations; then it is None.
     """
     if "mean_last" in digest:
         return digest["mean_last"], digest.get("last_n")
@@ -186,9 +186,9 @@ def mean_last(digest: Mapping) -> tuple[float | None, int | None]:
 
 
 def peak_memory_bytes() -> dict[str, int | None]:
-    """Returns the peak memory of the process, and of the fullest device, in bytes.
+    """Returns the peak memory of the process and of the fullest device.
 
-    "device" is None if the platform does not report it (CPU).
+    "device" is None where the platform does not report it (the CPU).
     """
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
@@ -201,13 +201,13 @@ def peak_memory_bytes() -> dict[str, int | None]:
 
 def versions() -> dict[str, str | None]:
     """Returns the versions of Python and of the packages that results depend on."""
-    by_name: dict[str, str | None] = {"python": platform.python_version()}
+    versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            by_name[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            by_name[name] = None  # run from a source tree
-    return by_name
+            versions[name] = None  # run from a source tree
+    return versions
 
 
 def _dumps(obj, indent=None):
@@ -215,7 +215,7 @@ def _dumps(obj, indent=None):
 
 
 def to_json_values(obj: Any) -> Any:
-    """Converts to JSON types: arrays to lists, numbers that are not finite to None."""
+    """Returns `obj` as JSON values: arrays as lists, non-finite numbers as None."""
     if isinstance(obj, Mapping):
         return {str(k): to_json_values(v) for k, v in obj.items()}
     if isinstance(obj, list | tuple):
@@ -227,7 +227,7 @@ def to_json_values(obj: Any) -> Any:
     return str(obj) if isinstance(obj, Path) else obj
 
 
-def _lines(path):
+def _parse_lines(path):
     """Returns every line with its record, without a truncated last line."""
     try:
         lines = path.read_bytes().splitlines()
@@ -238,42 +238,40 @@ def _lines(path):
             f"{path} cannot be read ({e.strerror}): a run has its records there. Put "
             "it back from a copy, or choose another folder with --workdir."
         ) from e
-    pairs = []
+    parsed = []
     for i, line in enumerate(lines):
         try:
-            pairs.append((line, _record(line)))
-        except _Torn as e:
-            if i + 1 == len(lines):
+            parsed.append((line, _parse_record(line)))
+        except Damaged as e:
+            if isinstance(e, _Incomplete) and i + 1 == len(lines):
                 break
             raise record_error(path, i, e) from e
-        except Damaged as e:
-            raise record_error(path, i, e) from e
-    return pairs
+    return parsed
 
 
-class _Torn(Damaged):
-    """Error of a line that is not JSON, perhaps because writing was interrupted."""
+class _Incomplete(Damaged):
+    """A line that is not JSON: the process that wrote it may have been killed."""
 
 
 def record_error(path: Path, i: int, why: object) -> UserError:
-    """Returns the error for line `i`, from 0, that is no record."""
+    """Returns the error for line `i`, from 0, which is not a record."""
     return UserError(
         f"line {i + 1} of {path} is no record of a run: {why}. Mend or remove that "
         "line, or put the file back from a copy."
     )
 
 
-def _record(line: bytes) -> dict:
-    """Parses a record and checks that it has a round."""
+def _parse_record(line: bytes) -> dict:
+    """Parses a line into a record, whose round must be a whole number."""
     try:
         record = json.loads(line)
     except RecursionError as e:
         raise Damaged("it is nested too deep") from e
     except ValueError as e:
-        raise _Torn(f"it is not JSON ({e})") from e
+        raise _Incomplete(f"it is not JSON ({e})") from e
     if not isinstance(record, dict):
         raise Damaged(f"it holds {json_type(record)}, no object")
-    at = record.get("round", "absent")
-    if not isinstance(at, int) or isinstance(at, bool) or at < 0:
-        raise Damaged(f"its round is {str(at)[:40]!r}, no whole number")
+    round = record.get("round", "absent")
+    if not isinstance(round, int) or isinstance(round, bool) or round < 0:
+        raise Damaged(f"its round is {str(round)[:40]!r}, no whole number")
     return record

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 
 class Status(enum.StrEnum):
-    """Status of a run; `summary.json` has that of an ended run."""
+    """The status of a run; `summary.json` has that of an ended run."""
 
-    NEW = "new"  # no file yet
+    NEW = "new"  # no files yet
     RUNNING = "running"  # or killed: no summary
     EXTENDED = "extended"  # finished with fewer rounds than are planned now
     FINISHED = "finished"
@@ -16,12 +16,12 @@ class Status(enum.StrEnum):
 
     @property
     def ok(self) -> bool:
-        """Whether the run has ended with results."""
+        """Returns whether the run has ended with results."""
         return self in (Status.FINISHED, Status.STOPPED_EARLY)
 
     @property
     def ended(self) -> bool:
-        """Whether no rounds are left to train."""
+        """Returns whether no rounds are left to train."""
         return self.ok or self is Status.DIVERGED
 
 
@@ -29,13 +29,13 @@ def status_of(summary: Mapping | None, rounds: float = 0, begun: bool = True) ->
     """Returns the status of a run.
 
     Args:
-      summary: of the run, if it has ended.
-      rounds: planned number.
-      begun: whether there are files of a run without a summary.
+      summary: summary of the run, if it has ended.
+      rounds: planned rounds.
+      begun: whether a run without a summary has begun.
     """
     if summary is None:
         return Status.RUNNING if begun else Status.NEW
-    known = summary["status"] in list(Status)  # not of another version, or damaged
+    known = summary["status"] in list(Status)  # else of another version, or damaged
     status = Status(summary["status"]) if known else Status.RUNNING
     extended = status is Status.FINISHED and summary.get("rounds", rounds) < rounds
     return Status.EXTENDED if extended else status

@@ -1,4 +1,4 @@
-"""Run directory: lock, configuration check, and completeness of records."""
+"""Work directory of a run: its lock, and checks of its configuration and records."""
 
 import contextlib
 import fcntl
@@ -19,42 +19,35 @@ from jaxproto.storage.run_folder import CONFIG, RunFolder, has_begun
 from jaxproto.storage.status import Status
 
 VOCABULARY = "vocabulary.txt"
-WRITTEN = (
-    "*.json",
-    "*.jsonl",
-    "*.csv",
-    "*.txt",
-    "plots/*.png",
-    "per_client/*.npz",
-)  # files of a run
+RUN_FILES = "*.json", "*.jsonl", "*.csv", "*.txt", "plots/*.png", "per_client/*.npz"
 
 
 class WorkdirBusy(UserError):
-    """Error of a folder that another process is using."""
+    """The error if another process is running in the folder."""
 
 
 class WorkdirLock:
-    """Lock of a folder for one process."""
+    """A lock of a work directory that can undo a refused start."""
 
     def __init__(self, path: Path):
-        """Lists the files of the folder, and the parents that do not exist."""
+        """Lists the existing files, and the folders that do not exist yet."""
         self._path = path
         self._missing = [p for p in (path, *path.parents) if not p.exists()]
-        self._before = {p.name for p in path.iterdir()} if path.is_dir() else set()
-        self._kept = False
+        self._existing = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        self._keep = False
 
     def keep(self):
-        """Keeps the files of this start, as the run has begun."""
-        self._kept = True
+        """Marks the folder as a run's, so that its files stay."""
+        self._keep = True
 
     def leave_nothing(self):
-        """Removes the files of this start, unless the run has begun."""
-        if self._kept:
+        """Removes what this start has made, unless it became a run."""
+        if self._keep:
             return
         if self._path.is_dir():
-            for file in self._path.iterdir():
-                if file.name not in self._before:
-                    atomic.remove(file)
+            for path in self._path.iterdir():
+                if path.name not in self._existing:
+                    atomic.remove(path)
         with contextlib.suppress(OSError):  # another start uses it
             for folder in self._missing:
                 folder.rmdir()
@@ -62,39 +55,39 @@ class WorkdirLock:
 
 @contextlib.contextmanager
 def lock_workdir(path: Path) -> Iterator[WorkdirLock]:
-    """Locks a folder for one process; a refused start leaves it unchanged.
+    """Locks the folder for one process; a refused start leaves it unchanged.
 
     Raises:
-      UserError: the folder cannot be written or has an invalid path; `WorkdirBusy` if
-        another process uses it.
+      UserError: the folder cannot be written, or its path is unusable; `WorkdirBusy` if
+        another process is running in it.
     """
     default_workdir.check_path(path)
-    held = None
+    workdir_lock = None
     try:
-        held = WorkdirLock(path)
-        lock = _locked(path)
+        workdir_lock = WorkdirLock(path)
+        lock_file = _lock_file(path)
     except OSError as e:
-        if held is not None:
-            held.leave_nothing()
+        if workdir_lock is not None:
+            workdir_lock.leave_nothing()
         raise UserError(
             f"cannot write to the work directory {path}: {e.strerror}. Choose another "
             "with --workdir."
         ) from e
-    with lock:
-        atomic.remove_leftovers(path, WRITTEN)
+    with lock_file:
+        atomic.remove_leftovers(path, RUN_FILES)
         try:
-            yield held
+            yield workdir_lock
         except Exception:
-            held.leave_nothing()
+            workdir_lock.leave_nothing()
             raise
 
 
-def _locked(path):
-    """Returns the open lock of the folder, in a file that still exists."""
+def _lock_file(path):
+    """Opens and locks the lock file of a folder."""
     while True:
         path.mkdir(parents=True, exist_ok=True)
         file = path / ".lock"
-        lock = file.open("a")  # does not change a finished folder
+        lock = file.open("a")  # keeps the mtime of a finished folder
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
@@ -113,31 +106,30 @@ def _locked(path):
 
 @contextlib.contextmanager
 def exclusive_lock(lock: Path) -> Iterator[None]:
-    """Waits until no other process is in a block with this lock file.
+    """Holds a file lock, which it waits for; the end of a process releases it.
 
-    A killed process releases the lock. It does not wait if the file cannot be made, or
-    on a file system without locks.
+    It does not wait if the file cannot be made, or on a file system without locks.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            held = stack.enter_context(lock.open("a"))
-            fcntl.flock(held, fcntl.LOCK_EX)
+            file = stack.enter_context(lock.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def check_config(path: Path, config: ml_collections.ConfigDict):
-    """Raises UserError if the folder holds a run of another configuration.
+    """Raises UserError if the folder holds a run of a different configuration.
 
-    More rounds are no difference, unless a round depends on their number. Nor is
-    another rule of early stopping, if one has ended the run.
+    More rounds than before are allowed unless a round depends on their number. Other
+    fields of early stopping are allowed if the run has stopped early.
     """
-    run, now = RunFolder.at(path), flatten(config)
+    run, new = RunFolder.at(path), flatten(config)
     if not run.config:
         return
     free = extended(config, run.config)
     if run.status() is Status.STOPPED_EARLY:
         free |= resumable(config, STOPPED)
-    lines = differences({**run.config, **{k: now[k] for k in free}}, now)
+    lines = differences({**run.config, **{k: new[k] for k in free}}, new)
     if lines:
         raise UserError(
             f"{path} holds a run of a different configuration:\n  "
@@ -148,31 +140,30 @@ def check_config(path: Path, config: ml_collections.ConfigDict):
 
 
 def settings(config: ml_collections.ConfigDict) -> dict:
-    """Returns the fields that must be equal for a run to resume from a checkpoint.
+    """Returns the fields in which a checkpoint must agree with a resumed run.
 
-    Location of the data and early stopping may change, and the number of rounds unless
-    rounds depend on it.
+    The folder of the data and the fields of early stopping may change, and the number
+    of rounds unless a round depends on it.
     """
     free = resumable(config, MORE, STOPPED, MOVED)
     return {k: v for k, v in flatten(config).items() if k not in free}
 
 
 def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
-    """Returns the rounds after which the run evaluates."""
-    ended = RunFolder.at(path).summary or {"rounds": 0}
-    every = config.eval_every
-    last = {config.rounds, ended["rounds"]} - {0}
+    """Returns the rounds whose evaluation a run must have so far."""
+    summary = RunFolder.at(path).summary or {"rounds": 0}
+    every, last = config.eval_every, {config.rounds, summary["rounds"]} - {0}
     return sorted({*range(every, config.rounds + 1, every), *last})
 
 
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
-    """Raises UserError if an ended run lacks records."""
-    evaluated = [r for r in expected_rounds(path, config) if r <= rounds]
-    covered = RunFolder.at(path).covered(evaluated)
-    if covered.until < rounds:
+    """Raises UserError if an ended run lacks records of its evaluations."""
+    due = [r for r in expected_rounds(path, config) if r <= rounds]
+    coverage = RunFolder.at(path).covered(due)
+    if coverage.until < rounds:
         raise UserError(
             f"{path} has ended after {rounds} rounds, but not all of it is there: it "
-            f"has {covered.why}. Put that file back from a copy, or move the folder "
+            f"has {coverage.why}. Put that file back from a copy, or move the folder "
             "away to run it again."
         )
 
@@ -183,7 +174,7 @@ def save_config(path: Path, config: ml_collections.ConfigDict):
 
 
 def tokens(path: Path) -> tuple[str, ...] | None:
-    """Reads the vocabulary of the run in the folder; None if there is none."""
+    """Returns the vocabulary of the run in a folder; None where there is none."""
     return text.read(path / VOCABULARY) if has_begun(path) else None
 
 

@@ -194,8 +194,8 @@ FOR_A_SWEEP = "is for a sweep: add its axes, such as --sweep=seed=0,1,2, or leav
 MISTAKES_IN_A_SWEEP = (
     (["--sweep=seed"], "the axis 'seed' has no values: FIELD=VALUES, such as"),
     (["--sweep=method.lma=1"], "'lma'. Did you mean 'lam'? There are: "),
-    (["--sweep=seed=0,1", "--part=x"], "--part=x is no part; write K/N, such as"),
-    (["--sweep=seed=0,1", "--part=-1/2"], "--part=-1/2 is no part; write K/N"),
+    (["--sweep=seed=0,1", "--part=x"], "--part=x is not a part; write K/N, such as"),
+    (["--sweep=seed=0,1", "--part=-1/2"], "--part=-1/2 is not a part; write K/N"),
     (["--sweep=seed=0,1", "--part=2/2"], "parts of 2 are 0/2 to 1/2."),
     (["--sweep=seed=0,1", "--part=0/0"], "part 0/0 is none: write K/N"),
     (["--sweep=seed=0,1", "--cells_at_once=few"], "cells_at_once is 'few'; it is"),

@@ -15,11 +15,11 @@ from support.refusal import refused
 
 import jaxproto
 from jaxproto import config
-from jaxproto.config import registries
 from jaxproto.data import registry, text
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.experiment import build
 from jaxproto.methods import METHODS
+from jaxproto.methods.options import NETWORKS
 from jaxproto.storage import records, workdir
 from jaxproto.types import PADDING, UNKNOWN
 
@@ -165,7 +165,7 @@ ON_IMAGES = {"vhl": "vhl shares virtual images, but the inputs are int32"}
 def trained(toy, name, path, **changes):
     """Records and text of two rounds; the programs are compiled before, once."""
     c = configured(toy, name, data__vocab_size=9, rounds=2, eval_every=1, **changes)
-    own = {f"method.{k}": "fasttext" for k in registries.NETWORKS if k in c.method}
+    own = {f"method.{k}": "fasttext" for k in NETWORKS if k in c.method}
     everyone = {"participation.law": "all", "participation.fraction": 1.0}
     own |= {"method.q": 0.0, **everyone} if name == "fast" else {}  # no snapshot
     c.update_from_flattened_dict(own)

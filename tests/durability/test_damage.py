@@ -301,7 +301,7 @@ def test_comparing_passes_over_what_is_no_run_and_says_so(run, tmp_path, capfd):
     out, err = capfd.readouterr()
     assert not end.value.code and "FedProto" in out
     assert err.splitlines() == [
-        f"passed over, for it holds no run: {tmp_path / name}"
+        f"skipped, as it holds no run: {tmp_path / name}"
         for name in ("empty", "table.md")
     ]
     with pytest.raises(SystemExit, match=r"error: .*empty holds no config\.json"):

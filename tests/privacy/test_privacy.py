@@ -215,7 +215,7 @@ REFUSED = (
     ("fedavg", CLIENT, {"participation.law": "random_count"}, "known number"),
     ("fedavg", CLIENT, {"wire.up": "int8"}, "wire.up"),
     ("fedavg", CLIENT, {"data.name": "nodes"}, "data.name is 'nodes'"),
-    ("fedproto", EXAMPLE, {"data.name": "nodes"}, "tell their labels"),
+    ("fedproto", EXAMPLE, {"data.name": "nodes"}, "send their exact labels"),
     ("fedavg", "clients", {}, "Did you mean 'client'"),
     ("fedavg", CLIENT, {"privacy.noise": 0.0}, "above 0"),
     ("fedavg", CLIENT, {"privacy.delta": 1.0}, "below 1"),

@@ -11,11 +11,10 @@ from functools import partial
 import numpy as np
 
 from jaxproto import errors
-from jaxproto.data import registry as datasets
+from jaxproto.data import registry
 from jaxproto.data.dataset import Dataset
-from jaxproto.data.partitions import registry as schemes
 from jaxproto.data.partitions.label_skew import Scheme
-from jaxproto.data.partitions.registry import Partition
+from jaxproto.data.partitions.registry import Partition, partition_dataset
 
 STREAM = 1  # keeps the draw apart from that of the partition, which has the same seed
 
@@ -49,7 +48,7 @@ def load(
             "examples come from one of both. Set data.public_share to 0 or "
             'data.public_source to "".'
         )
-    read = partial(datasets.load, data_dir=data_dir, seed=seed, pixels=pixels)
+    read = partial(registry.load, data_dir=data_dir, seed=seed, pixels=pixels)
     dataset = read(name)
     if dataset.y.min() == dataset.y.max():
         raise errors.UserError(
@@ -183,7 +182,7 @@ def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
       UserError: as `partition.divide` and `remove_public`.
     """
     return remove_public(
-        dataset, schemes.partition_dataset(private_part(dataset), scheme, **options)
+        dataset, partition_dataset(private_part(dataset), scheme, **options)
     )
 
 

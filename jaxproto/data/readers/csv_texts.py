@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import dataset
-from jaxproto.io import atomic as regular
+from jaxproto.io import atomic
 
 COLUMNS = ("text", "label")  # their order in a file without a header row
 TRAIN, TEST = "train.csv", "test.csv"
@@ -72,7 +72,7 @@ def _files(path, name):
         files = [path]
     for file in files:
         if os.path.exists(file):
-            regular.check_regular(name, file)
+            atomic.check_regular(name, file)
         else:
             raise errors.UserError(
                 f"{name}: no such file. Looked for {os.path.abspath(file)}. Give a csv "

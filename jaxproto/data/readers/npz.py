@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import dataset, decoded_cache, domains, host_memory
-from jaxproto.data import resize as pixels_
+from jaxproto.data.resize import resize_and_join
 from jaxproto.io import atomic
 
 TRAIN = ("x_train", "y_train")
@@ -70,7 +70,7 @@ def _load(name, path, pixels, begin):
     def join(parts):
         if parts[0].dtype.kind in "UT" and not pixels:
             return dataset.join(parts)
-        return pixels_.resize_and_join(name, parts, pixels, begin)
+        return resize_and_join(name, parts, pixels, begin)
 
     declared = _declared_classes(name, arrays)
     made = dataset.make_dataset(name, train, test, declared, join=join)

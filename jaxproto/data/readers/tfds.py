@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxproto import errors
 from jaxproto.data import dataset, decoded_cache, image_files
-from jaxproto.data import resize as pixels_
+from jaxproto.data.resize import check_images, check_not_text, resize
 
 SPLITS = ("train", "validation", "test")  # pooled in this order
 CHUNK = 1_000  # records read at a time, so that their bytes never pile up
@@ -66,7 +66,7 @@ def _read(name, path, pixels, begin):
     keys = _keys(name, info)
     feature, label = (info.features[key] for key in keys)
     if isinstance(feature, tfds.features.Text):
-        pixels_.check_not_text(name, pixels)
+        check_not_text(name, pixels)
         read = _texts([TITLE, *keys] if TITLE in info.features else keys)
     else:
         shape, dtype = _form(name, keys[0], feature, pixels)
@@ -166,7 +166,7 @@ def _form(name, key, feature, pixels):
     shape = feature.shape
     dtype = np.dtype(np.float32 if feature.np_dtype.kind == "f" else feature.np_dtype)
     if pixels:
-        pixels_.check_images(name, np.empty((0, *(size or 1 for size in shape)), dtype))
+        check_images(name, np.empty((0, *(size or 1 for size in shape)), dtype))
         shape = (pixels, pixels, shape[2])
     if None in shape or dtype.kind not in "uif":
         raise errors.UserError(
@@ -199,7 +199,7 @@ def _arrays(keys, shape, pixels, varies, sink):
 
     def one(record):
         x = record[keys[0]]
-        return pixels_.resize(x, pixels) if pixels else np.reshape(x, shape)
+        return resize(x, pixels) if pixels else np.reshape(x, shape)
 
     def each(records):
         chunk = image_files.CHUNK * image_files.THREADS if varies else CHUNK

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxproto.models.ops import channel_shuffle as shuffle
 from jaxproto.models.ops import channel_sums, conv, pool
-from jaxproto.models.ops import trim_padding as cut
+from jaxproto.models.ops.channel_shuffle import interleave, interleave_by_product
 from jaxproto.models.ops.matmul_cpu import product
+from jaxproto.models.ops.trim_padding import no_trim, trim_by_switch
 from jaxproto.types import Array
 
 
@@ -38,8 +38,8 @@ CPU = Ops(
     traced_once(product),
     traced_once(pool.max_pool_chain, "size", "stride", "padding"),
     channel_sums.SHORT_FIRST,
-    cut.trim_by_switch,
-    shuffle.interleave,
+    trim_by_switch,
+    interleave,
 )
 LAX = Ops(
     conv.conv_lax,
@@ -48,10 +48,10 @@ LAX = Ops(
     jnp.matmul,
     pool.max_pool_lax,
     channel_sums.PLAIN,
-    cut.no_trim,
-    shuffle.interleave,
+    no_trim,
+    interleave,
 )
-TPU = LAX._replace(sums=channel_sums.ONE_PASS, shuffle=shuffle.interleave_by_product)
+TPU = LAX._replace(sums=channel_sums.ONE_PASS, shuffle=interleave_by_product)
 GPU = LAX._replace(conv=conv.conv_gemm, sums=channel_sums.ONE_PASS)
 PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 

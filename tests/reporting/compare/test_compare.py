@@ -334,7 +334,7 @@ def test_the_command_writes_a_file_and_refuses_strange_arguments(tmp_path, capsy
     assert str(out) in capsys.readouterr().out
     assert "| FedProto" in out.read_text()
     for arguments, why in [
-        ([run, "--out", out], "is there already"),
+        ([run, "--out", out], "exists already"),
         ([tmp_path], "holds no config.json"),
         ([run, "--format", "html"], "invalid choice: 'html'"),
         ([run, "--out", tmp_path / "no" / "table.md"], "cannot write"),

@@ -292,7 +292,7 @@ def test_what_a_command_cannot_use_is_one_line(make, tmp_path):
     ]
     check_every(cases, check)
     for out, what in (
-        ("there.png", "is there already: delete it or name"),
+        ("there.png", "exists already: delete it or name"),
         ("out.gif", "does not end in .png, .pdf or .svg"),
         ("no/out.png", "cannot write"),
     ):

@@ -1,0 +1,60 @@
+"""Commands that describe a configuration without training."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+
+from jaxproto.cli import config_command, table_output
+
+
+def cost(prog: str, arguments: Sequence[str]):
+    """Prints the scalars and bytes of a round: by the papers' formulas, and as sent."""
+    from jaxproto.reporting.analysis.cost import view
+
+    every = flags.DEFINE_bool("all", False, "every method side by side")
+    form = table_output.define_format_flag()
+
+    def show(config):
+        table_output.print_table(view(config, every.value), form.value)
+
+    config_command.run_command(show, prog, arguments, cost.__doc__)
+
+
+def fields(prog: str, arguments: Sequence[str]):
+    """Prints every field that crosses the network, and what it reveals."""
+    from jaxproto.data import node_schema
+    from jaxproto.reporting.analysis import disclosure
+    from jaxproto.training.privacy_ledger import privacy_ledger
+
+    every = flags.DEFINE_bool("all", False, "every method, one after the other")
+    path = flags.DEFINE_string(
+        "agreement", "", "with data.name=nodes: agreement.json of the server's folder"
+    )
+    form = table_output.define_format_flag()
+
+    def privacy_of_run(config, exp) -> dict:
+        return privacy_ledger(config, exp)(config.rounds)["privacy"]
+
+    def show(config):
+        schema = node_schema.read(Path(path.value)) if path.value else None
+        view = disclosure.view(config, every.value, privacy_of_run, schema)
+        table_output.print_table(view, form.value)
+
+    config_command.run_command(show, prog, arguments, fields.__doc__)
+
+
+def inspect(prog: str, arguments: Sequence[str]):
+    """Prints the partition of the examples; draws it, and examples of each class."""
+    from jaxproto.reporting.analysis import data_report
+    from jaxproto.storage.default_workdir import default_workdir
+
+    out = flags.DEFINE_string("out", "", "default: beside the run's work directory")
+    every = flags.DEFINE_bool("all", False, "nominal costs of every method")
+
+    def show(config):
+        workdir = default_workdir(config, config_command.plain_config())
+        beside = workdir.with_name(f"{workdir.name}-inspect")
+        data_report.show(config, out.value or beside, every.value)
+
+    config_command.run_command(show, prog, arguments, inspect.__doc__)
