@@ -85,14 +85,14 @@ def require_cell(row: PublishedNumber) -> PaperCell:
     Raises:
       ValueError: it has none.
     """
-    made = paper_cell(row)
-    if made is None:
+    cell = paper_cell(row)
+    if cell is None:
         raise ValueError(f"{row.dataset}, {row.metric}: no setting of a run")
-    return made
+    return cell
 
 
 def _partition(row: PublishedNumber) -> dict:
-    """Partition of a row, and d if it is stated."""
+    """Returns partition of a row, and d if it is stated."""
     wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
         each = CLASSES_PER_CLIENT[row.dataset]
@@ -106,7 +106,7 @@ def _partition(row: PublishedNumber) -> dict:
 
 
 def _method(row: PublishedNumber) -> PaperCell:
-    """Name and hyper-parameters of the method of a row."""
+    """Returns name and hyper-parameters of the method of a row."""
     if row.method.startswith("TinyProto"):
         return _tinyproto(row)
     if row.method == "ProtoNorm":
@@ -127,13 +127,13 @@ def _method(row: PublishedNumber) -> PaperCell:
 
 
 def _gamma(row: PublishedNumber) -> float | None:
-    """Factor of the prototypes, if the table of the row varies it."""
+    """Returns factor of the prototypes, if the table of the row varies it."""
     key, _, value = row.variant.partition(";")[0].partition("=")
     return float(value) if key == "gamma" else None
 
 
 def _chosen(row: PublishedNumber, name: str) -> dict:
-    """Fields that the paper states for a method."""
+    """Returns fields that the paper states for a method."""
     fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # as its release
@@ -159,7 +159,7 @@ def _tinyproto(row: PublishedNumber) -> PaperCell:
 
 
 def _components(row: PublishedNumber) -> PaperCell:
-    """Methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
+    """Returns methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
     words = row.variant.split(";")
     sizes = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
     identity = {
@@ -175,7 +175,7 @@ def _components(row: PublishedNumber) -> PaperCell:
 
 
 def _read(row: PublishedNumber, name: str, reading: str) -> dict:
-    """Fields of a reading of a row."""
+    """Returns fields of a reading of a row."""
     fields = {**paper_variants.READINGS.get(name, {}).get(reading, {})}
     if reading == "paper":
         fields |= PAPER_VALUES.get((row.source, name), {})
@@ -183,7 +183,7 @@ def _read(row: PublishedNumber, name: str, reading: str) -> dict:
 
 
 def _plain(value):
-    """One value for all that are the same setting."""
+    """Returns one value for all that are the same setting."""
     return EQUIVALENT.get(value, value) if isinstance(value, str) else value
 
 
@@ -208,8 +208,8 @@ def published_for(
         for row in published_numbers()
         if row.mean
         and row.metric in metrics
-        and (made := paper_cell(row))
-        and matches(made.identity, fields, dataset)
+        and (cell := paper_cell(row))
+        and matches(cell.identity, fields, dataset)
     ]
 
 
@@ -223,20 +223,20 @@ def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.Con
     Raises:
       UserError: there is no such reading.
     """
-    made = require_cell(row)
-    name = made.identity["method.name"]
-    read = _read(row, name, choose_from("reading", reading, READINGS))
-    fields = {**made.chosen, **made.identity}
+    cell = require_cell(row)
+    name = cell.identity["method.name"]
+    stated = _read(row, name, choose_from("reading", reading, READINGS))
+    fields = {**cell.chosen, **cell.identity}
     del fields["method.name"]
     result = config.experiment(name, fields.pop("dataset"))
     config.apply_fields(result, fields)
-    config.apply_fields(result, _within(made, config.resolve_callables(result, read)))
+    config.apply_fields(result, _within(cell, config.resolve_callables(result, stated)))
     return result
 
 
-def _within(made: PaperCell, read: Mapping) -> dict:
-    """The fields of a reading that do not change the identity of the cell."""
-    fixed = made.identity
+def _within(cell: PaperCell, read: Mapping) -> dict:
+    """Returns the fields of a reading that do not change the identity of the cell."""
+    fixed = cell.identity
     return {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
 
 

@@ -105,7 +105,7 @@ def with_p_values(
 def _tested(
     column: Column, reference: int | None, test: str
 ) -> tuple[Column, list[int]]:
-    """Corrected p of every row against the reference, and the numbers of pairs."""
+    """Returns corrected p of every row against the reference, and pair counts."""
     entries = column.entries
     known = [i for i, e in enumerate(entries) if e.values]
     if reference is None and known:
@@ -132,13 +132,13 @@ def _mean(entry: CellValue) -> float:
 
 
 def _differences(entry: CellValue, other: CellValue) -> np.ndarray:
-    """Differences of the seeds that both rows have."""
+    """Returns differences of the seeds that both rows have."""
     seeds = [seed for seed in entry.values if seed in other.values]
     return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
 
 
 def _p(difference_N: np.ndarray, test: str) -> float | None:
-    """Two-sided p; 1 if nothing differs, None if the test is undefined."""
+    """Returns two-sided p; 1 if nothing differs, None if the test is undefined."""
     return 1.0 if not difference_N.any() else TESTS[test](difference_N)
 
 
