@@ -97,7 +97,7 @@ MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxprot
 }
 
 
-FIRST = (  # of nodes with data of their own, whatever the method is
+FIRST = (  # messages before the first round, of nodes with data of their own
     "before round 1, up: kind and shape of an input, the labels that the node has "
     "(class presence), its numbers of training and test examples; of texts, each word "
     "in at least {min_texts} of its training texts (data.min_texts), and how often.",
@@ -226,17 +226,13 @@ def view(
         )
     if config.data.name != NODES:
         return _of_messages(config, every, account, None)
-    title, first = f"What crosses the network: {config.method.name}", _first(config)
+    title = f"What crosses the network: {config.method.name}"
+    first = [line.format(min_texts=config.data.min_texts) for line in FIRST]
     if made is None:
         return TableView(title, Field._fields, (), (*first, WITHOUT))
     agreed = data.server_data(made, config.data)
     shown = _of_messages(config, every, account, agreed)
     return shown._replace(notes=(*first, *shown.notes))
-
-
-def _first(config: ml_collections.ConfigDict) -> list[str]:
-    """Returns notes on the messages of nodes before the first round."""
-    return [line.format(min_texts=config.data.min_texts) for line in FIRST]
 
 
 def _of_messages(

@@ -263,11 +263,8 @@ def _number(run: RunFolder, of: Callable[[Mapping], float | None]) -> float | No
 
 def _judged(group: SeedGroup) -> list[PublishedRule]:
     """Returns the rules of the papers' accuracies of a cell."""
-    return list(
-        dict.fromkeys(
-            map(published_rule, paper_cells.published_for(group.config, group.dataset))
-        )
-    )
+    rows = paper_cells.published_for(group.config, group.dataset)
+    return list(dict.fromkeys(map(published_rule, rows)))
 
 
 def _best(group: SeedGroup, ddof: int) -> CellValue:
@@ -282,13 +279,9 @@ def _best(group: SeedGroup, ddof: int) -> CellValue:
 
 def _printed(group: SeedGroup, metrics: Sequence[str] = ACCURACY) -> CellValue:
     """Returns the papers' numbers of the same cell."""
-    return CellValue(
-        tuple(
-            dict.fromkeys(
-                Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
-                for row in paper_cells.published_for(
-                    group.config, group.dataset, metrics
-                )
-            )
-        )
+    rows = paper_cells.published_for(group.config, group.dataset, metrics)
+    parts = (
+        Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
+        for row in rows
     )
+    return CellValue(tuple(dict.fromkeys(parts)))

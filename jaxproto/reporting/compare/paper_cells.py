@@ -40,9 +40,8 @@ INTERCHANGEABLE = {  # field -> values that a reading may exchange
     "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
 }
 READINGS = ("", "code", "paper")
-PAPER_VALUES: dict[
-    tuple[str, str], dict[str, object]
-] = {  # source, method -> fields of reading=paper instead
+# source, method -> fields of reading=paper instead
+PAPER_VALUES: dict[tuple[str, str], dict[str, object]] = {
     **{
         ("cps_ppa_cpkd_iclr_sub", name): {"method.lam": 0.1}  # S 5.1
         for name in ("fedproto", "fedtgp", "cps_ppa_cpkd")
@@ -95,12 +94,8 @@ def _partition(row: PublishedNumber) -> dict:
     """Returns partition of a row, and d if it is stated."""
     wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
-        each = CLASSES_PER_CLIENT[row.dataset]
-        return {
-            **wide,
-            "data.partition": "pfllib_pathological",
-            "data.classes_per_client": each,
-        }
+        each = {"data.classes_per_client": CLASSES_PER_CLIENT[row.dataset]}
+        return {**wide, "data.partition": "pfllib_pathological", **each}
     kind = "dirichlet" if row.source == "refprotofl" else "pfllib"
     return {**wide, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
 
@@ -111,19 +106,19 @@ def _method(row: PublishedNumber) -> PaperCell:
         return _tinyproto(row)
     if row.method == "ProtoNorm":
         gamma = _gamma(row) or presets.UPSCALE[PRESETS[row.dataset]]
-        return PaperCell({**_named("protonorm"), "method.upscale": gamma}, {})
+        return PaperCell({"method.name": "protonorm", "method.upscale": gamma}, {})
     if row.method == "RefProtoFL":
         full = {"method.anchors": "external", "method.budget": 0.1}
         identity = {**full, **ABLATIONS[row.variant]}
         return PaperCell(
-            {**_named("refprotofl"), **identity}, {"data.public_share": 0.01}
+            {"method.name": "refprotofl", **identity}, {"data.public_share": 0.01}
         )
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row)
     name = method_of_title(row.method)
     scaled = name in ("fedproto", "fedtgp")
     upscale = {"method.upscale": _gamma(row) or 1.0} if scaled else {}  # N Table 5
-    return PaperCell({**_named(name), **upscale}, _chosen(row, name))
+    return PaperCell({"method.name": name, **upscale}, _chosen(row, name))
 
 
 def _gamma(row: PublishedNumber) -> float | None:
@@ -142,14 +137,10 @@ def _chosen(row: PublishedNumber, name: str) -> dict:
     return fields
 
 
-def _named(name: str) -> dict:
-    return {"method.name": name}
-
-
 def _tinyproto(row: PublishedNumber) -> PaperCell:
     words = row.variant.split(";")
     identity = {
-        **_named("tinyproto"),
+        "method.name": "tinyproto",
         "method.base": "fedtgp" if row.method.endswith("-FT") else "fedproto",
         "method.masks": "none" if "CPS=0" in words else "free",
         "method.scaling": "none" if "APS=0" in words else "sum",
@@ -162,8 +153,8 @@ def _components(row: PublishedNumber) -> PaperCell:
     """Returns methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
     words = row.variant.split(";")
     sizes = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
-    identity = {
-        **_named("cps_ppa_cpkd"),
+    identity: dict[str, object] = {
+        "method.name": "cps_ppa_cpkd",
         "method.base": row.method.lower(),
         "method.masks": "block_exact" if sizes else "none",
         "method.scaling": "sum" if "PPA" in words else "none",
@@ -176,10 +167,8 @@ def _components(row: PublishedNumber) -> PaperCell:
 
 def _read(row: PublishedNumber, name: str, reading: str) -> dict:
     """Returns fields of a reading of a row."""
-    fields = {**paper_variants.READINGS.get(name, {}).get(reading, {})}
-    if reading == "paper":
-        fields |= PAPER_VALUES.get((row.source, name), {})
-    return fields
+    own = PAPER_VALUES.get((row.source, name), {}) if reading == "paper" else {}
+    return paper_variants.READINGS.get(name, {}).get(reading, {}) | own
 
 
 def _plain(value):

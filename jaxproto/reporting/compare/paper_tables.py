@@ -33,9 +33,8 @@ TABLES = {  # name -> source and table in `published.csv`
     for (prefix, source), number in NUMBER_OF_TABLES.items()
     for table in range(1, number + 1)
 }
-VARIED_FIELDS: dict[
-    str, Callable[[PublishedNumber], str]
-] = {  # part of a name if the table varies it
+# field -> part of a name if the table varies it
+VARIED_FIELDS: dict[str, Callable[[PublishedNumber], str]] = {
     "partition": lambda row: row.partition,
     "alpha": lambda row: f"alpha{row.alpha}" if row.alpha else "",
     "clients": lambda row: f"m{row.clients}",

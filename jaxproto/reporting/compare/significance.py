@@ -117,8 +117,8 @@ def _tested(
             difference_N = _differences(entries[i], entries[reference])
             if len(difference_N) > 1:
                 counts.append(len(difference_N))
-                p = _p(difference_N, test)
-                by_row |= {} if p is None else {i: p}
+                p = TESTS[test](difference_N) if difference_N.any() else 1.0
+                by_row |= {} if p is None else {i: p}  # None: undefined
     tested = dict(zip(by_row, holm([*by_row.values()]), strict=True))
     cells = tuple(
         entry(_text(tested[i])) if i in tested else CellValue()
@@ -135,11 +135,6 @@ def _differences(entry: CellValue, other: CellValue) -> np.ndarray:
     """Returns differences of the seeds that both rows have."""
     seeds = [seed for seed in entry.values if seed in other.values]
     return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
-
-
-def _p(difference_N: np.ndarray, test: str) -> float | None:
-    """Returns two-sided p; 1 if nothing differs, None if the test is undefined."""
-    return 1.0 if not difference_N.any() else TESTS[test](difference_N)
 
 
 def _text(p: float) -> str:

@@ -24,9 +24,8 @@ def parse_numbers(text: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as e:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no list of numbers such as 2,5"
-        ) from e
+        why = f"{text!r} is no list of numbers such as 2,5"
+        raise argparse.ArgumentTypeError(why) from e
 
 
 def select(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
@@ -41,11 +40,8 @@ def select(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
     chosen = list(range(num)) if asked is None else list(asked)
     wrong = [i for i in chosen if not 0 <= i < num]
     if wrong:
-        raise UserError(
-            f"--{what} {first_few(wrong)}: the run has {what} 0 to "
-            f"{num - 1}; choose among "
-            "them."
-        )
+        known = f"the run has {what} 0 to {num - 1}; choose among them"
+        raise UserError(f"--{what} {first_few(wrong)}: {known}.")
     if len(set(chosen)) < len(chosen):
         raise UserError(f"--{what} names one twice; give each number once.")
     return chosen
@@ -140,7 +136,8 @@ def group_seeds(workdirs: Sequence[Path]) -> dict[str, SeedGroup]:
     stems = [_shared([r.name for r in g.runs]) for g in groups]
     names = labels([g.config for g in groups], stems)
     if len({len(g.runs) for g in groups}) > 1:
-        names = [f"{n}{_seeds(g)}" for n, g in zip(names, groups, strict=True)]
+        seeds = [f"{n} seed{'s' * (n > 1)}" for n in (len(g.runs) for g in groups)]
+        names = [f"{name} ({s})" for name, s in zip(names, seeds, strict=True)]
     return dict(zip(names, groups, strict=True))
 
 
@@ -149,11 +146,6 @@ def seeds_note(found: Sequence[SeedGroup]) -> str:
     sizes = {len(g.runs) for g in found}
     over = f"{sizes.pop()} seeds" if len(sizes) == 1 and sizes != {1} else "seeds"
     return "" if sizes == {1} else f"mean over {over}, least to largest"
-
-
-def _seeds(group: SeedGroup) -> str:
-    num = len(group.runs)
-    return f" ({num} seed{'s' * (num > 1)})"
 
 
 def _shared(names: Sequence[str]) -> str:

@@ -91,7 +91,9 @@ def accuracy_against_field(args):
     """
     fields = args.field.split(",")
     groups = list(arguments.group_seeds(args.workdirs).values())
-    _check_fields(fields, groups)
+    known = sorted({name for group in groups for name in group.config})
+    for field in fields:
+        choose_from("field", field, known)
     options = AVERAGES[args.average], STATISTICS[args.statistic]
     rules = arguments.rules(
         args.rule, [k for g in groups for k in _summary(g)[0]["rules"]]
@@ -109,12 +111,6 @@ def accuracy_against_field(args):
     )
     xlabel = " or ".join(dict.fromkeys(fields))
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
-
-
-def _check_fields(fields, groups: Sequence[SeedGroup]):
-    known = sorted({k for g in groups for k in g.config})
-    for field in fields:
-        choose_from("field", field, known)
 
 
 def _summary(group: SeedGroup) -> list[dict]:

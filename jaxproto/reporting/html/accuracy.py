@@ -91,22 +91,18 @@ def _layout(curves: Sequence[Curve]) -> dict:
         {axis: [0, max(filter(None, each.x[axis]), default=0)] for axis in AXES}
         for each in curves
     ]
-    against: dict[str, dict] = {
-        axis: {"hovermode": "closest", "hoverdistance": 20, "xaxis.dtick": None}
-        for axis in AXES
+    nearest = {"hovermode": "closest", "hoverdistance": 20, "xaxis.nticks": 0}
+    unified = {"hovermode": "x unified", "hoverdistance": -1}  # -1: however far
+    last = max(end["round"][1] for end in ends)
+    unified["xaxis.nticks"] = last + 1 if last <= 10 else 0  # few: whole rounds only
+    against = {
+        axis: {"xaxis.title.text": title, **(unified if axis == "round" else nearest)}
+        for axis, title in AXES.items()
     }
-    against["round"] = {"hovermode": "x unified", "hoverdistance": -1}  # however far
-    few = all(end["round"][1] <= 10 for end in ends)
-    against["round"]["xaxis.dtick"] = 1 if few else None
-    for axis, title in AXES.items():
-        against[axis]["xaxis.title.text"] = title
-    measure = {
-        name: {
-            "yaxis.title.text": f"test {figure.text(name)}{' (%)' * (name == ACCURACY)}"
-        }
-        for each in curves
-        for name, _, _ in each.values
-    }
+    measures = sorted({measure for each in curves for measure, _, _ in each.values})
+    titles = [f"test {figure.text(m)}{' (%)' * (m == ACCURACY)}" for m in measures]
+    y_axes = [{"yaxis.title.text": title} for title in titles]
+    measure = dict(zip(measures, y_axes, strict=True))
     choices = {"against": against, "measure": measure}
     return {
         "meta": {"x": [each.x for each in curves] + ends, "layout": choices},
@@ -138,15 +134,10 @@ def _options(pairs: Pairs) -> dict[str, list[Option]]:
 def _method(line: SeedGroupView) -> dict:
     """Returns the checkbox of a line."""
     seeds = f" ({len(line.runs)} seeds)" if len(line.runs) > 1 else ""
-    style = {"solid": "solid", "dash": "dashed"}.get(
-        figure.dash(line.position), "dotted"
-    )
-    border = f"{style} {figure.colour(line.position)}"
-    return {
-        "text": line.label + seeds,
-        "border": border,
-        "when": [{"dataset": line.dataset}],
-    }
+    i, text = line.position, line.label + seeds
+    style = {"solid": "solid", "dash": "dashed"}.get(figure.dash(i), "dotted")
+    border = f"{style} {figure.colour(i)}"
+    return {"text": text, "border": border, "when": [{"dataset": line.dataset}]}
 
 
 def _missing(pairs: Pairs) -> Iterator[Option]:

@@ -58,14 +58,8 @@ def render_page(
     comparison, comparison_notes = results.comparison(lines)
     learnt, prototype_notes = prototypes(lines, which, data_dir)
     texts = {path.name: path.read_text("utf-8") for path in STATIC.iterdir()}
-    environment = (
-        jinja2.Environment(  # texts are escaped, unless the template says `safe`
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined,
-        )
-    )
+    options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **options)
     html = environment.from_string(texts["page.html"]).render(
         title=_title(lines),
         alerts=list(results.alerts(lines, skipped)),
