@@ -1,4 +1,4 @@
-"""What a method moves per round, from labels alone.
+"""Traffic of a round of each method, from labels alone.
 
 Sizes depend on the shapes of the messages and on who holds which classes. So one round
 of the real `federation` runs with hollow networks: right shapes, no work inside, one
@@ -19,9 +19,9 @@ import ml_collections
 import numpy as np
 import optax
 
-from jaxproto import config as config_
 from jaxproto import execution, federation, wire
 from jaxproto.client import LocalTraining
+from jaxproto.config import method_fields
 from jaxproto.errors import UserError, group_by_reason
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
@@ -29,7 +29,7 @@ from jaxproto.federation import Cohort, RoundInputs
 from jaxproto.method import Method, no_pre_upload
 from jaxproto.methods import METHODS
 from jaxproto.participation import Participation
-from jaxproto.summary import nominal_cost as nominal
+from jaxproto.summary.nominal_cost import nominal
 from jaxproto.summary.table_formats import TableView
 from jaxproto.types import Examples, Net, NetOutput, Shard, Spec, Tree
 from jaxproto.wire import EXACT, HEADER, Wire
@@ -38,7 +38,7 @@ ONE_NUMBER = np.zeros(1, np.float32)
 
 
 class Cost(NamedTuple):
-    """Of all clients, each taking part, in a round after the first."""
+    """Costs of a round after the first in which all clients take part."""
 
     nominal: int | None  # scalars by the papers' formula, if there is one
     scalars_up: int
@@ -59,7 +59,7 @@ class Traffic(NamedTuple):
 
 
 def constant_network(net: Net, spec: Spec) -> Net:
-    """A network of the same shapes: parameters 0, features that no input changes."""
+    """Returns a network of the same shapes with features that no input changes."""
     shapes = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 0))
 
     def init(key):
@@ -84,7 +84,7 @@ def round_messages(
     public_C: Sequence[int] = (),
     like: np.ndarray = ONE_NUMBER,
 ) -> Traffic:
-    """One round, to be traced.
+    """Returns the messages of one round; JAX traces it.
 
     Args:
       net: of any cohort; all clients send alike.
@@ -101,20 +101,20 @@ def round_messages(
     everyone = tuple(range(len(count_KC)))
     cohort = Cohort("hollow", net, everyone, execution.all_at_once())
     local = LocalTraining(optax.sgd(0.1), epochs=1, batch_size=spec.num_classes)
-    present = (*one_example_per_class(count_KC, public_C, like),)
+    data = (*one_example_per_class(count_KC, public_C, like),)
     participants = Participation(*[jnp.ones(len(count_KC), bool)] * 2)
     clients = federation.init_cohort(method, local, cohort, key, count_KC)
     server = method.init_server(net, key)
     sent = federation.broadcast(method, server, formats)
-    given = RoundInputs(method, local, formats, participants, sent.message, key)
-    first, pre_report = federation.pre_upload_cohort(given, cohort, clients, *present)
+    inputs = RoundInputs(method, local, formats, participants, sent.message, key)
+    first, pre_report = federation.pre_upload_cohort(inputs, cohort, clients, *data)
     twice = method.pre_upload is not no_pre_upload
     seen = wire.unpack(first.up)
     if twice:
         server = method.pre_aggregate(server, seen, key)
         sent = federation.broadcast(method, server, formats)
-        given = given._replace(down=sent.message)
-    _, uploads, report = federation.train_cohort(given, cohort, clients, *present)
+        inputs = inputs._replace(down=sent.message)
+    _, uploads, report = federation.train_cohort(inputs, cohort, clients, *data)
     server = method.update(net, server, wire.unpack(uploads.up), key)
     server = method.pre_aggregate(server, seen, key) if twice else server
     down = federation.broadcast(method, server, formats)
@@ -131,7 +131,7 @@ def round_messages(
 def one_example_per_class(
     count_KC, public_C: Sequence[int], like
 ) -> tuple[Examples, Shard]:
-    """A pool with an example per class; every client has those of its classes."""
+    """Returns a pool with an example per class, and for each client its classes."""
     classes = count_KC.shape[1]
     label = np.asarray([*range(classes), *public_C], np.int32)
     public = jnp.arange(classes, len(label)) if len(public_C) else None
@@ -145,69 +145,69 @@ def one_example_per_class(
 def message_sizes(
     method: Method, net: Net, spec: Spec, count_KC, formats: Wire = EXACT, **more
 ) -> Traffic:
-    """Sizes of a round as numpy arrays; takes what `round_messages` takes."""
+    """Returns the sizes of a round; takes the arguments of `round_messages`."""
 
     def sizes(count_KC):
-        found = round_messages(method, net, spec, count_KC, formats, **more)
-        return found._replace(pre_uploads=(), up=(), down=())
+        traffic = round_messages(method, net, spec, count_KC, formats, **more)
+        return traffic._replace(pre_uploads=(), up=(), down=())
 
     return jax.device_get(jax.jit(sizes)(jnp.asarray(count_KC, jnp.float32)))
 
 
 def cost_of(exp: Experiment) -> Cost:
-    """The cost of a configured method."""
+    """Returns the cost of a configured method."""
     train_KC, test_KC = exp.counts
     classes_K = (train_KC + test_KC > 0).sum(1)
     clients = len(train_KC)
     net = exp.cohorts[0].net
-    seen = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
-    found = message_sizes(exp.method, net, exp.spec, train_KC, exp.formats, **seen)
+    inputs = {"public_C": public_classes(exp), "like": exp.dataset.x[0]}
+    sizes = message_sizes(exp.method, net, exp.spec, train_KC, exp.formats, **inputs)
     setup = wire.pack(exp.method.setup, exp.formats.down)
     return Cost(
-        nominal=nominal.nominal(exp.method, net, classes_K),
-        scalars_up=int(found.scalars[0].sum()),
-        scalars_down=int(found.scalars[1]) * clients,
-        bytes_up=int(found.bytes[0].sum()),
-        bytes_down=int(found.bytes[1]) * clients,
+        nominal=nominal(exp.method, net, classes_K),
+        scalars_up=int(sizes.scalars[0].sum()),
+        scalars_down=int(sizes.scalars[1]) * clients,
+        bytes_up=int(sizes.bytes[0].sum()),
+        bytes_down=int(sizes.bytes[1]) * clients,
         once=int(wire.message_bytes(setup)) * clients,
     )
 
 
 def public_classes(exp: Experiment) -> list[int]:
-    """The classes of which server and clients share examples."""
+    """Returns the classes of which server and clients share examples."""
     public = exp.dataset.public
     return [] if public is None else np.unique(exp.dataset.y[public]).tolist()
 
 
 def experiment_of_each_method(config, exp: Experiment) -> dict[str, Experiment | str]:
-    """The experiment under every method on this partition, or why it does not fit.
+    """Returns the experiment under every method, or why it does not fit.
 
     Methods other than the configured one have the defaults of their fields.
     """
-    found: dict[str, Experiment | str] = {}
+    experiments: dict[str, Experiment | str] = {}
     examples = sum(map(len, exp.partition.train))
     network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
     for name in METHODS:
-        own = name == config.method.name
-        fields = config.method if own else config_.method_fields(name)
+        configured = name == config.method.name
+        fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
-            made = build.build_method(fields, exp.spec, examples, config, network)
-            found[name] = other = exp._replace(method=made)
-            build.check_experiment(other)
+            method = build.build_method(fields, exp.spec, examples, config, network)
+            experiments[name] = changed = exp._replace(method=method)
+            build.check_experiment(changed)
         except UserError as e:
-            found[name] = str(e)
-    return found
+            experiments[name] = str(e)
+    return experiments
 
 
 def side_by_side(config, exp: Experiment) -> dict[str, Cost | str]:
-    """The cost of every method on this partition, or why it does not fit."""
-    found = experiment_of_each_method(config, exp)
-    return {k: v if isinstance(v, str) else cost_of(v) for k, v in found.items()}
+    """Returns the cost of every method on this partition, or why it does not fit."""
+    experiments = experiment_of_each_method(config, exp)
+    return {k: v if isinstance(v, str) else cost_of(v) for k, v in experiments.items()}
 
 
 def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
-    """One line per method; why one does not fit is a note."""
+    """Returns one line per method; why one does not fit is a note."""
     train_KC, test_KC = exp.counts
     held, trained = (train_KC + test_KC > 0).sum(), (train_KC > 0).sum()
     about = (
@@ -230,10 +230,10 @@ def table(costs: Mapping[str, Cost | str], exp: Experiment) -> TableView:
 
 
 def view(config: ml_collections.ConfigDict, every: bool) -> TableView:
-    """The table of one configuration, or of every method."""
+    """Returns the table of one configuration, or of every method."""
     exp = build.experiment(config, jax.default_backend())
     if not every:
         build.check_experiment(exp)
     name = config.method.name
-    found = side_by_side(config, exp) if every else {name: cost_of(exp)}
-    return table(found, exp)
+    costs = side_by_side(config, exp) if every else {name: cost_of(exp)}
+    return table(costs, exp)

@@ -1,4 +1,4 @@
-"""What a configuration's data look like: numbers to read and pictures of examples.
+"""Statistics and pictures of the data of a configuration.
 
 Nothing is trained or compiled. Costs are the papers' formulas; `cost.py` measures.
 """
@@ -12,8 +12,8 @@ import rich.table
 from rich.console import Console
 from rich.markup import escape
 
-from jaxproto import config as config_
 from jaxproto import plots
+from jaxproto.config import check, method_fields
 from jaxproto.data import partition_stats
 from jaxproto.data.dataset import empty_classes
 from jaxproto.errors import UserError
@@ -50,16 +50,16 @@ def show(
         cannot be written.
     """
     console = console or Console()
-    config_.check(config)
+    check(config)
     exp = build.experiment(config, jax.default_backend())
-    work, names = run_summary.padding(exp), exp.dataset.classes
-    console.print(partition_stats.table(exp.counts, work, SHOWN, names))
+    padding, names = run_summary.padding(exp), exp.dataset.classes
+    console.print(partition_stats.table(exp.counts, padding, SHOWN, names))
     console.print(over_clients(exp))
     console.print(facts_table("Data", data_facts(config, exp)))
     first = exp.cohorts[0].name
-    sent = f"Scalars both ways, all clients; networks as if all were {first}."
+    about = f"Scalars both ways, all clients; networks as if all were {first}."
     console.print(
-        facts_table("Nominal cost of a round", costs(config, exp, every), sent)
+        facts_table("Nominal cost of a round", costs(config, exp, every), about)
     )
     run = default_workdir.default_workdir(config)
     out = Path(out or run.with_name(f"{run.name}-inspect"))
@@ -86,17 +86,17 @@ def write(exp: Experiment, out: Path, console: Console) -> list[str]:
 
 
 def over_clients(exp: Experiment) -> rich.table.Table:
-    """Smallest, median, mean and largest of what differs between clients."""
+    """Returns smallest, median, mean and largest values over clients."""
     train_KC, test_KC = exp.counts
-    work, apart = run_summary.padding(exp), partition_stats.skew(train_KC)
+    work, distances = run_summary.padding(exp), partition_stats.skew(train_KC)
     rows = {
         "training examples": train_KC.sum(1),
         "test examples": test_KC.sum(1),
         "K_i, classes in training and test data": (train_KC + test_KC > 0).sum(1),
         "classes in training data": (train_KC > 0).sum(1),
         "steps per round": work.steps,
-        "total variation of labels": apart.variation,
-        "Jensen-Shannon distance of labels": apart.shannon,
+        "total variation of labels": distances.variation,
+        "Jensen-Shannon distance of labels": distances.shannon,
     }
     if exp.dataset.domain is not None:
         rows["sources of examples"] = np.array(
@@ -114,20 +114,21 @@ def over_clients(exp: Experiment) -> rich.table.Table:
     for name, value_K in rows.items():
         whole = value_K.dtype.kind in "iu"
         form = "{:,.10g}" if whole else "{:.2f}"
-        ends = [form.format(f(value_K)) for f in (np.min, np.median)]
-        ends += [f"{value_K.mean():,.{1 if whole else 2}f}", form.format(value_K.max())]
-        view.add_row(name, *ends, f"{value_K.sum():,}" if whole else "")
+        cells = [form.format(f(value_K)) for f in (np.min, np.median)]
+        mean = f"{value_K.mean():,.{1 if whole else 2}f}"
+        cells += [mean, form.format(value_K.max())]
+        view.add_row(name, *cells, f"{value_K.sum():,}" if whole else "")
     return view
 
 
 def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, str]:
-    """Sentences about the data set, its partition and a round."""
+    """Returns sentences about the data set, its partition and a round."""
     work, (train_KC, test_KC) = run_summary.padding(exp), exp.counts
-    pairs_, steps = train_KC + test_KC > 0, work.steps
+    pairs_KC, steps = train_KC + test_KC > 0, work.steps
     share = run_summary.padding_share(exp)
-    found = {
+    facts = {
         **about_source(exp),
-        "sum of K_i": f"{pairs_.sum():,} in training and test data, "
+        "sum of K_i": f"{pairs_KC.sum():,} in training and test data, "
         f"{(train_KC > 0).sum():,} in training data, {in_batches(exp):,} in whole "
         f"batches of {exp.local.batch_size} in the saved order",
         "unseen": f"{partition_stats.num_unseen(exp.counts):,} of {test_KC.sum():,} "
@@ -139,21 +140,21 @@ def data_facts(config: ml_collections.ConfigDict, exp: Experiment) -> dict[str, 
     }
     sizes = train_KC.sum(1)
     if short := np.count_nonzero(sizes < exp.local.batch_size):
-        found["short"] = (
+        facts["short"] = (
             f"{short} clients are below one batch (local.short={config.local.short})"
         )
-    return found
+    return facts
 
 
 def about_source(exp: Experiment) -> dict[str, str]:
-    """Sentences about the data set."""
+    """Returns sentences about the data set."""
     dataset, parts = exp.dataset, exp.partition
     size, test = len(dataset.y), len(dataset.y) - dataset.train_size
     shape = "x".join(map(str, dataset.x.shape[1:]))
     kind = f"{len(dataset.tokens):,} tokens" if dataset.tokens else dataset.x.dtype
     used = len(np.unique(np.concatenate([*parts.train, *parts.test])))
     public = np.array([], int) if dataset.public is None else dataset.public
-    found = {
+    facts = {
         "data set": f"{dataset.name}: {size:,} examples ({test:,} of them the official "
         f"test part), {exp.spec.num_classes} classes, inputs of {shape} "
         f"{kind}",
@@ -162,52 +163,52 @@ def about_source(exp: Experiment) -> dict[str, str]:
     }
     if len(public):
         classes = len(np.unique(dataset.y[public]))
-        found["public"] = f"{len(public):,} examples of {classes} classes"
+        facts["public"] = f"{len(public):,} examples of {classes} classes"
     if len(empty := empty_classes(dataset)):
-        found["empty"] = f"classes without an example: {', '.join(map(str, empty))}"
+        facts["empty"] = f"classes without an example: {', '.join(map(str, empty))}"
     if dataset.domain is not None:
-        found["sources"] = f"{dataset.domain.max() + 1} sources of examples"
+        facts["sources"] = f"{dataset.domain.max() + 1} sources of examples"
     if dataset.notes:
-        found["notes"] = "\n".join(dataset.notes)
-    return found
+        facts["notes"] = "\n".join(dataset.notes)
+    return facts
 
 
 def in_batches(exp: Experiment) -> int:
-    """Client-class pairs that whole batches of unshuffled training rows hold."""
+    """Returns the client-class pairs in whole batches of unshuffled rows."""
     size = exp.local.batch_size
-    whole = [rows[: len(rows) // size * size] for rows in exp.partition.train]
-    return sum(len(np.unique(exp.dataset.y[rows])) for rows in whole)
+    batches = [rows[: len(rows) // size * size] for rows in exp.partition.train]
+    return sum(len(np.unique(exp.dataset.y[rows])) for rows in batches)
 
 
 def costs(
     config: ml_collections.ConfigDict, exp: Experiment, every: bool
 ) -> dict[str, str]:
-    """Scalars of a round by the papers' formula, for one method or all.
+    """Returns scalars of a round by the papers' formula, for one method or all.
 
     Methods other than the configured one have the defaults of their fields.
     """
     classes_K, net = (exp.counts.train + exp.counts.test > 0).sum(1), exp.cohorts[0].net
     network = build.network_factory(exp.dataset, exp.spec, config.model.compute_dtype)
-    examples, found = sum(map(len, exp.partition.train)), {}
+    examples, texts = sum(map(len, exp.partition.train)), {}
     for name in sorted(METHODS) if every else [config.method.name]:
-        own = name == config.method.name
-        fields = config.method if own else config_.method_fields(name)
+        configured = name == config.method.name
+        fields = config.method if configured else method_fields(name)
         fields = ml_collections.ConfigDict(fields)
         try:
             method = build.build_method(fields, exp.spec, examples, config, network)
         except UserError as e:
-            found[name] = str(e)
+            texts[name] = str(e)
             continue
         scalars = nominal_cost.nominal(method, net, classes_K)
         number = "-" if scalars is None else f"{scalars:,}"
-        found[name] = number + " (as configured)" * own
-    return found
+        texts[name] = number + " (as configured)" * configured
+    return texts
 
 
 def facts_table(
     title: str, rows: dict[str, str], caption: str = ""
 ) -> rich.table.Table:
-    """A table of names and sentences."""
+    """Returns a table of names and sentences."""
     view = rich.table.Table(title=title, caption=caption, show_header=False)
     for row in rows.items():
         view.add_row(*map(escape, row))

@@ -20,24 +20,24 @@ LETTERS = 100  # of a text
 
 
 def rows_of(exp: Experiment, client: int, most: int) -> np.ndarray:
-    """Rows of training examples of a client, drawn at random, sorted by class."""
+    """Returns random rows of training examples of a client, sorted by class."""
     rows = exp.partition.train[client]
     drawn = np.random.default_rng([client]).permutation(rows)[:most]
     return drawn[np.argsort(exp.dataset.y[drawn], kind="stable")]
 
 
 def class_name(dataset: Dataset, c: int) -> str:
-    """The name of a class, or its number."""
+    """Returns the name of a class, or its number."""
     return dataset.classes[c] if dataset.classes else str(c)
 
 
 def client_title(exp: Experiment, client: int) -> str:
-    """The client and its number of training examples."""
+    """Returns the client and its number of training examples."""
     return f"client {client} ({len(exp.partition.train[client]):,})"
 
 
 def draw(exp: Experiment, path: Path):
-    """A grid of images, or of planes in which features are points."""
+    """Draws a grid of images, or of planes in which features are points."""
     (_draw_images if exp.dataset.x.ndim == 4 else _draw_points)(exp, path)
 
 
@@ -70,7 +70,7 @@ def _draw_points(exp, path):
 
 
 def to_2d(x: np.ndarray) -> tuple[Callable, tuple[str, str]]:
-    """How features become points, and the names of both coordinates.
+    """Returns a map from features to points, and the names of the coordinates.
 
     Two features are themselves, one is spread at random; of more, the two principal
     components (scikit-learn's PCA, of the examples `x`).
@@ -95,7 +95,7 @@ def _spread(x):
 
 
 def table(exp: Experiment) -> rich.table.Table:
-    """A few texts of the first clients, as networks get them: known words, cut."""
+    """Returns texts of the first clients as networks get them: known words, cut."""
     dataset, (clients, most) = exp.dataset, TEXTS
     view = rich.table.Table(title="Training texts, drawn at random")
     for name in ("client", "class", "text"):

@@ -1,4 +1,4 @@
-"""What server and clients learn: every field that crosses the network.
+"""Fields that cross the network, and what each reveals of clients' data.
 
 Only what is made before training reveals nothing. All else is a function of clients'
 data, exact or not; KNOWN says what is known of it, MEASURED what attacks found on a
@@ -97,7 +97,7 @@ MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxprot
 }
 
 
-FIRST = (  # of nodes with data of their own, whatever the method is
+FIRST = (  # messages before the first round, of nodes with data of their own
     "before round 1, up: kind and shape of an input, the labels that the node has "
     "(class presence), its numbers of training and test examples; of texts, each word "
     "in at least {min_texts} of its training texts (data.min_texts), and how often.",
@@ -122,15 +122,15 @@ class Field(NamedTuple):
 
 
 def fields(way: str, packed: Tree) -> list[Field]:
-    """The fields of a packed message (shapes suffice)."""
-    found: list[Field] = []
+    """Returns the fields of a packed message (shapes suffice)."""
+    listed: list[Field] = []
     for path, part in jax.tree.leaves_with_path(packed, is_leaf=_is_one):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         for inner, *rest in _inside(part):
-            whole = ".".join(filter(None, (name, inner))) or "value"
-            field = Field(way, whole, *rest)
-            found.append(field._replace(reveals=NOTHING) if way == "once" else field)
-    return found
+            full_name = ".".join(filter(None, (name, inner))) or "value"
+            field = Field(way, full_name, *rest)
+            listed.append(field._replace(reveals=NOTHING) if way == "once" else field)
+    return listed
 
 
 def _is_one(node):
@@ -138,26 +138,26 @@ def _is_one(node):
 
 
 def _inside(part):
-    """Name, shape, type, bytes and what it reveals, for each array of a part."""
+    """Returns name, shape, type, bytes and meaning of each array of a part."""
     if isinstance(part, Statistics):
         inside = fields("", part.value)
         return [f._replace(reveals=FEATURES)[1:] for f in inside]
     if isinstance(part, Protos):
         classes = part.count.shape
-        found = [("presence", classes, "bit", wire.bitmap_bytes(*classes), PRESENCE)]
+        arrays = [("presence", classes, "bit", wire.bitmap_bytes(*classes), PRESENCE)]
         if part.disclosed:
-            found += [("count", classes, "int32", COUNT * classes[0], COUNTS)]
-        return found + _values("mean", part.mean, MEANS)
+            arrays += [("count", classes, "int32", COUNT * classes[0], COUNTS)]
+        return arrays + _values("mean", part.mean, MEANS)
     if isinstance(part, Top):
-        entries, most = part.sent.shape, wire.bitmap_bytes(*part.sent.shape)
+        entries, size = part.sent.shape, wire.bitmap_bytes(*part.sent.shape)
         number = ("entries", (), "uint32", COUNT, ENTRIES)
-        which = ("which", entries, "bits or indices", most, ENTRIES)
+        which = ("which", entries, "bits or indices", size, ENTRIES)
         return [number, which, *_values("value", part.value)]
     return _values("", part)
 
 
 def _values(name, x, reveals=VALUES):
-    """Values, and before them their scales."""
+    """Returns values, and before them their scales."""
     if isinstance(x, Scaled):
         scale = _values(f"{name}.scale".strip("."), x.scale, reveals)
         return scale + _values(name, x.value, reveals)
@@ -177,15 +177,15 @@ def message_fields(
     public_C=(),
     like: np.ndarray = cost.ONE_NUMBER,
 ) -> list[Field]:
-    """Every field of every message of one client's round; see `cost.round_messages`."""
+    """Returns every field of the messages of a client's round."""
     count_KC = jax.ShapeDtypeStruct((1, spec.num_classes), jnp.float32)
 
     def one(count_KC):
-        seen = {"public_C": public_C, "like": like}
-        found = cost.round_messages(method, net, spec, count_KC, formats, **seen)
-        first = found.pre_uploads if method.pre_upload is not no_pre_upload else ()
-        up = jax.tree.map(lambda a: a[0], (first, found.up))
-        return wire.pack(method.setup, formats.down), *up, found.down
+        inputs = {"public_C": public_C, "like": like}
+        traffic = cost.round_messages(method, net, spec, count_KC, formats, **inputs)
+        first = traffic.pre_uploads if method.pre_upload is not no_pre_upload else ()
+        up = jax.tree.map(lambda a: a[0], (first, traffic.up))
+        return wire.pack(method.setup, formats.down), *up, traffic.down
 
     ways = ("once", "up first", "up", "down")
     messages = jax.eval_shape(one, count_KC)
@@ -194,7 +194,7 @@ def message_fields(
 
 
 def no_privacy_note(config: ml_collections.ConfigDict, exp: Experiment) -> dict:
-    """Says nothing of epsilon."""
+    """Returns an empty account of privacy."""
     del config, exp
     return {}
 
@@ -205,7 +205,7 @@ def view(
     account: Callable = no_privacy_note,
     made: NodeSchema | None = None,
 ) -> TableView:
-    """The fields of a configured method, or of every method.
+    """Returns the fields of a configured method, or of every method.
 
     Methods other than the configured one have the defaults of their fields.
 
@@ -226,17 +226,13 @@ def view(
         )
     if config.data.name != NODES:
         return _of_messages(config, every, account, None)
-    title, first = f"What crosses the network: {config.method.name}", _first(config)
+    title = f"What crosses the network: {config.method.name}"
+    first = [line.format(min_texts=config.data.min_texts) for line in FIRST]
     if made is None:
         return TableView(title, Field._fields, (), (*first, WITHOUT))
-    given = data.server_data(made, config.data)
-    found = _of_messages(config, every, account, given)
-    return found._replace(notes=(*first, *found.notes))
-
-
-def _first(config: ml_collections.ConfigDict) -> list[str]:
-    """What nodes with data of their own tell and learn before the first round."""
-    return [line.format(min_texts=config.data.min_texts) for line in FIRST]
+    agreed = data.server_data(made, config.data)
+    shown = _of_messages(config, every, account, agreed)
+    return shown._replace(notes=(*first, *shown.notes))
 
 
 def _of_messages(
@@ -248,20 +244,20 @@ def _of_messages(
     unit = config.privacy.unit
     exp = build.experiment(config, jax.default_backend(), given=given)
     if every:
-        made = cost.experiment_of_each_method(config, exp)
-        each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in made.items()}
+        exps = cost.experiment_of_each_method(config, exp)
+        each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in exps.items()}
         return table(each, "every method", named=True)
     build.check_experiment(exp)
-    own = [_hidden(unit, field) for field in _fields_of(exp)]
-    shown = table({config.method.name: own}, config.method.name)
+    hidden = [_hidden(unit, field) for field in _fields_of(exp)]
+    shown = table({config.method.name: hidden}, config.method.name)
     if unit == OFF:
         return shown
-    said = _guaranteed(unit, config.rounds, account(config, exp), own)
-    return shown._replace(notes=(*shown.notes, *said))
+    notes = _guaranteed(unit, config.rounds, account(config, exp), hidden)
+    return shown._replace(notes=(*shown.notes, *notes))
 
 
 def _hidden(unit: str, field: Field) -> Field:
-    """A field as it is under privacy."""
+    """Returns a field as it is under privacy."""
     if unit == OFF:
         return field
     reveals = PRIVATE.get(field.reveals, field.reveals)
@@ -272,16 +268,16 @@ def _hidden(unit: str, field: Field) -> Field:
     return field._replace(reveals=reveals)
 
 
-def _guaranteed(unit: str, rounds: int, spent: Mapping, found: list[Field]):
-    """Notes on what is guaranteed of fields with noise, and what attacks found."""
-    labels = {f.reveals for f in found}
+def _guaranteed(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
+    """Yields notes on the guarantees of noisy fields, and on measured attacks."""
+    labels = {f.reveals for f in listed}
     epsilon = f"epsilon {spent['epsilon']:.3g}, " if spent else ""
     delta = f"delta {spent['delta']:g}" if spent else "delta"
-    least = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
-    yield from (f"{k}: {v}: {least}" for k, v in KNOWN_PRIVATE.items() if k in labels)
+    bound = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
+    yield from (f"{k}: {v}: {bound}" for k, v in KNOWN_PRIVATE.items() if k in labels)
     yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)
-    bare = {k: MEASURED[k] for k, v in PRIVATE.items() if v in labels}
-    yield from (f"{k} without noise, measured: {v}" for k, v in bare.items())
+    measured = {k: MEASURED[k] for k, v in PRIVATE.items() if v in labels}
+    yield from (f"{k} without noise, measured: {v}" for k, v in measured.items())
     yield f"Measured on {RUN}, without `privacy.unit`; see docs/how_to/privacy.md."
 
 
@@ -294,22 +290,22 @@ def _fields_of(exp: Experiment) -> list[Field]:
 def table(
     found: Mapping[str, list[Field] | str], title: str, named: bool = False
 ) -> TableView:
-    """One line per field.
+    """Returns one line per field.
 
     Args:
       found: of each method, or why it does not fit.
       named: the first column is the method.
     """
-    there = {k: v for k, v in found.items() if not isinstance(v, str)}
+    by_method = {k: v for k, v in found.items() if not isinstance(v, str)}
     rows: list[tuple[Value, ...]] = []
-    labels = {f.reveals for v in there.values() for f in v}
-    for name, listed in there.items():
+    labels = {f.reveals for v in by_method.values() for f in v}
+    for name, listed in by_method.items():
         for f in listed:
             shape = "x".join(map(str, f.shape)) or "1"
             first = (name,) * named
             rows.append((*first, f.way, f.name, shape, f.type, f.bytes, f.reveals))
-    most = sum(f.bytes for v in there.values() for f in v)
-    about = f"{most:,} bytes at most, and {wire.HEADER} of header per message."
+    size = sum(f.bytes for v in by_method.values() for f in v)
+    about = f"{size:,} bytes at most, and {wire.HEADER} of header per message."
     if not rows:
         about = "Nothing crosses the network."
     notes = [about] * (not named or not rows)

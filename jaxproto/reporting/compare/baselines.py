@@ -10,9 +10,7 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import reference_accuracy
 
 Row = tuple[str, SeedGroup]
-Known = Mapping[
-    tuple, MajorityShare
-]  # fields of the data -> share of the commonest class
+Known = Mapping[tuple, MajorityShare]  # by fields of the data
 
 
 def footnotes(rows: Sequence[Row]) -> list[str]:

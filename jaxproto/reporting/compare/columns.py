@@ -1,7 +1,7 @@
 """Columns of a comparison: measured numbers, costs and the numbers of papers."""
 
 import operator
-import statistics as stats
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -117,7 +117,7 @@ def dataset_columns(
 
 
 def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """A column per rule and statistic; titles name the statistic if several."""
+    """Returns a column per rule and statistic; titles name the statistic if several."""
     measure, many = asked.measure, len(asked.statistics) > 1
     return {
         f"{rule}{measure.name}{f' {name}' * many}{measure.unit}": (
@@ -130,7 +130,7 @@ def _metric(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
 
 
 def _rules(groups: Sequence[SeedGroup], asked: TableRequest) -> list[str]:
-    """The rules of the table that a run on this data set has."""
+    """Returns the rules of the table that a run on this data set has."""
     metric = asked.measure.metric
     have = {k for g in groups for r in g.finished for k in measures.rules(r, metric)}
     return [rule for rule in asked.rules if rule in have]
@@ -152,7 +152,7 @@ def _over_seeds(values: Mapping[int, float], form: str, ddof: int) -> CellValue:
 
 
 def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Rounds and bytes until the target."""
+    """Returns rounds and bytes until the target."""
     if asked.target is None:
         return {}
     return {
@@ -168,7 +168,7 @@ def _target(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
 def _until(
     group: SeedGroup, rule: str, asked: TableRequest, count: Callable, form: str
 ) -> CellValue:
-    """Rounds or bytes until the target; empty unless every seed reached it."""
+    """Returns rounds or bytes until the target; empty unless every seed reached it."""
     assert asked.target is not None
     values = {}
     for run in group.finished:
@@ -188,7 +188,7 @@ PRIVACY_COLUMNS = {  # title -> entry of the summary, format
 
 
 def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Unit, epsilon and delta; the largest over seeds."""
+    """Returns unit, epsilon and delta; the largest over seeds."""
 
     def largest(group: SeedGroup, key: str, form: str) -> CellValue:
         privacy = (r.results.get("privacy") for r in group.finished)
@@ -204,7 +204,7 @@ def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
 
 
 def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """The papers' accuracies of the same cells, and our best by their rule."""
+    """Returns the papers' accuracies of the same cells, and our best by their rule."""
     if not any(_printed(g).parts for g in groups):
         return {}
     return {
@@ -218,7 +218,7 @@ def _published(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
 
 
 def _bytes(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Bytes of a round; also scalars where a paper prints them."""
+    """Returns bytes of a round; also scalars where a paper prints them."""
     scalars: Titled = {}
     if any(_printed(g, COST).parts for g in groups):
         scalars = {
@@ -238,7 +238,7 @@ def _kilobytes(summary: Mapping) -> float:
 
 
 def _millions(summary: Mapping) -> float | None:
-    """Scalars by the papers' formula."""
+    """Returns scalars by the papers' formula."""
     nominal = summary["scalars_per_round"]["nominal"]
     return nominal and nominal / 1e6
 
@@ -248,7 +248,7 @@ def _mean(
 ) -> CellValue:
     values = [_number(run, of) for run in group.finished]
     known = [value for value in values if value is not None]
-    return entry(format(stats.fmean(known), form)) if known else CellValue()
+    return entry(format(statistics.fmean(known), form)) if known else CellValue()
 
 
 def _number(run: RunFolder, of: Callable[[Mapping], float | None]) -> float | None:
@@ -262,16 +262,13 @@ def _number(run: RunFolder, of: Callable[[Mapping], float | None]) -> float | No
 
 
 def _judged(group: SeedGroup) -> list[PublishedRule]:
-    """The rules of the papers' accuracies of a cell."""
-    return list(
-        dict.fromkeys(
-            map(published_rule, paper_cells.published_for(group.config, group.dataset))
-        )
-    )
+    """Returns the rules of the papers' accuracies of a cell."""
+    rows = paper_cells.published_for(group.config, group.dataset)
+    return list(dict.fromkeys(map(published_rule, rows)))
 
 
 def _best(group: SeedGroup, ddof: int) -> CellValue:
-    """Our best round by the rule of each published accuracy."""
+    """Returns our best round by the rule of each published accuracy."""
     options = {key: option for option, key in AVERAGES.items()}
     by_rule = [
         measured(group, rule, "best", Measure(average=options[average], ddof=ddof))
@@ -281,14 +278,10 @@ def _best(group: SeedGroup, ddof: int) -> CellValue:
 
 
 def _printed(group: SeedGroup, metrics: Sequence[str] = ACCURACY) -> CellValue:
-    """The papers' numbers of the same cell."""
-    return CellValue(
-        tuple(
-            dict.fromkeys(
-                Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
-                for row in paper_cells.published_for(
-                    group.config, group.dataset, metrics
-                )
-            )
-        )
+    """Returns the papers' numbers of the same cell."""
+    rows = paper_cells.published_for(group.config, group.dataset, metrics)
+    parts = (
+        Part(row.mean, row.std, f"{PAPERS[row.source]}, Table {row.table}")
+        for row in rows
     )
+    return CellValue(tuple(dict.fromkeys(parts)))

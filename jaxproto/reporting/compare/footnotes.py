@@ -62,13 +62,13 @@ def footnotes(
 
 
 def _seeds(rows: Sequence[Row]) -> list[str]:
-    """The seeds of each row, unless all rows have the same."""
+    """Returns the seeds of each row, unless all rows have the same."""
     seeds = _shared((", ".join(map(str, g.seeds)), name) for name, g in rows)
     return [f"Seeds: {seeds}."] if len({g.seeds for _, g in rows}) > 1 else []
 
 
 def _partitions(rows: Sequence[Row]) -> list[str]:
-    """A warning where seeds share a partition."""
+    """Returns a warning where seeds share a partition."""
     several = [(name, g) for name, g in rows if len(g.seeds) > 1]
     shared = [(name, g) for name, g in several if g.config["data.seed"] != FOLLOW]
     if not shared:
@@ -83,7 +83,7 @@ def _partitions(rows: Sequence[Row]) -> list[str]:
 
 
 def _nodes(rows: Sequence[Row]) -> list[str]:
-    """The rows whose clients were separate processes."""
+    """Returns the rows whose clients were separate processes."""
     names = [name for name, g in rows if g.config[CLIENTS] == ON_NODES]
     if not names:
         return []
@@ -94,7 +94,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
 
 
 def _last(rows: Sequence[Row]) -> list[str]:
-    """The number of last evaluations, unless it is 10 everywhere."""
+    """Returns the number of last evaluations, unless it is 10 everywhere."""
     numbers = [(number, name) for name, g in rows for number in _numbers(g)]
     if {number for number, _ in numbers} <= {records.LAST}:
         return []
@@ -102,7 +102,7 @@ def _last(rows: Sequence[Row]) -> list[str]:
 
 
 def _numbers(group: SeedGroup) -> set:
-    """The numbers of last evaluations of the runs; of older ones by `metrics.jsonl`."""
+    """Returns the numbers of last evaluations; of older runs by `metrics.jsonl`."""
     result: set[int | str] = set()
     for run in group.finished:
         rules = run.results["rules"].values()
@@ -116,7 +116,7 @@ def _numbers(group: SeedGroup) -> set:
 
 
 def _shared(pairs: Iterable[tuple[object, str]]) -> str:
-    """Values with the rows that have them: `1 in a, b; 2 in c`."""
+    """Returns values with the rows that have them: `1 in a, b; 2 in c`."""
     names: dict[str, dict[str, None]] = {}
     for value, name in pairs:
         names.setdefault(str(value), {})[name] = None
@@ -124,7 +124,7 @@ def _shared(pairs: Iterable[tuple[object, str]]) -> str:
 
 
 def _published(rows: Sequence[Row]) -> list[str]:
-    """The rule of the papers' numbers, and settings in which our runs differ."""
+    """Returns the rule of the papers' numbers, and settings in which runs differ."""
     published = [
         (name, g, paper_cells.published_for(g.config, g.dataset)) for name, g in rows
     ]
@@ -157,7 +157,7 @@ def _left_out(groups: Sequence[SeedGroup]) -> list[str]:
 
 
 def _within(rows: Sequence[Row]) -> list[str]:
-    """Fields outside `method` in which rows of one data set differ."""
+    """Returns fields outside `method` in which rows of one data set differ."""
     notes = []
     for dataset in dict.fromkeys(g.dataset for _, g in rows):
         configs = [(name, g.config) for name, g in rows if g.dataset == dataset]
@@ -168,7 +168,7 @@ def _within(rows: Sequence[Row]) -> list[str]:
 
 
 def _between(rows: Sequence[Row]) -> list[str]:
-    """Fields that differ between data sets but not on any of them."""
+    """Returns fields that differ between data sets but not on any of them."""
     per: dict[str, list[dict]] = {}
     for _, g in rows:
         per.setdefault(g.dataset, []).append(g.config)

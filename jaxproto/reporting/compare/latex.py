@@ -94,14 +94,14 @@ def escaped(text: str) -> str:
 
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Data sets with their numbers of columns, if there are several."""
+    """Returns data sets with their numbers of columns, if there are several."""
     grouped = itertools.groupby(column.dataset for column in columns)
     groups = [(name, len([*same])) for name, same in grouped]
     return groups if any(name for name, _ in groups) else []
 
 
 def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
-    """A line of data sets over their columns, with a rule below each."""
+    """Returns a line of data sets over their columns, with a rule below each."""
     if not groups:
         return []
     cells, rules, at = [""], [], 2
@@ -116,7 +116,7 @@ def _spanning(groups: Sequence[tuple[str, int]]) -> list[str]:
 def _grid(
     made: Table, marks: Sequence[Sequence[str]], spanned: bool
 ) -> list[list[Piece]]:
-    """Head and rows; titles lack the data set if a spanning head has it."""
+    """Returns head and rows; titles lack the data set if a spanning head has it."""
     titles = [c.title for c in made.columns] if spanned else made.head[1:]
     rows = [[Piece(made.head[0]), *map(Piece, titles)]]
     for texts, signs in zip(made.rows, marks, strict=True):
@@ -136,12 +136,12 @@ def _plain(column: Sequence[Piece], write: Callable[[Piece], str] | None = None)
 
 
 def _per_cell(column: Sequence[Piece]) -> Set:
-    """A column of numbers in several units, which have no points to align at."""
+    """Returns a column of numbers in several units, which are not aligned."""
     return _plain(column, lambda p: _num(p) if _number(p) else _text(p))
 
 
 def _aligned(column: Sequence[Piece]) -> Set:
-    """An S column; texts and underlined numbers are in braces."""
+    """Returns an S column; texts and underlined numbers are in braces."""
     numbers = [m for m in map(_number, column) if m]
     if not numbers:
         return _plain(column)
@@ -176,7 +176,7 @@ def _digits(number: str | None) -> str:
 
 
 def _read(piece: Piece) -> str:
-    """A number in the input syntax of siunitx."""
+    """Returns a number in the input syntax of siunitx."""
     return piece.text.replace(",", "").replace(SPREAD, " +- ")
 
 

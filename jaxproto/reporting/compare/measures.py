@@ -1,12 +1,12 @@
 """Metrics of runs by rule, average over clients and statistic over rounds."""
 
-import statistics as stats
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxproto.errors import UserError
 from jaxproto.reporting.compare.run_groups import SeedGroup
-from jaxproto.storage import records as metrics
+from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
 ACCURACY = "accuracy"  # the metric that summaries digest
@@ -15,7 +15,7 @@ SHARES = (ACCURACY, "balanced_accuracy", "macro_f1", "auc", "ece")  # shown in %
 STATISTICS = {  # option -> number of a digest
     "best": lambda digest: digest["best"],
     "final": lambda digest: digest["final"],
-    "last10": lambda digest: metrics.mean_last(digest)[0],
+    "last10": lambda digest: records.mean_last(digest)[0],
 }
 AVERAGES = {"pooled": "pooled", "client": "client_mean"}  # option -> key of accuracies
 OF_METRICS = {"pooled": "pooled", "client": "mean"}  # the same -> key of other metrics
@@ -58,9 +58,9 @@ class Measure(NamedTuple):
 
 def mean_and_std(values: Sequence[float], form: str, ddof: int = 0) -> tuple[str, str]:
     """Returns mean and, of several values, standard deviation as texts."""
-    mean, deviation = stats.fmean(values), (stats.pstdev, stats.stdev)[ddof]
+    deviation = (statistics.pstdev, statistics.stdev)[ddof]
     std = format(deviation(values), form) if len(values) > 1 else ""
-    return format(mean, form), std
+    return format(statistics.fmean(values), form), std
 
 
 def values(
@@ -87,11 +87,11 @@ def summarize_history(run: RunFolder, rule: str, measure: Measure) -> Mapping | 
         return summary[OF_METRICS[measure.average]]
     row = [number for number, _ in history(run, rule, measure)]
     known = [number for number in row if number is not None]
-    last = [number for number in row[-metrics.LAST :] if number is not None]
+    last = [number for number in row[-records.LAST :] if number is not None]
     return {
         "best": max(known, key=lambda x: measure.better * x, default=None),
         "final": row[-1] if row else None,
-        "mean_last": stats.fmean(last) if last else None,
+        "mean_last": statistics.fmean(last) if last else None,
         "last_n": len(last),
     }
 

@@ -36,7 +36,7 @@ def footnotes(groups: Sequence[SeedGroup]) -> list[str]:
 
 
 def _averaged(row: PublishedNumber) -> list[PublishedNumber]:
-    """The cells that go into a printed average."""
+    """Returns the cells that go into a printed average."""
     alike = (row.source, row.table, row.method, row.variant)
     return [
         one
@@ -48,7 +48,7 @@ def _averaged(row: PublishedNumber) -> list[PublishedNumber]:
 
 
 def _best(groups: Iterable[SeedGroup], row: PublishedNumber) -> float | None:
-    """Best accuracy in %, averaged over seeds, of the first group in a cell."""
+    """Returns best accuracy in %, averaged over seeds, of the first group in a cell."""
     rule, average = published_rule(row)
     identity = require_cell(row).identity
     for g in groups:

@@ -40,9 +40,8 @@ INTERCHANGEABLE = {  # field -> values that a reading may exchange
     "model.group": [("Ht0", "Ht0_code"), ("text", "text_code")],
 }
 READINGS = ("", "code", "paper")
-PAPER_VALUES: dict[
-    tuple[str, str], dict[str, object]
-] = {  # source, method -> fields of reading=paper instead
+# source, method -> fields of reading=paper instead
+PAPER_VALUES: dict[tuple[str, str], dict[str, object]] = {
     **{
         ("cps_ppa_cpkd_iclr_sub", name): {"method.lam": 0.1}  # S 5.1
         for name in ("fedproto", "fedtgp", "cps_ppa_cpkd")
@@ -85,55 +84,51 @@ def require_cell(row: PublishedNumber) -> PaperCell:
     Raises:
       ValueError: it has none.
     """
-    made = paper_cell(row)
-    if made is None:
+    cell = paper_cell(row)
+    if cell is None:
         raise ValueError(f"{row.dataset}, {row.metric}: no setting of a run")
-    return made
+    return cell
 
 
 def _partition(row: PublishedNumber) -> dict:
-    """Partition of a row, and d if it is stated."""
+    """Returns partition of a row, and d if it is stated."""
     wide = {"model.feat_dim": int(row.feature_dim)} if row.feature_dim else {}
     if row.partition == "pathological":
-        each = CLASSES_PER_CLIENT[row.dataset]
-        return {
-            **wide,
-            "data.partition": "pfllib_pathological",
-            "data.classes_per_client": each,
-        }
+        each = {"data.classes_per_client": CLASSES_PER_CLIENT[row.dataset]}
+        return {**wide, "data.partition": "pfllib_pathological", **each}
     kind = "dirichlet" if row.source == "refprotofl" else "pfllib"
     return {**wide, "data.partition": kind, "data.alpha": float(row.alpha or 0.1)}
 
 
 def _method(row: PublishedNumber) -> PaperCell:
-    """Name and hyper-parameters of the method of a row."""
+    """Returns name and hyper-parameters of the method of a row."""
     if row.method.startswith("TinyProto"):
         return _tinyproto(row)
     if row.method == "ProtoNorm":
         gamma = _gamma(row) or presets.UPSCALE[PRESETS[row.dataset]]
-        return PaperCell({**_named("protonorm"), "method.upscale": gamma}, {})
+        return PaperCell({"method.name": "protonorm", "method.upscale": gamma}, {})
     if row.method == "RefProtoFL":
         full = {"method.anchors": "external", "method.budget": 0.1}
         identity = {**full, **ABLATIONS[row.variant]}
         return PaperCell(
-            {**_named("refprotofl"), **identity}, {"data.public_share": 0.01}
+            {"method.name": "refprotofl", **identity}, {"data.public_share": 0.01}
         )
     if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
         return _components(row)
     name = method_of_title(row.method)
     scaled = name in ("fedproto", "fedtgp")
     upscale = {"method.upscale": _gamma(row) or 1.0} if scaled else {}  # N Table 5
-    return PaperCell({**_named(name), **upscale}, _chosen(row, name))
+    return PaperCell({"method.name": name, **upscale}, _chosen(row, name))
 
 
 def _gamma(row: PublishedNumber) -> float | None:
-    """Factor of the prototypes, if the table of the row varies it."""
+    """Returns factor of the prototypes, if the table of the row varies it."""
     key, _, value = row.variant.partition(";")[0].partition("=")
     return float(value) if key == "gamma" else None
 
 
 def _chosen(row: PublishedNumber, name: str) -> dict:
-    """Fields that the paper states for a method."""
+    """Returns fields that the paper states for a method."""
     fields = {**presets.RUN_FIELDS.get(name, {})}
     if name == "feduv":
         fields["method.statistics"] = "averaged"  # as its release
@@ -142,14 +137,10 @@ def _chosen(row: PublishedNumber, name: str) -> dict:
     return fields
 
 
-def _named(name: str) -> dict:
-    return {"method.name": name}
-
-
 def _tinyproto(row: PublishedNumber) -> PaperCell:
     words = row.variant.split(";")
     identity = {
-        **_named("tinyproto"),
+        "method.name": "tinyproto",
         "method.base": "fedtgp" if row.method.endswith("-FT") else "fedproto",
         "method.masks": "none" if "CPS=0" in words else "free",
         "method.scaling": "none" if "APS=0" in words else "sum",
@@ -159,11 +150,11 @@ def _tinyproto(row: PublishedNumber) -> PaperCell:
 
 
 def _components(row: PublishedNumber) -> PaperCell:
-    """Methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
+    """Returns methods of S Tables 1 and 2: which of CPS, PPA and CPKD are on."""
     words = row.variant.split(";")
     sizes = [w.removeprefix("CPS s=") for w in words if w.startswith("CPS")]
-    identity = {
-        **_named("cps_ppa_cpkd"),
+    identity: dict[str, object] = {
+        "method.name": "cps_ppa_cpkd",
         "method.base": row.method.lower(),
         "method.masks": "block_exact" if sizes else "none",
         "method.scaling": "sum" if "PPA" in words else "none",
@@ -175,15 +166,13 @@ def _components(row: PublishedNumber) -> PaperCell:
 
 
 def _read(row: PublishedNumber, name: str, reading: str) -> dict:
-    """Fields of a reading of a row."""
-    fields = {**paper_variants.READINGS.get(name, {}).get(reading, {})}
-    if reading == "paper":
-        fields |= PAPER_VALUES.get((row.source, name), {})
-    return fields
+    """Returns fields of a reading of a row."""
+    own = PAPER_VALUES.get((row.source, name), {}) if reading == "paper" else {}
+    return paper_variants.READINGS.get(name, {}).get(reading, {}) | own
 
 
 def _plain(value):
-    """One value for all that are the same setting."""
+    """Returns one value for all that are the same setting."""
     return EQUIVALENT.get(value, value) if isinstance(value, str) else value
 
 
@@ -208,8 +197,8 @@ def published_for(
         for row in published_numbers()
         if row.mean
         and row.metric in metrics
-        and (made := paper_cell(row))
-        and matches(made.identity, fields, dataset)
+        and (cell := paper_cell(row))
+        and matches(cell.identity, fields, dataset)
     ]
 
 
@@ -223,20 +212,20 @@ def configuration(row: PublishedNumber, reading: str = "") -> ml_collections.Con
     Raises:
       UserError: there is no such reading.
     """
-    made = require_cell(row)
-    name = made.identity["method.name"]
-    read = _read(row, name, choose_from("reading", reading, READINGS))
-    fields = {**made.chosen, **made.identity}
+    cell = require_cell(row)
+    name = cell.identity["method.name"]
+    stated = _read(row, name, choose_from("reading", reading, READINGS))
+    fields = {**cell.chosen, **cell.identity}
     del fields["method.name"]
     result = config.experiment(name, fields.pop("dataset"))
     config.apply_fields(result, fields)
-    config.apply_fields(result, _within(made, config.resolve_callables(result, read)))
+    config.apply_fields(result, _within(cell, config.resolve_callables(result, stated)))
     return result
 
 
-def _within(made: PaperCell, read: Mapping) -> dict:
-    """The fields of a reading that do not change the identity of the cell."""
-    fixed = made.identity
+def _within(cell: PaperCell, read: Mapping) -> dict:
+    """Returns the fields of a reading that do not change the identity of the cell."""
+    fixed = cell.identity
     return {k: v for k, v in read.items() if k not in fixed or _alike(k, v, fixed[k])}
 
 

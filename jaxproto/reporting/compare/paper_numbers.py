@@ -76,9 +76,6 @@ class PublishedNumber(NamedTuple):
 @functools.cache
 def published_numbers() -> tuple[PublishedNumber, ...]:
     """Returns every number of the papers' tables."""
-    text = (
-        resources.files("jaxproto.reporting.compare")
-        .joinpath("published.csv")
-        .read_text()
-    )
+    folder = resources.files("jaxproto.reporting.compare")
+    text = folder.joinpath("published.csv").read_text()
     return tuple(PublishedNumber(**row) for row in csv.DictReader(text.splitlines()))

@@ -1,4 +1,4 @@
-"""Names as papers print them, and names of the cells of their tables.
+"""Data sets as papers print them, and names of the cells of their tables.
 
 Each cell has a configuration. Its name is the data set, the method, its variant and
 the other settings that the table varies: `cifar10-fedproto-cps-s50-ppa-cpkd`,
@@ -11,7 +11,6 @@ from collections.abc import Callable
 import ml_collections
 
 from jaxproto.errors import choose_from
-from jaxproto.experiment.display_names import display_name as display_name
 from jaxproto.reporting.compare import paper_cells
 from jaxproto.reporting.compare.paper_cells import paper_cell
 from jaxproto.reporting.compare.paper_numbers import (
@@ -34,9 +33,8 @@ TABLES = {  # name -> source and table in `published.csv`
     for (prefix, source), number in NUMBER_OF_TABLES.items()
     for table in range(1, number + 1)
 }
-VARIED_FIELDS: dict[
-    str, Callable[[PublishedNumber], str]
-] = {  # part of a name if the table varies it
+# field -> part of a name if the table varies it
+VARIED_FIELDS: dict[str, Callable[[PublishedNumber], str]] = {
     "partition": lambda row: row.partition,
     "alpha": lambda row: f"alpha{row.alpha}" if row.alpha else "",
     "clients": lambda row: f"m{row.clients}",

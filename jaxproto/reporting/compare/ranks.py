@@ -1,8 +1,8 @@
 """Marks of the best and second entry of a column, and ranks of rows."""
 
 import itertools
-import statistics as stats
 from collections.abc import Sequence
+from statistics import fmean
 
 from scipy.stats import rankdata
 
@@ -48,7 +48,7 @@ def with_ranks(columns: Sequence[Column], shown: str) -> list[Column]:
 
 
 def _ranks(column: Column) -> Column:
-    """The column of ranks: 1 is best; equal numbers share the mean of their ranks."""
+    """Returns the column of ranks: 1 is best; equal numbers share their mean rank."""
     means = [e.mean for e in column.entries]
     known = [-column.better * m for m in means if m is not None]
     ranks = iter(rankdata(known).tolist())
@@ -57,12 +57,12 @@ def _ranks(column: Column) -> Column:
 
 
 def _average(ranked: Sequence[Column]) -> Column:
-    """The average rank of each row that has a rank in every column."""
+    """Returns the average rank of each row that has a rank in every column."""
     entries = []
     for row in zip(*(column.entries for column in ranked), strict=True):
         known = [e.mean for e in row if e.mean is not None]
         complete = len(known) == len(row)
-        entries.append(entry(f"{stats.fmean(known):.2f}") if complete else CellValue())
+        entries.append(entry(f"{fmean(known):.2f}") if complete else CellValue())
     return Column("average rank", "", RANK, tuple(entries), -1)
 
 

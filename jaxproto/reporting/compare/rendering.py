@@ -74,7 +74,7 @@ def _one_number_per_field(made: Table) -> TableView:
 
 
 def _fields(title: str, entries: Sequence[CellValue]) -> Iterable[list[Value]]:
-    """Columns, title first: numbers, deviations and sources where an entry has some."""
+    """Yields columns, title first: numbers, and deviations and sources if any."""
     for n in range(max([1, *(len(entry.parts) for entry in entries)])):
         parts = [e.parts[n] if n < len(e.parts) else Part("") for e in entries]
         name = f"{title} {n + 1}" if n else title
@@ -85,7 +85,7 @@ def _fields(title: str, entries: Sequence[CellValue]) -> Iterable[list[Value]]:
 
 
 def _value(text: str) -> Value:
-    """A number with the digits that are printed, a word, or None for an empty text."""
+    """Returns a number with its printed digits, a word, or None for an empty text."""
     for kind in (int, float):
         try:
             return kind(text.replace(",", ""))

@@ -105,7 +105,7 @@ def with_p_values(
 def _tested(
     column: Column, reference: int | None, test: str
 ) -> tuple[Column, list[int]]:
-    """Corrected p of every row against the reference, and the numbers of pairs."""
+    """Returns corrected p of every row against the reference, and pair counts."""
     entries = column.entries
     known = [i for i, e in enumerate(entries) if e.values]
     if reference is None and known:
@@ -117,8 +117,8 @@ def _tested(
             difference_N = _differences(entries[i], entries[reference])
             if len(difference_N) > 1:
                 counts.append(len(difference_N))
-                p = _p(difference_N, test)
-                by_row |= {} if p is None else {i: p}
+                p = TESTS[test](difference_N) if difference_N.any() else 1.0
+                by_row |= {} if p is None else {i: p}  # None: undefined
     tested = dict(zip(by_row, holm([*by_row.values()]), strict=True))
     cells = tuple(
         entry(_text(tested[i])) if i in tested else CellValue()
@@ -132,14 +132,9 @@ def _mean(entry: CellValue) -> float:
 
 
 def _differences(entry: CellValue, other: CellValue) -> np.ndarray:
-    """Differences of the seeds that both rows have."""
+    """Returns differences of the seeds that both rows have."""
     seeds = [seed for seed in entry.values if seed in other.values]
     return np.array([round(entry.values[s] - other.values[s], FINE) for s in seeds])
-
-
-def _p(difference_N: np.ndarray, test: str) -> float | None:
-    """Two-sided p; 1 if nothing differs, None if the test is undefined."""
-    return 1.0 if not difference_N.any() else TESTS[test](difference_N)
 
 
 def _text(p: float) -> str:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from jaxproto.config.fields import FOLLOW
 from jaxproto.errors import UserError, choose_from
+from jaxproto.experiment.display_names import display_name
 from jaxproto.methods import REFERENCE
 from jaxproto.reporting.compare import measures, ranks, significance, targets
-from jaxproto.reporting.compare import paper_tables as names
 from jaxproto.reporting.compare.columns import (
     KINDS,
     METRIC,
@@ -120,7 +120,7 @@ def table(
     measure = methods.measure
     kinds = _kinds(columns, measure, bool(against or rank))
     shown = list(dict.fromkeys(statistics))
-    made = _columns(methods, TableRequest(methods.rules, shown, measure, kinds, target))
+    cols = _columns(methods, TableRequest(methods.rules, shown, measure, kinds, target))
     runs = [run for g in methods.groups for run in g.finished]
     captions, lacking = [], measures.runs_without(runs, metric)
     if target is not None:
@@ -130,41 +130,41 @@ def table(
         )
     if against:
         choose_from("test", test, significance.TESTS)
-        made, caption = _against(made, methods, against, test)
+        cols, caption = _against(cols, methods, against, test)
         captions.append(caption)
     if rank:
-        made = ranks.with_ranks(made, choose_from("ranks", rank, ranks.SHOWN))
-        captions.append(ranks.caption(made, methods.names))
+        cols = ranks.with_ranks(cols, choose_from("ranks", rank, ranks.SHOWN))
+        captions.append(ranks.caption(cols, methods.names))
     first, *notes = footnotes(groups, methods.pairs, shown, measure, PUBLISHED in kinds)
-    head = ("method", *(column.name for column in made))
-    texts = ([entry.text for entry in column.entries] for column in made)
+    head = ("method", *(column.name for column in cols))
+    texts = ([entry.text for entry in column.entries] for column in cols)
     return Table(
         head,
         tuple(zip(methods.names, *texts, strict=True)),
         (first, *captions, *lacking, *notes),
-        tuple(made),
+        tuple(cols),
         1 + len(captions),
     )
 
 
 def _columns(methods: TableRows, asked: TableRequest) -> list[Column]:
-    """The columns of all data sets."""
+    """Returns the columns of all data sets."""
     if asked.target is not None:
         targets.check(asked.target, asked.measure)
     datasets = list(dict.fromkeys(g.dataset for g in methods.groups))
     several = len(datasets) > 1
-    made = [
+    columns = [
         c for d in datasets for c in dataset_columns(d, methods.of(d), asked, several)
     ]
-    if not made:
+    if not columns:
         raise UserError(
             f"no column is left: no run has one of --columns={','.join(asked.kinds)}."
         )
-    return made
+    return columns
 
 
 def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, ...]:
-    """The kinds of columns to show."""
+    """Returns the kinds of columns to show."""
     for kind in asked:
         choose_from("kind of columns", kind, KINDS)
     if asked and derived and METRIC not in asked:
@@ -184,12 +184,10 @@ def _kinds(asked: Sequence[str], measure: Measure, derived: bool) -> tuple[str, 
 def _against(
     columns: Sequence[Column], methods: TableRows, against: str, test: str
 ) -> tuple[list[Column], str]:
-    """The columns with those of p, and the note that explains p."""
+    """Returns the columns with those of p, and the note that explains p."""
     aliases: dict[str, set[str]] = {}
     for label, g in methods.pairs:
-        aliases.setdefault(label, set()).update(
-            (g.method, names.display_name(g.config))
-        )
+        aliases.setdefault(label, set()).update((g.method, display_name(g.config)))
     reference = significance.reference_row(
         against, [(n, *other) for n, other in aliases.items()]
     )
@@ -205,7 +203,7 @@ def row_labels(groups: Sequence[SeedGroup]) -> list[str]:
 
     Local is marked as the reference.
     """
-    printed = [names.display_name(g.config) for g in groups]
+    printed = [display_name(g.config) for g in groups]
     result = []
     for g, name in zip(groups, printed, strict=True):
         alike = [

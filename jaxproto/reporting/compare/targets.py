@@ -10,7 +10,7 @@ from jaxproto.storage.run_folder import RunFolder
 
 
 def _megabytes(record: Mapping) -> float | None:
-    """Megabytes sent so far, both ways, by all clients."""
+    """Returns megabytes sent so far, both ways, by all clients."""
     sent = record.get("bytes_total")
     return None if sent is None else sum(sent.values()) / 1e6
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxproto.config.fields import fields_where
 from jaxproto.errors import UserError, choose_from, first_few
-from jaxproto.reporting.compare import paper_tables as compare_names
+from jaxproto.experiment.display_names import display_name
 from jaxproto.reporting.compare.run_groups import (
     SeedGroup,
     dataset,
@@ -20,17 +20,16 @@ _LONG = 32  # letters of what tells two runs of a method apart
 
 
 def parse_numbers(text: str) -> list[int]:
-    """The type of an argument: numbers joined by commas, such as 2,5."""
+    """Parses an argument of numbers joined by commas, such as 2,5."""
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as e:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no list of numbers such as 2,5"
-        ) from e
+        why = f"{text!r} is no list of numbers such as 2,5"
+        raise argparse.ArgumentTypeError(why) from e
 
 
 def select(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
-    """Those asked for, or all of `num`.
+    """Returns the given numbers, or all below `num`.
 
     Args:
       what: the option, clients or classes.
@@ -38,21 +37,18 @@ def select(asked: Sequence[int] | None, num: int, what: str) -> list[int]:
     Raises:
       UserError: there is no such client or class, or it is asked for twice.
     """
-    found = list(range(num)) if asked is None else list(asked)
-    wrong = [i for i in found if not 0 <= i < num]
+    chosen = list(range(num)) if asked is None else list(asked)
+    wrong = [i for i in chosen if not 0 <= i < num]
     if wrong:
-        raise UserError(
-            f"--{what} {first_few(wrong)}: the run has {what} 0 to "
-            f"{num - 1}; choose among "
-            "them."
-        )
-    if len(set(found)) < len(found):
+        known = f"the run has {what} 0 to {num - 1}; choose among them"
+        raise UserError(f"--{what} {first_few(wrong)}: {known}.")
+    if len(set(chosen)) < len(chosen):
         raise UserError(f"--{what} names one twice; give each number once.")
-    return found
+    return chosen
 
 
 def by_folder_name(workdirs: Sequence[Path]) -> dict[str, Path]:
-    """Work directories by the names of their folders, by their paths if those repeat.
+    """Returns work directories by folder name, or by path if names repeat.
 
     Raises:
       UserError: one is given twice.
@@ -66,7 +62,7 @@ def by_folder_name(workdirs: Sequence[Path]) -> dict[str, Path]:
 
 
 def by_label(workdirs: Sequence[Path]) -> dict[str, Path]:
-    """Work directories by the printed names of their methods and what differs.
+    """Returns work directories by method, as printed, and differing settings.
 
     Raises:
       UserError: one is given twice or is not that of a run.
@@ -85,7 +81,7 @@ def _read(workdirs: Sequence[Path]) -> list[RunFolder]:
 
 
 def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
-    """Methods as papers print them, with the fields that tell those of a name apart.
+    """Returns methods as papers print them, with the fields that tell them apart.
 
     Folders instead of fields where many differ.
 
@@ -93,70 +89,66 @@ def labels(settings: Sequence[Mapping], folders: Sequence[str]) -> list[str]:
       settings: flat configurations.
       folders: names of the folders.
     """
-    names, made = [compare_names.display_name(s) for s in settings], []
+    names, result = [display_name(s) for s in settings], []
     for name, setting, folder in zip(names, settings, folders, strict=True):
         alike = [s for n, s in zip(names, settings, strict=True) if n == name]
-        told = ", ".join(_told(k, setting.get(k)) for k in differing_fields(alike))
-        told = told if len(told) <= _LONG else folder
-        made.append(f"{name} ({told})" if told else name)
-    again = {label for label in made if made.count(label) > 1}
+        details = ", ".join(_told(k, setting.get(k)) for k in differing_fields(alike))
+        details = details if len(details) <= _LONG else folder
+        result.append(f"{name} ({details})" if details else name)
+    repeated = {label for label in result if result.count(label) > 1}
     return [
-        f"{name} ({folder})" if label in again else label
-        for label, name, folder in zip(made, names, folders, strict=True)
+        f"{name} ({folder})" if label in repeated else label
+        for label, name, folder in zip(result, names, folders, strict=True)
     ]
 
 
 def _told(field: str, value) -> str:
-    """A field and its value as a legend has them: alpha 0.1, seed 1."""
+    """Returns a field and its value for a legend: alpha 0.1, seed 1."""
     if field == "data.name":
         return dataset(str(value))
     return f"{field.split('.')[-1]} {tick_text(value)}"
 
 
 def tick_text(value) -> str:
-    """As ticks have it: 1 for 1.0."""
+    """Returns a value as ticks show it: 1 for 1.0."""
     return f"{value}".removesuffix(".0") if isinstance(value, float) else f"{value}"
 
 
-def rules(asked: str | None, there: Sequence[str]) -> list[str]:
-    """The rule that was asked for, or all that there are.
+def rules(asked: str | None, known: Sequence[str]) -> list[str]:
+    """Returns the given rule, or all rules.
 
     Raises:
       UserError: there is no such rule.
     """
-    there = list(dict.fromkeys(there))
-    return there if asked is None else [choose_from("rule", asked, there)]
+    known = list(dict.fromkeys(known))
+    return known if asked is None else [choose_from("rule", asked, known)]
 
 
 def group_seeds(workdirs: Sequence[Path]) -> dict[str, SeedGroup]:
-    """Runs that differ in nothing but the seed together, by the names of `labels`.
+    """Returns groups of runs that differ in the seed alone, by the names of `labels`.
 
     How many seeds stands in the names where the groups differ in it.
 
     Raises:
       UserError: a folder is not that of a run, or two runs are the same.
     """
-    found = group_by_seed(_read(workdirs))
-    stems = [_shared([r.name for r in g.runs]) for g in found]
-    names = labels([g.config for g in found], stems)
-    if len({len(g.runs) for g in found}) > 1:
-        names = [f"{n}{_seeds(g)}" for n, g in zip(names, found, strict=True)]
-    return dict(zip(names, found, strict=True))
+    groups = group_by_seed(_read(workdirs))
+    stems = [_shared([r.name for r in g.runs]) for g in groups]
+    names = labels([g.config for g in groups], stems)
+    if len({len(g.runs) for g in groups}) > 1:
+        seeds = [f"{n} seed{'s' * (n > 1)}" for n in (len(g.runs) for g in groups)]
+        names = [f"{name} ({s})" for name, s in zip(names, seeds, strict=True)]
+    return dict(zip(names, groups, strict=True))
 
 
 def seeds_note(found: Sequence[SeedGroup]) -> str:
-    """What has to be said of lines and bands; "" where every run is alone."""
-    most = {len(g.runs) for g in found}
-    over = f"{most.pop()} seeds" if len(most) == 1 and most != {1} else "seeds"
-    return "" if most == {1} else f"mean over {over}, least to largest"
-
-
-def _seeds(group: SeedGroup) -> str:
-    num = len(group.runs)
-    return f" ({num} seed{'s' * (num > 1)})"
+    """Returns a note on means over seeds; "" where every run is alone."""
+    sizes = {len(g.runs) for g in found}
+    over = f"{sizes.pop()} seeds" if len(sizes) == 1 and sizes != {1} else "seeds"
+    return "" if sizes == {1} else f"mean over {over}, least to largest"
 
 
 def _shared(names: Sequence[str]) -> str:
-    """`protonorm` of protonorm-seed0 and protonorm-seed1."""
+    """Returns `protonorm` of protonorm-seed0 and protonorm-seed1."""
     stems = {re.sub(r"[-_]?(seed)?\d+$", "", name) for name in names}
     return stems.pop() if len(names) > 1 and len(stems) == 1 else names[0]

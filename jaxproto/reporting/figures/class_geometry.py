@@ -11,20 +11,20 @@ from jaxproto.summary.host_prototypes import HostProtos, head_norms
 
 
 def angles(args):
-    """Angles between the global prototypes."""
+    """Draws angles between the global prototypes."""
     name, one = selected_runs.single_run(args)
     pictures.angles(args.out, one.learnt, one.run.exp.spec.feat_dim, name, one.classes)
 
 
 def cosine_by_class(args):
-    """Mean, least and largest cosine similarity to the other classes (CPS Figure 2)."""
-    found = selected_runs.selected_runs(args)
-    rows = {name: similarity(one.protos) for name, one in found.items()}
-    plots.cosine_by_class(args.out, rows, next(iter(found.values())).classes)
+    """Draws mean, least and largest cosine to the other classes (CPS Figure 2)."""
+    runs = selected_runs.selected_runs(args)
+    rows = {name: similarity(one.protos) for name, one in runs.items()}
+    plots.cosine_by_class(args.out, rows, next(iter(runs.values())).classes)
 
 
 def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, least and largest over the other classes [C]; nan where there are none."""
+    """Returns mean, least and largest cosine [C] to other classes; nan without any."""
     cos_CC = plots.cosines(protos.mean)
     here_C = protos.count > 0
     pair_CC = here_C[:, None] & here_C & ~np.eye(len(here_C), dtype=bool)
@@ -37,14 +37,14 @@ def similarity(protos: HostProtos) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def margins(args):
-    """Margins of the global prototypes by class (ProtoNorm Figure 5)."""
-    found = selected_runs.selected_runs(args)
-    rows = {name: margin(one.protos) for name, one in found.items()}
-    plots.margins(args.out, rows, next(iter(found.values())).classes)
+    """Draws margins of the global prototypes by class (ProtoNorm Figure 5)."""
+    runs = selected_runs.selected_runs(args)
+    rows = {name: margin(one.protos) for name, one in runs.items()}
+    plots.margins(args.out, rows, next(iter(runs.values())).classes)
 
 
 def margin(protos: HostProtos) -> np.ndarray:
-    """Distance [C] to the nearest other class as a share of the largest such distance.
+    """Returns distances [C] to the nearest class as shares of the largest one.
 
     nan where a class has no prototype, or no other has one (ProtoNorm Section 6.1,
     following FedTGP).
@@ -60,24 +60,24 @@ def margin(protos: HostProtos) -> np.ndarray:
 
 
 def class_weight_norms(args):
-    """Norms of class weights beside the data, of one run or two (CPS Figure 3)."""
-    found = selected_runs.selected_runs(args)
-    if len(found) > 2:
+    """Draws norms of class weights beside the data of up to two runs (CPS Figure 3)."""
+    runs = selected_runs.selected_runs(args)
+    if len(runs) > 2:
         raise UserError("norms of class weights are drawn of one or two runs.")
-    one, *rest = found.values()
-    count_KC = one.run.exp.counts.train
-    norms = {name: _norms(each.run) for name, each in found.items()}
+    first, *rest = runs.values()
+    count_KC = first.run.exp.counts.train
+    norms = {name: _norms(each.run) for name, each in runs.items()}
     if not all(np.array_equal(count_KC, r.run.exp.counts.train) for r in rest):
         raise UserError(
             "the two runs have different partitions, so their difference says nothing "
             "of their methods; give runs of the same data and clients."
         )
-    shown = {"clients": one.clients, "classes": one.classes}
+    shown = {"clients": first.clients, "classes": first.classes}
     plots.head_norms(args.out, norms, count_KC, **shown)
 
 
 def _norms(run: RestoredRun) -> np.ndarray:
-    found = head_norms(run.exp.cohorts, run.state.clients)
-    if found is None:
+    norms = head_norms(run.exp.cohorts, run.state.clients)
+    if norms is None:
         raise UserError(f"{run.path}: its clients have no linear head to draw.")
-    return found
+    return norms

@@ -18,18 +18,18 @@ _BATCH = batches.EVAL_BATCH_SIZE
 
 
 def confusion(args):
-    """Which class is taken for which, over the test examples of all clients."""
-    shown, lost = {}, 0
+    """Draws confusion matrices over the test examples of all clients."""
+    shown, missing = {}, 0
     for name, one in selected_runs.selected_runs(args).items():
         matrices = of_clients(
             one.run, one.clients, selected_runs.restored_federation(one)
         )
         rules = list(matrices)
         rule = rules[0] if args.rule is None else choose_from("rule", args.rule, rules)
-        shown[f"{name}, rule {rule}"], none = matrices[rule]
-        lost += none
+        shown[f"{name}, rule {rule}"], without = matrices[rule]
+        missing += without
         classes = one.classes
-    note = f"{lost} examples without a prediction are left out" if lost else ""
+    note = f"{missing} examples without a prediction are left out" if missing else ""
     plots.confusion_matrices(args.out, shown, classes, note)
 
 
@@ -39,7 +39,7 @@ Counted = tuple[np.ndarray, int]  # [C, C] true by predicted; examples of no pre
 def of_clients(
     run: RestoredRun, clients: Sequence[int], trained: pictures.TrainedFederation
 ) -> dict[str, Counted]:
-    """Test examples by true and predicted class, of every rule.
+    """Returns test examples by true and predicted class, of every rule.
 
     Args:
       run: after its last checkpoint.
@@ -66,7 +66,7 @@ def of_clients(
 
 
 def _program(run: RestoredRun, cohort: Cohort, down):
-    """Client, data -> {rule: true classes, predicted ones, -1 where there is none}."""
+    """Returns a map: client, data -> {rule: true classes, predictions, -1 for none}."""
 
     @jax.jit
     def predict(client, batch):
@@ -84,7 +84,7 @@ def _program(run: RestoredRun, cohort: Cohort, down):
             lambda a: a[0],
             cohort.persistence.restore(run.exp.method, cohort.net, stacked),
         )
-        found: dict[str, list] = {}
+        pairs: dict[str, list] = {}
         for first in range(0, size, _BATCH):
             at_B = np.arange(first, first + _BATCH)
             there_B = at_B < size
@@ -94,16 +94,16 @@ def _program(run: RestoredRun, cohort: Cohort, down):
             )
             for rule, said_B in predict(client, batch).items():
                 pair = np.asarray(batch.y)[there_B], np.asarray(said_B)[there_B]
-                found.setdefault(rule, []).append(pair)
+                pairs.setdefault(rule, []).append(pair)
         return {
             k: tuple(map(np.concatenate, zip(*v, strict=True)))
-            for k, v in found.items()
+            for k, v in pairs.items()
         }
 
     return each
 
 
 def _best(scores_BC):
-    """As evaluation has it: a score of -inf or nan is no prediction."""
+    """Returns the best class, -1 where all scores are -inf or one is nan."""
     known_B = jnp.isfinite(jnp.max(scores_BC, -1))
     return jnp.where(known_B, jnp.argmax(scores_BC, -1), -1)

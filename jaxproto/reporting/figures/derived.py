@@ -1,4 +1,4 @@
-"""What pictures need of a run besides what is in its folder.
+"""Inputs of figures that the folder of a run does not hold.
 
 The experiment and the last checkpoint come from `saved.opened`; accuracies and bytes
 need `metrics.jsonl` alone.
@@ -18,7 +18,7 @@ from jaxproto.types import Protos
 
 
 def before_alignment(run: RestoredRun) -> Protos:
-    """The global prototypes that the last round's alignment started from.
+    """Returns the global prototypes before the alignment of the last round.
 
     They are not kept: the method without alignment makes them again of the local
     prototypes of the clients that reported.
@@ -32,28 +32,28 @@ def before_alignment(run: RestoredRun) -> Protos:
             f"{run.path} has no alignment to trace: its method is "
             f"{config.method.name!r}. Give runs with method.alignment."
         )
-    other = ml_collections.ConfigDict(config.method.to_dict() | {"alignment": "none"})
-    method = build.build_method(other, exp.spec, 0, config)
-    bare = server._replace(transform=(server.transform[0], ()))
+    fields = ml_collections.ConfigDict(config.method.to_dict() | {"alignment": "none"})
+    method = build.build_method(fields, exp.spec, 0, config)
+    unaligned = server._replace(transform=(server.transform[0], ()))
     context = programs.round_context(config.seed, run.round - 1)
     reports_K = (
         programs.build_programs(exp).participate(exp.floats, context, server).reports
     )
     up = received_prototypes(run, reports_K)
-    return method.update(exp.cohorts[0].net, bare, up, context.key).protos
+    return method.update(exp.cohorts[0].net, unaligned, up, context.key).protos
 
 
 def received_prototypes(run: RestoredRun, reports_K) -> Protos:
-    """Local prototypes [K, C, D] as the server got them, from who reported."""
+    """Returns the local prototypes [K, C, D] that the server received."""
     parts = [(c.memory, c.count) for c in run.state.clients]
-    own, count_KC = gather.join_by_id([c.ids for c in run.exp.cohorts], parts)
-    held_KC = count_KC * (own.count > 0) * reports_K[:, None]
-    up = Protos(own.mean, held_KC, disclosed=True)
+    local, count_KC = gather.join_by_id([c.ids for c in run.exp.cohorts], parts)
+    held_KC = count_KC * (local.count > 0) * reports_K[:, None]
+    up = Protos(local.mean, held_KC, disclosed=True)
     return jax.vmap(lambda p: wire.unpack(wire.pack(p, run.exp.formats.up)))(up)
 
 
 def alignment_trace(protos: Protos) -> dict[str, np.ndarray]:
-    """`kernels.align_trace` of global prototypes until its last iteration."""
+    """Returns `kernels.align_trace` of global prototypes until its last iteration."""
     here_C = jnp.asarray(protos.count > 0)
     _, steps, seen = jax.jit(kernels.align_trace)(jnp.asarray(protos.mean), here_C)
     columns = seen._asdict().items()

@@ -8,28 +8,28 @@ from jaxproto.summary import pictures
 
 
 def global_prototypes(args):
-    """Values of the global prototypes (TinyProto Figure 2 c, d)."""
+    """Draws values of the global prototypes (TinyProto Figure 2 c, d)."""
     name, one = selected_runs.single_run(args)
-    more = {"binary": args.binary, "in_order": args.in_order}
+    options = {"binary": args.binary, "in_order": args.in_order}
     protos, dim = one.protos, one.run.exp.spec.feat_dim
-    pictures.global_values(args.out, protos, dim, name, one.classes, **more)
+    pictures.global_values(args.out, protos, dim, name, one.classes, **options)
 
 
 def local_prototypes(args):
-    """A class's local prototypes, and the global one G (TinyProto Figure 2 a, b)."""
+    """Draws a class's local prototypes and the global one (TinyProto Figure 2 a, b)."""
     name, one = selected_runs.single_run(args)
     if len(one.classes) > 1 and args.classes is not None:
         raise UserError("local prototypes are drawn of one class: give --classes 2.")
-    asked = one.classes[0] if args.classes is not None else None
-    more = {"binary": args.binary, "in_order": args.in_order}
+    chosen = one.classes[0] if args.classes is not None else None
+    options = {"binary": args.binary, "in_order": args.in_order}
     learnt = one.learnt._replace(local=one.local)
     pictures.local_values(
-        args.out, learnt, name, asked=asked, clients=one.clients, **more
+        args.out, learnt, name, asked=chosen, clients=one.clients, **options
     )
 
 
 def prototypes(args):
-    """Global and local prototypes of two dimensions (ProtoNorm Figure 2 a to d)."""
+    """Draws prototypes of two dimensions (ProtoNorm Figure 2 a to d)."""
     planes = []
     for name, one in selected_runs.selected_runs(args).items():
         selected_runs.require_2d(one)
@@ -42,7 +42,7 @@ def prototypes(args):
 
 
 def features(args):
-    """Test features of clients and their prototypes (ProtoNorm Figures 2 e, f; 6)."""
+    """Draws test features of clients and prototypes (ProtoNorm Figures 2 e, f; 6)."""
     planes = []
     for name, one in selected_runs.selected_runs(args).items():
         selected_runs.require_2d(one)
@@ -54,7 +54,7 @@ def features(args):
 
 
 def alignment_trace(args):
-    """What happens over the iterations of the last alignment (ProtoNorm Figure 4)."""
+    """Draws the iterations of the last alignment (ProtoNorm Figure 4)."""
     traces, shapes = {}, {}
     for name, path in arguments.by_label(args.workdirs).items():
         run = load(path, args.data_dir)

@@ -2,8 +2,8 @@
 
 import ml_collections
 
-from jaxproto import config as config_
 from jaxproto import models, plots
+from jaxproto.config import default, method_fields
 from jaxproto.errors import UserError, choose_from
 from jaxproto.experiment.build import build_method
 from jaxproto.methods import METHODS
@@ -15,7 +15,7 @@ DIMENSIONS = [32, 64, 128, 256, 512, 1024, 2048]
 
 
 def communication_cost(args):
-    """Scalars of a client's round against K and against d (TinyProto Figure 1).
+    """Draws scalars of a client's round against K and d (TinyProto Figure 1).
 
     The formulas of `Method.nominal`: one client that holds every class, both ways.
     """
@@ -36,31 +36,31 @@ def _bands(names, args, at, specs):
     rows = []
     for name in names:
         values = [cost(name, spec, args) for spec in specs]
-        sparse = "masks" in config_.method_fields(name)
+        sparse = "masks" in method_fields(name)
         label = f"{name}, s = d / 10" if sparse else name
         rows.append(plots.band(label, at, [values]))
     return rows
 
 
 def cost(name: str, spec: Spec, args) -> int:
-    """Nominal scalars of a round of one client that holds every class.
+    """Returns nominal scalars of a round of one client that holds every class.
 
     Raises:
       UserError: the method has no formula.
     """
-    run = config_.default()
-    run.method = ml_collections.ConfigDict(config_.method_fields(name))
+    run = default()
+    run.method = ml_collections.ConfigDict(method_fields(name))
     if "masks" in run.method:
         run.method.masks = "block_exact"  # as long as free ones, and made much faster
 
     def network(name: str) -> Net:
-        """A network for the images and the dimensions of this point."""
+        """Returns a network for the images and the dimensions of this point."""
         classes, dim = spec
         shape = tuple(args.image)
         return models.build(name, input_shape=shape, num_classes=classes, feat_dim=dim)
 
     method = build_method(run.method, spec, 1, run, network)
-    found = nominal_cost.nominal(method, network(args.network), [spec.num_classes])
-    if found is None:
+    scalars = nominal_cost.nominal(method, network(args.network), [spec.num_classes])
+    if scalars is None:
         raise UserError(f"{name} has no formula of its cost; leave it out.")
-    return found
+    return scalars

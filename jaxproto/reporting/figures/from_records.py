@@ -11,7 +11,7 @@ import numpy as np
 from jaxproto import masks, plots
 from jaxproto.data import partition_stats
 from jaxproto.errors import UserError, choose_from
-from jaxproto.reporting.compare import paper_tables as compare_names
+from jaxproto.experiment.display_names import display_name
 from jaxproto.reporting.compare.run_groups import SeedGroup, differing_fields
 from jaxproto.reporting.compare.tables import AVERAGES, STATISTICS
 from jaxproto.reporting.figures import arguments
@@ -20,7 +20,7 @@ from jaxproto.summary import pictures
 
 
 def accuracy_against_bytes(args):
-    """Accuracy against the bytes sent so far; mean, least and largest over seeds."""
+    """Draws accuracy against bytes sent; mean, least and largest over seeds."""
     runs = {
         name: [r.evaluations() for r in group.runs]
         for name, group in arguments.group_seeds(args.workdirs).items()
@@ -29,22 +29,22 @@ def accuracy_against_bytes(args):
 
 
 def accuracy(args):
-    """Accuracy over rounds; mean, least and largest over seeds.
+    """Draws accuracy over rounds; mean, least and largest over seeds.
 
     A run alone has its spread over clients.
     """
     groups = arguments.group_seeds(args.workdirs)
-    found = {
+    records = {
         name: [r.evaluations() for r in group.runs] for name, group in groups.items()
     }
-    there = [k for seeds in found.values() for k in seeds[0][-1]["rules"]]
-    rules = arguments.rules(args.rule, there)
+    known = [k for seeds in records.values() for k in seeds[0][-1]["rules"]]
+    rules = arguments.rules(args.rule, known)
     if len(args.workdirs) == 1 and args.rule is None:
-        ((name, (records,)),) = found.items()
-        plots.accuracy_over_rounds(args.out, records, name)
+        ((name, (evaluations,)),) = records.items()
+        plots.accuracy_over_rounds(args.out, evaluations, name)
         return
     average, shown = AVERAGES[args.average], {f"rule {rule}": [] for rule in rules}
-    for name, seeds in found.items():
+    for name, seeds in records.items():
         for rule in (k for k in rules if k in seeds[0][-1]["rules"]):
             rows = [_accuracies(run, rule, average) for run in seeds]
             shown[f"rule {rule}"].append(_over_rounds(name, rows))
@@ -53,21 +53,21 @@ def accuracy(args):
 
 
 def _over_rounds(name: str, rows: Sequence[Mapping[int, float]]) -> plots.Band:
-    """A line over the rounds that all seeds have."""
+    """Returns a line over the rounds that all seeds have."""
     at = sorted(set.intersection(*[set(row) for row in rows]))
     return plots.band(name, at, np.array([[row[r] for r in at] for row in rows]))
 
 
 def _accuracies(records, rule: str, average: str) -> dict[int, float]:
-    """Per cent by round."""
+    """Returns percentages by round."""
     values = {r["round"]: r["rules"].get(rule, {}).get(average) for r in records}
     return {at: np.nan if v is None else 100 * v for at, v in values.items()}
 
 
 def iterations(args):
-    """Iterations of the alignment in every round (ProtoNorm Figure 3a)."""
-    shown, found = [], arguments.group_seeds(args.workdirs)
-    for name, group in found.items():
+    """Draws iterations of the alignment in every round (ProtoNorm Figure 3a)."""
+    shown, groups = [], arguments.group_seeds(args.workdirs)
+    for name, group in groups.items():
         runs = [pictures.every_round(r.evaluations(), NAME) for r in group.runs]
         line = _over_rounds(name, [dict(zip(*run, strict=True)) for run in runs])
         if not line.x:
@@ -76,7 +76,7 @@ def iterations(args):
                 "alignment, or is of a version that did not log it. Leave it out."
             )
         shown.append(line)
-    note, title = arguments.seeds_note([*found.values()]), ""
+    note, title = arguments.seeds_note([*groups.values()]), ""
     pictures.iterations(args.out, {title: shown}, note)
 
 
@@ -84,26 +84,28 @@ NAME = "alignment_iterations"
 
 
 def accuracy_against_field(args):
-    """Accuracy against a field of the configuration (TinyProto Figures 4, 5).
+    """Draws accuracy against a field of the configuration (TinyProto Figures 4, 5).
 
     Of fields joined by commas every run goes by the first that it has. Runs without
     any are a dashed line across. Runs that differ in more are lines of their own.
     """
     fields = args.field.split(",")
     groups = list(arguments.group_seeds(args.workdirs).values())
-    _check_fields(fields, groups)
-    how = AVERAGES[args.average], STATISTICS[args.statistic]
+    known = sorted({name for group in groups for name in group.config})
+    for field in fields:
+        choose_from("field", field, known)
+    options = AVERAGES[args.average], STATISTICS[args.statistic]
     rules = arguments.rules(
         args.rule, [k for g in groups for k in _summary(g)[0]["rules"]]
     )
     shown = {}
     for rule in rules:
-        found = []
+        series = []
         for label, members in _series(groups, fields).items():
-            rows = [(_place(g, fields), _values(g, rule, how)) for g in members]
+            rows = [(_place(g, fields), _values(g, rule, options)) for g in members]
             rows = [row for row in rows if row[1]]
-            found += [_against(label, sorted(rows, key=_order))] if rows else []
-        shown[f"rule {rule}"] = found
+            series += [_against(label, sorted(rows, key=_order))] if rows else []
+        shown[f"rule {rule}"] = series
     note = (
         f"{args.statistic} accuracy, {args.average}; mean, least and largest of seeds"
     )
@@ -111,23 +113,17 @@ def accuracy_against_field(args):
     plots.bands(args.out, shown, xlabel, "test accuracy (%)", note=note)
 
 
-def _check_fields(fields, groups: Sequence[SeedGroup]):
-    there = sorted({k for g in groups for k in g.config})
-    for field in fields:
-        choose_from("field", field, there)
-
-
 def _summary(group: SeedGroup) -> list[dict]:
     return [run.results for run in group.runs]
 
 
 def _field(group: SeedGroup, fields) -> str | None:
-    """The first that the configuration has."""
+    """Returns the first of the fields that the configuration has."""
     return next((f for f in fields if f in group.config), None)
 
 
 def _place(group: SeedGroup, fields):
-    """The value of the field; None if the run has none."""
+    """Returns the value of the field; None if the run has none."""
     field = _field(group, fields)
     if field == "method.s":
         return masks.coordinates_per_class(
@@ -141,40 +137,40 @@ def _order(row):
     return (isinstance(place, str), place) if place is not None else (False, 0)
 
 
-def _values(group: SeedGroup, rule: str, how) -> list[float]:
-    """Per cent of each run."""
-    average, statistic = how
-    found = [s["rules"].get(rule, {}).get(average, {}) for s in _summary(group)]
-    values = [statistic(d) for d in found if d]
+def _values(group: SeedGroup, rule: str, options) -> list[float]:
+    """Returns the percentage of each run."""
+    average, statistic = options
+    digests = [s["rules"].get(rule, {}).get(average, {}) for s in _summary(group)]
+    values = [statistic(d) for d in digests if d]
     return [100 * v for v in values if v is not None]
 
 
 def _series(groups: Sequence[SeedGroup], fields) -> dict[str, list[SeedGroup]]:
-    """Groups that differ in their field alone, by a name."""
-    found: dict[str, list[SeedGroup]] = {}
+    """Returns groups that differ in their field alone, by a name."""
+    by_rest: dict[str, list[SeedGroup]] = {}
     for group in groups:
-        mine = _field(group, fields)
-        rest = {k: v for k, v in group.config.items() if k != mine}
+        field = _field(group, fields)
+        rest = {k: v for k, v in group.config.items() if k != field}
         key = json.dumps(rest, sort_keys=True, default=str)
-        found.setdefault(key, []).append(group)
+        by_rest.setdefault(key, []).append(group)
     several = len({_field(g, fields) for g in groups} - {None}) > 1
-    series = list(found.values())
+    series = list(by_rest.values())
     return dict(zip(_labels(series, fields, several), series, strict=True))
 
 
 def _labels(series, fields, several: bool) -> list[str]:
-    """Method; what else sets those of one method apart; the field if there are two."""
+    """Returns the method, its distinguishing fields, and the field if there are two."""
     names = []
     for members in series:
-        first, mine = members[0], _field(members[0], fields)
-        name = compare_names.display_name(first.config)
+        first, field = members[0], _field(members[0], fields)
+        name = display_name(first.config)
         rest = [_rest(m[0], fields) for m in series if m[0].method == first.method]
-        told = [
+        details = [
             f"{k.split('.')[-1]} {arguments.tick_text(first.config.get(k))}"
             for k in differing_fields(rest)
         ]
-        told += [mine.split(".")[-1]] if several and mine else []
-        names.append(f"{name} ({', '.join(told)})" if told else name)
+        details += [field.split(".")[-1]] if several and field else []
+        names.append(f"{name} ({', '.join(details)})" if details else name)
     return names
 
 
@@ -183,7 +179,7 @@ def _rest(group: SeedGroup, fields) -> Mapping:
 
 
 def _against(label: str, rows) -> plots.Band:
-    """A series of places, or a line across where there is no place."""
+    """Returns a series of places, or a line across where there is no place."""
     places, values = zip(*rows, strict=True)
     most = max(map(len, values))
     table = np.full((most, len(values)), np.nan)
@@ -191,13 +187,13 @@ def _against(label: str, rows) -> plots.Band:
         table[: len(row), n] = row
     if places[0] is None:
         return plots.band(label, [], table, "across")
-    there = all(type(x) in (int, float) for x in places)  # True and False are names
-    at = list(places) if there else [str(x) for x in places]
+    numeric = all(type(x) in (int, float) for x in places)  # True and False are names
+    at = list(places) if numeric else [str(x) for x in places]
     return plots.band(label, at, table, "points")
 
 
 def partition(args):
-    """Training examples per client and class (ProtoNorm Figures 1, 7, 8)."""
+    """Draws training examples per client and class (ProtoNorm Figures 1, 7, 8)."""
     (path,) = args.workdirs
     count_KC = partition_stats.read_csv(path / "partition.csv").train
     clients = arguments.select(args.clients, len(count_KC), "clients")
@@ -207,5 +203,5 @@ def partition(args):
 
 
 def _name(path) -> str:
-    """The printed name of a run; "" for a partition alone."""
+    """Returns the printed name of a run; "" for a partition alone."""
     return next(iter(arguments.by_label([path]))) if has_begun(path) else ""

@@ -17,7 +17,7 @@ from jaxproto.reporting.figures import (
 )
 from jaxproto.reporting.figures.arguments import parse_numbers
 
-OPTIONS: dict[str, dict[str, Any]] = {  # option -> what argparse is told
+OPTIONS: dict[str, dict[str, Any]] = {  # option -> arguments of argparse
     "rule": {"help": "draw this one only"},
     "average": {"choices": list(AVERAGES), "default": "pooled", "help": "of clients"},
     "statistic": {"choices": list(STATISTICS), "default": "final", "help": "of rounds"},
@@ -53,7 +53,7 @@ class Figure(NamedTuple):
 
     @property
     def help(self) -> str:
-        """What it shows."""
+        """First line of the docstring of its function."""
         return (self.draw.__doc__ or "").split("\n")[0]
 
 

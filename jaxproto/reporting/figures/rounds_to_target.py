@@ -11,7 +11,7 @@ from jaxproto.reporting.figures import arguments
 
 
 def rounds_to_target(args):
-    """Rounds and bytes to reach an accuracy, a bar for each method."""
+    """Draws rounds and bytes to reach an accuracy, a bar for each method."""
     measure = Measure(average=args.average)
     targets.check(args.target, measure)
     groups = arguments.group_seeds(args.workdirs)
@@ -22,27 +22,27 @@ def rounds_to_target(args):
     rule = _rule(args.rule, [seeds[0][-1]["rules"] for seeds in records.values()])
     bars = [_bar(n, g, rule, measure, args.target) for n, g in groups.items()]
     title = f"until {args.target:g} % test accuracy, rule {rule}, {args.average}"
-    told = arguments.seeds_note([*groups.values()])
-    plots.rounds_to_target_bars(args.out, bars, "\n".join(filter(None, [title, told])))
+    note = arguments.seeds_note([*groups.values()])
+    plots.rounds_to_target_bars(args.out, bars, "\n".join(filter(None, [title, note])))
 
 
-def _rule(asked: str | None, there: Sequence[Mapping]) -> str:
-    """The rule that was asked for, or the first that all runs have, if there is one."""
-    found = list(dict.fromkeys(rule for rules in there for rule in rules))
-    common = [rule for rule in found if all(rule in rules for rules in there)]
-    return arguments.rules(asked or (common or found)[0], found)[0]
+def _rule(asked: str | None, by_run: Sequence[Mapping]) -> str:
+    """Returns the given rule, or the first that all runs have, else the first."""
+    known = list(dict.fromkeys(rule for rules in by_run for rule in rules))
+    common = [rule for rule in known if all(rule in rules for rules in by_run)]
+    return arguments.rules(asked or (common or known)[0], known)[0]
 
 
 def _bar(name: str, group: SeedGroup, rule: str, measure: Measure, target: float):
     histories = [measures.history(run, rule, measure) for run in group.runs]
-    have = [run for run in group.runs if rule in run.evaluations()[-1]["rules"]]
-    found = [targets.first_reaching(run, rule, measure, target) for run in have]
-    came = [record for record in found if record is not None]
+    runs = [run for run in group.runs if rule in run.evaluations()[-1]["rules"]]
+    records = [targets.first_reaching(run, rule, measure, target) for run in runs]
+    reached = [record for record in records if record is not None]
     every = [x for history in histories for x, _ in history if x is not None]
     return plots.Bar(
         name,
-        [record["round"] for record in came],
-        [sum(record["bytes_total"].values()) for record in came],
-        len(have),
+        [record["round"] for record in reached],
+        [sum(record["bytes_total"].values()) for record in reached],
+        len(runs),
         max((measure.scale * x for x in every), default=float("nan")),
     )

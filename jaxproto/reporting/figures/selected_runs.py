@@ -31,7 +31,7 @@ class SelectedRun(NamedTuple):
         Raises:
           UserError: there are none.
         """
-        return _there(self.learnt.protos, self.run, "global prototypes")
+        return _require(self.learnt.protos, self.run, "global prototypes")
 
     @property
     def local(self) -> HostProtos:
@@ -40,10 +40,10 @@ class SelectedRun(NamedTuple):
         Raises:
           UserError: there are none.
         """
-        return _there(self.learnt.local, self.run, "local prototypes")
+        return _require(self.learnt.local, self.run, "local prototypes")
 
 
-def _there(protos: HostProtos | None, run: RestoredRun, what: str) -> HostProtos:
+def _require(protos: HostProtos | None, run: RestoredRun, what: str) -> HostProtos:
     if protos is None:
         raise UserError(
             f"{run.path}: method {run.config.method.name!r} has no {what} to draw. "
@@ -53,8 +53,8 @@ def _there(protos: HostProtos | None, run: RestoredRun, what: str) -> HostProtos
 
 
 def selected_runs(args) -> dict[str, SelectedRun]:
-    """The runs of a command by printed name, read one after the other."""
-    found = {}
+    """Returns the runs of a command by printed name, read one after the other."""
+    runs = {}
     for name, path in arguments.by_label(args.workdirs).items():
         run = load(path, args.data_dir)
         clients = arguments.select(
@@ -64,48 +64,43 @@ def selected_runs(args) -> dict[str, SelectedRun]:
             getattr(args, "classes", None), run.exp.spec.num_classes, "classes"
         )
         learnt = learnt_prototypes(run.exp, run.state.server, run.state.clients)
-        found[name] = SelectedRun(run, learnt, clients, classes)
-    _check_classes(found)
-    return found
+        runs[name] = SelectedRun(run, learnt, clients, classes)
+    _check_classes(runs)
+    return runs
 
 
-def _check_classes(found: dict[str, SelectedRun]):
-    sizes = {name: one.run.exp.spec.num_classes for name, one in found.items()}
+def _check_classes(runs: dict[str, SelectedRun]):
+    sizes = {name: one.run.exp.spec.num_classes for name, one in runs.items()}
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{name} has {n}" for name, n in sizes.items())
+        numbers = ", ".join(f"{name} has {n}" for name, n in sizes.items())
         raise UserError(
-            f"the runs differ in their classes: {told}. Draw runs of one data set."
+            f"the runs differ in their classes: {numbers}. Draw runs of one data set."
         )
 
 
 def single_run(args) -> tuple[str, SelectedRun]:
-    """The single run of a command, and its name."""
+    """Returns the single run of a command, and its name."""
     (one,) = selected_runs(args).items()
     return one
 
 
-def require_2d(one: SelectedRun) -> SelectedRun:
-    """The same run.
-
-    Raises:
-      UserError: its features have not two dimensions.
-    """
+def require_2d(one: SelectedRun):
+    """Raises UserError unless the features of a run have two dimensions."""
     dim = one.run.exp.spec.feat_dim
     if dim != 2:
         raise UserError(
             f"{one.run.path} has features of {dim} dimensions, and this picture needs "
             "two (model.feat_dim=2, as the preset spiral); tsne draws any."
         )
-    return one
 
 
 def scaled_prototypes(one: SelectedRun) -> np.ndarray:
-    """Global prototypes as clients compare with them."""
-    return _there(one.learnt.client_view, one.run, "global prototypes").mean
+    """Returns global prototypes as clients compare with them."""
+    return _require(one.learnt.client_view, one.run, "global prototypes").mean
 
 
 def restored_federation(one: SelectedRun) -> pictures.TrainedFederation:
-    """The federation after its last checkpoint."""
+    """Returns the federation after its last checkpoint."""
     exp, state = one.run.exp, one.run.state
     examples = build.examples(exp.dataset)
     return pictures.TrainedFederation(exp, examples, state.server, state.clients)

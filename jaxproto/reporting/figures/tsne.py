@@ -15,8 +15,8 @@ SEED = 0  # of the choice of samples and of t-SNE
 
 
 def tsne(args):
-    """Test features, local and global prototypes by t-SNE (RefProtoFL Figure 2)."""
-    rows, told = [], []
+    """Draws test features and prototypes by t-SNE (RefProtoFL Figure 2)."""
+    rows, perplexities = [], []
     for name, one in selected_runs.selected_runs(args).items():
         parts = _points(one, args.samples)
         place, perplexity = embed(
@@ -25,27 +25,27 @@ def tsne(args):
         ends = np.cumsum([len(p) for p, _ in parts])[:-1]
         placed = zip(np.split(place, ends), [y for _, y in parts], strict=True)
         rows.append(plots.Embedded(name, *[a for pair in placed for a in pair]))
-        told.append(f"{perplexity:.3g}")
-    said = ", ".join(dict.fromkeys(told))
+        perplexities.append(f"{perplexity:.3g}")
+    values = ", ".join(dict.fromkeys(perplexities))
     note = (
         f"Test samples: at most {args.samples} of each class and client, drawn at "
         f"random, seed {SEED}. scikit-learn's TSNE of samples and prototypes together, "
-        f"from principal components, perplexity {said}, seed {SEED}."
+        f"from principal components, perplexity {values}, seed {SEED}."
     )
     plots.embedding(args.out, rows, one.run.exp.spec.num_classes, note)
 
 
 def embed(x_ND: np.ndarray, perplexity: float) -> tuple[np.ndarray, float]:
-    """Points of a plane by t-SNE, and the perplexity: a third of the points at most."""
+    """Returns points in a plane by t-SNE, and the perplexity: at most a third."""
     from sklearn.manifold import TSNE  # takes a second: only who needs it pays
 
     perplexity = min(perplexity, (len(x_ND) - 1) / 3)
-    made = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED)
-    return made.fit_transform(np.asarray(x_ND, np.float32)), perplexity
+    model = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED)
+    return model.fit_transform(np.asarray(x_ND, np.float32)), perplexity
 
 
 def _points(one: SelectedRun, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Features, local and global prototypes, with their classes."""
+    """Returns features, local and global prototypes, with their classes."""
     trained = selected_runs.restored_federation(one)
     classes, feat, label = one.classes, [], []
     for i in one.clients:
@@ -57,18 +57,18 @@ def _points(one: SelectedRun, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
             label.append(y)
     if not feat:
         raise UserError("these clients have no test sample of these classes.")
-    seen = np.concatenate(feat), np.concatenate(label)
+    samples = np.concatenate(feat), np.concatenate(label)
     local, learnt = _local(one, trained), one.learnt.protos
     k, c = np.nonzero(local.count[:, classes] > 0)
-    own = local.mean[:, classes][k, c], np.array(classes)[c]
-    dim = seen[0].shape[1]
-    there = []
+    remembered = local.mean[:, classes][k, c], np.array(classes)[c]
+    dim = samples[0].shape[1]
+    known = []
     if learnt is not None and learnt.mean.shape[1] == dim:
-        there = [c for c in classes if learnt.count[c] > 0]
+        known = [c for c in classes if learnt.count[c] > 0]
     server = (
-        selected_runs.scaled_prototypes(one)[there] if there else np.zeros((0, dim))
+        selected_runs.scaled_prototypes(one)[known] if known else np.zeros((0, dim))
     )
-    return [seen, own, (server, np.array(there, int))]
+    return [samples, remembered, (server, np.array(known, int))]
 
 
 def _labels(data) -> np.ndarray:
@@ -77,14 +77,14 @@ def _labels(data) -> np.ndarray:
 
 
 def sample(y_M: np.ndarray, classes: Sequence[int], most: int, client: int):
-    """Positions of at most `most` examples of each class, at random."""
+    """Returns positions of at most `most` examples of each class, at random."""
     order = np.random.default_rng([SEED, client]).permutation(len(y_M))
-    found = [order[y_M[order] == c][:most] for c in classes]
-    return np.concatenate(found)
+    chosen = [order[y_M[order] == c][:most] for c in classes]
+    return np.concatenate(chosen)
 
 
 def _local(one: SelectedRun, trained: pictures.TrainedFederation) -> HostProtos:
-    """Local prototypes [K, C, D] of the chosen clients.
+    """Returns local prototypes [K, C, D] of the chosen clients.
 
     Those that clients remember; else, and where the server compares an adapter's
     output, class means over their training examples.

@@ -1,4 +1,4 @@
-"""One self-contained HTML file about runs: `python -m jaxproto report WORKDIR...`.
+"""Self-contained HTML reports of runs: `python -m jaxproto report WORKDIR...`.
 
 Plotly figures are made in Python with the traces of every choice of a reader. The page
 contains plotly.js once, which draws them; its Content-Security-Policy forbids requests.
@@ -6,10 +6,8 @@ contains plotly.js once, which draws them; its Content-Security-Policy forbids r
 The controls are HTML and `static/page.js`, not menus of plotly: those cannot be reached
 by the keyboard, and a menu changes one figure without knowing the other menus.
 
-Plotly rather than Vega (Altair): its script makes a file of about 5 MB, 1.5 MB where it
-is compressed on its way; Vega's script is smaller. But plotly is one wheel without
-binaries, where Altair needs a JavaScript engine to put the script inside; hover
-compares all methods at a round; and the page can forbid `eval`.
+Plotly rather than Vega (Altair), although Vega's script is smaller: plotly is one wheel
+without binaries, hover compares all methods at a round, and the page can forbid `eval`.
 
 Jinja escapes text of the page, `figure.text` text of figures, and plotly writes JSON
 that cannot end a script.

@@ -1,12 +1,11 @@
 """Figure of the accuracies of all lines, with the options of its controls."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.accuracy_curves import ACCURACY, Curve, Key, curve
-from jaxproto.reporting.html.figure import Caption, Option, When
+from jaxproto.reporting.html.figure import Option, When
 from jaxproto.reporting.html.run_view import SeedGroupView
 
 AXES = {"round": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
@@ -15,72 +14,51 @@ ABOUT = (
     "Dotted and level: what papers print for the same setting."
 )
 FEW = 40  # rounds that have a marker each
+Pairs = Sequence[tuple[SeedGroupView, Curve]]
 
 
-class Accuracy(NamedTuple):
-    """The figure, and what its controls offer."""
+def accuracy(lines: Sequence[SeedGroupView]) -> dict:
+    """Returns the figure with a curve per line, measure, rule and average.
 
-    html: str
-    measures: list[Option]
-    rules: list[Option]
-    datasets: list[Option]
-    methods: list[dict]  # {"text", "colour", "dash", "when"}
-    captions: list[Caption]
-    published: bool
-
-
-def accuracy(lines: Sequence[SeedGroupView]) -> Accuracy:
-    """Returns the figure with a curve per line, measure, rule and average."""
-    made = [curve(line) for line in lines]
-    both = list(zip(lines, made, strict=True))
-    ends = [_end(one) for one in made]
-    traces = [t for i, (line, one) in enumerate(both) for t in _curves(i, line, one)]
-    traces += [
-        _level(i, line, row, len(made) + i)
-        for i, (line, one) in enumerate(both)
-        for row in one.published
-    ]
-    measures, rules, datasets = _options(both)
-    return Accuracy(
-        figure.as_html("plot-curves", traces, _layout(made, ends)),
-        measures,
-        rules,
-        datasets,
-        methods=[_method(i, line) for i, line in enumerate(lines)],
-        captions=[Caption(ABOUT), *_lacking(both)],
-        published=any(one.published for one in made),
-    )
+    With it go the options of its controls and its captions, as the template names them.
+    """
+    pairs = [(line, curve(line)) for line in lines]
+    traces = [trace for pair in pairs for trace in _curves(*pair)]
+    levels = [level for pair in pairs for level in _levels(*pair, len(lines))]
+    layout = _layout([each for _, each in pairs])
+    return {
+        "html": figure.as_html("plot-curves", traces + levels, **layout),
+        "methods": [_method(line) for line in lines],
+        "captions": [Option(ABOUT), *_missing(pairs)],
+        "published": bool(levels),
+        **_options(pairs),
+    }
 
 
-def _when(i: int, line: SeedGroupView, key: Key) -> When:
-    measure, rule, average = key
-    mine = {"method": str(i), "dataset": line.dataset}
-    return {**mine, "measure": measure, "rule": rule, "average": average}
+def _when(line: SeedGroupView, key: Key) -> When:
+    return line.when | dict(zip(("measure", "rule", "average"), key, strict=True))
 
 
-def _curves(i: int, line: SeedGroupView, made: Curve) -> Iterator[dict]:
+def _curves(line: SeedGroupView, numbers: Curve) -> Iterator[dict]:
     """Yields the curves of a line, each after the edges of its band over seeds."""
-    for key, values in made.values.items():
-        shared = {"type": "scatter", "x": made.x["round"], "connectgaps": True}
-        shared |= figure.meta(_when(i, line, key), x=i)
-        band = max(values["n"]) > 1
-        if band:
-            edge = shared | {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-            yield edge | {"y": values["low"]}
-            fill = {"fill": "tonexty", "fillcolor": figure.faint(i)}
-            yield edge | fill | {"y": values["high"]}
-        line_ = {"color": figure.colour(i), "dash": figure.dash(i), "width": 2}
-        unit = " %" * (key[0] == ACCURACY)
-        told = f"%{{fullData.name}}: %{{y:.2f}}{unit}{'%{text}' * band}"
-        yield shared | {
-            "y": values["mean"],
-            "name": figure.text(line.label),
-            "text": _seeds(values) if band else None,
-            "mode": "lines" if len(values["n"]) > FEW else "lines+markers",
-            "marker": {"size": 5},
-            "line": line_,
-            "hovertemplate": f"{told}<extra></extra>",
-        }
+    i, x = line.position, numbers.x["round"]
+    for key, values in numbers.values.items():
+        trace = partial(figure.trace, "scatter", _when(line, key), i, x=x)
+        seeds = _seeds(values) if max(values["n"]) > 1 else None
+        if seeds:
+            edge = partial(trace, mode="lines", line_width=0, hoverinfo="skip")
+            yield edge(y=values["low"])
+            yield edge(y=values["high"], fill="tonexty", fillcolor=figure.faint(i))
+        shown = "%{fullData.name}: %{y:.2f}" + " %" * (key[0] == ACCURACY)
+        yield trace(
+            y=values["mean"],
+            name=figure.text(line.label),
+            text=seeds,
+            mode="lines" if len(x) > FEW else "lines+markers",
+            marker_size=5,
+            line={"color": figure.colour(i), "dash": figure.dash(i), "width": 2},
+            hovertemplate=f"{shown}{'%{text}' if seeds else ''}<extra></extra>",
+        )
 
 
 def _seeds(values: dict[str, list]) -> list[str]:
@@ -89,95 +67,83 @@ def _seeds(values: dict[str, list]) -> list[str]:
     return [f" ({n} seeds, {a:.2f} to {b:.2f})" if n > 1 else "" for n, a, b in each]
 
 
-def _level(i: int, line: SeedGroupView, row: dict, x: int) -> dict:
-    """Returns the level line of a published accuracy."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [0, 0],  # its end is that of the axis
-        "y": [row["value"]] * 2,
-        "name": f"{figure.text(line.label)}, published",
-        "text": figure.text(row["text"]),
-        "line": {"color": figure.colour(i), "dash": "dot", "width": 1.5},
-        "hovertemplate": "%{fullData.name}: %{text}<extra></extra>",
-        **figure.meta(_when(i, line, row["key"]) | {"published": "yes"}, x=x),
-    }
+def _levels(line: SeedGroupView, numbers: Curve, x_offset: int) -> Iterator[dict]:
+    """Yields the level lines of published accuracies."""
+    i = line.position
+    for row in numbers.published:
+        yield figure.trace(
+            "scatter",
+            _when(line, row["key"]) | {"published": "yes"},
+            x_offset + i,
+            mode="lines",
+            x=[0, 0],  # its end is that of the axis
+            y=[row["value"]] * 2,
+            name=f"{figure.text(line.label)}, published",
+            text=figure.text(row["text"]),
+            line={"color": figure.colour(i), "dash": "dot", "width": 1.5},
+            hovertemplate="%{fullData.name}: %{text}<extra></extra>",
+        )
 
 
-def _end(made: Curve) -> dict[str, list]:
-    """Returns 0 and the last value on each axis."""
-    return {k: [0, max((v for v in made.x[k] if v), default=0)] for k in AXES}
-
-
-def _layout(made: Sequence[Curve], ends: Sequence[dict]) -> dict:
+def _layout(curves: Sequence[Curve]) -> dict:
     """Returns the layout; its `meta` has what the choices change."""
-    few = all(end["round"][1] <= 10 for end in ends)
+    ends = [
+        {axis: [0, max(filter(None, each.x[axis]), default=0)] for axis in AXES}
+        for each in curves
+    ]
+    nearest = {"hovermode": "closest", "hoverdistance": 20, "xaxis.nticks": 0}
+    unified = {"hovermode": "x unified", "hoverdistance": -1}  # -1: however far
+    last = max(end["round"][1] for end in ends)
+    unified["xaxis.nticks"] = last + 1 if last <= 10 else 0  # few: whole rounds only
     against = {
-        name: {
-            "xaxis.title.text": title,
-            "xaxis.dtick": 1 if few and name == "round" else None,
-            "hovermode": "x unified" if name == "round" else "closest",
-            "hoverdistance": -1 if name == "round" else 20,  # the nearest, however far
-        }
-        for name, title in AXES.items()
+        axis: {"xaxis.title.text": title, **(unified if axis == "round" else nearest)}
+        for axis, title in AXES.items()
     }
-    measures = {measure for one in made for measure, _, _ in one.values}
-    measure = {
-        name: {"yaxis.title.text": f"test {figure.text(name)}"} for name in measures
-    }
-    if ACCURACY in measure:
-        measure[ACCURACY]["yaxis.title.text"] += " (%)"
-    x = [one.x for one in made] + list(ends)
+    measures = sorted({measure for each in curves for measure, _, _ in each.values})
+    titles = [f"test {figure.text(m)}{' (%)' * (m == ACCURACY)}" for m in measures]
+    y_axes = [{"yaxis.title.text": title} for title in titles]
+    measure = dict(zip(measures, y_axes, strict=True))
+    choices = {"against": against, "measure": measure}
     return {
-        "meta": {"x": x, "layout": {"against": against, "measure": measure}},
-        "xaxis": {
-            "unifiedhovertitle": {"text": "round %{x}"},
-            "rangemode": "tozero",
-            "exponentformat": "SI",
-        },
+        "meta": {"x": [each.x for each in curves] + ends, "layout": choices},
+        "xaxis_unifiedhovertitle_text": "round %{x}",
+        "xaxis": {"rangemode": "tozero", "exponentformat": "SI"},
         "height": 460,
     }
 
 
-def _options(both: Sequence[tuple[SeedGroupView, Curve]]) -> tuple[list[Option], ...]:
-    """Returns the options of measures, rules and data sets; commonest rules first."""
+def _options(pairs: Pairs) -> dict[str, list[Option]]:
+    """Returns the options of data sets, measures and rules; commonest rules first."""
     measures: dict[str, list[When]] = {}
     rules: dict[str, list[When]] = {}
-    times: Counter[str] = Counter()
-    for line, made in both:
-        times.update({rule for _, rule, _ in made.values})
-        for measure, rule, _ in made.values:
-            where = {"dataset": line.dataset}
-            for offered, when in (
-                (measures.setdefault(measure, []), where),
-                (rules.setdefault(rule, []), where | {"measure": measure}),
-            ):
-                if when not in offered:
-                    offered.append(when)
-    datasets = dict.fromkeys(line.dataset for line, made in both if made.values)
-    return (
-        [
-            Option(k, k, measures[k])
-            for k in sorted(measures, key=lambda k: k != ACCURACY)
-        ],
-        [Option(k, k, rules[k]) for k in sorted(rules, key=lambda k: -times[k])],
-        [Option(name, name) for name in datasets],
-    )
+    for line, numbers in pairs:
+        where = {"dataset": line.dataset}
+        for measure, rule, _ in numbers.values:
+            measures.setdefault(measure, []).append(where)
+            rules.setdefault(rule, []).append(where | {"measure": measure})
+    datasets = dict.fromkeys(line.dataset for line, each in pairs if each.values)
+    accuracy_first = sorted(measures, key=lambda measure: measure != ACCURACY)
+    commonest_first = sorted(rules, key=lambda rule: -len(rules[rule]))
+    return {
+        "datasets": [Option(name, value=name) for name in datasets],
+        "measures": [Option(name, measures[name], name) for name in accuracy_first],
+        "rules": [Option(name, rules[name], name) for name in commonest_first],
+    }
 
 
-def _method(i: int, line: SeedGroupView) -> dict:
+def _method(line: SeedGroupView) -> dict:
     """Returns the checkbox of a line."""
     seeds = f" ({len(line.runs)} seeds)" if len(line.runs) > 1 else ""
+    i, text = line.position, line.label + seeds
     style = {"solid": "solid", "dash": "dashed"}.get(figure.dash(i), "dotted")
-    when = [{"dataset": line.dataset}]
-    look = {"colour": figure.colour(i), "dash": style}
-    return {"text": line.label + seeds, **look, "when": when}
+    border = f"{style} {figure.colour(i)}"
+    return {"text": text, "border": border, "when": [{"dataset": line.dataset}]}
 
 
-def _lacking(both: Sequence[tuple[SeedGroupView, Curve]]) -> Iterator[Caption]:
+def _missing(pairs: Pairs) -> Iterator[Option]:
     """Yields the lines without a curve where others of their data set have one."""
-    for i, (line, made) in enumerate(both):
-        beside = [one.values for other, one in both if other.dataset == line.dataset]
+    for line, numbers in pairs:
+        beside = [other.values for one, other in pairs if one.dataset == line.dataset]
         for key in dict.fromkeys(key for values in beside for key in values):
-            if key not in made.values:
-                yield Caption(f"Not measured: {line.label}.", [_when(i, line, key)])
+            if key not in numbers.values:
+                yield Option(f"Not measured: {line.label}.", [_when(line, key)])

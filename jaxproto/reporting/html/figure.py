@@ -6,7 +6,9 @@ A figure holds the traces of every choice. `meta` of a trace names its choices, 
 
 import html
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 When = dict[str, str]  # name of a control -> its value
 
@@ -15,27 +17,28 @@ COLOURS = (  # each has a contrast of 3 to a light page and to a dark one
     *("#b87a00", "#2f8fc4", "#737373", "#c23b4e"),
 )
 DASHES = ("solid", "dash", "dot", "dashdot")
-SCALE = [[0, "#7b4fa3"], [0.35, "#3b82c4"], [0.7, "#2fb47c"], [1, "#e8c51c"]]
 BARE = {"showgrid": False, "zeroline": False}
-CONFIG = {
-    "displaylogo": False,
-    "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
+LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
+TEMPLATE_LAYOUT = {
+    **{"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"},
+    **{"font_size": 13, "font_family": "system-ui, sans-serif", "height": 420},
+    **{"margin": {"l": 55, "r": 15, "t": 30, "b": 45}, "hoverlabel_namelength": -1},
+    **{"hovermode": "closest", "showlegend": False, "legend": LEGEND},
+    **{"xaxis_automargin": True, "yaxis_automargin": True},
 }
+HEATMAP = {
+    "colorscale": [[0, "#7b4fa3"], [0.35, "#3b82c4"], [0.7, "#2fb47c"], [1, "#e8c51c"]],
+    **{"colorbar_thickness": 12, "colorbar_title_side": "right", "hoverongaps": False},
+}
+BUTTONS = ["lasso2d", "select2d", "autoScale2d"]  # removed from the bar of a figure
 
 
 class Option(NamedTuple):
-    """An option of a control, and the choices of other controls that offer it."""
-
-    value: str
-    text: str
-    when: Sequence[When] = ({},)  # one of them must hold
-
-
-class Caption(NamedTuple):
-    """A sentence below a figure, and the choices that show it."""
+    """A text of the page, shown for some choices: an option or a caption."""
 
     text: str
     when: Sequence[When] = ({},)  # one of them must hold
+    value: str = ""  # of an option
 
 
 def colour(i: int) -> str:
@@ -56,17 +59,33 @@ def dash(i: int) -> str:
 
 def text(name: str, most: int = 70) -> str:
     """Returns a name, cut to `most` characters, that plotly does not read as HTML."""
-    return html.escape(
-        name if len(name) <= most else f"{name[: most - 1]}…", quote=False
-    )
+    short = name if len(name) <= most else f"{name[: most - 1]}…"
+    return html.escape(short, quote=False)
 
 
-def meta(when: When, **more) -> dict:
-    """Returns the `meta` and `visible` of a trace that is shown for some choices."""
-    return {"meta": {"when": [when], **more}, "visible": False}
+def trace(kind: str, when: When, x_index: int | None = None, **properties) -> dict:
+    """Returns a trace that is shown for some choices.
+
+    Args:
+      kind: Type of the trace, such as `scatter`.
+      when: Choices that show it.
+      x_index: Index of its x values in `meta` of the layout, if they can be chosen.
+      properties: Further properties, as plotly names them.
+    """
+    meta = {"when": [when]} | ({} if x_index is None else {"x": x_index})
+    return {"type": kind, "meta": meta, "visible": False, **properties}
 
 
-def as_html(div_id: str, traces: Sequence[dict], layout: dict) -> str:
+def heatmap(
+    when: When, z: np.ndarray, x: Sequence[str], y: Sequence[str], unit: str, **more
+) -> dict:
+    """Returns the trace of a matrix with its first row on top."""
+    values = {"x": x, "y": y[::-1], "z": z[::-1].tolist(), "colorbar_title_text": unit}
+    gaps = {"xgap": int(len(x) <= 60), "ygap": int(len(y) <= 60)}
+    return trace("heatmap", when, **values, **gaps, **more)
+
+
+def as_html(div_id: str, traces: Sequence[dict], **layout) -> str:
     """Returns the HTML of a figure, without the script of plotly.
 
     Args:
@@ -76,19 +95,9 @@ def as_html(div_id: str, traces: Sequence[dict], layout: dict) -> str:
     """
     from plotly import graph_objects  # takes a second: only who needs it pays
 
-    shared: dict[str, Any] = {
-        "template": "none",
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"size": 13, "family": "system-ui, sans-serif"},
-        "margin": {"l": 55, "r": 15, "t": 30, "b": 45},
-        "hoverlabel": {"namelength": -1},
-        "hovermode": "closest",
-        "showlegend": False,
-        "height": 420,
-    }
-    made = graph_objects.Figure(list(traces), shared | layout)
-    made.update_xaxes(automargin=True).update_yaxes(automargin=True)
-    return made.to_html(
-        config=CONFIG, include_plotlyjs=False, full_html=False, div_id=div_id
+    data = {"heatmap": [HEATMAP], "scatter": [{"connectgaps": True}]}
+    template = {"layout": TEMPLATE_LAYOUT, "data": data}
+    return graph_objects.Figure(traces, layout | {"template": template}).to_html(
+        config={"displaylogo": False, "modeBarButtonsToRemove": BUTTONS},
+        **{"include_plotlyjs": False, "full_html": False, "div_id": div_id},
     )

@@ -1,4 +1,4 @@
-"""The file of a page: written whole, and never over what is no page."""
+"""Files of pages, which never replace a file that is no page."""
 
 from pathlib import Path
 
@@ -10,41 +10,35 @@ NEAR = 1000  # bytes from the beginning in which a page has its mark
 
 
 def check(path: Path, overwrite: bool = False):
-    """Raises UserError unless a page may be written there.
+    """Raises UserError unless a page may be written to a file.
 
     Args:
-      path: of the file.
-      overwrite: whatever the file is; a page of an earlier call gives way anyhow.
+      path: File to write.
+      overwrite: Whether any file may be replaced; earlier pages always may.
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{path} does not end in .html: give an HTML file to write.")
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: its folder does not exist. Make it.")
     try:
-        kind = atomic.file_type(path)
-        begin = b"" if kind else _beginning(path)
+        if kind := atomic.file_type(path):
+            raise UserError(f"cannot write {path}: it is {kind}. Name another file.")
+        with path.open("rb") as file:
+            is_page = MARK.encode() in file.read(NEAR)
     except FileNotFoundError:
         return
     except OSError as e:
-        raise UserError(
-            f"cannot write {path}: {e.strerror}. Choose another file."
-        ) from e
-    if kind:
-        raise UserError(f"cannot write {path}: it is {kind}. Name another file.")
-    if MARK.encode() not in begin and not overwrite:
+        why = e.strerror
+        raise UserError(f"cannot write {path}: {why}. Choose another file.") from e
+    if not is_page and not overwrite:
         raise UserError(
             f"{path} is there already and is no page of this command: name another "
             "file, or give --overwrite."
         )
 
 
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(NEAR)
-
-
 def write(path: Path, html: str):
-    """Writes a page in one piece; whoever reads it sees the old or the new one.
+    """Writes a page in one piece: readers see the old or the new one.
 
     Raises:
       Unwritable: the system refuses.

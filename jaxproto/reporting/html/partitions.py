@@ -1,6 +1,7 @@
-"""Who has what: examples per client and class, each partition once."""
+"""Examples per client and class, each partition once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxproto.data import partition_stats
 from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.io import json_files
 from jaxproto.reporting.html import figure
-from jaxproto.reporting.html.figure import Caption, Option, When
+from jaxproto.reporting.html.figure import Option
 from jaxproto.storage.run_folder import RunFolder
 
 CELLS = 100_000  # of a partition that are drawn
@@ -26,101 +27,73 @@ class Partition(NamedTuple):
     test: np.ndarray  # [K, C]
 
 
-class Partitions(NamedTuple):
-    """The figure of the partitions, its options and captions, and notes."""
-
-    html: str  # "" if no run has a partition
-    options: list[Option]
-    captions: list[Caption]
-    notes: list[str]
-
-
-def partitions(runs: Sequence[RunFolder]) -> Partitions:
-    """Returns the figure with each partition of the runs once."""
-    having: dict[bytes, list[RunFolder]] = {}
+def partitions(runs: Sequence[RunFolder]) -> dict:
+    """Returns the figure, "" if no run has a partition, its options and notes."""
+    owners: dict[bytes, list[RunFolder]] = {}
     without, notes = [], []
-    for one in runs:
+    for run in runs:
         try:
-            having.setdefault(_content(one), []).append(one)
+            counts = (run.path / "partition.csv").read_bytes()
         except OSError:
-            without.append(one.name)
-    made: list[Partition] = []
-    for owners in list(having.values())[:MAX_PARTITIONS]:
+            without.append(run.name)
+        else:  # the data set names the classes
+            key = counts + repr(run.config["data.name"]).encode()
+            owners.setdefault(key, []).append(run)
+    shown: list[Partition] = []
+    for same in list(owners.values())[:MAX_PARTITIONS]:
         try:
-            made.append(partition(owners))
+            shown.append(partition(same))
         except UserError as e:
-            notes.append(f"{owners[0].name}: {e}")
-    if len(having) > MAX_PARTITIONS:
-        notes.append(f"The first {MAX_PARTITIONS} of {len(having)} partitions.")
+            notes.append(f"{same[0].name}: {e}")
+    if len(owners) > MAX_PARTITIONS:
+        notes.append(f"The first {MAX_PARTITIONS} of {len(owners)} partitions.")
     if without:
         notes.append(f"No partition.csv in {first_few(without)}.")
-    options = [Option(str(i), one.runs) for i, one in enumerate(made)]
-    captions = [
-        Caption(f"{one.runs}: {one.title}. Empty cells: no example.", [_choice(i)])
-        for i, one in enumerate(made)
-    ]
-    return Partitions(_figure(made) if made else "", options, captions, notes)
-
-
-def _choice(i: int) -> When:
-    return {"partition": str(i)}
-
-
-def _figure(made: Sequence[Partition]) -> str:
-    """Returns the figure; the height is that of the partition with most clients."""
-    traces = [
-        _heatmap(one, counts_KC, _choice(i) | {"split": split})
-        for i, one in enumerate(made)
-        for split, counts_KC in (("train", one.train), ("test", one.test))
-    ]
-    rows = max(len(one.train) for one in made)
-    axis = {"type": "category", **figure.BARE}
-    layout = {
-        "height": min(900, max(300, 110 + 14 * rows)),
-        "xaxis": {"title": {"text": "class"}, **axis},
-        "yaxis": {"title": {"text": "client"}, **axis},
-    }
-    return figure.as_html("plot-partition", traces, layout)
-
-
-def _heatmap(made: Partition, counts_KC: np.ndarray, when: When) -> dict:
-    """Returns the counts in colours of their logarithm, the first client on top."""
-    up_KC = counts_KC[::-1]
-    most = max(1, int(up_KC.max(initial=1)))
-    log_KC = np.log10(np.where(up_KC > 0, up_KC, np.nan)).round(3)
-    ticks = [10**k for k in range(6) if 10**k <= most]
+    captions = [f"{one.runs}: {one.title}. Empty cells: no example." for one in shown]
     return {
-        "type": "heatmap",
-        "x": [figure.text(name) for name in made.classes],
-        "y": [str(k) for k in reversed(range(len(up_KC)))],
-        "z": log_KC.tolist(),
-        "customdata": up_KC.tolist(),
-        "zmin": 0,
-        "zmax": max(1.0, float(np.log10(most))),
-        "colorscale": figure.SCALE,
-        "colorbar": {
-            "thickness": 12,
-            "title": {"text": "examples", "side": "right"},
-            "tickvals": list(range(len(ticks))),
-            "ticktext": [f"{n:,}" for n in ticks],
-        },
-        "hoverongaps": False,
-        "xgap": int(len(made.classes) <= 60),
-        "ygap": int(len(up_KC) <= 60),
-        "hovertemplate": "client %{y}, class %{x}: %{customdata} examples"
-        "<extra></extra>",
-        **figure.meta(when),
+        "html": _figure(shown) if shown else "",
+        "options": [Option(one.runs, value=str(i)) for i, one in enumerate(shown)],
+        "captions": [
+            Option(text, [{"partition": str(i)}]) for i, text in enumerate(captions)
+        ],
+        "notes": notes,
     }
 
 
-def _content(one: RunFolder) -> bytes:
-    """The counts as they are written, and the data set, which names the classes."""
-    counts = (one.path / "partition.csv").read_bytes()
-    return counts + repr(one.config["data.name"]).encode()
+def _figure(shown: Sequence[Partition]) -> str:
+    """Returns the figure; the height is that of the partition with most clients."""
+    traces = [trace for i, one in enumerate(shown) for trace in _heatmaps(i, one)]
+    rows = max(len(one.train) for one in shown)
+    axis = {"type": "category", **figure.BARE}
+    layout = {"xaxis": axis | {"title": "class"}, "yaxis": axis | {"title": "client"}}
+    height = min(900, max(300, 110 + 14 * rows))
+    return figure.as_html("plot-partition", traces, height=height, **layout)
+
+
+def _heatmaps(i: int, shown: Partition) -> Iterator[dict]:
+    """Yields the counts in colours of their logarithm, one trace per split."""
+    for split in ("train", "test"):
+        counts_KC = getattr(shown, split)
+        most = max(1, int(counts_KC.max(initial=1)))
+        ticks = [10**k for k in range(6) if 10**k <= most]
+        yield figure.heatmap(
+            {"partition": str(i), "split": split},
+            np.log10(np.where(counts_KC > 0, counts_KC, np.nan)).round(3),
+            [figure.text(name) for name in shown.classes],
+            [str(k) for k in range(len(counts_KC))],
+            "examples",
+            customdata=counts_KC[::-1].tolist(),
+            zmin=0,
+            zmax=max(1.0, float(np.log10(most))),
+            colorbar_tickvals=list(range(len(ticks))),
+            colorbar_ticktext=[f"{count:,}" for count in ticks],
+            hovertemplate="client %{y}, class %{x}: %{customdata} examples"
+            "<extra></extra>",
+        )
 
 
 def partition(owners: Sequence[RunFolder]) -> Partition:
-    """Returns a partition; of many clients the first.
+    """Returns the partition of some runs; of many clients the first.
 
     Raises:
       UserError: the file is no partition.
@@ -129,18 +102,17 @@ def partition(owners: Sequence[RunFolder]) -> Partition:
     counts = partition_stats.read_csv(path / "partition.csv")
     clients, classes = counts.train.shape
     rows = max(1, min(clients, CELLS // max(classes, 1)))
-    told = f"{clients:,} clients, {classes} classes"
-    told += f", {int(counts.train.sum()):,} training and "
-    told += f"{int(counts.test.sum()):,} test examples"
+    train, test = int(counts.train.sum()), int(counts.test.sum())
+    title = f"{clients:,} clients, {classes} classes, {train:,} training and "
+    title += f"{test:,} test examples"
     if rows < clients:
-        told += f"; the first {rows:,} clients are drawn"
-    names = first_few((one.name for one in owners), 3)
-    shown = counts.train[:rows], counts.test[:rows]
-    return Partition(names, told, _names(path, classes), *shown)
+        title += f"; the first {rows:,} clients are drawn"
+    names, labels = first_few((run.name for run in owners), 3), _labels(path, classes)
+    return Partition(names, title, labels, counts.train[:rows], counts.test[:rows])
 
 
-def _names(path, classes: int) -> list[str]:
-    """Of the classes; their numbers where they have none."""
+def _labels(path: Path, classes: int) -> list[str]:
+    """Returns the numbers of the classes, with their names where they have some."""
     try:
         numbers = json_files.read_json(path / "classes.json") or {}
         names = {int(c): escape_unprintable(name) for name, c in numbers.items()}

@@ -1,6 +1,6 @@
 """Global prototypes of last checkpoints: the angles between them, and their places."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,13 +18,7 @@ from jaxproto.summary.pictures import HostProtos
 WHICH = ("first", "all", "none")  # runs of a line whose checkpoint is read
 MAX_LOCAL_PROTOTYPES = 1500  # local prototypes that are drawn
 PERPLEXITY = 30.0
-READ_ERRORS = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-)  # damage; UserError
+DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class Points(NamedTuple):
@@ -52,96 +46,78 @@ def prototypes(
     """Returns the prototypes of runs with a checkpoint, and what a reader must know.
 
     Args:
-      which: one of WHICH; "first" is the smallest seed of each line.
-      data_dir: where the data sets are now; "" is where the runs found them.
+      lines: Runs, by lines.
+      which: One of WHICH; "first" is the smallest seed of each line.
+      data_dir: Folder of the data sets now; "" is where the runs found them.
     """
-    drawn, notes = list[Learnt](), list[str]()
-    for one in _chosen(lines, which):
+    learnt, notes = list[Learnt](), list[str]()
+    for run in _chosen(lines, which):
         try:
-            drawn.append(_of_run(one, data_dir))
-        except READ_ERRORS as e:
-            notes.append(f"{one.name}: {escape_unprintable(str(e))}")
-    without = [s.name for line in lines for s in line.runs if not _kept(s)]
+            learnt.append(_of_run(run, data_dir))
+        except (UserError, *DAMAGED) as e:
+            notes.append(f"{run.name}: {escape_unprintable(str(e))}")
+    runs = [run for line in lines for run in line.runs]
+    without = [run.name for run in runs if not _has_checkpoint(run)]
     if which == "none":
         notes.append("Checkpoints were not read (--prototypes=none).")
     elif without:
         notes.append(f"No checkpoint in {first_few(without)}.")
-    return drawn, notes
+    return learnt, notes
 
 
-def _chosen(lines: Sequence[SeedGroupView], which: str) -> list[RunFolder]:
-    if which == "none":
-        return []
-    found = []
+def _chosen(lines: Sequence[SeedGroupView], which: str) -> Iterator[RunFolder]:
+    most = {"none": 0, "first": 1, "all": None}[which]
     for line in lines:
-        mine = sorted(line.runs, key=lambda one: one.config["seed"])
-        kept = [one for one in mine if _kept(one)]
-        found += kept if which == "all" else kept[:1]
-    return found
+        by_seed = sorted(line.runs, key=lambda run: run.config["seed"])
+        yield from list(filter(_has_checkpoint, by_seed))[:most]
 
 
-def _kept(one: RunFolder) -> bool:
-    return bool(checkpoint.rounds(one.path / "checkpoints"))
+def _has_checkpoint(run: RunFolder) -> bool:
+    return bool(checkpoint.rounds(run.path / "checkpoints"))
 
 
-def _of_run(one: RunFolder, data_dir: str) -> Learnt:
+def _of_run(folder: RunFolder, data_dir: str) -> Learnt:
     """Returns the prototypes of the last checkpoint of a run.
 
     Raises:
       UserError: no checkpoint can be used, or there are no global prototypes.
     """
-    run = restore.load(one.path, data_dir)
+    run = restore.load(folder.path, data_dir)
     learnt = pictures.learnt_prototypes(run.exp, run.state.server, run.state.clients)
     protos = learnt.protos
     if protos is None:
         raise UserError(f"method {run.config.method.name!r} has no global prototypes")
-    points, how = plane(protos, learnt.local)
-    dimensions = protos.mean.shape[1]
-    return Learnt(
-        one.name, run.round, dimensions, prototype_angles(protos), points, how
-    )
+    place, between = plane(protos, learnt.local), prototype_angles(protos)
+    return Learnt(folder.name, run.round, protos.mean.shape[1], between, *place)
 
 
 def prototype_angles(protos: HostProtos) -> np.ndarray:
-    """Angles [C, C]; nan where a class has no direction, and on the diagonal."""
+    """Returns angles [C, C], nan on the diagonal and for classes without direction."""
     mean_CD = np.asarray(protos.mean, float)
-    there_C = (protos.count > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
-    pair_CC = there_C[:, None] & there_C & ~np.eye(len(there_C), dtype=bool)
+    some_C = (protos.count > 0) & (np.linalg.norm(mean_CD, axis=1) > 0)
+    pair_CC = some_C[:, None] & some_C & ~np.eye(len(some_C), dtype=bool)
     return np.where(pair_CC, angles(mean_CD), np.nan)
 
 
 def plane(protos: HostProtos, local: HostProtos | None) -> tuple[Points | None, str]:
-    """Global and local prototypes in a plane, and how they came there."""
-    there = np.flatnonzero(protos.count > 0)
-    values, nobody = np.asarray(protos.mean, float)[there], np.full(len(there), -1)
-    parts: list[tuple[np.ndarray, ...]] = [(values, there, nobody)]
+    """Returns global and local prototypes in a plane, and how they came there."""
+    label = np.flatnonzero(protos.count > 0)
+    mean_PD, client = np.asarray(protos.mean, float)[label], np.full(len(label), -1)
     note = ""
     if local is not None and local.mean.shape[-1] == protos.mean.shape[-1]:
-        mine, left = _local(local)
-        parts.append(mine)
-        note = (
-            f", {MAX_LOCAL_PROTOTYPES:,} of {left:,} local ones at random"
-            if left > MAX_LOCAL_PROTOTYPES
-            else ""
-        )
-    x_PD, label, client = (np.concatenate(p) for p in zip(*parts, strict=True))
-    if x_PD.shape[1] == 2:
-        return Points(x_PD, label, client), f"their two dimensions{note}"
-    if len(x_PD) < 4 or not np.isfinite(x_PD).all():
+        owners = np.argwhere(local.count > 0)  # [P, 2] client and class
+        if (num := len(owners)) > MAX_LOCAL_PROTOTYPES:
+            rng = np.random.default_rng(tsne.SEED)
+            owners = owners[np.sort(rng.choice(num, MAX_LOCAL_PROTOTYPES, False))]
+            note = f", {MAX_LOCAL_PROTOTYPES:,} of {num:,} local ones at random"
+        mean_PD = np.concatenate([mean_PD, np.asarray(local.mean, float)[*owners.T]])
+        client = np.concatenate([client, owners[:, 0]])
+        label = np.concatenate([label, owners[:, 1]])
+    if mean_PD.shape[1] == 2:
+        return Points(mean_PD, label, client), f"their two dimensions{note}"
+    if len(mean_PD) < 4 or not np.isfinite(mean_PD).all():
         return None, "too few of them are there for a picture"
-    place, perplexity = tsne.embed(x_PD, PERPLEXITY)
-    seed = tsne.SEED
-    how = f"t-SNE (scikit-learn) of {x_PD.shape[1]} dimensions, perplexity "
-    return Points(place, label, client), f"{how}{perplexity:.3g}, seed {seed}{note}"
-
-
-def _local(local: HostProtos) -> tuple[tuple[np.ndarray, ...], int]:
-    """Values, classes and clients of local prototypes, and how many there are."""
-    client, label = np.nonzero(local.count > 0)
-    every = len(client)
-    if every > MAX_LOCAL_PROTOTYPES:
-        rng = np.random.default_rng(tsne.SEED)
-        shown = np.sort(rng.choice(every, MAX_LOCAL_PROTOTYPES, replace=False))
-        client, label = client[shown], label[shown]
-    values = np.asarray(local.mean[client, label], float)
-    return (values, label, client), every
+    place, perplexity = tsne.embed(mean_PD, PERPLEXITY)
+    how = f"t-SNE (scikit-learn) of {mean_PD.shape[1]} dimensions, perplexity "
+    how += f"{perplexity:.3g}, seed {tsne.SEED}{note}"
+    return Points(place, label, client), how

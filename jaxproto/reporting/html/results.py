@@ -1,6 +1,6 @@
-"""Where the runs stand, the comparison of those that ended, and what went wrong."""
+"""Progress of the runs, the comparison of those that ended, and alerts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.reporting import compare
@@ -14,80 +14,64 @@ from jaxproto.summary import reference_accuracy
 
 
 def run_table(lines: Sequence[SeedGroupView]) -> Table:
-    """A row per run: how far it is, and its accuracies."""
-    last = [one.last for line in lines for one in line.runs if one.last]
+    """Returns a row per run with its progress and accuracies."""
+    pairs = [(line.label, run) for line in lines for run in line.runs]
+    last = [run.last for _, run in pairs if run.last]
     rules = list(dict.fromkeys(rule for record in last for rule in record["rules"]))
-    rows = [
-        (
-            one.name,
-            line.label,
-            str(one.config["seed"]),
-            progress(one),
-            *(_accuracy(one, rule) for rule in rules),
-        )
-        for line in lines
-        for one in line.runs
-    ]
+    rows = []
+    for label, run in pairs:
+        cells = [_accuracy(run, rule) for rule in rules]
+        rows.append((run.name, label, str(run.config["seed"]), progress(run), *cells))
     head = ("run", "method", "seed", "state", *(f"{rule} %" for rule in rules))
     caption = "Runs: last evaluation, pooled over test examples, and (the best one)"
     return Table(caption, head, rows)
 
 
-def _accuracy(one: RunFolder, rule: str) -> str:
-    found = [r["rules"].get(rule, {}).get("pooled") for r in one.records]
-    known = [a for a in found if a is not None]
-    if not known:
-        return MISSING
-    last = MISSING if found[-1] is None else per_cent(found[-1])
-    return f"{last} ({per_cent(max(known))})"
+def _accuracy(run: RunFolder, rule: str) -> str:
+    values = [r["rules"].get(rule, {}).get("pooled") for r in run.records]
+    best = max((value for value in values if value is not None), default=None)
+    return MISSING if best is None else f"{per_cent(values[-1])} ({per_cent(best)})"
 
 
 def comparison(lines: Sequence[SeedGroupView]) -> tuple[Table | None, tuple[str, ...]]:
-    """The table of `jaxproto compare`, published numbers beside ours, and its notes."""
+    """Returns the table of `jaxproto compare` with published numbers, and its notes."""
     try:
-        made = compare.table([line.group for line in lines])
+        table = compare.table([line.group for line in lines])
     except UserError as e:
         return None, (str(e),)
+    head, *rows = (
+        [escape_unprintable(str(c)) for c in r] for r in (table.head, *table.rows)
+    )
     caption = "Runs that have finished, and what papers print for the same setting"
-    rows = [[escape_unprintable(str(cell)) for cell in row] for row in made.rows]
-    return Table(
-        caption, [escape_unprintable(str(h)) for h in made.head], rows
-    ), made.notes
+    return Table(caption, head, rows), table.notes
 
 
-def alerts(lines: Sequence[SeedGroupView], left_out: Sequence[SkippedRun]) -> list[str]:
-    """What a reader must see first: diverged, collapsed, not ended, left out."""
-    seen = [one for line in lines for one in line.runs]
-    told = [
-        f"{one.name} diverged: "
-        f"{escape_unprintable(str(one.summary.get('reason', 'no reason')))}"
-        for one in seen
-        if one.summary and one.status() is Status.DIVERGED
-    ]
-    told += [line for one in seen for line in _collapsed(one)]
-    if going := [one.name for one in seen if not one.status().ended]:
-        told.append(
+def alerts(
+    lines: Sequence[SeedGroupView], skipped: Sequence[SkippedRun]
+) -> Iterator[str]:
+    """Yields warnings of runs that diverged, collapsed, go on or are left out."""
+    runs = [run for line in lines for run in line.runs]
+    for run in runs:
+        if run.summary and run.status() is Status.DIVERGED:
+            reason = escape_unprintable(str(run.summary.get("reason", "no reason")))
+            yield f"{run.name} diverged: {reason}"
+    for run in runs:
+        for rule, since in collapsed(run).items():
+            last = run.last["rules"].get(rule, {}).get("pooled") if run.last else None
+            share = "" if last is None else f" {per_cent(last)} %"
+            means = reference_accuracy.MEANS
+            yield f"{run.name} collapsed: {rule}{share} since round {since} {means}."
+    if going := [run.name for run in runs if not run.status().ended]:
+        yield (
             f"Not ended: {first_few(going)}. The page shows what was there when it was "
             "made; the same command makes it again."
         )
-    return told + [f"Left out: {path}: {why}" for path, why in left_out]
+    yield from (f"Left out: {path}: {why}" for path, why in skipped)
 
 
-def _collapsed(one: RunFolder) -> list[str]:
-    told = []
-    for rule, since in collapsed(one).items():
-        last = one.last["rules"].get(rule, {}).get("pooled") if one.last else None
-        share = "" if last is None else f" {per_cent(last)} %"
-        told.append(
-            f"{one.name} collapsed: {rule}{share} since round {since} "
-            f"{reference_accuracy.MEANS}."
-        )
-    return told
-
-
-def collapsed(one: RunFolder) -> dict[str, int]:
-    """Rules that are at the share of one class, finished or not, and since when."""
+def collapsed(run: RunFolder) -> dict[str, int]:
+    """Returns the collapsed rules of a run, finished or not, and since which round."""
     try:
-        return dict(baselines.collapsed_rules(one, baselines.majority_share(one)))
+        return dict(baselines.collapsed_rules(run, baselines.majority_share(run)))
     except (UserError, TypeError, AttributeError, ValueError):  # of other versions
         return {}

@@ -1,4 +1,4 @@
-"""A table of texts, as the page shows it."""
+"""Tables of texts, as the page shows them."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Table(NamedTuple):
 
     @property
     def right(self) -> list[bool]:
-        """Columns that stand on the right: all of their cells are numbers."""
+        """Returns, for each column, whether all of its cells are numbers."""
         return [
             any(row[k] != MISSING for row in self.rows)
             and all(_NUMBER.fullmatch(row[k]) or row[k] == MISSING for row in self.rows)
@@ -25,13 +25,13 @@ class Table(NamedTuple):
         ]
 
 
-def per_cent(share: float) -> str:
-    """`81.30` of 0.813."""
-    return f"{100 * share:.2f}"
+def per_cent(share: float | None) -> str:
+    """Returns a share in percent, such as `81.30` for 0.813."""
+    return MISSING if share is None else f"{100 * share:.2f}"
 
 
 def amount(size: float | None) -> str:
-    """Bytes with a unit, such as `1.25 MB`."""
+    """Returns bytes with a unit, such as `1.25 MB`."""
     if size is None:
         return MISSING
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -15,6 +15,7 @@ from jaxproto import config
 from jaxproto.cli import compare as command
 from jaxproto.errors import UserError
 from jaxproto.experiment import display_names as printed
+from jaxproto.experiment.display_names import display_name
 from jaxproto.methods import METHODS
 from jaxproto.reporting import compare
 from jaxproto.reporting.compare import latex, paper_tables, significance
@@ -64,14 +65,14 @@ NAMED = (
 def test_methods_and_data_sets_are_named_as_papers_print_them():
     for name, fields, shown in NAMED:
         given = {f"method.{k}": v for k, v in fields.items()}
-        assert paper_tables.display_name({"method.name": name} | given) == shown
+        assert display_name({"method.name": name} | given) == shown
     for method, changes, shown in (
         ("tinyproto", {}, "TinyProto-FP"),
         ("cps_ppa_cpkd", {"method.masks": "none"}, "FedProto + PPA + CPKD"),
     ):
         configured = config.experiment(method, "digits")
         configured.update_from_flattened_dict(changes)
-        assert paper_tables.display_name(config.flatten(configured)) == shown
+        assert display_name(config.flatten(configured)) == shown
     found = [
         paper_tables.display_dataset(n)
         for n in ("cifar10", "oxford_flowers102", "mine")
@@ -89,7 +90,7 @@ def test_every_method_has_a_title_of_its_own_which_is_that_of_printed_tables(
     for row in cells.published_numbers():
         made_cell = cells.paper_cell(row)
         if made_cell and made_cell.identity["method.name"] != "cps_ppa_cpkd":
-            assert paper_tables.display_name(made_cell.identity) == row.method
+            assert display_name(made_cell.identity) == row.method
 
     def titled(spec):
         return dataclasses.replace(METHODS["local"](spec), title="Titled")

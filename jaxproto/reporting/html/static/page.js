@@ -44,8 +44,7 @@ function show() {
     other.selected = true;
     return show();
   }
-  all(".js-plotly-plot").filter((figure) => figure.data.some((trace) => trace.meta))
-    .forEach((figure) => draw(figure, made));
+  for (const figure of all(".js-plotly-plot")) draw(figure, made);
 }
 
 for (const button of all("button[value]"))
