@@ -11,7 +11,7 @@ from support.drawing import dashed, legend, lines, pixels, ticks, titles
 
 from jaxproto import plots
 from jaxproto.errors import UserError
-from jaxproto.plots import head_bars, layout, prototype_values, style
+from jaxproto.plots import heatmaps, layout, prototype_values, style
 
 RNG = np.random.default_rng(0)
 drawn = drawing.drawn
@@ -257,7 +257,7 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
     chosen = {"clients": [4, 1], "classes": [0, 3]}
     figure = drawn(plots.head_norms, {"a": norm_KC}, count_KC, **chosen)
-    want = head_bars.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
+    want = heatmaps.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
     np.testing.assert_allclose(pixels(figure.axes[1]), want)
     distance = plots.frobenius(norm_KC, count_KC)
     assert figure.get_suptitle() == f"{told} {distance:.2f}"
@@ -270,7 +270,7 @@ def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
     data, first, second, gap = (
         axes.images[0] for axes in figure.axes if axes.get_xlabel() == "class"
     )
-    both = [head_bars.min_max(runs[k], 1) for k in "ab"]
+    both = [heatmaps.min_max(runs[k], 1) for k in "ab"]
     np.testing.assert_allclose(first.get_array(), both[0])
     np.testing.assert_allclose(gap.get_array(), both[1] - both[0])
     assert gap.get_clim() == (-1, 1) and data.get_clim() == second.get_clim() == (0, 1)
