@@ -69,9 +69,8 @@ class CheckpointView:
     @cached_property
     def opened(self) -> RestoredRun:
         """The state of the run."""
-        return restore.read_latest(
-            self.resources.run.path, self.resources.config, self.resources.exp
-        )
+        resources = self.resources
+        return restore.read_latest(resources.run.path, resources.config, resources.exp)
 
     @property
     def is_open(self) -> bool:
@@ -87,9 +86,8 @@ class CheckpointView:
     def client(self, i: int) -> SavedClient:
         """Returns the client of an id."""
         run = self.opened
-        number, cohort = next(
-            (n, c) for n, c in enumerate(run.exp.cohorts) if i in c.ids
-        )
+        cohorts = enumerate(run.exp.cohorts)
+        number, cohort = next((n, c) for n, c in cohorts if i in c.ids)
         rows = run.clients(number, np.array([cohort.ids.index(i)]))
         state = jax.tree.map(lambda a: a[0], rows)
         if cohort.stateless:
