@@ -1,4 +1,4 @@
-"""The iterations of an alignment."""
+"""Curves of the iterations of an alignment."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,25 +10,24 @@ from jaxproto.plots.style import line_style, new_figure
 
 
 def _levels(shapes) -> dict[str, float]:
-    """Distances at which prototypes are far apart: at right angles, and the most.
+    """Returns the distances at right angles and in regular simplices, by label.
 
-    So many points as fit into a regular simplex, at most one more than dimensions, can
-    all be equally far from each other.
+    A regular simplex is the widest arrangement of n points. It exists in n - 1 or more
+    dimensions.
     """
-    fit = sorted({n for n, dim in shapes if 1 < n <= dim + 1})
-    most = {f"simplex of {n}: {(2 * n / (n - 1)) ** 0.5:.3f}": n for n in fit}
-    return {"right angles: 1.414": 2**0.5} | {
-        name: (2 * n / (n - 1)) ** 0.5 for name, n in most.items()
-    }
+    sizes = sorted({n for n, dim in shapes if 1 < n <= dim + 1})
+    levels = {n: (2 * n / (n - 1)) ** 0.5 for n in sizes}
+    simplices = {f"simplex of {n}: {level:.3f}": level for n, level in levels.items()}
+    return {"right angles: 1.414": 2**0.5} | simplices
 
 
 def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mapping):
-    """What happens over the iterations of an alignment (N Figure 4).
+    """Draws distances, angles, energy and force over an alignment (N Figure 4).
 
     Args:
-      path: of the file.
+      path: Path of the file.
       runs: {name: `kernels.Spacing` of arrays [steps + 1] as a mapping}.
-      shapes: {name: how many prototypes, of how many dimensions}.
+      shapes: {name: (number of prototypes, number of dimensions)}.
     """
     titles = ["distance between prototypes", "angle (degrees)", "energy", "mean force"]
     with new_figure(path, layout.figure_size(4, (1.7, 2.1), 2.2)) as figure:
@@ -36,25 +35,25 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
         for axes, title in zip(grid, titles, strict=True):
             axes.set_title(title)
             axes.spines[["top", "right"]].set_visible(False)
-        away, angle, energy, force = grid
-        for index, seen in enumerate(runs.values()):
+        distance, angle, energy, force = grid
+        for index, spacing in enumerate(runs.values()):
             style = line_style(index)
-            at = np.arange(len(seen["energy"]))
-            around = {"color": style["color"], "alpha": 0.18, "lw": 0}
-            low, high = seen["smallest_distance"], seen["largest_distance"]
-            away.fill_between(at, low, high, **around)
-            away.plot(at, seen["mean_distance"], **style)
-            angle.plot(at, seen["mean_angle"], **style)
-            angle.plot(at, seen["smallest_angle"], **style, lw=0.7)
-            energy.plot(at, seen["energy"], **style)
-            force.plot(at, seen["force"], **style)
+            at = np.arange(len(spacing["energy"]))
+            shade = {"color": style["color"], "alpha": 0.18, "lw": 0}
+            low, high = spacing["smallest_distance"], spacing["largest_distance"]
+            distance.fill_between(at, low, high, **shade)
+            distance.plot(at, spacing["mean_distance"], **style)
+            angle.plot(at, spacing["mean_angle"], **style)
+            angle.plot(at, spacing["smallest_angle"], **style, lw=0.7)
+            energy.plot(at, spacing["energy"], **style)
+            force.plot(at, spacing["force"], **style)
         for name, level in _levels(shapes.values()).items():
-            line = away.axhline(level, color="0.4", lw=0.9, ls=(0, (4, 3)))
+            distance.axhline(level, color="0.4", lw=0.9, ls=(0, (4, 3)))
             below = level < 1.415
             text = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 6}
-            place = {"xycoords": away.get_yaxis_transform(), "color": line.get_color()}
-            aside = {"xytext": (0, -2 if below else 2), "textcoords": "offset points"}
-            away.annotate(name, (0.99, level), **text, **place, **aside)
+            place = {"xycoords": distance.get_yaxis_transform(), "color": "0.4"}
+            offset = {"xytext": (0, -2 if below else 2), "textcoords": "offset points"}
+            distance.annotate(name, (0.99, level), **text, **place, **offset)
         if _far_apart([line.get_ydata() for line in force.lines]):
             force.set_yscale("log")
             force.yaxis.set_major_formatter("{x:g}")
@@ -62,10 +61,10 @@ def alignment_trace(path: str | Path, runs: Mapping[str, Mapping], shapes: Mappi
             "iteration (0: the mean of local prototypes at length 1)\n"
             "distance: mean, least to largest; angle: mean, thin the smallest"
         )
-        layout.legend(figure, away.lines[: len(runs)], list(runs))
+        layout.legend(figure, distance.lines[: len(runs)], list(runs))
 
 
 def _far_apart(values) -> bool:
-    """Whether the largest is ten times the smallest, which is above 0."""
+    """Returns whether all values are positive and span a factor of ten or more."""
     low, high = min(map(np.min, values)), max(map(np.max, values))
     return low > 0 and high >= 10 * low

@@ -1,4 +1,4 @@
-"""Several runs side by side: means over seeds with the least and the largest."""
+"""Curves of several runs: means over seeds, with bands from least to largest."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,42 +9,41 @@ import numpy as np
 from jaxproto.plots import layout
 from jaxproto.plots.style import MARKERS, line_style, marker_style, new_figure
 
-_FAR_APART = 10  # times the least: below that a log scale is not worth it
+_FAR_APART = 10  # factor between values from which a log scale is worth it
 _ABREAST = 24  # characters of names that fit side by side below a panel
 
 
 class Band(NamedTuple):
-    """A line, and what lies around it."""
+    """A line with a band around it."""
 
     label: str
     x: Sequence  # numbers, or names where the values have no order
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    kind: str = "line"  # or points (with bars), or across (no x: a dashed line)
+    kind: str = "line"  # or "points" with error bars, or "across" without x
 
 
 def band(label: str, x: Sequence, values_SN: np.ndarray, kind: str = "line") -> Band:
-    """Mean, least and largest over the S rows; nan counts as missing.
+    """Returns the mean, least and largest over runs; nan counts as missing.
 
     Args:
-      label: of the line.
-      x: N places.
-      values_SN: a row for each run.
-      kind: as in `Band`.
+      label: Label of the line.
+      x: N places on the x axis.
+      values_SN: A row for each run.
+      kind: Kind of line, as in `Band`.
     """
     mean, low, high = around(values_SN)
     return Band(label, x, mean, low, high, kind)
 
 
 def around(values_SN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, least and largest over the S rows [N]; nan counts as missing."""
+    """Returns mean, least and largest [N] over the S rows; nan counts as missing."""
     values_SN = np.asarray(values_SN, float)
-    there_N = np.isfinite(values_SN).any(0)
+    known_N = np.isfinite(values_SN).any(0)
     mean, low, high = (np.full(values_SN.shape[1], np.nan) for _ in range(3))
-    known_SN = values_SN[:, there_N]
     for out, f in ((mean, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
-        out[there_N] = f(known_SN, axis=0)
+        out[known_N] = f(values_SN[:, known_N], axis=0)
     return mean, low, high
 
 
@@ -58,18 +57,18 @@ def bands(
     whole: bool = False,
     log: bool = False,
 ):
-    """A panel for each title, with the same colour for the same label in all.
+    """Draws a panel for each title, with the same colour for the same label in all.
 
-    The x axis is logarithmic where the places are apart by factors.
+    The x axis is logarithmic where positive places differ by factors.
 
     Args:
-      path: of the file.
+      path: Path of the file.
       shown: {title of a panel: its bands}.
-      xlabel: of all panels.
-      ylabel: of all panels.
-      note: a line below.
-      whole: values are counts.
-      log: the x axis is logarithmic in any case.
+      xlabel: Name of the x axes.
+      ylabel: Name of the y axes.
+      note: Line below the panels.
+      whole: Whether values are counts, with ticks at integers alone.
+      log: Whether the x axis is logarithmic in any case.
     """
     labels = list(dict.fromkeys(b.label for rows in shown.values() for b in rows))
     with new_figure(path, layout.figure_size(len(shown), (2.5, 2.3))) as figure:
@@ -111,7 +110,7 @@ def _draw(axes, b, index):
 
 
 def _x_axis(drawn, places):
-    """Scale and ticks, which all panels share."""
+    """Sets the scale and the ticks that all panels share."""
     values, axes = [x for b in places for x in b.x], drawn[0]
     if not all(isinstance(x, int | float) for x in values):
         names = list(dict.fromkeys(values))
@@ -123,7 +122,9 @@ def _x_axis(drawn, places):
     points = sorted({x for b in places if b.kind == "points" for x in b.x})
     above = [x for x in points if x > 0]
     if _by_factors(above) and points[0] >= 0:
-        axes.set_xscale("symlog" if points[0] == 0 else "log", **_scale(points))
+        # A point at 0 lies as far below the next one as that is wide.
+        scale = {} if points[0] else {"linthresh": points[1]}
+        axes.set_xscale("log" if points[0] else "symlog", **scale)
     if points and len(points) <= 8:
         axes.set_xticks(points, [f"{x:g}" for x in points])
         axes.minorticks_off()
@@ -131,20 +132,15 @@ def _x_axis(drawn, places):
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
-def _scale(points) -> dict:
-    """Where 0 is among the places, it lies as far below the next as that is wide."""
-    return {"linthresh": points[1]} if points[0] == 0 else {}
-
-
 def _by_factors(points) -> bool:
-    """Whether places above 0 lie more evenly on a log scale, and far apart."""
+    """Returns whether positive places are far apart and more even on a log scale."""
     if len(points) < 2 or points[-1] < _FAR_APART * points[0]:
         return False
     return _closest(np.log(points)) > _closest(np.asarray(points, float))
 
 
 def _closest(points) -> float:
-    """The smallest gap, as a share of the whole."""
+    """Returns the smallest gap as a share of the range."""
     return float(np.diff(points).min() / (points[-1] - points[0]))
 
 
@@ -153,12 +149,12 @@ def communication_cost(
     parts: Sequence[tuple[str, str, Sequence[Band]]],
     note: str = "",
 ):
-    """Scalars of a round against something, a panel each, both axes logarithmic.
+    """Draws the scalars of a round in panels with two logarithmic axes.
 
     Args:
-      path: of the file.
-      parts: title, name of the x axis, bands.
-      note: a line below.
+      path: Path of the file.
+      parts: (title, name of the x axis, bands) of each panel.
+      note: Line below the panels.
     """
     labels = [b.label for b in parts[0][2]]
     with new_figure(path, layout.figure_size(len(parts), (2.6, 2.4), 0.3)) as figure:

@@ -1,4 +1,4 @@
-"""Accuracy over rounds and against bytes."""
+"""Curves of accuracy over rounds and against bytes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,16 +11,16 @@ from jaxproto.plots.curve_bands import Band, around, bands
 from jaxproto.plots.style import COLOURS, new_figure
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
-MIN_SPACING = 20  # times more bytes than another run: from there on a log scale
+MIN_SPACING = 20  # factor between the bytes of runs from which the scale is logarithmic
 
 
 def accuracy_over_rounds(path: str | Path, records: Sequence[Mapping], name: str = ""):
-    """Accuracy of every rule: a panel each, and the pooled ones of all behind it.
+    """Draws the accuracy of each rule in a panel, over the pooled ones of all rules.
 
     Args:
-      path: of the file.
-      records: of `metrics.jsonl`, at least one.
-      name: of the method.
+      path: Path of the file.
+      records: Records of `metrics.jsonl`, at least one.
+      name: Name of the method.
     """
     rules = list(records[-1]["rules"])
     with new_figure(path, layout.figure_size(len(rules), more=0.2)) as figure:
@@ -39,17 +39,17 @@ def accuracy_against_bytes(
     runs: Mapping[str, Sequence[Sequence[Mapping]]],
     rule: str | None = None,
 ):
-    """Accuracy, pooled over samples, against all bytes sent so far, up and down.
+    """Draws pooled accuracy against the bytes sent so far, up and down.
 
-    One run is a panel with a line per rule; several are a panel per rule with a line
-    per run, on a log scale where one sends far more than another. What sends nothing
-    is a dashed line at its last accuracy. The mean over seeds, with a band from the
-    least to the largest.
+    One run has a panel with a line per rule. Several have a panel per rule with a line
+    per run, on a log scale where one sends far more than another. A run that sends
+    nothing is a dashed line at its last accuracy. Lines are means over seeds, with a
+    band from the least to the largest.
 
     Args:
-      path: of the file.
+      path: Path of the file.
       runs: {name: for each of its seeds, records of `metrics.jsonl`}.
-      rule: the only rule to draw; None draws all.
+      rule: Rule to draw; None draws all.
 
     Raises:
       UserError: a run has no records, or none with bytes; no run has the rule.
@@ -75,32 +75,35 @@ def curves(
     for name, seeds in runs.items():
         for records in seeds:
             evaluated(name, records)
-    there = {name: seeds[0][-1] for name, seeds in runs.items()}
-    rules = list(dict.fromkeys(k for last in there.values() for k in last["rules"]))
+    last = {name: seeds[0][-1]["rules"] for name, seeds in runs.items()}
+    rules = list(dict.fromkeys(k for names in last.values() for k in names))
     rules = rules if rule is None else [choose_from("rule", rule, rules)]
     panels: dict[str, list[Band]] = {}
     for name, seeds in runs.items():
         common = shared_rounds(seeds)
         sent = np.mean([[_sent(r) for r in rows] for rows in common], 0)
-        for kind in (k for k in rules if k in there[name]["rules"]):
+        for kind in (k for k in rules if k in last[name]):
             panel, label = (name, kind) if len(runs) == 1 else (kind, name)
-            seen = around([_series(rows, kind, "pooled") for rows in common])
-            line = Band(label, sent, *seen) if sent[-1] > 0 else _silent(label, *seen)
+            spread = around([_series(rows, kind, "pooled") for rows in common])
+            line = Band(label, sent, *spread)
+            line = line if sent[-1] > 0 else _silent(line)
             panels.setdefault(panel, []).append(line)
     return panels
 
 
-def _silent(label: str, mean, low, high) -> Band:
+def _silent(line: Band) -> Band:
     """Returns the last known accuracy as a line across."""
-    at = np.flatnonzero(np.isfinite(mean))[-1:] if np.isfinite(mean).any() else [-1]
-    return Band(f"{label} (sends nothing)", [], mean[at], low[at], high[at], "across")
+    known = np.flatnonzero(np.isfinite(line.mean))
+    last = [known[-1] if len(known) else -1]
+    mean, low, high = line.mean[last], line.low[last], line.high[last]
+    return Band(f"{line.label} (sends nothing)", [], mean, low, high, "across")
 
 
 def shared_rounds(seeds: Sequence[Sequence[Mapping]]) -> list[list[Mapping]]:
-    """Of each seed, the records of those rounds that all of them have.
+    """Returns the records of each seed in the rounds that all seeds evaluated.
 
     Raises:
-      UserError: there are none.
+      UserError: The seeds share no round.
     """
     common = set.intersection(*[{r["round"] for r in records} for records in seeds])
     if not common:
@@ -116,10 +119,10 @@ def _sent(record) -> float:
 
 
 def evaluated(name: str, records: Sequence[Mapping]) -> Sequence[Mapping]:
-    """The records of a run.
+    """Returns the records of a run once they are checked.
 
     Raises:
-      UserError: there are none, or some have no bytes.
+      UserError: There are no records, or some have no bytes.
     """
     if not records:
         raise UserError(

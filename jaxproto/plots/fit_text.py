@@ -1,26 +1,26 @@
-"""Breaks lines and thins ticks of a figure once the size of its panels is known.
+"""Texts of a figure fitted to the size of its panels.
 
-Constrained layout makes room for ticks and labels, but not for the width of a title,
-the number in a cell, or neighbours among ticks that were given by name. A `Text` of
-matplotlib wraps at the edge of the figure alone, and not inside of a word.
+Constrained layout makes room for ticks and labels. It ignores the width of titles and
+of numbers in cells, and ticks by name that overlap. A `Text` of matplotlib wraps at the
+edge of the figure alone, and never inside a word.
 """
 
 import itertools
 import textwrap
 
 CELL_TAG = "cell"  # label of a text that is the number of a cell
-_SMALLEST = 5.0  # points of such a number
+_SMALLEST = 5.0  # points of the number of a cell
 _GAP = 1.0  # points between neighbours
 _SHORTEST = 6  # letters of a line
 
 
 def fit_text(figure):
-    """Breaks lines that are too long, thins ticks that touch, drops such numbers."""
-    given = {text: text.get_text() for text, *_ in _rooms(figure)}
-    for _ in range(2):  # lines more make panels flatter, and their ticks others
+    """Breaks long lines, thins ticks that touch, shrinks or drops numbers in cells."""
+    original = {text: text.get_text() for text, *_ in _rooms(figure)}
+    for _ in range(2):  # more lines make panels flatter, which changes their ticks
         figure.draw_without_rendering()
         for text, room, upright in _rooms(figure):
-            text.set_text(given[text])
+            text.set_text(original[text])
             _break(text, room, upright)
     for axes in _panels(figure):
         for axis in (axes.xaxis, axes.yaxis):
@@ -35,7 +35,7 @@ def _panels(figure):
 def _rooms(figure):
     """Yields texts, the pixels they may fill, and whether they are upright.
 
-    Titles and names of axes are as long as their panel, alone as the figure.
+    The room is the width of the panel, or that of the figure where it has one column.
     """
     edge = figure.bbox
     for axes in _panels(figure):
@@ -52,7 +52,7 @@ def _rooms(figure):
 
 
 def _break(text, room: float, upright: bool):
-    """Breaks a text into lines that fit into so many pixels."""
+    """Breaks a text into lines that fit into `room` pixels."""
     lines = text.get_text().split("\n")
     most = max(map(len, lines))
     while most > _SHORTEST and _length(text, upright) > room:
@@ -66,13 +66,13 @@ def _length(text, upright: bool) -> float:
 
 
 def _thin(axis):
-    """Leaves out ticks given by name until no two touch; turns words instead."""
+    """Turns words, or leaves out ticks, until no two touch."""
     from matplotlib.category import StrCategoryLocator
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    there = [t for t in axis.get_ticklabels() if t.get_text() and t.get_visible()]
+    labels = [t for t in axis.get_ticklabels() if t.get_text() and t.get_visible()]
     across = axis.axis_name == "x"
-    step = _step(there, across, _GAP * axis.get_figure().dpi / 72)
+    step = _step(labels, across, _GAP * axis.get_figure().dpi / 72)
     if step == 1:
         return
     locator = axis.get_major_locator()
@@ -82,22 +82,21 @@ def _thin(axis):
         texts = [t.get_text() for t in axis.get_ticklabels()]
         axis.set_ticks(axis.get_majorticklocs()[::step], texts[::step])
     elif isinstance(locator, MaxNLocator):
-        locator.set_params(nbins=max(1, (len(there) - 1) // step))
+        locator.set_params(nbins=max(1, (len(labels) - 1) // step))
 
 
 def _step(labels, across: bool, gap: float) -> int:
-    """Every how many labels leave a gap between neighbours."""
+    """Returns the smallest step between labels that leaves a gap between neighbours."""
     boxes = [t.get_window_extent() for t in labels]
     spans = sorted((b.x0, b.x1) if across else (b.y0, b.y1) for b in boxes)
     for step in range(1, len(spans) + 1):
-        kept = spans[::step]
-        if all(b[0] - a[1] >= gap for a, b in itertools.pairwise(kept)):
+        if all(b[0] - a[1] >= gap for a, b in itertools.pairwise(spans[::step])):
             return step
     return 1
 
 
 def _numbers(axes):
-    """Numbers in cells smaller if they are too wide; none if they then still are."""
+    """Shrinks the numbers in cells until they fit, or removes them."""
     texts = [t for t in axes.texts if t.get_label() == CELL_TAG]
     if not texts:
         return

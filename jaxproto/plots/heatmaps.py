@@ -1,12 +1,17 @@
-"""Who has what: examples of each class at each client."""
+"""Heatmaps of a partition, confusion matrices, class weights and sweeps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jaxproto.plots import matrix_axes
-from jaxproto.plots.style import new_figure
+from jaxproto.plots import layout, matrix_axes
+from jaxproto.plots.style import in_column, new_figure
+
+_CELL, _MARGIN = (0.75, 0.45), (2.6, 1.5)  # inches: width, height
+_DARK = 0.6  # share of the scale above which numbers are white
+_ABREAST = 11  # characters of a name that fits below its column
+_MISSING = "\N{EN DASH}"
 
 
 def partition_heatmap(
@@ -16,14 +21,14 @@ def partition_heatmap(
     classes: Sequence[int] | None = None,
     name: str = "",
 ):
-    """Examples of each class at each client; a blank cell is none.
+    """Draws the examples of each class at each client; a blank cell has none.
 
     Args:
-      path: of the file.
-      counts_KC: examples.
-      clients: numbers of the rows; 0, 1, ... by default.
-      classes: numbers of the columns, likewise.
-      name: of the run, for the title.
+      path: Path of the file.
+      counts_KC: Examples [K, C].
+      clients: Client numbers of the rows; 0, 1, ... by default.
+      classes: Class numbers of the columns, likewise.
+      name: Name of the run, for the title.
     """
     counts_KC = np.asarray(counts_KC)
     num_K, num_C = counts_KC.shape
@@ -40,8 +45,163 @@ def partition_heatmap(
         bar = {"label": "examples (log scale; blank: none)", "aspect": 6 * size[1]}
         figure.colorbar(image, pad=0.02, **bar)
         axes.set(xlabel="class", ylabel="client")
-        told = f"{num_K} clients, {num_C} classes, {counts_KC.sum():,} examples"
-        axes.set_title(": ".join(filter(None, [name, told])))
+        sizes = f"{num_K} clients, {num_C} classes, {counts_KC.sum():,} examples"
+        axes.set_title(": ".join(filter(None, [name, sizes])))
         dark = np.asarray(scale(np.maximum(counts_KC, 1))) > 0.6
         matrix_axes.ticks(axes, counts_KC, (classes, clients))
         matrix_axes.cells(axes, counts_KC, counts_KC > 0, dark, "{:d}")
+
+
+def confusion_matrices(
+    path: str | Path,
+    runs: Mapping[str, np.ndarray],
+    classes: Sequence[int] | None = None,
+    note: str = "",
+):
+    """Draws a confusion matrix for each run, in % of the true class.
+
+    Args:
+      path: Path of the file.
+      runs: {title: examples [C, C], true class by predicted class}.
+      classes: Rows and columns that are shown; all by default.
+      note: Line below the panels.
+    """
+    first = next(iter(runs.values()))
+    chosen = list(range(len(first)) if classes is None else classes)
+    num = len(chosen)
+    wide, high = matrix_axes.figure_size(num, num, num**2 <= matrix_axes.READABLE)
+    part = (0.62 * wide, 0.8 * high)
+    with new_figure(path, layout.figure_size(len(runs), part, 0.2)) as figure:
+        drawn = layout.panels(figure, list(runs), share=False)
+        for axes, count_CC in zip(drawn, runs.values(), strict=True):
+            image = _draw_confusion(axes, np.asarray(count_CC, float), chosen)
+        figure.colorbar(image, ax=list(drawn), label="% of the true class", pad=0.02)
+        layout.label_outer_axes(drawn, "predicted class", "true class")
+        figure.supxlabel(note)
+
+
+def _draw_confusion(axes, count_CC, chosen):
+    all_C1 = count_CC.sum(1, keepdims=True)
+    share_CC = 100 * count_CC / np.where(all_C1 > 0, all_C1, 1)
+    shown = share_CC[np.ix_(chosen, chosen)]
+    known = np.broadcast_to((all_C1 > 0)[chosen], shown.shape)
+    axes.set_facecolor("0.85")  # for classes without examples
+    masked, scale = np.ma.masked_where(~known, shown), {"vmin": 0, "vmax": 100}
+    image = axes.imshow(masked, cmap="Blues", aspect="auto", **scale)
+    axes.spines[:].set_visible(True)
+    matrix_axes.ticks(axes, shown, (chosen, chosen))
+    matrix_axes.cells(axes, shown, known & (shown >= 0.5), shown > 55, "{:.0f}")
+    return image
+
+
+def head_norms(
+    path: str | Path,
+    runs: Mapping[str, np.ndarray],
+    count_KC: np.ndarray,
+    *,
+    clients: Sequence[int] | None = None,
+    classes: Sequence[int] | None = None,
+):
+    """Draws norms of class weights beside the data, each client scaled (S Figure 3).
+
+    Two runs have a panel of their difference as well (S Figure 10).
+
+    Args:
+      path: Path of the file.
+      runs: {name: |phi_ij|_2, the length of the weights of class j at client i}, one or
+        two.
+      count_KC: Training examples n_ij.
+      clients: Rows that are shown of the scaled matrices; all by default.
+      classes: Columns that are shown; all by default.
+    """
+    scaled = [min_max(norm_KC, 1) for norm_KC in runs.values()]
+    titles = [*runs] if len(runs) > 1 else ["norm of class weights"]
+    shown = [min_max(count_KC, 1), *scaled]
+    gaps = {"second - first": scaled[1] - scaled[0]} if len(runs) == 2 else {}
+    apart = [f"{n} {frobenius(v, count_KC):.2f}".strip() for n, v in runs.items()]
+    rows, columns = (
+        list(range(n)) if chosen is None else list(chosen)
+        for n, chosen in zip(count_KC.shape, (clients, classes), strict=True)
+    )
+    wide, high = matrix_axes.figure_size(len(columns), len(rows), False)
+    part = max(2.3, min(wide - 1.0, 8.0)), high - 0.5
+    titles = ["training examples", *titles, *gaps]
+    with new_figure(path, layout.figure_size(len(titles), part, 0.5)) as figure:
+        figure.suptitle("Frobenius distance to the data: " + ", ".join(apart))
+        drawn = layout.panels(figure, titles, share=False)
+        images: list = []
+        for axes, value_KC in zip(drawn, [*shown, *gaps.values()], strict=True):
+            gap = len(images) >= len(shown)
+            part_KC = value_KC[np.ix_(rows, columns)]
+            scale = {"vmin": -1.0 * gap, "vmax": 1, "aspect": "auto"}
+            images.append(axes.imshow(part_KC, "RdBu" if gap else "viridis", **scale))
+            matrix_axes.ticks(axes, part_KC, (columns, rows))
+        layout.label_outer_axes(drawn, "class", "client")
+        where = "bottom" if in_column() else "right"
+        places = {"ax": list(drawn), "pad": 0.02, "location": where}
+        figure.colorbar(images[0], label="of each client, 0 to 1", **places)
+        if gaps:
+            figure.colorbar(images[-1], label="difference", **places)
+
+
+def frobenius(head_norm_KC: np.ndarray, count_KC: np.ndarray, axis: int = 1) -> float:
+    """Returns the Frobenius norm of the difference of both matrices, scaled to 0 to 1.
+
+    The paper scales "column-wise" by minimum and maximum and does not say what its
+    columns are. Here a client's classes are scaled together (axis 1): the relation it
+    cites, |phi_ij| / |phi_ik| = n_ij / n_ik, is between the classes of one client.
+
+    Args:
+      head_norm_KC: |phi_ij|_2, without biases.
+      count_KC: Examples n_ij.
+      axis: Axis of the minimum and maximum; 1: classes, 0: clients.
+    """
+    gap_KC = min_max(head_norm_KC, axis) - min_max(count_KC, axis)
+    return float(np.linalg.norm(gap_KC))
+
+
+def min_max(value_KC: np.ndarray, axis: int) -> np.ndarray:
+    """Scales each row (axis 1) or column (axis 0) to 0 to 1; constant ones to 0."""
+    value_KC = np.asarray(value_KC, float)
+    low, high = (f(value_KC, axis, keepdims=True) for f in (np.min, np.max))
+    return (value_KC - low) / np.where(high > low, high - low, 1)
+
+
+def grid_heatmap(
+    path: str | Path,
+    values_RC: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    labels: tuple[str, str],
+    title: str,
+):
+    """Draws a number in each cell, coloured by its size; a dash for nan.
+
+    Args:
+      path: Path of the file.
+      values_RC: Numbers [R, C].
+      rows: Names of the rows.
+      columns: Names of the columns.
+      labels: Names of the x axis and the y axis.
+      title: Title of the picture.
+    """
+    values_RC = np.ma.masked_invalid(np.asarray(values_RC, float))
+    wide = _MARGIN[0] + _CELL[0] * len(columns) + 0.06 * max(map(len, rows))
+    longest = max(map(len, columns))
+    upright = longest > _ABREAST
+    high = _MARGIN[1] + _CELL[1] * len(rows) + 0.06 * upright * longest
+    with new_figure(path, (wide, high)) as figure:
+        axes = figure.add_subplot()
+        image = axes.imshow(values_RC, cmap="Blues", aspect="auto")
+        figure.colorbar(image, pad=0.02)
+        axes.set(xlabel=labels[0], ylabel=labels[1], title=title)
+        turn = {"rotation": 90 * upright}
+        axes.set_xticks(range(len(columns)), columns, fontsize=8, **turn)
+        axes.set_yticks(range(len(rows)), rows, fontsize=8)
+        shade = image.norm(values_RC)
+        for r, c in np.ndindex(values_RC.shape):
+            missing = np.ma.getmaskarray(values_RC)[r, c]
+            color = "white" if not missing and shade[r, c] > _DARK else "black"
+            text = _MISSING if missing else f"{values_RC[r, c]:.2f}"
+            style = {"ha": "center", "va": "center", "fontsize": 8}
+            axes.text(c, r, text, color=color, **style)

@@ -1,17 +1,17 @@
-"""Panels that share their axes, and the legend outside of them."""
+"""Panels that share their axes, with one legend outside them."""
 
 import textwrap
 from collections.abc import Sequence
 
 from jaxproto.plots import style
 
-_LETTER, _HANDLE = 0.052, 0.5  # inches in a legend: of a letter, of a sign and gaps
-_LINE = 0.16  # inches of a line of the legend
+_LETTER, _HANDLE = 0.052, 0.5  # inches in a legend: a letter; a sign with its gaps
+_LINE = 0.16  # height of a line of the legend, inches
 _NARROW = 0.24  # share of the width that a legend beside the panels may take
 
 
 def num_columns(count: int) -> int:
-    """How many of `count` panels are side by side."""
+    """Returns how many of `count` panels are side by side."""
     most = 2 if style.in_column() else 4
     rows = -(-count // most)
     return -(-count // rows)
@@ -20,12 +20,12 @@ def num_columns(count: int) -> int:
 def figure_size(
     count: int, each: tuple[float, float] = (2.3, 2.2), more: float = 0.0
 ) -> tuple[float, float]:
-    """Inches of a picture with so many panels.
+    """Returns the width and height of a picture in inches.
 
     Args:
-      count: of panels.
-      each: width and height of one where the width is free.
-      more: height beside the panels, such as that of a note.
+      count: Number of panels.
+      each: Width and height of one where the width is free.
+      more: Height besides the panels, such as that of a note.
     """
     columns = num_columns(count)
     rows = -(-count // columns)
@@ -35,7 +35,7 @@ def figure_size(
 
 
 def panels(figure, titles: Sequence[str], share: bool = True):
-    """Axes with common scales, a title each, as many abreast as there is room for."""
+    """Adds axes with common scales and a title each, as many abreast as fit."""
     count, columns = len(titles), num_columns(len(titles))
     rows = -(-count // columns)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
@@ -50,7 +50,7 @@ def panels(figure, titles: Sequence[str], share: bool = True):
 
 
 def label_outer_axes(drawn, xlabel: str = "", ylabel: str = ""):
-    """Names of the axes, below the lowest panels and left of the first ones."""
+    """Names the x axes of the lowest panels and the y axes of the leftmost ones."""
     columns = num_columns(len(drawn))
     for i, axes in enumerate(drawn):
         if i + columns >= len(drawn):
@@ -60,9 +60,9 @@ def label_outer_axes(drawn, xlabel: str = "", ylabel: str = ""):
 
 
 def legend(figure, handles: Sequence, labels: Sequence[str]):
-    """The legend of all panels, outside of them: beside if it is narrow, else below.
+    """Adds the legend outside the panels: beside them if it is narrow, else below.
 
-    It is above where the figure has a note below, which lies along the edge.
+    It is above them if the figure has a note below.
     """
     if not labels:
         return
@@ -76,6 +76,5 @@ def legend(figure, handles: Sequence, labels: Sequence[str]):
     columns = max(1, min(len(labels), int(wide / need)))
     lines = -(-len(labels) // columns) + sum(text.count("\n") for text in texts)
     figure.set_figheight(figure.get_figheight() + _LINE * lines)
-    noted = figure.get_supxlabel() != ""
-    place = "outside upper center" if noted else "outside lower center"
+    place = f"outside {'upper' if figure.get_supxlabel() else 'lower'} center"
     figure.legend(handles, texts, loc=place, ncols=columns, columnspacing=1.2)

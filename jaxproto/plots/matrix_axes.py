@@ -1,22 +1,22 @@
-"""What pictures of matrices share: their size, ticks and the numbers in cells."""
+"""Sizes, ticks and numbers in cells of pictures of matrices."""
 
 import numpy as np
 
 from jaxproto.plots.fit_text import CELL_TAG
 
 READABLE = 400  # cells of a matrix that may carry their number
-_LARGEST = 16  # inches of a picture: 1,000 clients still have three pixels each
+_LARGEST = 16  # inches of a picture, in which 1,000 clients have three pixels each
 
 
 def figure_size(columns: int, rows: int, numbered: bool) -> tuple[float, float]:
-    """Inches of a matrix: cells wide enough for their numbers, or as small as fits."""
+    """Returns inches with room for numbers in cells, or with small cells without."""
     width, height = (0.38, 0.26) if numbered else (0.07, 0.07)
     wide, high = max(4.2, 1.6 + width * columns), max(3.2, 1 + height * rows)
     return min(wide, _LARGEST), min(high, _LARGEST)
 
 
 def ticks(axes, value, names=(None, None)):
-    """A tick for every column and row where there is room; with their names."""
+    """Sets a tick for every column and row where there is room, with their names."""
     from matplotlib.ticker import MaxNLocator
 
     sizes = value.shape[1], value.shape[0]
@@ -31,14 +31,14 @@ def ticks(axes, value, names=(None, None)):
 
 
 def cells(axes, value, shown, light, form: str):
-    """Each cell's number, where there is room.
+    """Writes the number of each cell where there is room.
 
     Args:
-      axes: has the picture of the matrix.
-      value: the numbers.
-      shown: which cells have one.
-      light: which cells are dark, so that it is white.
-      form: of a number.
+      axes: Axes with the picture of the matrix.
+      value: Numbers.
+      shown: Mask of the cells that have a number.
+      light: Mask of the dark cells, whose numbers are white.
+      form: Format of a number.
     """
     if value.size > READABLE:
         return

@@ -1,4 +1,4 @@
-"""Values of prototypes: rows are clients or classes, columns are dimensions."""
+"""Heatmaps of prototypes: rows are clients or classes, columns are dimensions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +8,10 @@ import numpy as np
 from jaxproto.plots import matrix_axes
 from jaxproto.plots.style import COLOURS, new_figure
 
-_ROW = 0.13  # inches of a row, as long as there are few
-_FEW = 64  # dimensions: of more the order says nothing, and they are sorted
-_NUMBERED = 12  # dimensions whose values may be told
-_AXIS = {  # what a row is -> how columns are sorted, for the name of the axis
+_ROW = 0.13  # height of a row where there are few, inches
+_FEW = 64  # dimensions; more than these are sorted, as their order says nothing
+_NUMBERED = 12  # dimensions up to which cells carry their values
+_AXIS = {  # name of the x axis where columns are sorted, by what a row is
     "class": "feature dimension, by the class in which it is largest",
     "": "feature dimension, largest mean first",
 }
@@ -28,34 +28,33 @@ def prototype_heatmap(
     binary: bool = False,
     in_order: bool = False,
 ):
-    """Prototypes x dimensions: one class's local ones, or the global ones.
+    """Draws prototypes by dimension (T Figure 2; S Figures 1 and 4 to 9).
 
-    T Figure 2; S Figures 1 and 4 to 9. White is 0, as at dead units. Rows without a
-    prototype (all zeros) are left out. Many dimensions are sorted, those that a mask
-    keeps first. Colours end at the 99th percentile of what is not zero. Two panels on
-    one scale where CPS has a mask: as computed, and what the mask leaves.
+    White is 0, as at dead units. Rows of zeros, without a prototype, are left out. Many
+    dimensions are sorted, those that a mask keeps first. Colours end at the 99th
+    percentile of non-zero values. With a mask there are two panels on one scale: the
+    prototypes as computed, and as the mask leaves them.
 
     Args:
-      path: of the file.
-      proto_KD: the prototypes; zeros where a client has none.
-      title: of the picture.
-      mask_D: the class's mask, None without CPS.
-      rows: names of the rows; 0, 1, ... by default.
-      what: what a row is.
-      binary: with each panel, one that only tells what is above 0.
-      in_order: dimensions as they are numbered, however many.
+      path: Path of the file.
+      proto_KD: Prototypes [K, D]: local ones of a class, or global ones; zeros where
+        there is none.
+      title: Title of the picture.
+      mask_D: CPS mask [D] of the class; None without CPS.
+      rows: Names of the rows; 0, 1, ... by default.
+      what: Name of what a row is.
+      binary: Whether each panel has a second one that shows which values are above 0.
+      in_order: Whether dimensions are never sorted.
     """
     proto_KD, num_D = np.asarray(proto_KD), np.shape(proto_KD)[1]
-    there_K = np.any(proto_KD != 0, axis=1)
-    there_K = there_K if there_K.any() else ~there_K
-    names = np.array(list(rows or range(len(proto_KD))), object)[there_K]
+    has_K = np.any(proto_KD != 0, axis=1)
+    has_K = has_K if has_K.any() else ~has_K
+    names = np.array(list(rows or range(len(proto_KD))), object)[has_K]
     kept_D = np.ones(num_D, bool) if mask_D is None else np.asarray(mask_D) > 0
-    proto_KD, below = proto_KD[there_K], "feature dimension"
+    proto_KD, xlabel = proto_KD[has_K], "feature dimension"
     if num_D > _FEW and not in_order:
-        order_D, below = (
-            dimension_order(proto_KD, kept_D, what),
-            _AXIS.get(what, _AXIS[""]),
-        )
+        order_D = dimension_order(proto_KD, kept_D, what)
+        xlabel = _AXIS.get(what, _AXIS[""])
         proto_KD, kept_D = proto_KD[:, order_D], kept_D[order_D]
     shown = {"": proto_KD}
     if mask_D is not None:
@@ -63,14 +62,14 @@ def prototype_heatmap(
         shown = {"without CPS": proto_KD, with_cps: np.where(kept_D, proto_KD, 0)}
     if binary:
         shown |= {f"{name} above 0".strip(): v > 0 for name, v in shown.items()}
-    _draw(path, shown, (below, what), names, title)
+    _draw(path, shown, (xlabel, what), names, title)
 
 
 def dimension_order(proto_KD: np.ndarray, kept_D: np.ndarray, what: str) -> np.ndarray:
-    """Order of the dimensions: those that are kept first.
+    """Returns the order of the dimensions, those that are kept first.
 
-    Then by the row in which they are largest, if rows are classes; then by the largest
-    mean over the rows.
+    Then by the row in which they are largest, if rows are classes, and by the mean over
+    the rows, largest first.
     """
     group_D = proto_KD.argmax(0) if what == "class" else np.zeros(len(kept_D), int)
     return np.lexsort((-proto_KD.mean(0), group_D, ~kept_D))
@@ -80,30 +79,29 @@ def _draw(path, shown, labels, names, title):
     first = next(iter(shown.values()))
     scale, num_D = _scale(first), first.shape[1]
     high = len(shown) * max(1.4, 0.5 + _ROW * min(len(first), 60))
-    with new_figure(
-        path, (float(np.clip(1.7 + 0.012 * num_D, 4.6, 12)), 1 + high)
-    ) as figure:
+    wide = float(np.clip(1.7 + 0.012 * num_D, 4.6, 12))
+    with new_figure(path, (wide, 1 + high)) as figure:
         figure.suptitle(title)
-        images, below = [], figure.subplots(len(shown), sharex=True, squeeze=False)
-        for axes, (name, value_KD) in zip(below[:, 0], shown.items(), strict=True):
-            images.append(_one(axes, value_KD, scale, names))
+        images, panels = [], figure.subplots(len(shown), sharex=True, squeeze=False)
+        for axes, (name, value_KD) in zip(panels[:, 0], shown.items(), strict=True):
+            images.append(_draw_panel(axes, value_KD, scale, names))
             axes.set_title(name)
             axes.set_ylabel(labels[1])
-        below[-1, 0].set_xlabel(labels[0])
+        panels[-1, 0].set_xlabel(labels[0])
         ends = "both" if scale["vmin"] < 0 else "max"
-        figure.colorbar(images[0], ax=below, pad=0.02, label="value", extend=ends)
+        figure.colorbar(images[0], ax=panels, pad=0.02, label="value", extend=ends)
 
 
 def _scale(value) -> dict:
-    """A scale that single outliers do not stretch, white at 0."""
-    apart = np.abs(value[value != 0])
-    most = float(np.percentile(apart, 99)) if apart.size else 1.0
+    """Returns a scale that is white at 0 and that outliers do not stretch."""
+    sizes = np.abs(value[value != 0])
+    most = float(np.percentile(sizes, 99)) if sizes.size else 1.0
     if np.min(value) >= 0:
         return {"cmap": "Blues", "vmin": 0.0, "vmax": most}
     return {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
 
 
-def _one(axes, value_KD, scale, names):
+def _draw_panel(axes, value_KD, scale, names):
     matrix_axes.ticks(axes, value_KD, (None, names))
     style = {"aspect": "auto", "interpolation": "auto"}
     if value_KD.dtype == bool:

@@ -1,4 +1,4 @@
-"""Examples of clients: images side by side, features as points."""
+"""Examples of clients, as images side by side or as points."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +8,10 @@ import numpy as np
 from jaxproto.plots.style import new_figure
 from jaxproto.plots.two_dimensional import class_colours, class_legend
 
-_PIXELS = 64  # of an image's longer side; larger ones lose rows and columns
-_HEAD = 0.3  # of an image's height, above it, for its class
-_GAP = 0.08  # of an image's width, between two
-_LETTERS = 12  # of a class's name
+_PIXELS = 64  # of the longer side of an image; larger ones lose rows and columns
+_HEAD = 0.3  # room for the class above an image, as a share of its height
+_GAP = 0.08  # gap between two images, as a share of their width
+_LETTERS = 12  # of the name of a class
 
 
 def image_grid(
@@ -19,16 +19,17 @@ def image_grid(
     rows: Sequence[tuple[str, np.ndarray, Sequence[str]]],
     title: str = "",
 ):
-    """A row of images for each client, with the class above each.
+    """Draws a row of images for each client, with the class above each.
 
     Args:
-      path: of the file.
-      rows: name of the client; images [M, H, W, channels], uint8 or floats (those
-        from the smallest value of all, black, to the largest, white); classes [M].
-        One or three channels, or four with the opacity; of others, their mean.
-      title: of the picture.
+      path: Path of the file.
+      rows: (name of the client, images [M, H, W, channels], classes [M]) of each row.
+        Images are uint8, or floats, which are scaled to their smallest and largest
+        value. With one, three or four channels (the last one opacity) they have
+        colours; others are averaged.
+      title: Title of the picture.
     """
-    shown = _bright([_small(images) for _, images, _ in rows])
+    shown = _scale_pixels([_shrink(images) for _, images, _ in rows])
     height, width = shown[0].shape[1:3]
     columns = max(map(len, shown))
     size = 0.9 + 0.62 * columns, 0.5 + 0.62 * (1 + _HEAD) * len(rows) * height / width
@@ -49,17 +50,16 @@ def image_grid(
         axes.spines[:].set_visible(False)
 
 
-def _small(images):
-    """At most _PIXELS a side, with one, three or four channels."""
+def _shrink(images):
+    """Reduces images to _PIXELS a side, with one, three or four channels."""
     step = -(-max(images.shape[1:3]) // _PIXELS)
     images = images[:, ::step, ::step]
-    if images.shape[3] in (1, 3, 4):
-        return images
-    return images.mean(axis=3, keepdims=True)
+    colour = images.shape[3] in (1, 3, 4)
+    return images if colour else images.mean(axis=3, keepdims=True)
 
 
-def _bright(shown):
-    """Values from 0 to 1, in three or four channels."""
+def _scale_pixels(shown):
+    """Scales images to 0 to 1, in three or four channels."""
     if shown[0].dtype == np.uint8:
         low, high = 0, 255
     else:
@@ -75,14 +75,14 @@ def scatter_grid(
     classes: Sequence[str],
     axis_names: tuple[str, str] = ("feature 1", "feature 2"),
 ):
-    """A panel of points for each client, coloured by class, on those of all in grey.
+    """Draws points of each client, coloured by class, over those of all in grey.
 
     Args:
-      path: of the file.
-      panels: name of the client, points [M, 2], classes [M].
-      behind_N2: points of everybody.
-      classes: names of all classes.
-      axis_names: of both coordinates.
+      path: Path of the file.
+      panels: (name of the client, points [M, 2], classes [M]) of each panel.
+      behind_N2: Points [N, 2] of all clients.
+      classes: Names of all classes.
+      axis_names: Names of both coordinates.
     """
     columns = min(len(panels), 5)
     lines = -(-len(panels) // columns)

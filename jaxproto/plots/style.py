@@ -1,8 +1,8 @@
-"""Figures as PNG, PDF or SVG files, and the style that all pictures share.
+"""The style of all pictures, and figures as PNG, PDF or SVG files.
 
-Figures are made without pyplot, so nothing is shown. What matplotlib shares among the
-threads of a process, its style and its parser of formulas, one figure has at a time:
-cells of a sweep end together, each in its own thread.
+Figures are made without pyplot, so nothing is shown. Threads of a process share the
+style and the formula parser of matplotlib, and the cells of a sweep draw in threads of
+their own. So one figure is drawn at a time.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ _drawing = threading.RLock()  # matplotlib's style and its parser are the proces
 
 
 def line_style(index: int) -> dict:
-    """Colour and dashes of line `index`; no two of the first 40 look alike."""
+    """Returns colour and dashes of a line; no two of the first 40 look alike."""
     dashes = DASHES[(index + index // len(COLOURS)) % len(DASHES)]
     return {"color": COLOURS[index % len(COLOURS)], "ls": dashes}
 
@@ -72,16 +72,16 @@ def marker_style(index: int, points: int) -> dict:
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Returns whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 @contextlib.contextmanager
 def paper_width(name: str) -> Iterator[None]:
-    """Pictures of the block are as wide as a column of a paper, or as its text.
+    """Draws pictures inside the block as wide as a column or the text of a paper.
 
     Args:
-      name: of `SIZES`; "" leaves every picture the size that its content asks for.
+      name: Name in `SIZES`; "" leaves every picture at the size of its content.
     """
     before = _size.set(name and choose_from("size", name, SIZES))
     try:
@@ -91,21 +91,21 @@ def paper_width(name: str) -> Iterator[None]:
 
 
 def in_column() -> bool:
-    """Whether there is no more than one column of a paper."""
+    """Returns whether pictures are as wide as one column of a paper."""
     return _size.get() == "column"
 
 
 def figure_size(natural: tuple[float, float]) -> tuple[float, float]:
-    """Width and height: `natural`, or that of the paper in the same proportions."""
+    """Returns inches: `natural`, or the width of the paper in the same proportions."""
     wide, high = natural
     if not _size.get():
         return natural
-    mine = SIZES[_size.get()]
-    return mine, min(max(high * min(1.0, mine / wide), 2.0), _TALLEST)
+    width = SIZES[_size.get()]
+    return width, min(max(high * min(1.0, width / wide), 2.0), _TALLEST)
 
 
 def check(path: str | Path):
-    """Raises UserError unless the suffix of a file is that of a format."""
+    """Raises UserError unless the suffix of a file names a format."""
     if Path(path).suffix.lower() not in FORMATS:
         raise UserError(
             f"{path} does not end in .png, .pdf or .svg: give a file that does."
@@ -114,11 +114,11 @@ def check(path: str | Path):
 
 @contextlib.contextmanager
 def new_figure(path: str | Path, size: tuple[float, float]) -> Iterator:
-    """A figure of `size` inches, written to `path` at the end.
+    """Yields a figure of `size` inches and writes it to `path` at the end.
 
     Raises:
-      UserError: matplotlib is not installed, the suffix is that of no format, or the
-        file cannot be written.
+      UserError: matplotlib is not installed, the suffix names no format, or the file
+        cannot be written.
     """
     if not available():
         raise UserError(HINT)

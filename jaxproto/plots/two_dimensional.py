@@ -1,4 +1,4 @@
-"""Prototypes and features of two dimensions, as ProtoNorm's Figure 2 shows them."""
+"""Prototypes and features in a plane: of two dimensions, or embedded in two."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from jaxproto.plots.style import COLOURS, new_figure
 
 
 class PrototypePlane(NamedTuple):
-    """Global prototypes and those of clients, of two dimensions."""
+    """Global and local prototypes of two dimensions."""
 
     title: str
-    global_CD: np.ndarray  # as clients are pulled to them
+    global_CD: np.ndarray  # as clients compare with them
     local_KCD: np.ndarray
     local_count_KC: np.ndarray  # 0 where a client has none
 
@@ -25,12 +25,12 @@ def prototypes_2d(
     runs: Sequence[PrototypePlane],
     classes: Sequence[int] | None = None,
 ):
-    """Global prototypes (dashed lines) and local ones (points); N Figure 2 (a)-(d).
+    """Draws global prototypes as dashed lines, local ones as points (N Figure 2).
 
     Args:
-      path: of the file.
-      runs: a panel each.
-      classes: those that are shown; all by default.
+      path: Path of the file.
+      runs: Prototypes of each panel.
+      classes: Classes that are shown; all by default.
     """
     num_C = len(runs[0].global_CD)
     chosen = range(num_C) if classes is None else classes
@@ -44,17 +44,17 @@ def prototypes_2d(
 
 
 def _arrows(axes, run, colours, chosen):
-    there_KC = np.asarray(run.local_count_KC) > 0
+    has_KC = np.asarray(run.local_count_KC) > 0
     for c in chosen:
         x, y = run.global_CD[c]
         axes.plot([0, x], [0, y], "--", color=colours[c], lw=1.6)
-        points = run.local_KCD[there_KC[:, c], c]
+        points = run.local_KCD[has_KC[:, c], c]
         dots = {"color": colours[c], "s": 22, "lw": 0.5, "ec": "white", "zorder": 3}
         axes.scatter(*points.T, **dots)
 
 
 class FeaturePlane(NamedTuple):
-    """A client's test features and its prototypes, of two dimensions."""
+    """Test features and prototypes of a client, of two dimensions."""
 
     title: str
     feat_MD: np.ndarray
@@ -68,36 +68,36 @@ def features_grid(
     planes: Sequence[FeaturePlane],
     classes: Sequence[int] | None = None,
 ):
-    """Test features of clients (points), their prototypes (lines); N Figures 2, 6.
+    """Draws test features as points, prototypes as lines (N Figures 2 and 6).
 
     Args:
-      path: of the file.
-      planes: one for each client.
-      classes: those that are shown; all by default.
+      path: Path of the file.
+      planes: Features and prototypes of each client.
+      classes: Classes that are shown; all by default.
     """
     num_C = len(planes[0].local_CD)
     chosen = range(num_C) if classes is None else classes
     with new_figure(path, layout.figure_size(len(planes), (2.3, 2.2))) as figure:
-        drawn = layout.panels(figure, [one.title for one in planes], share=False)
-        there = set()
-        for axes, one in zip(drawn, planes, strict=True):
+        drawn = layout.panels(figure, [plane.title for plane in planes], share=False)
+        present = set()
+        for axes, plane in zip(drawn, planes, strict=True):
             _plane(axes)
-            there |= _features(axes, one, chosen)
+            present |= _features(axes, plane, chosen)
         layout.label_outer_axes(drawn, "feature 1", "feature 2")
-        class_legend(figure, list(drawn), num_C, sorted(there))
+        class_legend(figure, list(drawn), num_C, sorted(present))
 
 
 def _features(axes, plane, chosen):
-    """Draws one client; the classes that it has."""
-    colours, there = class_colours(len(plane.local_CD)), set()
+    """Draws one client and returns the classes that it has."""
+    colours, present = class_colours(len(plane.local_CD)), set()
     for c in chosen:
         points = plane.feat_MD[np.asarray(plane.y_M) == c]
         if plane.local_count_C[c] > 0:
             x, y = plane.local_CD[c]
             axes.plot([0, x], [0, y], color=colours[c], lw=1.8, zorder=3)
-        there |= {c} if plane.local_count_C[c] > 0 or len(points) else set()
+        present |= {c} if plane.local_count_C[c] > 0 or len(points) else set()
         axes.scatter(*points.T, color=colours[c], s=9, alpha=0.35, lw=0)
-    return there
+    return present
 
 
 def _plane(axes):
@@ -107,7 +107,7 @@ def _plane(axes):
 
 
 def class_colours(num: int):
-    """A colour for each class."""
+    """Returns a colour for each class."""
     if num <= len(COLOURS):
         return COLOURS[:num]
     import matplotlib
@@ -123,15 +123,15 @@ def class_legend(
     names: Sequence[str] = (),
     marks: Mapping = types.MappingProxyType({}),
 ):
-    """A sign for each class outside of the panels, or a bar of colours for many.
+    """Adds a sign for each class outside the panels, or a colour bar for many.
 
     Args:
-      figure: has the panels.
-      drawn: these panels.
-      num: classes in all.
-      shown: those that are drawn.
-      names: of all classes; "class 0" and so on by default.
-      marks: {what a sign means: the sign}, besides.
+      figure: Figure of the panels.
+      drawn: Axes of the panels.
+      num: Number of all classes.
+      shown: Classes that are drawn.
+      names: Names of all classes; "class 0" and so on by default.
+      marks: Further signs by their label.
     """
     from matplotlib.lines import Line2D
 
@@ -144,7 +144,65 @@ def class_legend(
         scale = ScalarMappable(Normalize(-0.5, num - 0.5), ListedColormap(colours))
         figure.colorbar(scale, ax=drawn, label="class", pad=0.02)
     else:
-        told = [names[c] if names else f"class {c}" for c in shown]
+        labels = [names[c] if names else f"class {c}" for c in shown]
         dots = [Line2D([], [], color=colours[c], **dot) for c in shown]
-        signs = dict(zip(told, dots, strict=True)) | signs
+        signs = dict(zip(labels, dots, strict=True)) | signs
     layout.legend(figure, list(signs.values()), list(signs))
+
+
+class Embedded(NamedTuple):
+    """Coordinates and classes of the points of one run."""
+
+    title: str
+    feature_N2: np.ndarray
+    y_N: np.ndarray
+    local_P2: np.ndarray
+    local_y_P: np.ndarray
+    global_C2: np.ndarray  # may be empty
+    global_y_C: np.ndarray
+
+
+def embedding(path: str | Path, runs: Sequence[Embedded], num_C: int, note: str):
+    """Draws features as dots and prototypes as signs, a panel per run (R Figure 2).
+
+    Args:
+      path: Path of the file.
+      runs: Points of each panel, at least one.
+      num_C: Number of all classes.
+      note: Line below, such as how the points were chosen and placed.
+    """
+    with new_figure(path, layout.figure_size(len(runs), (2.9, 2.9), 0.4)) as figure:
+        from matplotlib.colors import to_rgba_array
+
+        colours = to_rgba_array(class_colours(num_C))
+        drawn = layout.panels(figure, [run.title for run in runs], share=False)
+        for axes, run in zip(drawn, runs, strict=True):
+            _draw_embedded(axes, run, colours)
+        figure.supxlabel(note, fontsize=6)
+        labels = [y for run in runs for y in (run.y_N, run.local_y_P, run.global_y_C)]
+        classes = np.unique(np.concatenate(labels)).astype(int).tolist()
+        class_legend(figure, list(drawn), num_C, classes, marks=_marks())
+
+
+_LOCAL = {"marker": "^", "s": 22, "lw": 0.7, "ec": "black", "zorder": 3}
+_GLOBAL = {"marker": "*", "s": 110, "lw": 0.8, "ec": "black", "zorder": 4}
+
+
+def _draw_embedded(axes, run, colours):
+    dots = {"s": 9, "lw": 0, "alpha": 0.6, "rasterized": True}
+    axes.scatter(*run.feature_N2.T, color=colours[run.y_N], **dots)
+    axes.scatter(*run.local_P2.T, color=colours[run.local_y_P], **_LOCAL)
+    axes.scatter(*run.global_C2.T, color=colours[run.global_y_C], **_GLOBAL)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
+
+
+def _marks() -> dict:
+    """Returns grey signs of prototypes by their label, for the legend."""
+    from matplotlib.lines import Line2D
+
+    grey: dict[str, Any] = {"ls": "", "color": "0.75", "mec": "black", "mew": 0.7}
+    return {
+        "local prototype": Line2D([], [], marker="^", ms=5, **grey),
+        "global prototype": Line2D([], [], marker="*", ms=8, **grey),
+    }

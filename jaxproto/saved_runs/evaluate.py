@@ -1,4 +1,4 @@
-"""Evaluations of a run's last checkpoint, by the programs of its own evaluations."""
+"""Evaluations of the last checkpoint by the programs of the run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from jaxproto.types import Examples
 
 
 class EvaluationCounts(NamedTuple):
-    """Correct predictions of clients, cohort after cohort."""
+    """Correct predictions of K clients, cohort after cohort."""
 
     ids: np.ndarray  # [K]
     correct: dict[str, np.ndarray]  # {rule: [K]}
@@ -28,7 +28,7 @@ class EvaluationCounts(NamedTuple):
     def accuracy(
         self, rules: Sequence[str] | None, clients: Sequence[int] | None
     ) -> dict[str, dict[str, float]]:
-        """Accuracy by rule, as in a record of `metrics.jsonl`."""
+        """Returns the accuracy by rule, as in a record of `metrics.jsonl`."""
         names = list(self.correct) if rules is None else rules
         chosen = slice(None) if clients is None else np.isin(self.ids, clients)
         return {
@@ -41,33 +41,34 @@ class EvaluationCounts(NamedTuple):
 
 
 def evaluated_clients(exp: Experiment) -> set[int]:
-    """The clients that evaluations of the run ask."""
+    """Returns the ids of the clients that the run evaluates."""
     return {i for cohort in exp.cohorts for i in evaluated_ids(cohort)}
 
 
 def evaluate(
     run: RestoredRun, examples: Examples, part: str, everyone: bool
 ) -> EvaluationCounts:
-    """What the clients get right of a part of their data.
+    """Counts the correct predictions of clients on a part of their data.
 
     Args:
-      examples: of all clients.
-      part: train or test.
-      everyone: all clients, and not those alone that evaluations of the run ask.
+      examples: Examples of all clients.
+      part: "train" or "test".
+      everyone: Whether all clients are evaluated, not only those of the run.
     """
     check_clients(run)
     exp = evaluating_on(run.exp, choose_from("part", part, PARTS), everyone)
     compiled = jit_programs(exp)._replace(diagnostics=lambda server: {})
     store = run.store.of_tests(exp, compiled)
-    work = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
-    told = evaluation.run_evaluation(work, Model(run.state.server, run.state.clients))
-    sums, size_K = evaluation.by_client(exp, told.sums)
+    environment = RoundEnvironment(exp, examples, compiled, run.config.seed, store)
+    model = Model(run.state.server, run.state.clients)
+    result = evaluation.run_evaluation(environment, model)
+    sums, size_K = evaluation.by_client(exp, result.sums)
     ids = [i for cohort in exp.cohorts for i in evaluated_ids(cohort)]
     return EvaluationCounts(np.array(ids), metric_record.accuracies(sums), size_K)
 
 
 def evaluating_on(exp: Experiment, part: str, everyone: bool) -> Experiment:
-    """The experiment with this part of the data as what is tested on."""
+    """Returns the experiment with a part of the data as its test data."""
     rows, cohorts = getattr(exp.partition, part), exp.cohorts
     if everyone:
         cohorts = tuple(dataclasses.replace(c, sample=()) for c in cohorts)

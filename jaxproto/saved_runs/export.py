@@ -1,4 +1,4 @@
-"""The network of a client as a `state_dict` of PyTorch."""
+"""Export of the network of a client as a `state_dict` of PyTorch."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ def to_torch(client: SavedClient, path: Path):
     """Writes the network `params["net"]` of a client; `models.from_torch` reads it.
 
     Raises:
-      UserError: a network of one's own, whose layout nobody knows here; a suffix that
-        is no format; no torch for `.pt`.
-      Unwritable: the system refuses.
+      UserError: The network is not one of this library, the suffix names no format, or
+        torch is not installed for `.pt`.
+      Unwritable: The file cannot be written.
     """
     if not models.is_mapped(client.architecture):
         raise UserError(
@@ -33,8 +33,8 @@ def to_torch(client: SavedClient, path: Path):
         raise UserError(
             f"{path} is no file of weights: its name must end in {', '.join(WRITERS)}."
         )
-    made = models.to_torch(client.params["net"], client.norm["net"])
-    entries = {k: np.ascontiguousarray(v) for k, v in made.items()}
+    arrays = models.to_torch(client.params["net"], client.norm["net"])
+    entries = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
     atomic.write(path, WRITERS[path.suffix](entries))
 
 

@@ -1,4 +1,4 @@
-"""What is known of a run beyond its records, each part when it is first asked for."""
+"""Data, networks and checkpoint of a run, each loaded at its first use."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -11,8 +11,7 @@ from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Cohort
 from jaxproto.method import Method
-from jaxproto.saved_runs import evaluate
-from jaxproto.saved_runs import restore as opened_
+from jaxproto.saved_runs import evaluate, restore
 from jaxproto.saved_runs.evaluate import EvaluationCounts
 from jaxproto.saved_runs.restore import RestoredRun
 from jaxproto.saved_runs.saved_client import (
@@ -28,17 +27,17 @@ from jaxproto.types import Client, Examples, Net, Tree
 
 
 class RunResources:
-    """What stays the same while a run goes on: its data and networks."""
+    """The data and networks of a run, which stay the same while it goes on."""
 
     def __init__(self, run: RunFolder, config: ml_collections.ConfigDict):
-        """Of a run's folder; data and checkpoints are not read yet."""
+        """Keeps the folder and configuration; data are not read yet."""
         self.run, self.config = run, config
         self._tools: dict[str, CompiledClient] = {}
 
     @cached_property
     def exp(self) -> Experiment:
-        """The experiment, built again."""
-        return opened_.experiment(self.run, self.config)
+        """The experiment, built again from the configuration."""
+        return restore.experiment(self.run, self.config)
 
     @cached_property
     def examples(self) -> Examples:
@@ -46,95 +45,91 @@ class RunResources:
         return build.examples(self.exp.dataset)
 
     def tools(self, name: str, net: Net) -> CompiledClient:
-        """What clients of an architecture are asked with."""
+        """Returns the compiled functions of an architecture."""
         if name not in self._tools:
-            made = compile_client(self.exp.method, net, name, self.exp.dataset)
-            self._tools[name] = made
+            exp = self.exp
+            self._tools[name] = compile_client(exp.method, net, name, exp.dataset)
         return self._tools[name]
 
     def data_of(self, i: int) -> ClientData:
-        """The examples of a client."""
+        """Returns the examples of a client."""
         dataset, partition = self.exp.dataset, self.exp.partition
         rows = partition.train[i], partition.test[i]
         return ClientData(*(ExampleSet(dataset.x[r], dataset.y[r]) for r in rows))
 
 
 class CheckpointView:
-    """What a checkpoint holds."""
+    """The state in the newest usable checkpoint, read at its first use."""
 
-    def __init__(self, world: RunResources):
-        """Of the newest one that can be used, when it is asked for."""
-        self.world = world
-        self._found: dict[tuple[str, bool], EvaluationCounts] = {}
+    def __init__(self, resources: RunResources):
+        """Keeps the resources of the run; no checkpoint is read yet."""
+        self.resources = resources
+        self._counts: dict[tuple[str, bool], EvaluationCounts] = {}
 
     @cached_property
     def opened(self) -> RestoredRun:
         """The state of the run."""
-        return opened_.read_latest(
-            self.world.run.path, self.world.config, self.world.exp
-        )
+        resources = self.resources
+        return restore.read_latest(resources.run.path, resources.config, resources.exp)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been read."""
+        """True once the checkpoint has been read."""
         return "opened" in self.__dict__
 
     @cached_property
     def down(self) -> Tree:
-        """The broadcast, as clients have it after the wire."""
+        """The broadcast as clients receive it."""
         run = self.opened
-        return opened_.jit_programs(run.exp).broadcast(run.state.server).message
+        return restore.jit_programs(run.exp).broadcast(run.state.server).message
 
     def client(self, i: int) -> SavedClient:
-        """The client of an id."""
+        """Returns the client of an id."""
         run = self.opened
-        number, cohort = next(
-            (n, c) for n, c in enumerate(run.exp.cohorts) if i in c.ids
-        )
+        cohorts = enumerate(run.exp.cohorts)
+        number, cohort = next((n, c) for n, c in cohorts if i in c.ids)
         rows = run.clients(number, np.array([cohort.ids.index(i)]))
         state = jax.tree.map(lambda a: a[0], rows)
         if cohort.stateless:
             state = client_at_round_start(run.exp.method, cohort, state, self.down)
-        kit = self.world.tools(cohort.name, cohort.net)
-        return SavedClient(kit, state, self.down, lambda: self.world.data_of(i))
+        tools = self.resources.tools(cohort.name, cohort.net)
+        return SavedClient(tools, state, self.down, lambda: self.resources.data_of(i))
 
-    def found(self, part: str, clients: Sequence[int] | None) -> EvaluationCounts:
-        """Correct predictions of a part of the data, of these clients at the least."""
+    def evaluate(self, part: str, clients: Sequence[int] | None) -> EvaluationCounts:
+        """Returns counts on a part of the data of these clients or more."""
         run = self.opened
-        more = not {*(clients or ())} <= evaluate.evaluated_clients(run.exp)
-        if (part, more) not in self._found:
-            made = evaluate.evaluate(run, self.world.examples, part, more)
-            self._found[part, more] = made
-        return self._found[part, more]
+        everyone = not {*(clients or ())} <= evaluate.evaluated_clients(run.exp)
+        if (key := (part, everyone)) not in self._counts:
+            examples = self.resources.examples
+            self._counts[key] = evaluate.evaluate(run, examples, part, everyone)
+        return self._counts[key]
 
 
 def client_at_round_start(
     method: Method, cohort: Cohort, client: Client, down: Tree
 ) -> Client:
-    """A client that keeps nothing, as it begins a round."""
-    own = cohort.persistence.restore(method, cohort.net, client)
-    return own.replace(
-        params=method.receive(own.params, down),
-        norm=method.receive_stats(own.norm, down),
-    )
+    """Returns a client that keeps nothing as it begins a round."""
+    client = cohort.persistence.restore(method, cohort.net, client)
+    params = method.receive(client.params, down)
+    return client.replace(params=params, norm=method.receive_stats(client.norm, down))
 
 
 class Clients(Sequence[SavedClient]):
     """The clients of a run by id."""
 
-    def __init__(self, inside: CheckpointView, number: int):
-        """Of so many."""
-        self._inside, self._number = inside, number
+    def __init__(self, view: CheckpointView, number: int):
+        """Keeps the checkpoint that `number` clients are read from."""
+        self._view, self._number = view, number
 
     def __len__(self) -> int:
         return self._number
 
     def __getitem__(self, i):
         check_id(i, self._number)
-        return self._inside.client(int(i))
+        return self._view.client(int(i))
 
     def __iter__(self) -> Iterator[SavedClient]:
-        return (self._inside.client(i) for i in range(self._number))
+        return (self._view.client(i) for i in range(self._number))
 
     def __repr__(self) -> str:
         return f"<{self._number} clients, 0 to {self._number - 1}>"

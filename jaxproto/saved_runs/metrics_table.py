@@ -1,4 +1,4 @@
-"""The records of a run as a tidy table, with columns as numpy arrays."""
+"""Tidy tables of the records of a run, with columns as numpy arrays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -82,7 +82,7 @@ class Table:
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
-    """An array of texts, whole numbers or floats."""
+    """Returns an array of texts, integers or floats."""
     if any(isinstance(value, str) for value in values):
         return np.array(["" if v is None else str(v) for v in values])
     if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
@@ -96,15 +96,14 @@ NOTHING = Table({"round": np.zeros(0, np.int64), "rule": np.zeros(0, np.str_)})
 def metrics_table(records: Sequence[Mapping]) -> Table:
     """Returns a table with one row for each evaluated round and rule.
 
-    Columns: `round`, `rule`; then what the record says of the rule (`pooled`,
-    `client_mean`, `client_std`, `client_min`, `client_max` of the accuracy; of another
-    metric its name before these); then what it says of the round, the same in all rows
-    of the round (`loss` of training, `participants`, `bytes_up`, `bytes_total_up`,
-    `seconds`, ...). What is a list in the record (bytes of every client, what was
-    watched in every round) is not here.
+    The columns are `round` and `rule`; then values of the rule (`pooled`,
+    `client_mean`, `client_std`, `client_min`, `client_max` of the accuracy; for another
+    metric with its name in front); then values of the round, equal in all its rows
+    (`loss` of training, `participants`, `bytes_up`, `bytes_total_up`, `seconds`, ...).
+    Lists in a record, such as the bytes of every client, are left out.
 
     Args:
-      records: of `metrics_table.jsonl`.
+      records: Records of `metrics.jsonl`.
     """
     rows = [row for record in records for row in _rows(record)]
     return Table.of_rows(rows) if rows else NOTHING
@@ -123,12 +122,12 @@ def _rows(record: Mapping) -> Iterator[dict[str, Any]]:
         }
 
 
-def _numbers(nested: Mapping, before: str = "") -> dict[str, Any]:
-    """The numbers in nested dictionaries; names are joined by an underscore."""
+def _numbers(nested: Mapping, prefix: str = "") -> dict[str, Any]:
+    """Returns the numbers of nested dictionaries, names joined by an underscore."""
     flat: dict[str, Any] = {}
     for name, value in nested.items():
         if isinstance(value, Mapping):
-            flat |= _numbers(value, f"{before}{name}_")
+            flat |= _numbers(value, f"{prefix}{name}_")
         elif value is None or isinstance(value, int | float):
-            flat[f"{before}{name}"] = value
+            flat[f"{prefix}{name}"] = value
     return flat

@@ -1,8 +1,7 @@
-"""A client that never trained joins a run: what it receives, and its own training.
+"""Clients that join a saved run: they receive the broadcast and train locally.
 
-It goes through the stages of `jaxproto/client.py`, as every client of a round. The
-server learns nothing of it: its upload is made, as methods remember what they sent, and
-goes nowhere.
+They go through the stages of `jaxproto/client.py`, as every client of a round. Their
+upload is made, as methods remember what they sent, but the server does not receive it.
 """
 
 import dataclasses
@@ -15,8 +14,13 @@ import ml_collections
 import numpy as np
 
 from jaxproto import batches, models
-from jaxproto import client as clients_
-from jaxproto.client import LocalTask
+from jaxproto.client import (
+    LocalTask,
+    begin_local_training,
+    finish_local_training,
+    init_client,
+    local_steps,
+)
 from jaxproto.config.checks import network_names
 from jaxproto.data.dataset import Dataset
 from jaxproto.errors import UserError
@@ -38,40 +42,38 @@ from jaxproto.types import Array, Client, Examples, Net, Shard, Tree
 
 
 class JoinStages(NamedTuple):
-    """A client that joins."""
+    """A client that joins, after each stage."""
 
-    before: Client  # as it is drawn
-    received: Client  # with what the server broadcasts
+    before: Client  # as initialised
+    received: Client  # with the broadcast
     trained: Client
 
 
-def examples_of(dataset: Dataset, given: tuple, given_test: tuple) -> ClientData:
-    """What a user gives of a client, checked, as the data set stores it.
+def examples_of(dataset: Dataset, train: tuple, test: tuple) -> ClientData:
+    """Checks examples (x, y) of a client; returns them as the data set stores them.
 
     Raises:
-      UserError: it does not fit the data of the run.
+      UserError: They do not fit the data of the run.
     """
     parts = []
-    for x, y in (given, given_test):
-        stored = user_inputs.to_dataset_inputs(dataset, x)
-        parts.append(
-            ExampleSet(stored, user_inputs.to_class_ids(dataset, y, len(stored)))
-        )
+    for x, y in (train, test):
+        x = user_inputs.to_dataset_inputs(dataset, x)
+        parts.append(ExampleSet(x, user_inputs.to_class_ids(dataset, y, len(x))))
     return ClientData(*parts)
 
 
 def architecture(
-    exp: Experiment, config: ml_collections.ConfigDict, asked: str, id: int
+    exp: Experiment, config: ml_collections.ConfigDict, name: str, id: int
 ) -> tuple[str, Net]:
-    """The network of a new client, and its name.
+    """Returns the network of a new client and its name.
 
     Args:
-      asked: of the registry; "" is the one that the group gives to this id.
+      name: Name in the registry; "" is the one that the group gives to this id.
 
     Raises:
-      UserError: it does not go with the others.
+      UserError: The network does not fit the others.
     """
-    name = asked or models.assign_networks(network_names(config.model.group), [id])[0]
+    name = name or models.assign_networks(network_names(config.model.group), [id])[0]
     for cohort in exp.cohorts:
         if cohort.name == name:
             return name, cohort.net
@@ -91,35 +93,35 @@ def join(
     id: int,
     epochs: int,
 ) -> SavedClient:
-    """A new client after its own training.
+    """Returns a new client after local training.
 
     Args:
-      tools: of its architecture.
-      down: the broadcast.
-      data: its examples.
-      id: which its randomness follows from.
-      epochs: of its training; 0 is as many as the configuration has.
+      tools: Compiled functions of its architecture.
+      down: The broadcast.
+      data: Its examples.
+      id: Its id, which determines its randomness.
+      epochs: Epochs of its training; 0 is as many as the configuration has.
 
     Raises:
-      UserError: another number of epochs.
+      UserError: `epochs` is negative.
     """
     if epochs < 0:
         raise UserError(f"epochs is {epochs}; give 1 or more, or 0 for the run's own.")
-    made = simulate_join(run, tools, down, data, id, epochs)
-    each = [SavedClient(tools, state, down, lambda: data) for state in made]
-    asks = rules_using_broadcast(tools, made.before, down, data.train.x[:1])
-    found = [one.accuracies() for one in each]
+    stages = simulate_join(run, tools, down, data, id, epochs)
+    clients = [SavedClient(tools, state, down, lambda: data) for state in stages]
+    needs = rules_using_broadcast(tools, stages.before, down, data.train.x[:1])
+    before, received, trained = (client.accuracies() for client in clients)
     rows = [
         {
             "rule": rule,
-            "before": None if asks[rule] else found[0][rule],
-            "after_broadcast": found[1][rule],
-            "after_training": found[2][rule],
+            "before": None if needs[rule] else before[rule],
+            "after_broadcast": received[rule],
+            "after_training": trained[rule],
         }
-        for rule in asks
+        for rule in needs
     ]
     joined = Table.of_rows(rows)
-    return SavedClient(tools, made.trained, down, lambda: data, joined)
+    return SavedClient(tools, stages.trained, down, lambda: data, joined)
 
 
 def simulate_join(
@@ -130,7 +132,7 @@ def simulate_join(
     id: int,
     epochs: int,
 ) -> JoinStages:
-    """The client as it is drawn, with what it receives, and trained."""
+    """Returns the client as initialised, after the broadcast and after training."""
     exp, seed = run.exp, run.config.seed
     last = min(run.round, run.config.rounds - 1)
     local = exp.local.at_round(jnp.int32(last))
@@ -149,7 +151,7 @@ def simulate_join(
 
 
 def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, Shard]:
-    """The examples that a client trains on, with the public ones of the run."""
+    """Returns the training examples of a client with the public ones of the run."""
     (x, y), size = data.train, len(data.train.y)
     index = jnp.arange(size, dtype=jnp.int32)
     if dataset.public is None:
@@ -157,41 +159,39 @@ def with_public_examples(dataset: Dataset, data: ClientData) -> tuple[Examples, 
     rows = dataset.public
     public = size + jnp.arange(len(rows), dtype=jnp.int32)
     x, y = np.concatenate([x, dataset.x[rows]]), np.concatenate([y, dataset.y[rows]])
-    shown = Examples(jnp.asarray(x), jnp.asarray(y), public)
-    return shown, Shard(index, jnp.int32(size))
+    examples = Examples(jnp.asarray(x), jnp.asarray(y), public)
+    return examples, Shard(index, jnp.int32(size))
 
 
 def join_stages(
     task: LocalTask, key: Array, id: Array, count_C: Array, shard: Shard
 ) -> JoinStages:
-    """The stages of local training, as of a client in its first round.
+    """Trains a client as in its first round and returns its stages.
 
     Args:
-      key: of initial networks.
-      count_C: training examples per class.
+      key: Key of the initial networks.
+      count_C: Training examples per class [C].
     """
-    before = clients_.init_client(task.method, task.net, task.local, key, id, count_C)
-    session = clients_.begin_local_training(task, before, shard)
+    before = init_client(task.method, task.net, task.local, key, id, count_C)
+    session = begin_local_training(task, before, shard)
     received = session.before
-    session = clients_.local_steps(task, session, 0, MAX_STEPS, before, shard)
-    trained, _, _ = clients_.finish_local_training(task, session, before, shard)
+    session = local_steps(task, session, 0, MAX_STEPS, before, shard)
+    trained, _, _ = finish_local_training(task, session, before, shard)
     return JoinStages(before, received, trained)
 
 
 def rules_using_broadcast(
     tools: CompiledClient, client: Client, down: Tree, x: np.ndarray
 ) -> dict[str, bool]:
-    """Which rules read what the server sends: {rule: whether}."""
+    """Returns whether each rule reads the broadcast."""
 
     def scores(client, down, x, rule):
-        shown = batches.normalise_inputs(x)
-        return tools.method.predict(tools.net, client, shown, down)[rule]
+        x = batches.normalise_inputs(x)
+        return tools.method.predict(tools.net, client, x, down)[rule]
 
-    asked = client, down, jnp.asarray(x)
-    form, found = jax.tree.structure(asked), {}
-    for rule in jax.eval_shape(tools.scores, *asked):
-        marks = jax.tree.unflatten(
-            form, statelessness.inputs_used(partial(scores, rule=rule), *asked)
-        )
-        found[rule] = any(jax.tree.leaves(marks[1]))
-    return found
+    inputs = client, down, jnp.asarray(x)
+    structure, uses = jax.tree.structure(inputs), {}
+    for rule in jax.eval_shape(tools.scores, *inputs):
+        used = statelessness.inputs_used(partial(scores, rule=rule), *inputs)
+        uses[rule] = any(jax.tree.leaves(jax.tree.unflatten(structure, used)[1]))
+    return uses

@@ -1,7 +1,7 @@
-"""A run read back from its folder: its experiment and its last usable checkpoint.
+"""Runs read back from their folders, with the last usable checkpoint.
 
-Nothing is written there and no lock is taken, so that a run that goes on is not
-disturbed. Nothing is compiled: programs are when they are first called.
+Nothing is written there and no lock is taken, so a run that goes on is not disturbed.
+Programs are compiled when they are first called.
 """
 
 import re
@@ -20,8 +20,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES
 from jaxproto.experiment.data import FederationData
 from jaxproto.methods import METHODS
-from jaxproto.storage import checkpoint, manifest, row_deltas
-from jaxproto.storage import workdir as folder
+from jaxproto.storage import checkpoint, manifest, row_deltas, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.summary import run_summary
 from jaxproto.training import programs, xla_cache
@@ -46,88 +45,88 @@ class RestoredRun(NamedTuple):
     notes: tuple[str, ...]  # a sentence per checkpoint that was passed over
 
     def clients(self, i: int, at: np.ndarray) -> Client:
-        """Clients [n, ...] of cohort `i` at these places."""
+        """Returns clients [n, ...] of cohort `i` at these places."""
         check_clients(self)
         return self.store.rows(i, at, self.state.clients[i])
 
 
-def load(workdir: str | Path, data_dir: str = "") -> RestoredRun:
-    """Builds the experiment again and reads the newest checkpoint that can be used.
+def load(path: str | Path, data_dir: str = "") -> RestoredRun:
+    """Builds the experiment again and reads the newest usable checkpoint.
 
-    Every client is in its state: as much memory as all of them need.
+    The state holds every client, which takes as much memory as all of them need.
 
     Args:
-      workdir: of a run, finished or not.
-      data_dir: where the data set is now; "" is where the run found it.
+      path: Folder of a run, finished or not.
+      data_dir: Folder of the data set; "" is where the run found it.
 
     Raises:
       UserError: no run or no checkpoint is there, its clients are on their nodes, or
         the data are not those of the run.
     """
-    run = RunFolder.read(workdir)
+    run = RunFolder.read(path)
     config = configuration(run, data_dir)
     return with_all_clients(read_latest(run.path, config, experiment(run, config)))
 
 
 def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDict:
-    """The configuration of a run; fields that did not exist then at their default.
+    """Returns the configuration of a run, with the defaults of newer fields.
 
     Raises:
-      UserError: its method is not registered, or a value is none of today.
+      UserError: The method is not registered, or a value is no longer valid.
     """
-    made = config_.default()
+    config = config_.default()
     name = choose_from("method", run.config["method.name"], METHODS)
-    made.method = ml_collections.ConfigDict(config_.method_fields(name))
-    made.update_from_flattened_dict(run.config)
-    made.data.data_dir = data_dir or made.data.data_dir
-    config_.check(made)
-    return made
+    config.method = ml_collections.ConfigDict(config_.method_fields(name))
+    config.update_from_flattened_dict(run.config)
+    config.data.data_dir = data_dir or config.data.data_dir
+    config_.check(config)
+    return config
 
 
 def experiment(run: RunFolder, config: ml_collections.ConfigDict) -> Experiment:
-    """The experiment of a run, its clients where its checkpoints have them.
+    """Returns the experiment of a run, with its clients where checkpoints have them.
 
-    Clients of a run that had them in files are in the memory of the host here, as far
-    as they have ever taken part.
+    Clients that the run kept in files are in the memory of the host, as far as they
+    have taken part.
 
     Raises:
-      UserError: the data set is not there, or is not that of the run.
+      UserError: The data set is missing, or is not that of the run.
     """
     config = config.copy_and_resolve_references()
-    there = None if run.on_nodes else store_of_checkpoint(run.path)
-    config.clients.store = there or config.clients.store
-    given = _given(run.path, config)
-    tokens = folder.tokens(run.path)
+    store = None if run.on_nodes else store_of_checkpoint(run.path)
+    config.clients.store = store or config.clients.store
+    given = _nodes_data(run.path, config)
+    tokens = workdir.tokens(run.path)
     exp = build.experiment(config, jax.default_backend(), tokens, given=given)
     exp = exp._replace(store=NODES) if run.on_nodes else exp
     run_summary.check_same(exp, run.path)
     return without_lanes(exp)
 
 
-def _given(path: Path, config: ml_collections.ConfigDict) -> FederationData | None:
-    """The data as the server of nodes with their own knew them; None of other runs."""
+def _nodes_data(path: Path, config: ml_collections.ConfigDict) -> FederationData | None:
+    """Returns the data that the server of a run on nodes knows; None for other runs."""
     if config.data.name != registry.NODES:
         return None
     return data.server_data(node_schema.read(path / node_schema.FILE), config.data)
 
 
 def store_of_checkpoint(path: Path) -> str | None:
-    """What `clients.store` has to be for the checkpoints of a run; None without any."""
+    """Returns the `clients.store` that fits the checkpoints of a run; None without."""
     for r in reversed(checkpoint.rounds(path / "checkpoints")):
-        there = path / "checkpoints" / str(r)
-        if (there / row_deltas.FOLDER).is_dir():
+        folder = path / "checkpoints" / str(r)
+        if (folder / row_deltas.FOLDER).is_dir():
             return "host"
         try:
-            leaves = manifest.read_leaves(there)
+            leaves = manifest.read_leaves(folder)
         except manifest.Unusable:
             continue
-        kept = any(re.match(r"\.clients\[\d+\]\.params", e["path"]) for e in leaves)
-        return "device" if kept else "none"
+        has_nets = any(re.match(r"\.clients\[\d+\]\.params", e["path"]) for e in leaves)
+        return "device" if has_nets else "none"
     return None
 
 
 def jit_programs(exp: Experiment) -> Programs:
-    """The programs of a run, each compiled when it is first called."""
+    """Returns the programs of a run, each compiled at its first call."""
     xla_cache.enable_xla_cache()
     jitted = jax.tree.map(jax.jit, programs.build_programs(exp))
     return programs.with_floats(jitted, exp.floats)
@@ -136,18 +135,18 @@ def jit_programs(exp: Experiment) -> Programs:
 def read_latest(
     path: Path, config: ml_collections.ConfigDict, exp: Experiment
 ) -> RestoredRun:
-    """The newest checkpoint that can be used.
+    """Reads the newest usable checkpoint.
 
     Raises:
-      UserError: there is none.
+      UserError: There is none.
     """
     directory, tries = path / "checkpoints", TRIES
     while True:
-        there, tries = checkpoint.rounds(directory), tries - 1
+        rounds, tries = checkpoint.rounds(directory), tries - 1
         try:
             return _newest(path, config, exp)
-        except Exception:  # of many kinds, where files go while they are read
-            if tries == 0 or checkpoint.rounds(directory) == there:
+        except Exception:  # of many kinds, as files go while they are read
+            if tries == 0 or checkpoint.rounds(directory) == rounds:
                 raise
 
 
@@ -155,21 +154,21 @@ def _newest(
     path: Path, config: ml_collections.ConfigDict, exp: Experiment
 ) -> RestoredRun:
     directory, like = path / "checkpoints", programs.shapes(exp, config.seed)
-    found = checkpoint.restore_latest(directory, like, folder.settings(config))
-    if found is None:
+    latest = checkpoint.restore_latest(directory, like, workdir.settings(config))
+    if latest is None:
         raise UserError(
             f"{path} holds no checkpoint, which networks and prototypes are read from "
             "(records in results/ have none). Run its configuration, or wait until the "
             "run has saved a round."
         )
     store = open_store(exp, jit_programs(exp), config.seed, path)
-    store.load(directory / str(found.round))
-    notes = tuple(found.notes)
-    return RestoredRun(path, config, exp, found.round, found.state, store, notes)
+    store.load(directory / str(latest.round))
+    notes = tuple(latest.notes)
+    return RestoredRun(path, config, exp, latest.round, latest.state, store, notes)
 
 
 def check_clients(run: RestoredRun):
-    """Raises UserError if what clients keep is not in the run's folder."""
+    """Raises UserError if the state of clients is not in the folder of the run."""
     if run.exp.store == NODES and any(not c.stateless for c in run.exp.cohorts):
         raise UserError(
             f"the clients of {run.path} keep their networks on their nodes, and a "
@@ -179,7 +178,7 @@ def check_clients(run: RestoredRun):
 
 
 def with_all_clients(run: RestoredRun) -> RestoredRun:
-    """The same with every client in its state: as much memory as all of them need."""
+    """Returns the run with every client in its state."""
     check_clients(run)
     places = [np.arange(len(cohort.ids)) for cohort in run.exp.cohorts]
     clients = tuple(run.clients(i, at) for i, at in enumerate(places))

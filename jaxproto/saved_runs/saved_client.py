@@ -1,4 +1,4 @@
-"""One client: its network, its data, and what it says of examples."""
+"""Clients of a saved run: their networks, data and predictions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ class ClientData(NamedTuple):
 
 
 class CompiledClient(NamedTuple):
-    """What clients of an architecture are asked with, compiled when first called."""
+    """Functions of the clients of an architecture, compiled at their first call."""
 
     method: Method
     net: Net
@@ -48,7 +48,7 @@ class CompiledClient(NamedTuple):
 def compile_client(
     method: Method, net: Net, name: str, dataset: Dataset
 ) -> CompiledClient:
-    """Those of one architecture."""
+    """Returns the functions of one architecture."""
 
     def scores(client, down, x):
         return method.predict(net, client, batches.normalise_inputs(x), down)
@@ -83,7 +83,7 @@ class SavedClient:
         data: Callable[[], ClientData],
         joined: Table | None = None,
     ):
-        """Of its state, the broadcast and what makes its examples."""
+        """Keeps the state, the broadcast and a function that makes the examples."""
         self.state: Client = jax.tree.map(np.asarray, state)
         self.id = int(self.state.id)
         self.architecture = tools.name
@@ -120,7 +120,7 @@ class SavedClient:
         return tuple(jax.eval_shape(tools.scores, self.state, self._down, like))
 
     def scores(self, x, rule: str = "head") -> np.ndarray:
-        """Scores [M, C] of examples: logits, or negative distances to prototypes.
+        """Returns scores [M, C]: logits, or negative distances to prototypes.
 
         Args:
           x: [M, ...] as the data set of the run stores examples: images as uint8 from 0
@@ -135,7 +135,7 @@ class SavedClient:
         return self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))[rule]
 
     def predict(self, x, rule: str = "head") -> np.ndarray:
-        """Classes [M] of examples; -1 where the rule has no class to offer.
+        """Returns classes [M] of examples; -1 where the rule has no class to offer.
 
         Args:
           x: as for `scores`.
@@ -144,42 +144,40 @@ class SavedClient:
         return best_class(self.scores(x, rule))
 
     def features(self, x) -> np.ndarray:
-        """Features [M, D] of examples, which prototypes are of.
+        """Returns features [M, D] of examples, the space of prototypes.
 
-        Where clients have RefProtoFL's adapter, its output.
+        With the adapter of RefProtoFL it is the output of the adapter.
         """
-        given = user_inputs.to_dataset_inputs(self._tools.dataset, x)
-        return map_in_batches(partial(self._tools.features, self._on_device()), given)
+        x = user_inputs.to_dataset_inputs(self._tools.dataset, x)
+        client = jax.device_put(self.state)
+        return map_in_batches(partial(self._tools.features, client), x)
 
     def confusion(self, rule: str = "head", part: str = "test") -> np.ndarray:
-        """How many examples [C, C] of each class (row) are taken for each (column).
+        """Returns the confusion matrix [C, C]: true class (row) by prediction (column).
 
-        Those for which the rule has no class to offer are in no column.
+        Examples for which the rule has no class to offer are in no column.
 
         Args:
           rule: as for `scores`.
           part: of its data, test or train.
         """
         x, y = self._part(part)
-        said, size = self.predict(x, rule), self._tools.dataset.num_classes
+        predicted, size = self.predict(x, rule), self._tools.dataset.num_classes
         count_CC = np.zeros((size, size), np.int64)
-        np.add.at(count_CC, (y[said >= 0], said[said >= 0]), 1)
+        np.add.at(count_CC, (y[predicted >= 0], predicted[predicted >= 0]), 1)
         return count_CC
 
     def accuracies(self, part: str = "test") -> dict[str, float]:
-        """Accuracy of every rule on its own data, test or train."""
+        """Returns the accuracy of every rule on its own data, "test" or "train"."""
         x, y = self._part(part)
-        made = self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))
-        return {rule: float(np.mean(best_class(s) == y)) for rule, s in made.items()}
+        scores = self._scores(user_inputs.to_dataset_inputs(self._tools.dataset, x))
+        return {rule: float(np.mean(best_class(s) == y)) for rule, s in scores.items()}
 
     def _part(self, name: str) -> ExampleSet:
         return getattr(self.data, choose_from("part", name, PARTS))
 
-    def _on_device(self) -> Client:
-        return jax.device_put(self.state)
-
     def _scores(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        client, down = self._on_device(), self._down
+        client, down = jax.device_put(self.state), self._down
         return map_in_batches(lambda x_B: self._tools.scores(client, down, x_B), x)
 
     def __repr__(self) -> str:
@@ -187,18 +185,18 @@ class SavedClient:
 
 
 def best_class(scores_MC: np.ndarray) -> np.ndarray:
-    """The class with the highest score; -1 where that is no finite number."""
-    sure_M = np.isfinite(np.max(scores_MC, -1))
-    return np.where(sure_M, np.argmax(scores_MC, -1), -1)
+    """Returns the class with the highest score; -1 where that is no finite number."""
+    known_M = np.isfinite(np.max(scores_MC, -1))
+    return np.where(known_M, np.argmax(scores_MC, -1), -1)
 
 
 def map_in_batches(f: Callable, x: np.ndarray) -> Tree:
-    """`f` of all examples, so many at a time that one program serves any number."""
+    """Applies `f` to all examples in batches of one size, so it compiles once."""
     size, parts = batches.EVAL_BATCH_SIZE, []
     for first in range(0, len(x), size):
-        given = x[first : first + size]
+        rows = x[first : first + size]
         batch = np.zeros((size, *x.shape[1:]), x.dtype)
-        batch[: len(given)] = given
+        batch[: len(rows)] = rows
         parts.append(jax.device_get(f(batch)))
     return jax.tree.map(lambda *a: np.concatenate(a)[: len(x)], *parts)
 

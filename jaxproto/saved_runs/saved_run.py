@@ -1,4 +1,4 @@
-"""A run opened from its folder: `jaxproto.load`."""
+"""Saved runs, as `jaxproto.load` opens them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +10,13 @@ from jaxproto.config import flatten
 from jaxproto.data import partition_stats
 from jaxproto.data.partition_stats import Counts
 from jaxproto.errors import UserError
-from jaxproto.saved_runs import export, metrics_table, restore
-from jaxproto.saved_runs import new_client as joining
+from jaxproto.saved_runs import export, metrics_table, new_client, restore
 from jaxproto.saved_runs.lazy_state import CheckpointView, Clients, RunResources
 from jaxproto.saved_runs.metrics_table import Table
 from jaxproto.saved_runs.saved_client import SavedClient, check_id
-from jaxproto.storage import workdir as folder
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
+from jaxproto.storage.workdir import check_complete
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.pictures import HostProtos
 from jaxproto.types import Tree
@@ -62,9 +61,9 @@ class SavedRun:
     rounds: int
 
     def __init__(self, path: Path, data_dir: str = ""):
-        """Of a folder; see `load`."""
+        """Reads the folder of a run, as `load` does."""
         self.path, self._data_dir = path, data_dir
-        self._inside: CheckpointView | None = None
+        self._view: CheckpointView | None = None
         self.refresh()
 
     def refresh(self) -> "SavedRun":
@@ -78,25 +77,20 @@ class SavedRun:
         run = RunFolder.read(self.path)
         config, status = restore.configuration(run, self._data_dir), run.status()
         if status is Status.FINISHED:
-            folder.check_complete(self.path, config, run.results["rounds"])
-        before = self._inside
-        if (
-            before is None
-            or not before.is_open
-            or flatten(config) != flatten(self.config)
-        ):
-            world = RunResources(run, config)
+            check_complete(self.path, config, run.results["rounds"])
+        last = self._view
+        if last and last.is_open and flatten(config) == flatten(self.config):
+            self._view = CheckpointView(last.resources)
         else:
-            world = before.world
-        self._inside = CheckpointView(world)
+            self._view = CheckpointView(RunResources(run, config))
         self.config, self.summary, self.status = config, run.summary, status
         self.metrics, self.rounds = metrics_table.metrics_table(run.records), run.round
         return self
 
     @property
     def _now(self) -> CheckpointView:
-        assert self._inside is not None
-        return self._inside
+        assert self._view is not None
+        return self._view
 
     @property
     def partition(self) -> Counts:
@@ -153,11 +147,10 @@ class SavedRun:
         clients: Sequence[int] | None = None,
         part: str = "test",
     ) -> dict[str, dict[str, float]]:
-        """Accuracy by rule, pooled over examples and mean and spread over clients.
+        """Returns the accuracy by rule: pooled, and mean and spread over clients.
 
-        Of the test data it is what the record of round `round` says, to the last digit
-        on the same kind of device. Programs are compiled at the first call; others of
-        the same part cost nothing.
+        On the test data it is that of the record of round `round`, to the last digit on
+        the same kind of device. Programs are compiled at the first call.
 
         Args:
           rules: one or several; None is all.
@@ -167,13 +160,13 @@ class SavedRun:
         Raises:
           UserError: no such rule, client or part.
         """
-        asked = [rules] if isinstance(rules, str) else rules
+        rules = [rules] if isinstance(rules, str) else rules
         if clients is not None:
             for i in clients:
                 check_id(i, self.config.data.clients)
             if not clients:
                 raise UserError("there is no client in `clients`; name one, or None.")
-        return self._now.found(part, clients).accuracy(asked, clients)
+        return self._now.evaluate(part, clients).accuracy(rules, clients)
 
     def to_torch(self, i: int, path: str | Path):
         """Writes the network of a client as a `state_dict` of PyTorch.
@@ -202,7 +195,7 @@ class SavedRun:
         epochs: int = 0,
         id: int | None = None,
     ) -> SavedClient:
-        """A client that never trained joins: it receives, trains and is evaluated.
+        """Joins a client that never trained: it receives, trains and is evaluated.
 
         It is drawn as every client of the run, takes over what the server of the last
         checkpoint broadcasts, and trains for itself as in a first round, with the
@@ -226,14 +219,14 @@ class SavedRun:
         Raises:
           UserError: examples, labels or architecture do not fit the run.
         """
-        run, world = self._now.opened, self._now.world
+        run, resources = self._now.opened, self._now.resources
         id = self.config.data.clients if id is None else id
         if isinstance(id, bool) or not isinstance(id, int) or id < 0:
             raise UserError(f"id is {id!r}; give a whole number from 0 on.")
-        given = joining.examples_of(run.exp.dataset, (x, y), (x_test, y_test))
-        name, net = joining.architecture(run.exp, self.config, architecture, id)
-        kit = world.tools(name, net)
-        return joining.join(run, kit, self._now.down, given, id, epochs)
+        data = new_client.examples_of(run.exp.dataset, (x, y), (x_test, y_test))
+        name, net = new_client.architecture(run.exp, self.config, architecture, id)
+        tools = resources.tools(name, net)
+        return new_client.join(run, tools, self._now.down, data, id, epochs)
 
     def __repr__(self) -> str:
         c = self.config

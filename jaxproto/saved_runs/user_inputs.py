@@ -1,4 +1,4 @@
-"""Examples that a user gives, as the data set of a run stores its own."""
+"""Conversion of a user's examples to the form of the data set of a run."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from jaxproto.errors import UserError
 
 
 def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
-    """Inputs [M, ...] in the form of `dataset.x`, from which networks normalise.
+    """Returns inputs [M, ...] in the form of `dataset.x`, before normalisation.
 
     Args:
       dataset: of the run, texts as tokens.
@@ -44,20 +44,20 @@ def to_dataset_inputs(dataset: Dataset, x) -> np.ndarray:
 
 
 def _fits(given: np.ndarray, like: np.ndarray) -> bool:
-    """Whether numbers mean the same after a change of type."""
+    """Returns whether numbers keep their meaning after a change of type."""
     if like.dtype == np.uint8:
         return given.dtype == np.uint8
     return given.dtype.kind in ("iu" if like.dtype.kind == "i" else "iuf")
 
 
 def to_tokens(dataset: Dataset, texts: Sequence[str]) -> np.ndarray:
-    """Texts by the vocabulary of the run."""
-    found = text.tokenize([str(one) for one in texts])
-    return text.token_table(found, dataset.tokens, dataset.x.shape[1])
+    """Returns the tokens of texts by the vocabulary of the run."""
+    tokens = text.tokenize([str(item) for item in texts])
+    return text.token_table(tokens, dataset.tokens, dataset.x.shape[1])
 
 
 def to_class_ids(dataset: Dataset, y, examples: int) -> np.ndarray:
-    """Labels [M] as class numbers.
+    """Returns labels [M] as class numbers.
 
     Args:
       dataset: of the run.

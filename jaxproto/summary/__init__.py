@@ -1,1 +1,1 @@
-"""What is said of a run: summary, costs, disclosure, data, pictures."""
+"""Summaries, costs, metrics, tables and pictures of runs."""

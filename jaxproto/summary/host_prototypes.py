@@ -8,12 +8,12 @@ import jax
 import numpy as np
 
 from jaxproto import gather
-from jaxproto import masks as masks_
 from jaxproto.experiment.build import Experiment
+from jaxproto.masks import SentMasks, bitmap
 from jaxproto.method import Method
 from jaxproto.types import Client, Protos, Tree
 
-HEADS = (  # what classifies: the head of an adapter, or that of the network
+HEADS = (  # paths of the classifier: the head of an adapter, or of the network
     "['adapter']['head']['kernel']",
     "['net']['head']['kernel']",
 )
@@ -21,7 +21,7 @@ HEADS = (  # what classifies: the head of an adapter, or that of the network
 
 @dataclasses.dataclass(frozen=True)
 class HostProtos:
-    """Prototypes on the host; as `types.Protos`."""
+    """Prototypes on the host, in the form of `types.Protos`."""
 
     mean: np.ndarray  # [..., C, D]
     count: np.ndarray  # [..., C]
@@ -39,47 +39,44 @@ class LearntPrototypes(NamedTuple):
 def learnt_prototypes(
     exp: Experiment, server: Tree, clients: Sequence[Client]
 ) -> LearntPrototypes:
-    """What the server broadcasts and what clients remember."""
+    """Returns the prototypes that the server broadcasts and that clients remember."""
     mask_CD, down = masks(exp.method, exp.spec.feat_dim), exp.method.broadcast(server)
     memory = [find_prototypes(c.memory) for c in clients]
     local = on_host(gather.join_by_id([c.ids for c in exp.cohorts], memory))
-    protos, viewed = (
-        sent and expand_masked(sent, mask_CD)
-        for sent in map(
-            on_host, map(find_prototypes, (down, exp.method.client_view(down)))
-        )
-    )
+    trees = down, exp.method.client_view(down)
+    sent = [on_host(find_prototypes(tree)) for tree in trees]
+    protos, viewed = (protos and expand_masked(protos, mask_CD) for protos in sent)
     return LearntPrototypes(mask_CD, protos, local, viewed)
 
 
 def find_prototypes(tree: Tree) -> Protos | None:
-    """The first prototypes in a tree; None if there are none."""
+    """Returns the first prototypes in a tree; None if there are none."""
     leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Protos))
     return next((node for node in leaves if isinstance(node, Protos)), None)
 
 
 def on_host(protos: Protos | None) -> HostProtos | None:
-    """Prototypes as numpy arrays; None if there are none."""
+    """Returns prototypes as numpy arrays; None if there are none."""
     if protos is None:
         return None
     return HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
 
 
 def masks(method: Method, feat_dim: int) -> np.ndarray | None:
-    """The CPS masks [C, D], bool, if the method sends some before the first round."""
+    """Returns the CPS masks [C, D], bool; None if the method sends none at setup."""
     leaves = jax.tree.leaves(method.setup, is_leaf=_is_masks)
     sent = next((node.masks for node in leaves if _is_masks(node)), None)
     if sent is None or sent.dtype == bool:
         return sent if sent is None else np.asarray(sent)
-    return masks_.bitmap(np.asarray(sent, np.int64), feat_dim)
+    return bitmap(np.asarray(sent, np.int64), feat_dim)
 
 
 def _is_masks(node):
-    return isinstance(node, masks_.SentMasks)
+    return isinstance(node, SentMasks)
 
 
 def expand_masked(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
-    """Compressed prototypes [C, s] with their values in the places of the masks.
+    """Puts the values of compressed prototypes [C, s] in the places of their masks.
 
     TinyProto Definition 2: values are in the order of the dimensions. Prototypes that
     are not of this form stay as they are.
@@ -92,42 +89,42 @@ def expand_masked(protos: HostProtos, mask_CD: np.ndarray | None) -> HostProtos:
 
 
 def head_norms(cohorts, clients) -> np.ndarray | None:
-    """Lengths of the class weights [K, C] of all clients, by id, without biases.
+    """Returns norms of the class weights [K, C] of clients by id, without biases.
 
-    None unless every client has one of HEADS as a matrix [D, C].
+    Returns None unless every client has one of HEADS as a matrix [D, C].
     """
     parts = []
     for stacked in clients:
         leaves = jax.tree_util.tree_leaves_with_path(stacked.params)
         by_path = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-        found = [by_path[name] for name in HEADS if name in by_path]
-        if not found or np.ndim(found[0]) != 3:
+        heads = [by_path[name] for name in HEADS if name in by_path]
+        if not heads or np.ndim(heads[0]) != 3:
             return None
-        parts.append(np.linalg.norm(found[0], axis=1))
+        parts.append(np.linalg.norm(heads[0], axis=1))
     return np.asarray(gather.join_by_id([c.ids for c in cohorts], parts))
 
 
 def note_of(learnt: HostProtos, feat_dim: int) -> str:
-    """What has to be said of prototypes that are not in the space of features."""
+    """Returns a note on prototypes that are not in the space of features, or ""."""
     sent = learnt.mean.shape[-1]
     other = f"as sent: {sent} values each, features have {feat_dim}"
     return other if sent != feat_dim else ""
 
 
 def mean_or_zero(protos: HostProtos) -> np.ndarray:
-    """Prototypes [..., C, D]; zeros where there is none."""
+    """Returns the means [..., C, D]; zeros where there is no prototype."""
     return np.where(protos.count[..., None] > 0, protos.mean, 0)
 
 
 def class_title(local: HostProtos, c: int) -> str:
-    """The title of the local prototypes of a class."""
+    """Returns the title of the local prototypes of a class."""
     holders = int((local.count[:, c] > 0).sum())
     clients = len(local.count)
     return f"local prototypes of class {c}, held by {holders} of {clients} clients"
 
 
 def mask_of(mask_CD: np.ndarray | None, c: int, dim: int) -> np.ndarray | None:
-    """The mask of a class, if prototypes of `dim` values have one."""
+    """Returns the mask of a class; None if prototypes of `dim` values have none."""
     if mask_CD is None or mask_CD.shape[1] != dim:
         return None
     return mask_CD[c]

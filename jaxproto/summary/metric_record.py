@@ -1,69 +1,68 @@
-"""What the metrics of an evaluation say: in its record, per client, in the summary."""
+"""Values of the metrics of evaluations: in records, per client, in summaries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxproto import metrics as metrics_
-from jaxproto.metrics import ACCURACY, Metric
-from jaxproto.storage import records as records_
+from jaxproto.metrics import ACCURACY, Metric, by_client, pooled
+from jaxproto.storage.records import summarize_series
 from jaxproto.types import Tree
 
 Sums = Mapping[str, Mapping[str, Tree]]  # {rule: {metric: [K, ...]}}
-AVERAGES = ("pooled", "mean")  # of which the summary has best, final, mean of the last
+AVERAGES = ("pooled", "mean")  # averages that the summary of a run has
 
 
 def accuracies(sums: Sums) -> dict[str, np.ndarray]:
-    """Correct predictions of every client, {rule: [K]}."""
+    """Returns the correct predictions of every client, {rule: [K]}."""
     return {rule: of[ACCURACY][0] for rule, of in sums.items()}
 
 
 def metric_record(metrics: Sequence[Metric], sums: Sums) -> dict[str, dict[str, dict]]:
-    """{rule: {metric: values over all examples, and over clients}}, as in a record."""
+    """Returns {rule: {metric: pooled value and values over clients}} for a record."""
     return {
         rule: {
             name: summarize_metric(value, each[name])
             for metric in metrics
-            for each in [metrics_.by_client(metric, of[metric.name])]
-            for name, value in metrics_.pooled(metric, of[metric.name]).items()
+            for each in [by_client(metric, of[metric.name])]
+            for name, value in pooled(metric, of[metric.name]).items()
         }
         for rule, of in sums.items()
     }
 
 
 def client_columns(metrics: Sequence[Metric], sums: Sums) -> dict[str, np.ndarray]:
-    """The values of every client by `metric_rule`: [K], or [K, C] of every class."""
+    """Returns values of clients by `metric_rule`: [K], or [K, C] for each class."""
     return {
         f"{name}_{rule}": each
         for rule, of in sums.items()
         for metric in metrics
-        for name, each in metrics_.by_client(metric, of[metric.name]).items()
+        for name, each in by_client(metric, of[metric.name]).items()
     }
 
 
-def summarize_metric(pooled: np.ndarray, each: np.ndarray) -> dict:
-    """Of all examples, and mean and spread over the clients for which it is defined.
+def summarize_metric(total: np.ndarray, each: np.ndarray) -> dict:
+    """Returns the pooled value, and mean and spread over clients that have a value.
 
-    Of one value per class, the mean over clients alone, as {class: value}.
+    A metric per class has {class: value}, and no spread.
 
     Args:
-      pooled: [] or [C].
-      each: [K] or [K, C]; nan where a client has none.
+      total: Value over all examples, [] or [C].
+      each: Values of clients, [K] or [K, C]; nan where a client has none.
     """
-    if pooled.ndim:
+    if total.ndim:
         mean_C = [_over(value_K, np.mean) for value_K in each.T]
-        return {"pooled": _by_class(pooled), "mean": _by_class(mean_C)}
-    there = int(np.sum(~np.isnan(each)))
-    some = {} if there == len(each) else {"clients": there}
+        return {"pooled": _by_class(total), "mean": _by_class(mean_C)}
+    known = int(np.sum(~np.isnan(each)))
+    some = {} if known == len(each) else {"clients": known}
     spread = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
     over = {name: _over(each, f) for name, f in spread.items()}
-    return {"pooled": float(pooled), **over, **some}
+    return {"pooled": float(total), **over, **some}
 
 
 def _over(each: np.ndarray, f) -> float:
-    there = each[~np.isnan(each)]
-    return float(f(there)) if len(there) else np.nan
+    known = each[~np.isnan(each)]
+    return float(f(known)) if len(known) else np.nan
 
 
 def _by_class(value_C) -> dict[str, float]:
@@ -73,14 +72,14 @@ def _by_class(value_C) -> dict[str, float]:
 def metric_summary(
     records: Sequence[Mapping], metrics: Sequence[Metric]
 ) -> dict[str, dict[str, dict]]:
-    """Best, final and mean of the last evaluations, as `records.rule_summary` has them.
+    """Returns the best, final and last mean values, as `records.rule_summary` does.
 
-    The best of a metric like the loss is the smallest. Of one value per class there is
-    the final one alone.
+    The best of a metric like the loss is the smallest. A metric per class has its final
+    value alone.
 
     Args:
-      records: of `metrics.jsonl`.
-      metrics: for their best values.
+      records: Records of `metrics.jsonl`.
+      metrics: Metrics of the records.
 
     Returns:
       {rule: {metric: {"pooled": ..., "mean": ...}}}; {} of records without metrics.
@@ -93,7 +92,7 @@ def metric_summary(
         rows = [(r["round"], _at(r, path)) for r in records]
         if isinstance(rows[-1][1], Mapping):
             return {"final": rows[-1][1]}
-        return records_.summarize_series(rows, name in least)
+        return summarize_series(rows, name in least)
 
     return {
         rule: {name: {k: one(rule, name, k) for k in AVERAGES} for name in of}
@@ -102,8 +101,8 @@ def metric_summary(
 
 
 def _at(record: Mapping, path: Sequence[str]):
-    """What stands at the end of a path; None if it ends before."""
-    found: Any = record
+    """Returns the value at the end of a path; None if the path ends before."""
+    value: Any = record
     for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

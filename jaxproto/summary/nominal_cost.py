@@ -1,9 +1,4 @@
-"""What a round costs by the papers' formulas: `Method.nominal` with networks counted.
-
-    python -m jaxproto cost --config=configs/protonorm.py:digits --all
-
-prints it beside what is measured on the messages (`cost.py`), without training.
-"""
+"""Costs of a round by the formulas of the papers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,9 +10,9 @@ from jaxproto.types import Net
 
 
 def parameters(method: Method, net: Net) -> dict[str, int]:
-    """How many numbers each network of a client has, by its name in the parameters.
+    """Returns the number of parameters of each network of a client, by name.
 
-    The parts of `net`, `body` and `head`, are there as well.
+    The parts of `net`, `body` and `head`, are included.
     """
     key = jax.eval_shape(jax.random.key, 0)
     params = jax.eval_shape(partial(method.init_client, net), key)[0]
@@ -26,11 +21,12 @@ def parameters(method: Method, net: Net) -> dict[str, int]:
 
 
 def nominal(method: Method, net: Net, classes_K: Sequence[int]) -> int | None:
-    """Scalars of a round, both directions; None for a method without a formula.
+    """Returns the scalars of a round, both ways; None for a method without a formula.
 
     Args:
-      net: of any cohort.
-      classes_K: classes in training and test data of each client.
+      method: Method with its formula in `Method.nominal`.
+      net: Network of any cohort.
+      classes_K: Number of classes in training and test data of each client.
     """
     if method.nominal is None:
         return None

@@ -1,4 +1,4 @@
-"""Every picture of a finished run, into `plots/`."""
+"""Pictures of a finished run, written into its `plots/`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,9 +48,9 @@ def draw_all(
     console: Console,
     name: str = "",
 ):
-    """Draws what the run has: partition and accuracies, and what was learnt.
+    """Draws the partition, accuracies, prototypes and heads of a run.
 
-    Without matplotlib it says how to get it and draws nothing.
+    Without matplotlib it prints how to install it and draws nothing.
 
     Args:
       trained: the federation after its last round.
@@ -79,7 +79,7 @@ def draw_all(
 
 
 def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
-    """Of the partition and of what was measured."""
+    """Returns the pictures of the partition and of the records."""
     train_KC = exp.counts.train
     drawn = {"partition": lambda to: plots.partition_heatmap(to, train_KC, name=name)}
     if not records:
@@ -94,7 +94,7 @@ def _of_records(exp: Experiment, records, name: str) -> dict[str, Picture]:
 
 
 def _of_learnt(trained: TrainedFederation, name: str) -> dict[str, Picture]:
-    """Of prototypes and heads."""
+    """Returns the pictures of prototypes and heads."""
     exp, drawn = trained.exp, dict[str, Picture]()
     learnt = learnt_prototypes(exp, trained.server, trained.clients)
     protos, local = learnt.protos, learnt.local
@@ -113,19 +113,19 @@ def _of_learnt(trained: TrainedFederation, name: str) -> dict[str, Picture]:
 
 
 def iterations(path: Path, shown: Mapping[str, Sequence[plots.Band]], note: str = ""):
-    """Iterations of the alignment in every round that was watched."""
+    """Draws the iterations of the alignment in every round that has them."""
     ylabel = "iterations of the alignment"
     plots.bands(path, shown, "round", ylabel, note=note, whole=True)
 
 
 def every_round(records, name: str) -> tuple[list[int], list[float]]:
-    """Rounds, and what was seen in each; those without are left out."""
+    """Returns the rounds that have a value `name`, and the values."""
     at: list[int] = []
     values: list[float] = []
     for record in records:
-        seen = record.get("every_round", {}).get(name, [])
-        at += range(record["round"] - len(seen) + 1, record["round"] + 1)
-        values += [np.nan if v is None else v for v in seen]
+        in_rounds = record.get("every_round", {}).get(name, [])
+        at += range(record["round"] - len(in_rounds) + 1, record["round"] + 1)
+        values += [np.nan if v is None else v for v in in_rounds]
     return at, values
 
 
@@ -140,7 +140,7 @@ def angles(
     name: str,
     classes: Sequence[int] | None = None,
 ):
-    """Angles between global prototypes, of these classes."""
+    """Draws the angles between global prototypes of some classes."""
     assert learnt.protos is not None
     mean_CD, count_C = learnt.protos.mean, learnt.protos.count
     at = list(range(len(mean_CD)) if classes is None else classes)
@@ -156,7 +156,7 @@ def global_values(
     classes: Sequence[int] | None = None,
     **more,
 ):
-    """Values of global prototypes, of these classes."""
+    """Draws the values of global prototypes of some classes."""
     at = list(range(len(protos.mean)) if classes is None else classes)
     title = _title(name, "global prototypes", note_of(protos, feat_dim))
     value_CD = mean_or_zero(protos)[at]
@@ -171,7 +171,7 @@ def local_values(
     clients: Sequence[int] | None = None,
     **more,
 ):
-    """A class's local prototypes, and the global one G as clients compare with it.
+    """Draws the local prototypes of a class, and the global one as clients use it.
 
     Args:
       path: of the file.
@@ -198,7 +198,7 @@ def local_values(
 
 
 def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str):
-    """Pictures of two dimensions, with global prototypes as clients see them."""
+    """Returns pictures of prototypes and features of two dimensions."""
     arrows = [plots.PrototypePlane(name, global_CD, local.mean, local.count)]
     ids = default_clients(range(len(local.mean)))
     return {
@@ -210,25 +210,26 @@ def _planes(trained: TrainedFederation, global_CD, local: HostProtos, name: str)
 
 
 def default_clients(clients: Sequence[int]) -> list[int]:
-    """Those of the clients whose features are drawn unless others are asked for."""
+    """Returns the clients whose features are drawn by default."""
     return [i for i in SPIRAL_CLIENTS if i in clients] or list(clients)[:2]
 
 
 def feature_plane(
     trained: TrainedFederation, local: HostProtos, i: int, name: str
 ) -> plots.FeaturePlane:
-    """The test features and the prototypes of a client."""
+    """Returns the test features and the prototypes of a client."""
     feat_MD, y_M = features(trained.exp.method, *one_client(trained, i))
     title = f"{name}, client {i}"
     return plots.FeaturePlane(title, feat_MD, y_M, local.mean[i], local.count[i])
 
 
 def one_client(trained: TrainedFederation, i: int, part: str = "test"):
-    """Network, state and data of a client.
+    """Returns the network, state and data of a client.
 
     Args:
-      i: its id.
-      part: test or train.
+      trained: Federation after a round.
+      i: Id of the client.
+      part: "test" or "train".
     """
     exp, rows = trained.exp, getattr(trained.exp.partition, part)[i]
     shard = Shard(jnp.asarray(rows, jnp.int32), jnp.int32(len(rows)))
@@ -243,7 +244,7 @@ def one_client(trained: TrainedFederation, i: int, part: str = "test"):
 def features(
     method: Method, net: Net, client: Client, data: Data, at_M: np.ndarray | None = None
 ):
-    """Features [M, D] and labels [M] of examples of one client; of all by default."""
+    """Returns features [M, D] and labels [M] of examples of a client; default all."""
     chosen_M = jnp.arange(int(data.shard.size)) if at_M is None else jnp.asarray(at_M)
     batch = batches.gather_examples(data, chosen_M, jnp.ones(len(chosen_M)))
     return np.asarray(method.features(net, client, batch.x)), np.asarray(batch.y)

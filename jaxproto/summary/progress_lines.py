@@ -1,4 +1,4 @@
-"""What is said while something takes its time: a line that moves on a terminal."""
+"""Progress lines on a terminal, and warnings that are shown once."""
 
 import contextlib
 import threading
@@ -42,7 +42,7 @@ def progress_line(
       total: how many.
 
     Yields:
-      To be told the name of each thing when it is done, from any thread.
+      A function to call with the name of each thing that is done, from any thread.
     """
     if not console.is_interactive:
         line = f"{doing} {total} {what}"
@@ -64,20 +64,20 @@ def progress_line(
 
 @contextlib.contextmanager
 def warn_uncached_once(console: Console) -> Iterator[None]:
-    """Says once, not of every program, that compiled programs cannot be kept."""
-    shown, said = warnings.showwarning, list[str]()
+    """Prints once, not for every program, that compiled programs cannot be kept."""
+    original, lines = warnings.showwarning, list[str]()
 
     def show(message, *args, **kwargs):
         if not str(message).startswith(UNKEPT):
-            shown(message, *args, **kwargs)
-        elif not said:
+            original(message, *args, **kwargs)
+        elif not lines:
             why = str(message).rpartition(": ")[2]
-            said.append(f"compiled programs cannot be kept for other runs ({why})")
+            lines.append(f"compiled programs cannot be kept for other runs ({why})")
 
     warnings.showwarning = show
     try:
         yield
     finally:
-        warnings.showwarning = shown
-        for line in said:
+        warnings.showwarning = original
+        for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What an accuracy is read against: one class alone, and clients alone.
+"""Reference accuracies of a run: one class alone, and clients alone.
 
 Clients with skewed labels are right on many examples if they always say their commonest
 training class. A run that ends at exactly that accuracy has learnt nothing else: it has
@@ -42,10 +42,10 @@ def _since(records, rule, share, near):
     """Round from which on the rule stays near the share; None if too short a time."""
     rows = [(r["round"], r["rules"].get(rule, {}).get("pooled")) for r in records]
 
-    def there(row):
+    def near_share(row):
         return row[1] is not None and abs(row[1] - share) <= near
 
-    rounds = [r for r, _ in itertools.takewhile(there, reversed(rows))]
+    rounds = [r for r, _ in itertools.takewhile(near_share, reversed(rows))]
     return rounds[-1] if len(rounds) >= STEADY else None
 
 
@@ -53,23 +53,23 @@ ENTRIES = ("commonest_class", "collapsed")  # of a `summary.json`
 
 
 def reference_fields(records: Sequence[Mapping], alone: MajorityShare) -> dict:
-    """What `ENTRIES` names."""
+    """Returns the `ENTRIES` of a `summary.json`."""
     return dict(
         zip(ENTRIES, (alone._asdict(), collapsed_rules(records, alone)), strict=True)
     )
 
 
 def reference_lines(summary: Mapping) -> list[str]:
-    """What to say below the accuracies of a run; of an older version's, nothing."""
-    told = []
+    """Returns the lines below the accuracies of a run; none for older versions."""
+    lines = []
     if share := summary.get("commonest_class"):
         line = f"reference: {share['pooled']:.4f} is the share of {CLASS} "
         line += f"(mean over clients {share['client_mean']:.4f})"
         if summary.get("method") != REFERENCE:
             line += f"; configs/{REFERENCE}.py on the same data gives what clients "
             line += "reach alone"
-        told.append(line)
+        lines.append(line)
     for rule, since in summary.get("collapsed", {}).items():
         final = summary["rules"][rule]["pooled"]["final"]
-        told.append(f"collapsed: {rule} {final:.4f} since round {since} {MEANS}")
-    return told
+        lines.append(f"collapsed: {rule} {final:.4f} since round {since} {MEANS}")
+    return lines

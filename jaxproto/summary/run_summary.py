@@ -1,4 +1,4 @@
-"""What a run says of itself: its partition before, its summary after."""
+"""The partition that a run prints before, and its summary after."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,19 +9,24 @@ import numpy as np
 from rich.console import Console
 
 from jaxproto.data import partition_stats
-from jaxproto.data.partitions import from_file as partition_file
+from jaxproto.data.partitions.from_file import partition_lines
 from jaxproto.errors import UserError, first_few
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic
-from jaxproto.storage import records as metrics
+from jaxproto.storage.records import (
+    peak_memory_bytes,
+    rule_summary,
+    versions,
+    write_json,
+)
 from jaxproto.storage.run_folder import has_begun
 from jaxproto.summary import metric_record, nominal_cost, reference_accuracy
 
-SHOWN = 20  # clients of a list
+SHOWN = 20  # clients in a printed list
 
 
 def partition(exp: Experiment, path: Path, console: Console):
-    """Prints who has what and saves it."""
+    """Prints the examples of clients and saves the partition."""
     local, work = exp.local, padding(exp)
     for note in exp.dataset.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
@@ -37,7 +42,7 @@ def partition(exp: Experiment, path: Path, console: Console):
         line = f"cohort {cohort.name}: clients {first_few(cohort.ids, SHOWN)}"
         console.print(line, highlight=False, soft_wrap=True)
     if any(c.sampled for c in exp.cohorts):
-        console.print(_whereabouts(exp), highlight=False, soft_wrap=True)
+        console.print(_store_line(exp), highlight=False, soft_wrap=True)
     check_same(exp, path)
     save_partition(exp, path)
 
@@ -51,8 +56,8 @@ STORE_SENTENCES = {
 }
 
 
-def _whereabouts(exp: Experiment) -> str:
-    """How many clients a round has room for, and where all are between rounds."""
+def _store_line(exp: Experiment) -> str:
+    """Returns how many clients fit into a round, and where they are between rounds."""
     room, clients = sum(c.num_rows for c in exp.cohorts), len(exp.counts.train)
     where = STORE_SENTENCES[exp.store]
     return f"a round has room for {room} of {clients} clients; {where}"
@@ -63,7 +68,7 @@ def check_same(exp: Experiment, path: Path):
     old = path / "indices.csv"
     if not has_begun(path) or not old.exists():
         return
-    now = partition_file.partition_lines(exp.dataset, exp.partition).encode()
+    now = partition_lines(exp.dataset, exp.partition).encode()
     if not old.is_file() or old.read_bytes() != now:
         raise UserError(
             f"{old} has another partition than the one that this configuration gives "
@@ -82,13 +87,13 @@ def save_partition(exp: Experiment, path: Path):
     partition_stats.write_csv(path / "partition.csv", exp.counts)
     if exp.dataset.classes:  # how labels are numbered, there and in every array
         numbers = {name: c for c, name in enumerate(exp.dataset.classes)}
-        metrics.write_json(path / "classes.json", numbers)
-    listed = partition_file.partition_lines(exp.dataset, exp.partition)
-    atomic.write(path / "indices.csv", listed.encode())
+        write_json(path / "classes.json", numbers)
+    lines = partition_lines(exp.dataset, exp.partition)
+    atomic.write(path / "indices.csv", lines.encode())
 
 
 def padding(exp: Experiment) -> partition_stats.RoundWork:
-    """Steps per client, and the share of them that padding would waste."""
+    """Returns the steps per client, and the share that padding would waste."""
     return partition_stats.work(
         [len(rows) for rows in exp.partition.train],
         [c.ids for c in exp.cohorts],
@@ -99,14 +104,14 @@ def padding(exp: Experiment) -> partition_stats.RoundWork:
 
 
 def padding_share(exp: Experiment) -> float:
-    """Share of this run's local steps that only pad, in the forms it has chosen."""
+    """Returns the share of the local steps of a run that only pad."""
     work = [padding(exp).steps[list(c.ids)][: c.num_rows] for c in exp.cohorts]
     done = sum(c.mode.steps(s) for c, s in zip(exp.cohorts, work, strict=True))
     return 1 - float(np.concatenate(work).sum()) / done if done else 0.0
 
 
 def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
-    """Accuracy over samples, and mean and spread over clients (population std)."""
+    """Returns accuracy over samples, mean and spread over clients (population std)."""
     each_K = correct_K / size_K
     return {
         "pooled": float(correct_K.sum() / size_K.sum()),
@@ -118,7 +123,7 @@ def accuracy(correct_K: np.ndarray, size_K: np.ndarray) -> dict[str, float]:
 
 
 class CompileStats(NamedTuple):
-    """What compiling took."""
+    """Seconds and memory of compiled programs."""
 
     seconds: float
     bytes_needed: int  # on the device, by XLA's account
@@ -131,14 +136,19 @@ def run_summary(
     compiled: CompileStats,
     status: Mapping,
 ) -> dict:
-    """The contents of `run_summary.json`.
+    """Returns the contents of `summary.json`.
 
     Args:
-      records: of `metrics.jsonl`.
-      status: how the run ended.
+      config: Configuration of the run.
+      exp: Its experiment.
+      records: Records of `metrics.jsonl`.
+      compiled: Seconds and memory of its programs.
+      status: How the run ended.
     """
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
+    more = metric_record.metric_summary(records, exp.metrics)
+    privacy = records[-1].get("privacy") if records else None
     warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
     return {
         **status,
@@ -146,9 +156,9 @@ def run_summary(
         "dataset": config.data.name,
         "seed": config.seed,
         "rounds": records[-1]["round"] if records else 0,
-        "rules": metrics.rule_summary(records),
-        **_further(exp, records),
-        **_privacy(records),
+        "rules": rule_summary(records),
+        **({"metrics": more} if more else {}),
+        **({"privacy": privacy} if privacy else {}),
         **reference_accuracy.reference_fields(
             records, partition_stats.majority_share(exp.counts)
         ),
@@ -171,21 +181,9 @@ def run_summary(
         },
         "clients_between_rounds": exp.store,
         "bytes_needed": compiled.bytes_needed,
-        "peak_memory_bytes": metrics.peak_memory_bytes(),
-        "versions": metrics.versions(),
+        "peak_memory_bytes": peak_memory_bytes(),
+        "versions": versions(),
     }
-
-
-def _further(exp: Experiment, records: Sequence[Mapping]) -> dict:
-    """The entry `metrics`, where more than the accuracy is measured."""
-    found = metric_record.metric_summary(records, exp.metrics)
-    return {"metrics": found} if found else {}
-
-
-def _privacy(records: Sequence[Mapping]) -> dict:
-    """The entry `privacy` of the last record, where there is one."""
-    found = records[-1].get("privacy") if records else None
-    return {"privacy": found} if found else {}
 
 
 def _mean(records, key):

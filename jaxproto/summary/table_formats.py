@@ -1,4 +1,4 @@
-"""A table as text, Markdown, LaTeX, CSV or JSON, independent of the terminal."""
+"""Tables as text, Markdown, LaTeX, CSV or JSON, independent of the terminal."""
 
 import csv
 import io
@@ -74,5 +74,5 @@ def _csv(view: TableView) -> str:
 
 def _json(view: TableView) -> str:
     rows = [dict(zip(view.head, row, strict=True)) for row in view.rows]
-    whole = {"title": view.title, "rows": rows, "notes": list(view.notes)}
-    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    table = {"title": view.title, "rows": rows, "notes": list(view.notes)}
+    return json.dumps(table, indent=1, ensure_ascii=False) + "\n"

@@ -11,7 +11,7 @@ from support.drawing import dashed, legend, lines, pixels, ticks, titles
 
 from jaxproto import plots
 from jaxproto.errors import UserError
-from jaxproto.plots import head_bars, layout, prototype_values, style
+from jaxproto.plots import heatmaps, layout, prototype_values, style
 
 RNG = np.random.default_rng(0)
 drawn = drawing.drawn
@@ -62,9 +62,8 @@ def test_accuracy_has_a_panel_per_rule_in_percent(drawn):
     figure = drawn(plots.accuracy_over_rounds, [record(r) for r in (10, 20, 40)])
     head, local = figure.axes
     assert titles(figure) == ["rule head", "rule local"]
-    pooled, mean = (
-        lines(head)[k] for k in ("pooled over samples", "mean over clients")
-    )
+    names = "pooled over samples", "mean over clients"
+    pooled, mean = (lines(head)[name] for name in names)
     np.testing.assert_allclose(pooled.get_xydata(), [[10, 10], [20, 20], [40, 40]])
     np.testing.assert_allclose(mean.get_ydata(), [5, 10, 20])
     assert (pooled.get_linestyle(), mean.get_linestyle()) == ("-", "--")
@@ -257,7 +256,7 @@ def test_head_norms_show_both_matrices_scaled_and_their_distance(drawn):
     norm_KC, count_KC = RNG.random((6, 5)), RNG.integers(0, 500, (6, 5))
     chosen = {"clients": [4, 1], "classes": [0, 3]}
     figure = drawn(plots.head_norms, {"a": norm_KC}, count_KC, **chosen)
-    want = head_bars.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
+    want = heatmaps.min_max(norm_KC, 1)[[[4], [1]], [0, 3]]
     np.testing.assert_allclose(pixels(figure.axes[1]), want)
     distance = plots.frobenius(norm_KC, count_KC)
     assert figure.get_suptitle() == f"{told} {distance:.2f}"
@@ -270,7 +269,7 @@ def test_the_difference_of_two_runs_is_of_what_was_scaled(drawn):
     data, first, second, gap = (
         axes.images[0] for axes in figure.axes if axes.get_xlabel() == "class"
     )
-    both = [head_bars.min_max(runs[k], 1) for k in "ab"]
+    both = [heatmaps.min_max(runs[k], 1) for k in "ab"]
     np.testing.assert_allclose(first.get_array(), both[0])
     np.testing.assert_allclose(gap.get_array(), both[1] - both[0])
     assert gap.get_clim() == (-1, 1) and data.get_clim() == second.get_clim() == (0, 1)
@@ -305,6 +304,8 @@ SEEN = dict.fromkeys(DISTANCES, np.linspace(0.5, 1.4, 30))
 SEEN |= dict.fromkeys(("smallest_angle", "energy", "force"), np.linspace(9, 1, 30))
 NOTE = "mean over 3 seeds, least to largest"
 HEADS = {name: RNG.random((20, 10)) for name in LONG[:2]}
+WORDY = [f"{name}, with a name of many words" for name in LONG[:2]]
+MANY_HEADS = {name: RNG.random((100, 100)) for name in WORDY}
 
 
 def run_of(seed=0):
@@ -339,12 +340,14 @@ def embedded(title):
     return plots.Embedded(title, *parts)
 
 
+MASKED_HEATMAP = partial(plots.prototype_heatmap, mask_D=np.ones(512))
 BARS = [
     plots.Bar(LONG[0], [40, 45], [2.1e7, 3e7], 3, 96.0),
     plots.Bar(LONG[1], [], [], 3, 88.8),
     plots.Bar("local", [], [], 0, float("nan")),
 ]
 WHOLE = "one client that holds every class; whole networks are shufflenet_v2_x1_0"
+COSTS = [("512 dimensions", "classes K", bands()), ("10 classes", "d", bands())]
 BY_RULE = {f"rule {k}": bands() for k in RULES}
 DRAWN = {
     "accuracy": (plots.bands, BY_RULE, "round", "test accuracy (%)", NOTE),
@@ -355,32 +358,17 @@ DRAWN = {
     "confusion": (plots.confusion_matrices, dict.fromkeys(LONG, COUNTS_KC[:10])),
     "partition": (plots.partition_heatmap, COUNTS_KC, None, None, LONG[1]),
     "angles": (plots.prototype_angles, MEAN_CD, np.ones(10), None, LONG[1]),
-    "values": (
-        partial(plots.prototype_heatmap, mask_D=np.ones(512)),
-        RNG.normal(size=(20, 512)),
-        LONG[1],
-    ),
+    "values": (MASKED_HEATMAP, RNG.normal(size=(20, 512)), LONG[1]),
     "flat values": (plots.prototype_heatmap, RNG.normal(size=(20, 2)), LONG[1]),
     "heads": (plots.head_norms, {LONG[0]: HEADS[LONG[0]]}, COUNTS_KC),
     "two heads": (plots.head_norms, HEADS, COUNTS_KC),
-    "many heads": (
-        plots.head_norms,
-        {
-            f"{name}, with a name of many words": RNG.random((100, 100))
-            for name in LONG[:2]
-        },
-        RNG.integers(0, 900, (100, 100)),
-    ),
+    "many heads": (plots.head_norms, MANY_HEADS, RNG.integers(0, 900, (100, 100))),
     "margins": (plots.margins, {k: RNG.random(200) for k in LONG}, range(200)),
     "prototypes": (plots.prototypes_2d, [arrows(k) for k in LONG]),
     "features": (plots.features_grid, [plane(f"{k}, client 2") for k in LONG]),
     "t-SNE": (plots.embedding, [embedded(k) for k in LONG[:2]], 10, "A note. " * 30),
     "trace": (plots.alignment_trace, {LONG[0]: SEEN}, {LONG[0]: (10, 64)}),
-    "cost": (
-        plots.communication_cost,
-        [("512 dimensions", "classes K", bands()), ("10 classes", "d", bands())],
-        WHOLE,
-    ),
+    "cost": (plots.communication_cost, COSTS, WHOLE),
 }
 
 
@@ -430,11 +418,8 @@ def test_letters_are_of_8_points_and_a_size_ends_with_its_block(drawn):
         axes = drawn(plots.prototypes_2d, [arrows("a")]).axes[0]
         assert axes.title.get_fontsize() == axes.xaxis.label.get_fontsize() == 8
     assert style.figure_size((4.0, 3.0)) == (4.0, 3.0)
-    with (
-        pytest.raises(UserError, match="unknown size 'page'"),
-        plots.paper_width("page"),
-    ):
-        pass
+    with pytest.raises(UserError, match="unknown size 'page'"):
+        plots.paper_width("page").__enter__()
 
 
 def test_40_lines_differ_in_more_than_colour():

@@ -14,7 +14,8 @@ import jaxproto
 from jaxproto import config, models
 from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
-from jaxproto.saved_runs import restore
+from jaxproto.saved_runs import metrics_table, restore
+from jaxproto.saved_runs.saved_client import best_class
 from jaxproto.storage import checkpoint, records, workdir
 from jaxproto.storage.run_folder import RunFolder
 
@@ -85,17 +86,13 @@ def test_metrics_have_a_row_for_each_round_and_rule(path, run):
 
 
 def test_metrics_of_other_names_have_columns_of_their_own():
-    from jaxproto.saved_runs import metrics_table
-
     rules = {"head": {"pooled": 0.5}, "local": {"pooled": None}}
     more = {"head": {"f1": {"pooled": 0.25, "each": [1, 2]}}}
     table = metrics_table.metrics_table([{"round": 1, "rules": rules, "metrics": more}])
     assert table.columns == ("round", "rule", "pooled", "f1_pooled")
     np.testing.assert_array_equal(table["f1_pooled"], [0.25, np.nan])
-    assert (
-        np.isnan(table["pooled"][1])
-        and len(metrics_table.metrics_table([])["rule"]) == 0
-    )
+    assert np.isnan(table["pooled"][1])
+    assert len(metrics_table.metrics_table([])["rule"]) == 0
 
 
 def test_a_data_frame_needs_pandas_and_nothing_else_does(run, monkeypatch):
@@ -133,12 +130,12 @@ def test_clients_are_called_by_their_ids(path, run):
 def test_parameters_are_those_of_the_checkpoint(run):
     state, client = run._now.opened.state, run.clients[3]
     cohort = next(c for c in run._now.opened.exp.cohorts if 3 in c.ids)
-    own = state.clients[run._now.opened.exp.cohorts.index(cohort)]
+    stacked = state.clients[run._now.opened.exp.cohorts.index(cohort)]
     k, leaves = cohort.ids.index(3), jax.tree.leaves(client.params)
     assert all(type(a) is np.ndarray for a in leaves)
-    for a, b in zip(leaves, jax.tree.leaves(own.params), strict=True):
+    for a, b in zip(leaves, jax.tree.leaves(stacked.params), strict=True):
         np.testing.assert_array_equal(a, b[k])
-    np.testing.assert_array_equal(client.prototypes.mean, own.memory.mean[k])
+    np.testing.assert_array_equal(client.prototypes.mean, stacked.memory.mean[k])
 
 
 def test_predictions_take_examples_as_the_data_set_stores_them(run):
@@ -167,8 +164,6 @@ def test_predictions_take_examples_as_the_data_set_stores_them(run):
 
 
 def test_a_rule_without_prototypes_offers_no_class():
-    from jaxproto.saved_runs.saved_client import best_class
-
     scores = np.array([[-np.inf, -np.inf], [0, 1], [np.nan, 0], [-np.inf, -3]])
     assert best_class(scores).tolist() == [-1, 1, -1, 1]
 
@@ -370,15 +365,9 @@ def test_texts_are_predicted_from_words(tmp_path):
     c.update_from_flattened_dict(
         {
             "data.name": f"csv:{tmp_path / 'toy.csv'}",
-            "data.clients": 2,
-            "data.partition": "iid",
-            "data.max_len": 6,
-            "model.group": "fasttext",
-            "model.feat_dim": 6,
-            "optimizer.learning_rate": 0.5,
-            "local.batch_size": 4,
-            "rounds": 10,
-            "eval_every": 10,
+            **{"data.clients": 2, "data.partition": "iid", "data.max_len": 6},
+            **{"model.group": "fasttext", "model.feat_dim": 6, "rounds": 10},
+            **{"optimizer.learning_rate": 0.5, "local.batch_size": 4, "eval_every": 10},
         }
     )
     runs.run(c, tmp_path / "run")

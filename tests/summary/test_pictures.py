@@ -122,11 +122,8 @@ def test_a_run_with_prototypes_has_all_pictures(tmp_path, calls):
     pictures.global_values(file, trained.server.protos, 8, "FedProto")
     path, value_CD, title, named = calls["prototype_heatmap"]
     np.testing.assert_array_equal(value_CD, trained.server.protos.mean)
-    assert (path, title, named["what"]) == (
-        file,
-        "FedProto, global prototypes",
-        "class",
-    )
+    assert path == file and named["what"] == "class"
+    assert title == "FedProto, global prototypes"
 
 
 @pytest.mark.parametrize("name", ["fedproto", "fedtgp", "protonorm"])
@@ -162,9 +159,8 @@ def test_compressed_prototypes_are_compared_in_their_places(tmp_path, calls):
     np.testing.assert_array_equal(found.client_view.mean, found.protos.mean)
     # Those of another dimension are compared as sent.
     protos = host_prototypes.HostProtos(np.ones((5, 4)), np.ones(5))
-    found = host_prototypes.LearntPrototypes(
-        None, host_prototypes.expand_masked(protos, None), None
-    )
+    protos = host_prototypes.expand_masked(protos, None)
+    found = host_prototypes.LearntPrototypes(None, protos, None)
     pictures.angles(tmp_path / "angles.png", found, 8, "FedGH")
     assert calls["prototype_angles"][1].shape == (5, 4)
     told = "FedGH, as sent: 4 values each, features have 8"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxproto.errors import UserError, escape_unprintable, first_few
-from jaxproto.plots.class_angles import angles
+from jaxproto.plots.class_geometry import angles
 from jaxproto.reporting.figures import tsne
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.saved_runs import restore
