@@ -1,4 +1,4 @@
-"""What uploads of finished runs give away: an attack, its table and its pictures."""
+"""Attacks the uploads of finished runs; prints a table and draws plots."""
 
 import sys
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.summary import table_formats
 
-TABLES = {"markdown": "md", "json": "json"}  # that are written
+TABLES = {"markdown": "md", "json": "json"}  # format and suffix of written tables
 
 
 def main(prog: str, arguments: Sequence[str]):
     """Attacks the runs that the arguments name.
 
     Raises:
-      UserError: an argument, a run or the folder to write into cannot be used.
+      UserError: an argument, a run or the output folder cannot be used.
     """
     args = _parser(prog).parse_args(arguments)
-    asked = leakage.AttackRequest(
+    request = leakage.AttackRequest(
         workdirs=args.workdirs,
         clients=_numbers("clients", args.clients, int),
         formats=[form for form in args.formats.split(",") if form],
@@ -33,25 +33,25 @@ def main(prog: str, arguments: Sequence[str]):
         seed=args.seed,
         data_dir=args.data_dir,
     )
-    made = leakage.run_attack(
-        args.attack, asked, lambda what: sys.stderr.write(f"{what}\n")
+    table = leakage.run_attack(
+        args.attack, request, lambda what: sys.stderr.write(f"{what}\n")
     )
-    table_output.print_table(made.view, "text")
+    table_output.print_table(table.view, "text")
     if args.out is not None:
-        for path in _write(args.attack, made, args.out):
+        for path in _write(args.attack, table, args.out):
             sys.stderr.write(f"written: {path}\n")
 
 
 def _parser(prog: str) -> Parser:
     parser = Parser(prog=prog, description=__doc__)
-    listed = "; ".join(f"{k}: {v.about}" for k, v in leakage.ATTACKS.items())
-    parser.add_argument("attack", choices=list(leakage.ATTACKS), help=listed)
+    attack_help = "; ".join(f"{k}: {v.about}" for k, v in leakage.ATTACKS.items())
+    parser.add_argument("attack", choices=list(leakage.ATTACKS), help=attack_help)
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="for table and pictures"
     )
-    first = f"ids, 0,3,...; the first {attacks.CLIENTS} by default"
-    parser.add_argument("--clients", default="", help=first)
+    clients_help = f"ids, 0,3,...; the first {attacks.CLIENTS} by default"
+    parser.add_argument("--clients", default="", help=clients_help)
     parser.add_argument(
         "--formats", default="", help="on the wire, float32,int8,...; default the run's"
     )
@@ -65,8 +65,8 @@ def _parser(prog: str) -> Parser:
         "--body", choices=attacks.BODIES, default="own", help="the attacker's network"
     )
     sizes = ",".join(f"{b}x{s}" for b, s in attacks.SIZES)
-    told = f"of `updates`: examples of a step x steps, {sizes} by default"
-    parser.add_argument("--sizes", default=sizes, help=told)
+    sizes_help = f"of `updates`: examples of a step x steps, {sizes} by default"
+    parser.add_argument("--sizes", default=sizes, help=sizes_help)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data_dir", default="", help="where the data set is now")
     return parser
@@ -86,15 +86,15 @@ def _sizes(text: str) -> list[tuple[int, int]]:
     return [(int(batch), int(steps)) for batch, steps in parts]
 
 
-def _write(name: str, made: leakage.AttackTable, out: Path) -> list[Path]:
-    """Tables and pictures into a folder."""
+def _write(name: str, table: leakage.AttackTable, out: Path) -> list[Path]:
+    """Writes tables and plots into a folder; returns their paths."""
     with atomic.write_errors(out, 0):
         out.mkdir(parents=True, exist_ok=True)
-    written = []
+    paths = []
     for form, suffix in TABLES.items():
-        written.append(out / f"{name}.{suffix}")
-        atomic.write(written[-1], table_formats.render(made.view, form).encode())
+        paths.append(out / f"{name}.{suffix}")
+        atomic.write(paths[-1], table_formats.render(table.view, form).encode())
     if not plots.available():
         sys.stderr.write(f"no pictures: {plots.HINT}\n")
-        return written
-    return written + figures.draw_attack(name, made, out)
+        return paths
+    return paths + figures.draw_attack(name, table, out)
