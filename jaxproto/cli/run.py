@@ -58,9 +58,9 @@ def define_flags(always: bool = False) -> Callable:
 
     def show(config) -> bool:
         signals.set_exit_hint(RESUME_HINT)
-        join(sweep.asked())
+        join(sweep.is_sweep())
         try:
-            if sweep.asked():
+            if sweep.is_sweep():
                 return not sweep.run(config, path.value, grace.value, given())
             return not _run(config, path.value, grace.value, given())
         except signals.StoppedBySignal as e:

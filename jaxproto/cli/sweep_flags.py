@@ -1,4 +1,4 @@
-"""The flags of a sweep, of `main.py`, `jaxproto run` and `jaxproto sweep`."""
+"""Sweep flags of `main.py`, `jaxproto run` and `jaxproto sweep`."""
 
 import os
 import re
@@ -34,15 +34,14 @@ ADDRESS = "of a Ray cluster: auto or HOST:PORT; without it, Ray starts on this m
 
 
 class SweepFlags(NamedTuple):
-    """What the flags ask for."""
+    """Sweep flags, parsed on use."""
 
-    asked: Callable[[], bool]
-    run: Callable  # config, outdir, grace, of `SweepOptions` -> whether every cell has
-    # finished
+    is_sweep: Callable[[], bool]
+    run: Callable  # config, outdir, grace, options -> whether every cell has finished
 
 
 class LaunchFlags(NamedTuple):
-    """The flags of a sweep in parts."""
+    """Flags of a sweep in parts."""
 
     launcher: flags.FlagHolder
     part: flags.FlagHolder
@@ -56,35 +55,35 @@ def define_flags(always: bool = False) -> SweepFlags:
     """Defines the flags.
 
     Args:
-      always: a sweep even without --sweep: its axes are those of the file.
+      always: Sweeps even without --sweep, with the axes of the configuration file.
     """
-    given = flags.DEFINE_multi_string("sweep", [], AXIS)
+    axis_texts = flags.DEFINE_multi_string("sweep", [], AXIS)
     at_once = flags.DEFINE_string("cells_at_once", "auto", AT_ONCE)
     launch = _define_launch()
 
-    def run(config, outdir: str, grace: float, more: Mapping) -> bool:
+    def run(config, outdir: str, grace: float, extra: Mapping) -> bool:
         from jaxproto import sweeps
         from jaxproto.config import files
         from jaxproto.training import program_cache
 
         _check(launch)
-        if launch.launcher.value == "ray":  # no memory of a GPU for one who watches
+        if launch.launcher.value == "ray":  # the watching process needs no GPU
             jax.config.update("jax_platforms", "cpu")
-        axes = given.value or files.sweep_axes(config_command.config_file())
+        axes = axis_texts.value or files.sweep_axes(config_command.config_file())
         how = sweeps.SweepOptions(at_once.value, program_cache.disk_cache, grace)
-        how = how._replace(**more)
+        how = how._replace(**extra)
         plain = config_command.plain_config()
         if launch.launcher.value == "print":
-            return _print(config, axes, outdir, plain, launch.parts.value)
+            return _print_commands(config, axes, outdir, plain, launch.parts.value)
         if launch.launcher.value == "ray":
-            done = _on_ray(config, axes, outdir, how, plain, launch)
+            result = _on_ray(config, axes, outdir, how, plain, launch)
         else:
-            mine = {"plain": plain, "share": _part(launch.part.value)}
-            done = sweeps.sweep(config, axes, outdir, None, how, **mine)
-        return _say(done, config)
+            options = {"plain": plain, "share": _parse_part(launch.part.value)}
+            result = sweeps.sweep(config, axes, outdir, None, how, **options)
+        return _print_outcome(result, config)
 
-    def asked() -> bool:
-        sweep = always or bool(given.value)
+    def is_sweep() -> bool:
+        sweep = always or bool(axis_texts.value)
         for flag in () if sweep else (at_once, *launch):
             if flag.present:
                 raise UserError(
@@ -93,98 +92,99 @@ def define_flags(always: bool = False) -> SweepFlags:
                 )
         return sweep
 
-    return SweepFlags(asked, run)
+    return SweepFlags(is_sweep, run)
 
 
-def _say(done, config) -> bool:
-    """Says what came of a sweep; whether every cell that has ended has ended well."""
+def _print_outcome(result, config) -> bool:
+    """Prints the outcome of a sweep; returns whether all ended cells succeeded."""
     from jaxproto.storage.status import status_of
     from jaxproto.sweeps import outputs
 
-    for path in done.files:
+    for path in result.files:
         sys.stdout.write(f"written to {path}\n")
-    for line in outputs.closing_lines(done.plan, done.summaries, _alone(config)):
+    command = _single_run_command(config)
+    for line in outputs.closing_lines(result.plan, result.summaries, command):
         sys.stdout.write(line + "\n")
-    ended = [status_of(summary) for summary in done.summaries.values()]
+    ended = [status_of(summary) for summary in result.summaries.values()]
     return bool(ended) and all(status.ok for status in ended)
 
 
 def _define_launch() -> LaunchFlags:
-    whole, share = flags.DEFINE_integer, flags.DEFINE_float
+    integer, real = flags.DEFINE_integer, flags.DEFINE_float
     return LaunchFlags(
         flags.DEFINE_enum("launcher", "local", ["local", "print", "ray"], LAUNCHER),
         flags.DEFINE_string("part", "0/1", "K/N: the K-th of N parts, from 0"),
-        whole("parts", 0, PARTS, lower_bound=0),
-        whole("task_cpus", 1, "cores of a part on Ray", lower_bound=1),
-        share("task_gpus", 0.0, "GPUs of a part on Ray, 0.5 shares one", lower_bound=0),
+        integer("parts", 0, PARTS, lower_bound=0),
+        integer("task_cpus", 1, "cores of a part on Ray", lower_bound=1),
+        real("task_gpus", 0.0, "GPUs of a part on Ray, 0.5 shares one", lower_bound=0),
         flags.DEFINE_string("ray_address", "", ADDRESS),
     )
 
 
 def _check(launch: LaunchFlags):
-    """Raises UserError for a flag that the launcher does not look at, or a bad one."""
+    """Raises UserError for an invalid flag, or one that the launcher does not use."""
     of_ray = ["task_cpus", "task_gpus", "ray_address"]
     unused = {"local": ["parts", *of_ray], "print": ["part", *of_ray], "ray": ["part"]}
-    chosen = launch.launcher.value
-    for name in unused[chosen]:
+    launcher = launch.launcher.value
+    for name in unused[launcher]:
         if flags.FLAGS[name].present:
             raise UserError(
                 f"--{name}={flags.FLAGS[name].value} does nothing with "
-                f"--launcher={chosen}; leave it out, or choose another launcher."
+                f"--launcher={launcher}; leave it out, or choose another launcher."
             )
     gpus = launch.gpus.value
     if gpus > 1 and gpus != int(gpus):
         raise UserError(f"--task_gpus={gpus:g} is no whole number, nor a part of one.")
 
 
-def _print(config, axes, outdir: str, plain, parts: int) -> bool:
-    """Prints the commands; what else there is to say goes to the other stream."""
+def _print_commands(config, axes, outdir: str, plain, parts: int) -> bool:
+    """Prints the commands of the parts, and the plan to stderr."""
     from jaxproto import sweeps
     from jaxproto.sweeps import live_table
-    from jaxproto.sweeps import print_launcher as launch
+    from jaxproto.sweeps.print_launcher import commands
     from jaxproto.sweeps.sweep import bytes_per_cell
 
-    whole = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
+    whole = sweeps.plan(config, sweeps.parse_axes(config, axes), outdir, plain)
     for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         sys.stderr.write(line + "\n")
     words = [sys.executable, *sys.orig_argv[1:]]
-    for line in launch.commands(words, whole, parts):
+    for line in commands(words, whole, parts):
         sys.stdout.write(line + "\n")
     return True
 
 
 def _on_ray(config, axes, outdir: str, how, plain, launch: LaunchFlags):
-    """The result of a sweep on Ray."""
-    from jaxproto.contrib.ray_launcher import launcher as cluster
+    """Runs a sweep on Ray; returns its result."""
+    from jaxproto.contrib.ray_launcher.launcher import RayOptions, on_ray
 
     options = [name for name in flags.FLAGS if name.startswith("jax_")]
-    given = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
-    where = cluster.RayOptions(
+    jax_options = {o: flags.FLAGS[o].value for o in options if flags.FLAGS[o].present}
+    cluster = RayOptions(
         launch.address.value,
         launch.cpus.value,
         launch.gpus.value,
         launch.parts.value,
-        given,
+        jax_options,
     )
-    return cluster.on_ray(config, axes, outdir, how=how, plain=plain, cluster=where)
+    return on_ray(config, axes, outdir, how=how, plain=plain, cluster=cluster)
 
 
-def _alone(config) -> str:
-    """The command of the configuration without a sweep."""
+def _single_run_command(config) -> str:
+    """Returns the command of the configuration without a sweep."""
     from jaxproto.config import flatten, load
 
     file = config_command.config_file()
     path, colon, presets = file.partition(":")
     if path.startswith(os.getcwd() + os.sep):
         path = os.path.relpath(path)
-    given, usual = flatten(config), flatten(load(file))
-    changed = [f"--config.{k}={v}" for k, v in given.items() if usual.get(k) != v]
+    values, defaults = flatten(config), flatten(load(file))
+    changed = [f"--config.{k}={v}" for k, v in values.items() if defaults.get(k) != v]
     return shlex.join(
         ["python", "main.py", f"--config={path}{colon}{presets}", *changed]
     )
 
 
-def _part(text: str) -> tuple[int, int]:
+def _parse_part(text: str) -> tuple[int, int]:
     if not re.fullmatch(r"\d+/\d+", text):
         raise UserError(f"--part={text} is no part; write K/N, such as --part=0/4.")
     k, n = text.split("/")

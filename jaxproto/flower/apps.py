@@ -72,37 +72,33 @@ def client_app(
         a node configuration takes precedence.
     """
     app = ClientApp(mods=list(mods))
-    folder = Path(workdir or default_workdir.default_workdir(config)) / "nodes"
-    handle = partial(handle_message, config.to_json(), folder, data=tuple(data))
+    root = Path(workdir or default_workdir.default_workdir(config)) / "nodes"
+    handle = partial(handle_message, config.to_json(), root, data=tuple(data))
     for register in (app.query, app.train, app.evaluate):
         register()(handle)
     return app
 
 
 def handle_message(
-    text: str,
-    folder: Path,
-    message: Message,
-    context: Context,
-    data: Sequence[str] = (),
+    text: str, root: Path, message: Message, context: Context, data: Sequence[str] = ()
 ) -> Message:
     """Returns the reply of a node to a message.
 
     Args:
       text: Configuration in JSON.
-      folder: Folder that holds a folder per client.
+      root: Folder that holds a folder per client.
       data: Data source of each client; () for none.
     """
     request = dict(message.content.config_records[RECORD])
     try:
-        reply = _reply(text, folder, request, context, data)
+        reply = _reply(text, root, request, context, data)
     except UserError as e:
         reply = {REFUSED: str(e)}
     return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
 
 
 def _reply(
-    text: str, folder: Path, request: Payload, context: Context, data: Sequence[str]
+    text: str, root: Path, request: Payload, context: Context, data: Sequence[str]
 ) -> Payload:
     id = client_of(context)
     fallback = data[id] if 0 <= id < len(data) else ""
@@ -112,7 +108,7 @@ def _reply(
             raise UserError(f"client {id} has another configuration than the server.")
         return {"client": id}
     memory = dict(context.state.config_records.get(MEMORY, {}))
-    client = node(text, id, folder_of(folder, context), source)
+    client = node(text, id, folder_of(root, context), source)
     reply = client.answer(str(request["stage"]), request, memory)
     context.state[MEMORY] = ConfigRecord(memory)
     return reply

@@ -37,6 +37,15 @@ class NodeCheckpoint(NamedTuple):
     client: Client  # arrays [1, ...]
 
 
+def check_client_id(id: int, num_clients: int):
+    """Raises UserError unless the federation has client `id`."""
+    if not 0 <= id < num_clients:
+        raise UserError(
+            f"client={id} in the configuration of the node: the federation has "
+            f"clients 0 to {num_clients - 1}."
+        )
+
+
 def single_client_experiment(exp: Experiment, id: int) -> Experiment:
     """Returns the experiment with one client: a single cohort of that client."""
     cohort_index = next(n for n, c in enumerate(exp.cohorts) if id in c.ids)
@@ -83,11 +92,7 @@ class Node:
         xla_cache.enable_xla_cache()
         self.config, self.id, self.path = config, id, path
         federation = experiment(config, data=data)
-        if not 0 <= id < len(federation.counts.train):
-            raise UserError(
-                f"client={id} in the configuration of the node: the federation has "
-                f"clients 0 to {len(federation.counts.train) - 1}."
-            )
+        check_client_id(id, len(federation.counts.train))
         self.exp = single_client_experiment(federation, id)
         self.messages = Messages(self.exp, federation.cohorts)
         compiled = jax.tree.map(jax.jit, programs.build_programs(self.exp))
@@ -131,12 +136,8 @@ class Node:
         args = self.client(r), self.examples, *self.exp.train
         client, uploads, report = self.run.train[0](inputs, *args)
         self._save(r + 1, client)
-        reply: Payload = {
-            "loss": float(report.loss[0]),
-            "steps": int(report.steps[0]),
-            "finite": bool(report.finite[0]),
-            "sent": int(report.sent[0]),
-        }
+        fields = ("loss", float), ("steps", int), ("finite", bool), ("sent", int)
+        reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
         return reply | ({"up": self._encode(uploads.up)} if message["reports"] else {})
 
     def _evaluate(self, message: Payload) -> Payload:
@@ -146,9 +147,8 @@ class Node:
         client = self.client(message["round"])
         sums = self.run.evaluate[0](down, client, self.examples, *self.exp.test)
         leaves = jax.tree.leaves(jax.device_get(sums))
-        return {
-            f"{n}": np.ascontiguousarray(a[0]).tobytes() for n, a in enumerate(leaves)
-        }
+        rows = (np.ascontiguousarray(a[0]) for a in leaves)
+        return {f"{n}": row.tobytes() for n, row in enumerate(rows)}
 
     def _receive(self, message: Payload, memory: MutableMapping) -> Tree:
         """Returns the unpacked broadcast."""
@@ -174,19 +174,16 @@ class Node:
         is_client = jnp.arange(len(self.exp.counts.train)) == self.id
         return Participation(is_client, is_client & reports)
 
-    def initial_client(self) -> Client:
-        """Returns the client before its first round."""
-        ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
-        key = programs.keys(self.config.seed)[0]
-        return self.run.start_clients[0](key, ids, count)
-
     def client(self, r: int) -> Client:
         """Returns the client after its last round before round `r`.
 
         Raises:
           UserError: the checkpoints are damaged or do not go back that far.
         """
-        initial, saved = self.initial_client(), checkpoint.rounds(self.path)
+        ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
+        key = programs.keys(self.config.seed)[0]
+        initial = self.run.start_clients[0](key, ids, count)
+        saved = checkpoint.rounds(self.path)
         if not saved or (saved[0] > r and len(saved) < checkpoint.KEEP):
             return initial
         until = records.Coverage(r, f"round {r} of the server")

@@ -17,7 +17,7 @@ from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.nodes import NodeData
 from jaxproto.errors import UserError
 from jaxproto.experiment.data import node_data
-from jaxproto.flower.node import Node, Payload
+from jaxproto.flower.node import Node, Payload, check_client_id
 from jaxproto.io import atomic
 
 SCHEMA_FILE = "told.json"
@@ -84,11 +84,7 @@ class PrivateDataNode:
           UserError: the federation has no client `id`, or `source` is empty.
         """
         check_source(config, id, source)
-        if not 0 <= id < config.data.clients:
-            raise UserError(
-                f"client={id} in the configuration of the node: the federation has "
-                f"clients 0 to {config.data.clients - 1}."
-            )
+        check_client_id(id, config.data.clients)
         self.config, self.id, self.path, self.source = config, id, path, source
         self._node = cache(self._make_node)  # by the text of the schema
 

@@ -49,12 +49,7 @@ class Messages:
     """Messages of a federation, as packed values and as bytes."""
 
     def __init__(self, exp: Experiment, cohorts: Sequence[Cohort]):
-        """Stores the experiment.
-
-        Args:
-          exp: Experiment of the federation or of one of its clients.
-          cohorts: All cohorts of the federation.
-        """
+        """Stores the experiment, of one client or all, and all cohorts."""
         self.exp, self.cohorts = exp, cohorts
         self.two_exchanges = exp.method.pre_upload is not no_pre_upload
 
@@ -81,9 +76,7 @@ class Messages:
         """Splits a packed broadcast into the fields of the two exchanges."""
         fields = jax.tree.leaves(packed, is_leaf=wire.is_message_node)
         pairs = list(zip(fields, self._is_early, strict=True))
-        return [a for a, early in pairs if early], [
-            a for a, early in pairs if not early
-        ]
+        return [a for a, early in pairs if early], [a for a, e in pairs if not e]
 
     def join(self, first: list, second: list) -> Tree:
         """Joins the fields of both exchanges to the packed broadcast."""
@@ -119,9 +112,8 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
     shapes = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), two_examples(exp.dataset)
     )
-    args = statelessness.client_shapes(
-        method, net, local, exp.spec.num_classes, shapes, 2
-    )
+    classes = exp.spec.num_classes
+    args = statelessness.client_shapes(method, net, local, classes, shapes, 2)
 
     def first(client, down, examples, shard):
         received = client.replace(
@@ -130,8 +122,7 @@ def _first_reads(exp: Experiment, cohort: Cohort) -> list[bool]:
         )
         return method.pre_upload(net, received, Data(examples, shard), down)
 
-    marks = jax.tree.unflatten(
-        jax.tree.structure(args), statelessness.inputs_used(first, *args)
-    ).down
-    fields = jax.tree.leaves(marks, is_leaf=wire.is_message_node)
+    is_used = statelessness.inputs_used(first, *args)
+    marks = jax.tree.unflatten(jax.tree.structure(args), is_used)
+    fields = jax.tree.leaves(marks.down, is_leaf=wire.is_message_node)
     return [any(jax.tree.leaves(field)) for field in fields]

@@ -49,11 +49,7 @@ def accepted_replies(
     requests: Mapping[int, Payload],
     report: Callable[[int, str], object],
 ) -> dict[int, Payload]:
-    """Returns the replies of clients in the order of ids, without refusals.
-
-    Args:
-      report: Receives the client and the reason of each refusal.
-    """
+    """Returns the replies by client, sorted; `report` receives the refusals."""
     replies = sorted((link.ask(stage, requests) if requests else {}).items())
     for i, reply in replies:
         if REFUSED in reply:

@@ -19,13 +19,8 @@ from jaxproto.experiment import build
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
-from jaxproto.storage import default_workdir, records, run_folder
-from jaxproto.storage.workdir import (
-    expected_rounds,
-    lock_workdir,
-    save_config,
-    save_tokens,
-)
+from jaxproto.storage import default_workdir, records, run_folder, workdir
+from jaxproto.storage.workdir import lock_workdir
 from jaxproto.summary import reference_accuracy, run_summary
 from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import DeviceStore
@@ -37,10 +32,7 @@ FAULTS = "faults.jsonl"
 
 
 def run_server(
-    config: ml_collections.ConfigDict,
-    workdir: str | Path,
-    link: Link,
-    console: Console,
+    config: ml_collections.ConfigDict, workdir: str | Path, link: Link, console: Console
 ) -> dict:
     """Runs or resumes the server of a federation; returns its summary.
 
@@ -73,9 +65,9 @@ def _train(start: runner.Start, link: Link) -> dict:
         server = Server(experiment(config, path), config.seed, link, report_fault)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
-    save_tokens(path, exp.dataset.tokens)
-    due = expected_rounds(path, config)
-    save_config(path, config)
+    workdir.save_tokens(path, exp.dataset.tokens)
+    due = workdir.expected_rounds(path, config)
+    workdir.save_config(path, config)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     start.claimed.keep()
     run = runner.Run(

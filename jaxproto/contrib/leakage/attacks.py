@@ -49,7 +49,7 @@ class AttackCase(NamedTuple):
     """Client under attack, with the knowledge of the attacker and the wire format."""
 
     captured: CapturedUpload
-    knowledge: AttackerKnowledge
+    known: AttackerKnowledge
     body: Client
     form: str
     noise: float
@@ -100,10 +100,10 @@ def _cases(
     captured: CapturedUpload, body: Client, request: AttackRequest
 ) -> Iterator[AttackCase]:
     run = captured.next.run
-    knowledge = attacker.attacker_knowledge(run.exp, captured.id, request.seed)
+    known = attacker.attacker_knowledge(run.exp, captured.id, request.seed)
     for form in request.formats or (run.exp.formats.up,):
         for noise in request.noises:
-            yield AttackCase(captured, knowledge, body, form, noise, request.seed)
+            yield AttackCase(captured, known, body, form, noise, request.seed)
 
 
 def attacker_network(captured: CapturedUpload, body: str) -> Client:
@@ -127,7 +127,7 @@ def attack_prototypes(next: NextRound, request: AttackRequest, ids: Sequence[int
     scores.check_installed()
     for case in attack_cases(next, request, ids):
         result = prototype_inversion.invert_prototypes(
-            case.captured, case.messages, case.knowledge, case.body, case.seed
+            case.captured, case.messages, case.known, case.body, case.seed
         )
         if result is not None:
             yield case, AttackResult(result[0], result[1:] if len(result[2]) else None)
@@ -147,7 +147,7 @@ def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
             captured = next_upload.upload(next, id, *size)
             for case in _cases(captured, captured.stages.trained, request):
                 result = gradient_inversion.invert_update(
-                    task, captured, case.messages[1], case.knowledge, size, case.seed
+                    task, captured, case.messages[1], case.known, size, case.seed
                 )
                 if result is None:
                     return
@@ -157,12 +157,10 @@ def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
 def attack_membership(next: NextRound, request: AttackRequest, ids: Sequence[int]):
     """Infers membership from prototypes and from weights."""
     for case in attack_cases(next, request, ids):
-        captured, messages, knowledge = case.captured, case.messages, case.knowledge
+        captured, messages, known = case.captured, case.messages, case.known
         by_source = {
-            "prototypes": membership.by_prototype(
-                captured, messages, knowledge, case.body
-            ),
-            "weights": membership.by_loss(captured, messages, knowledge),
+            "prototypes": membership.by_prototype(captured, messages, known, case.body),
+            "weights": membership.by_loss(captured, messages, known),
         }
         for source, result in by_source.items():
             if result is not None:
@@ -175,7 +173,7 @@ def attack_classes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
     for case in attack_cases(next, request, ids):
         counts = next.run.exp.counts.train[case.captured.id]
         evidence = class_inference.class_evidence(
-            case.captured, case.messages, case.knowledge, case.body
+            case.captured, case.messages, case.known, case.body
         )
         if evidence:
             rows = [class_inference.score_classes(one, counts) for one in evidence]

@@ -32,7 +32,7 @@ from jaxproto.contrib.leakage import (
     prototype_inversion,
 )
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
-from jaxproto.contrib.leakage.next_upload import CapturedUpload
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Messages
 from jaxproto.types import Client, Tree
 
 
@@ -45,25 +45,21 @@ class ClassEvidence(NamedTuple):
 
 
 def class_evidence(
-    captured: CapturedUpload,
-    messages: tuple[Tree, Tree],
-    knowledge: AttackerKnowledge,
-    body: Client,
+    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
 ) -> list[ClassEvidence]:
     """Returns the evidence of every source in the messages that the server received."""
-    evidence = [*_of_rows(captured, messages, knowledge, body)]
+    evidence = [*_of_rows(captured, messages, known, body)]
     head = head_change.head_change(captured, messages[1])
     if head is None:
         return evidence
     if head.chosen:
-        evidence.append(
-            ClassEvidence("chosen entries", head.sent >= head.sent.max() / 2)
-        )
-    count = None if head.chosen else _counts(captured, messages[1], knowledge)
+        present = head.sent >= head.sent.max() / 2
+        evidence.append(ClassEvidence("chosen entries", present))
+    count = None if head.chosen else _counts(captured, messages[1], known)
     return [*evidence, ClassEvidence("last layer", head.bias > 0, count)]
 
 
-def _of_rows(captured, messages, knowledge, body):
+def _of_rows(captured, messages, known, body):
     protos = next_upload.as_server_reads(captured, messages)
     target = prototype_inversion.prototype_target(captured, messages)
     if protos is None or target is None:
@@ -71,20 +67,15 @@ def _of_rows(captured, messages, knowledge, body):
     disclosed = np.asarray(protos.count, float) if protos.disclosed else None
     yield ClassEvidence("rows", target.present, disclosed)
     if target.scaled:
-        feat = np.asarray(captured.embedding(body, knowledge.public[0]))
-        typical = (
-            class_means((feat, knowledge.public[1]), len(target.mean)) * target.mask
-        )
-        lengths = np.sum(typical * target.mean, 1) / np.maximum(
-            np.sum(typical**2, 1), 1e-9
-        )
-        yield ClassEvidence(
-            "length", target.present, np.maximum(lengths, 0) * target.present
-        )
+        feat = np.asarray(captured.embedding(body, known.public[0]))
+        typical = class_means((feat, known.public[1]), len(target.mean)) * target.mask
+        square = np.maximum(np.sum(typical**2, 1), 1e-9)
+        lengths = np.maximum(np.sum(typical * target.mean, 1) / square, 0)
+        yield ClassEvidence("length", target.present, lengths * target.present)
 
 
 def _counts(
-    captured: CapturedUpload, up: Tree, knowledge: AttackerKnowledge
+    captured: CapturedUpload, up: Tree, known: AttackerKnowledge
 ) -> np.ndarray | None:
     """Returns counts from the last layer; None without bias, size or plain SGD."""
     run = captured.next.run
@@ -95,16 +86,14 @@ def _counts(
     if size is None or "bias" not in head or not sgd:
         return None
     rate = float(opt.learning_rate * captured.next.local.factor)
-    push = gradient_inversion.bias_gradient(
-        captured, up, rate, max(int(captured.stages.trained.steps), 1)
-    )
+    steps = max(int(captured.stages.trained.steps), 1)
+    push = gradient_inversion.bias_gradient(captured, up, rate, steps)
     after = next_upload.network(up, params)
     if push is None:
         return None
+    networks = [net for net in (params, after) if net]
     probabilities = [
-        gradient_inversion.probabilities(captured, net, knowledge)
-        for net in (params, after)
-        if net
+        gradient_inversion.probabilities(captured, net, known) for net in networks
     ]
     return label_inference.label_shares(push, np.mean(probabilities, 0)) * float(size)
 
@@ -113,21 +102,18 @@ def score_classes(evidence: ClassEvidence, true: np.ndarray) -> dict:
     """Returns a row with precision and recall of presence, and the error of counts.
 
     Args:
-      evidence: Evidence of one source.
       true: Training examples of each class [C].
     """
     held, total = true > 0, true.sum()
     hits = (evidence.present & held).sum()
     equal = np.full(len(true), total / len(true))
-    error = (
-        None
-        if evidence.examples is None
-        else np.abs(evidence.examples - true).sum() / total
-    )
+    error = None
+    if evidence.examples is not None:
+        error = float(np.abs(evidence.examples - true).sum() / total)
     return {
         "source": evidence.source,
         "precision": float(hits / max(evidence.present.sum(), 1)),
         "recall": float(hits / held.sum()),
-        "count error": None if error is None else float(error),
+        "count error": error,
         "error of equal counts": float(np.abs(equal - true).sum() / total),
     }

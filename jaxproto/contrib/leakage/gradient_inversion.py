@@ -78,7 +78,7 @@ def match_update(
     x: Array,
     y: Array,
 ) -> tuple[Array, Array]:
-    """Optimises images [S, B, ...] to reproduce a weight update; returns the loss too."""
+    """Optimises images [S, B, ...] to reproduce an update; returns the loss too."""
     local, adam = LocalTraining(task.opt, factor=factor), _adam()
     known, _ = ravel_pytree(before.params)
 
@@ -101,10 +101,10 @@ def _adam() -> Any:
 
 
 def probabilities(
-    captured: CapturedUpload, params: Tree, knowledge: AttackerKnowledge
+    captured: CapturedUpload, params: Tree, known: AttackerKnowledge
 ) -> np.ndarray:
     """Returns the mean predictions [C, C] of a network on public examples per class."""
-    x, y = knowledge.public
+    x, y = known.public
     norm = captured.stages.received.norm["net"]
     logits = jax.jit(captured.net.apply, static_argnums=3)(
         params["net"], norm, x, False
@@ -125,19 +125,15 @@ def invert_update(
     task: AttackTask,
     captured: CapturedUpload,
     up: Tree,
-    knowledge: AttackerKnowledge,
+    known: AttackerKnowledge,
     size: tuple[int, int],
     seed: int,
 ) -> tuple[dict, dict[str, np.ndarray], np.ndarray] | None:
     """Inverts a weight update to images.
 
     Args:
-      task: Training of the cohort.
       captured: Upload after training of the given `size`.
-      up: Message that the server received.
-      knowledge: Examples that the attacker knows.
       size: Batch size and number of steps.
-      seed: Seed of the initial noise.
 
     Returns:
       A row of scores, the images by name (true ones first) and their classes; None if
@@ -147,34 +143,29 @@ def invert_update(
     sent, num_examples = next_upload.network(up, before.params), batch * steps
     if sent is None:
         return None
-    rate = float(
-        captured.next.run.config.optimizer.learning_rate * captured.next.local.factor
-    )
+    next = captured.next
+    rate = float(next.run.config.optimizer.learning_rate * next.local.factor)
     push = bias_gradient(captured, up, rate, steps)
     if push is None:
         return None
-    predictions = probabilities(captured, before.params, knowledge)
+    predictions = probabilities(captured, before.params, known)
     guessed = label_inference.restore_labels(push, predictions, num_examples)
     change = ravel_pytree(sent)[0] - ravel_pytree(before.params)[0]
     inverted = _images(task, captured, change, guessed.reshape(steps, batch), seed)
     x, y = examples(exp, captured.rows)
     order = np.argsort(y, kind="stable")
     x, y = x[order], y[order]
-    public = class_means(knowledge.public, exp.spec.num_classes)[y]
-    images = {
-        "client's": x,
-        "public mean": public,
-        "found": scores.match_images(inverted, x),
-    }
+    public = class_means(known.public, exp.spec.num_classes)[y]
+    matched = scores.match_images(inverted, x)
+    images = {"client's": x, "public mean": public, "found": matched}
+    accuracy = label_inference.label_accuracy(guessed, y, exp.spec.num_classes)
     row = {
         "batch": batch,
         "steps": steps,
-        "labels right": label_inference.label_accuracy(
-            guessed, y, exp.spec.num_classes
-        ),
-        "psnr": scores.psnr(images["found"], x),
+        "labels right": accuracy,
+        "psnr": scores.psnr(matched, x),
         "psnr of public mean": scores.psnr(public, x),
-        "ssim": scores.ssim(images["found"], x),
+        "ssim": scores.ssim(matched, x),
         "ssim of public mean": scores.ssim(public, x),
     }
     return row, images, y

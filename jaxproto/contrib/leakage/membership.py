@@ -24,23 +24,15 @@ import optax
 
 from jaxproto.contrib.leakage import next_upload, prototype_inversion
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
 from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
-from jaxproto.types import Client, Tree
+from jaxproto.types import Client
 
 
 def by_prototype(
-    captured: CapturedUpload,
-    messages: tuple[Tree, Tree],
-    knowledge: AttackerKnowledge,
-    body: Client,
+    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Scores members and outsiders by their distance to prototypes.
-
-    Returns:
-      Scores of members and of outsiders, higher for likely members; None if the client
-      sends no prototypes.
-    """
+    """Scores members and outsiders by the prototypes; None if none are sent."""
     target = prototype_inversion.prototype_target(captured, messages)
     if target is None:
         return None
@@ -48,7 +40,7 @@ def by_prototype(
     def score(data):
         return prototype_distance(captured.embedding, body, target, data)
 
-    return score(knowledge.members), score(knowledge.outsiders)
+    return score(known.members), score(known.outsiders)
 
 
 def prototype_distance(
@@ -60,14 +52,13 @@ def prototype_distance(
     """Returns minus the distance of examples to the prototypes of their classes."""
     x, y = data
     feat = embedding(body, jnp.asarray(x))
-    far = prototype_inversion.distance(
-        feat, target.mean[y], target.mask[y], target.scaled
-    )
+    mean, mask = target.mean[y], target.mask[y]
+    far = prototype_inversion.distance(feat, mean, mask, target.scaled)
     return np.where(target.present[y], -np.asarray(far), -np.inf)
 
 
 def by_loss(
-    captured: CapturedUpload, messages: tuple[Tree, Tree], knowledge: AttackerKnowledge
+    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores members and outsiders by minus their loss; None if no network is sent."""
     params = next_upload.network(messages[1], captured.stages.received.params)
@@ -82,4 +73,4 @@ def by_loss(
         losses = optax.losses.softmax_cross_entropy_with_integer_labels(logits, y)
         return -np.asarray(losses)
 
-    return score(knowledge.members), score(knowledge.outsiders)
+    return score(known.members), score(known.outsiders)

@@ -47,6 +47,8 @@ from jaxproto.types import (
     Tree,
 )
 
+Messages = tuple[Tree, Tree]  # of a client, before and after training
+
 
 class NextRound(NamedTuple):
     """Round after the last checkpoint, before its clients train."""
@@ -128,8 +130,6 @@ def upload(next: NextRound, id: int, batch: int = 0, steps: int = 0) -> Captured
     """Computes the upload of a client after local training.
 
     Args:
-      next: Round that the client takes part in.
-      id: Client id.
       batch: Examples per step; 0 takes the batch size of the run.
       steps: Local steps of one epoch; 0 trains as in a round of the run.
 
@@ -175,10 +175,7 @@ def simulate_client(
     """Computes the stages of a round of one client.
 
     Args:
-      task: Training of the cohort.
       first: Broadcast before an exchange that precedes training.
-      client: Client before the round.
-      shard: Examples of the client.
       num_steps: Maximum number of local steps.
     """
     method = task.method
@@ -197,16 +194,14 @@ def simulate_client(
 
 def on_the_wire(
     captured: CapturedUpload, form: str, noise: float, seed: int
-) -> tuple[Tree, Tree]:
+) -> Messages:
     """Returns both messages as the server receives them: noise, then wire format.
 
     Args:
-      captured: Upload of the client.
       form: Wire format of values.
       noise: Standard deviation of Gaussian noise on every value, relative to the root
         mean square of its array: of prototypes, or of the difference to what the server
         knows. Nothing is clipped, so this is no differential privacy.
-      seed: Seed of the noise.
     """
     stages, key = captured.stages, jax.random.fold_in(jax.random.key(seed), captured.id)
     known = jax.tree.map(jnp.zeros_like, stages.early), stages.idle
@@ -258,9 +253,7 @@ def prototypes(early: Tree, up: Tree) -> Protos | None:
     return host_prototypes.find_prototypes(up) if first is None else first
 
 
-def as_server_reads(
-    captured: CapturedUpload, messages: tuple[Tree, Tree]
-) -> Protos | None:
+def as_server_reads(captured: CapturedUpload, messages: Messages) -> Protos | None:
     """Returns prototypes as the server reads them: under privacy, noisy sums of rows.
 
     A class whose weight is not clearly above 0 has no row.

@@ -29,10 +29,10 @@ from jax import lax
 
 from jaxproto.contrib.leakage import next_upload, scores
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
-from jaxproto.types import Array, Client, Tree
+from jaxproto.types import Array, Client
 
 RATE, TV = 0.05, 1e-2  # of Adam on an image; weight of total variation
 STEPS, RESTARTS = 300, 4
@@ -50,7 +50,7 @@ class PrototypeTarget(NamedTuple):
 
 
 def prototype_target(
-    captured: CapturedUpload, messages: tuple[Tree, Tree]
+    captured: CapturedUpload, messages: Messages
 ) -> PrototypeTarget | None:
     """Returns the prototypes in received messages; None without any."""
     protos = next_upload.as_server_reads(captured, messages)
@@ -150,13 +150,13 @@ def from_noise(
 
 
 def nearest_is_own(
-    images: np.ndarray, classes: np.ndarray, knowledge: AttackerKnowledge
+    images: np.ndarray, classes: np.ndarray, known: AttackerKnowledge
 ) -> float:
     """Returns the share of images whose nearest example of the class is a member.
 
     Candidates are the members and as many outsiders; 0.5 is guessing.
     """
-    (member_x, member_y), (x, y) = knowledge.members, knowledge.outsiders
+    (member_x, member_y), (x, y) = known.members, known.outsiders
     hits = []
     for image, c in zip(images, classes, strict=True):
         if not (member_y == c).any():
@@ -171,19 +171,15 @@ def nearest_is_own(
 
 def invert_prototypes(
     captured: CapturedUpload,
-    messages: tuple[Tree, Tree],
-    knowledge: AttackerKnowledge,
+    messages: Messages,
+    known: AttackerKnowledge,
     body: Client,
     seed: int,
 ) -> tuple[list[dict], dict[str, np.ndarray], np.ndarray] | None:
     """Inverts prototypes to images.
 
     Args:
-      captured: Upload of the client.
       messages: Both messages as the server received them.
-      knowledge: Examples that the attacker knows.
-      body: Client whose network the attacker has.
-      seed: Seed of the initial noise.
 
     Returns:
       Two rows of scores, the images by name (true means first) and their classes, which
@@ -198,15 +194,15 @@ def invert_prototypes(
         jax.random.fold_in(jax.random.key(seed), captured.id),
     )
     held = np.isin(
-        np.arange(classes), knowledge.training[1]
+        np.arange(classes), known.training[1]
     )  # noise may show other classes
     shown = np.flatnonzero(target.present & held)
     if not len(shown):
         no_scores = {"classes": 0, **dict.fromkeys(SCORES)}
         return [{"start": start, **no_scores} for start in STARTS], {}, shown
     true, public = (
-        class_means(knowledge.training, classes),
-        class_means(knowledge.public, classes),
+        class_means(known.training, classes),
+        class_means(known.public, classes),
     )
     embedding = captured.embedding
     warm, _ = optimise_images(
@@ -219,11 +215,11 @@ def invert_prototypes(
         "from noise": from_noise(embedding, body, target, public.shape, key),
     }
     images = {name: x[shown] for name, x in images.items()}
-    return [_score(start, images, shown, knowledge) for start in STARTS], images, shown
+    return [_score(start, images, shown, known) for start in STARTS], images, shown
 
 
 def _score(
-    start: str, images: dict, classes: np.ndarray, knowledge: AttackerKnowledge
+    start: str, images: dict, classes: np.ndarray, known: AttackerKnowledge
 ) -> dict:
     """Returns the row of scores of inverted images."""
     inverted, true, public = (
@@ -234,7 +230,7 @@ def _score(
         scores.psnr(public, true),
         scores.ssim(inverted, true),
         scores.ssim(public, true),
-        nearest_is_own(inverted, classes, knowledge),
+        nearest_is_own(inverted, classes, known),
     )
     named = dict(zip(SCORES, values, strict=True))
     return {"start": start, "classes": len(classes), **named}
