@@ -246,9 +246,8 @@ def run_attack(
         if not results:
             notes.append(f"{group.method}: sends {attack.lacking}.")
             continue
-        rows += [
-            {**columns, **row} for row in result_tables.pooled(attack.keys, results)
-        ]
+        pooled = result_tables.pooled(attack.keys, results)
+        rows += [{**columns, **row} for row in pooled]
         images = images or _first_images(attack, results)
     if some_private:
         notes.append(NOTE)
@@ -286,9 +285,7 @@ def _notes(attack: Attack, request: AttackRequest) -> list[str]:
 
 def _first_images(attack: Attack, results: list) -> Images | None:
     """Returns images of the first client; for updates, the largest one-step batch."""
-    with_images = [
-        (case, result) for case, result in results if result.images is not None
-    ]
+    with_images = [pair for pair in results if pair[1].images is not None]
     if not with_images:
         return None
     if attack.run is attack_updates:

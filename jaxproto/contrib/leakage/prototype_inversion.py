@@ -124,9 +124,8 @@ def optimise_images(
 
     def step(_, state):
         x, opt_state = state
-        updates, opt_state = opt.update(
-            jax.grad(lambda x: losses(x).sum())(x), opt_state
-        )
+        grads = jax.grad(lambda x: losses(x).sum())(x)
+        updates, opt_state = opt.update(grads, opt_state)
         return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), opt_state
 
     x, _ = lax.fori_loop(0, steps, step, (start, opt.init(start)))
@@ -189,21 +188,16 @@ def invert_prototypes(
     target = prototype_target(captured, messages)
     if target is None:
         return None
-    classes, key = (
-        len(target.mean),
-        jax.random.fold_in(jax.random.key(seed), captured.id),
-    )
-    held = np.isin(
-        np.arange(classes), known.training[1]
-    )  # noise may show other classes
+    key = jax.random.fold_in(jax.random.key(seed), captured.id)
+    classes = len(target.mean)
+    # noise may show classes that the client does not have
+    held = np.isin(np.arange(classes), known.training[1])
     shown = np.flatnonzero(target.present & held)
     if not len(shown):
         no_scores = {"classes": 0, **dict.fromkeys(SCORES)}
         return [{"start": start, **no_scores} for start in STARTS], {}, shown
-    true, public = (
-        class_means(known.training, classes),
-        class_means(known.public, classes),
-    )
+    true = class_means(known.training, classes)
+    public = class_means(known.public, classes)
     embedding = captured.embedding
     warm, _ = optimise_images(
         embedding, body, target.mean, target.mask, public, scaled=target.scaled
@@ -222,9 +216,8 @@ def _score(
     start: str, images: dict, classes: np.ndarray, known: AttackerKnowledge
 ) -> dict:
     """Returns the row of scores of inverted images."""
-    inverted, true, public = (
-        images[n] for n in (start, "client's mean", "public mean")
-    )
+    names = start, "client's mean", "public mean"
+    inverted, true, public = (images[name] for name in names)
     values = (
         scores.psnr(inverted, true),
         scores.psnr(public, true),

@@ -47,7 +47,7 @@ class RayOptions(NamedTuple):
 
 def on_ray(
     config: ml_collections.ConfigDict,
-    axes_spec: AxesSpec,
+    axes: AxesSpec,
     outdir: str = "",
     console: Console | None = None,
     *,
@@ -64,7 +64,7 @@ def on_ray(
     cluster = cluster or RayOptions()
     execute.execution_mode(how.cells_at_once, jax.default_backend(), cluster.cpus)
     callback_factories(how.callbacks)  # before anything trains
-    whole = plan(config, parse_axes(config, axes_spec), outdir, plain)
+    whole = plan(config, parse_axes(config, axes), outdir, plain)
     print_launcher.num_parts(whole, cluster.parts, 1)
     for line in live_table.plan_lines(whole, bytes_per_cell(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -76,7 +76,7 @@ def on_ray(
         board.note(f"{n} part(s) on Ray, {cluster.cpus} core(s) each")
         with worker.probe(whole.folder) as probe:
             job = worker.make_job(
-                config, plain, axes_spec, outdir, how, flags=cluster.flags, probe=probe
+                config, plain, axes, outdir, how, flags=cluster.flags, probe=probe
             )
             errors = Tasks(ray, job, whole, n, cluster, board).run()
     if errors:
@@ -122,9 +122,7 @@ def _keep_signal_handlers() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {
-        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler or signal.SIG_DFL)
@@ -154,10 +152,7 @@ def num_slots(ray, cluster: RayOptions, board: live_table.LiveTable) -> int:
     slots = sum(_num_fitting(resources, cluster) for resources in machines)
     if slots:
         return slots
-    largest = {
-        k: max((resources.get(k, 0) for resources in machines), default=0)
-        for k in RESOURCES
-    }
+    largest = {k: max((m.get(k, 0) for m in machines), default=0) for k in RESOURCES}
     text = (
         f"no machine has --task_cpus={cluster.cpus} and --task_gpus={cluster.gpus:g}; "
         f"the largest has {largest['CPU']:g} cores and {largest['GPU']:g} GPUs"
@@ -254,9 +249,8 @@ class Tasks:
 
     def _restart(self, k: int, error: Exception) -> str:
         """Restarts a part whose worker died; returns an error if it keeps dying."""
-        statuses = [
-            cell_status(cell) for cell in select_part(self._whole, k, self._n).cells
-        ]
+        part = select_part(self._whole, k, self._n)
+        statuses = [cell_status(cell) for cell in part.cells]
         deaths, before = self._deaths.get(k, (0, statuses))
         deaths = 1 + (deaths if statuses == before else 0)
         self._deaths[k] = deaths, statuses

@@ -36,20 +36,13 @@ class RemoteJob(NamedTuple):
 
 
 def make_job(
-    config,
-    plain,
-    axes_spec: AxesSpec,
-    outdir,
-    how: SweepOptions,
-    *,
-    flags: Mapping,
-    probe,
+    config, plain, axes: AxesSpec, outdir, how: SweepOptions, *, flags: Mapping, probe
 ) -> RemoteJob:
     """Returns the job of a planned sweep; `probe` is the file from `probe`."""
     return RemoteJob(
         config=config.to_dict(),
         plain=(plain or config).to_dict(),
-        axes=axes_spec,
+        axes=axes,
         outdir=str(outdir),
         how=how,
         flags=dict(flags),
