@@ -199,7 +199,7 @@ class GridLink:
             else:
                 self.nodes[int(reply["client"])] = node
         clients = {i for i, node in self.nodes.items() if node in connected}
-        return clients & set(range(self.num_clients))
+        return {i for i in clients if i < self.num_clients}
 
     def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
         """Returns the replies of clients."""
