@@ -102,7 +102,7 @@ def _define_hosts() -> Callable[[bool], None]:
 
 
 def _debug(config, sweep: bool) -> bool:
-    """Computes one round for a debugger; returns False, as nothing is left to finish."""
+    """Computes one round for a debugger; returns False: nothing is left to do."""
     from jaxproto.training.debug import debug
 
     if sweep:

@@ -144,7 +144,7 @@ def _print_commands(config, axes, outdir: str, plain, parts: int) -> bool:
     from jaxproto.sweeps import live_table, print_launcher
     from jaxproto.sweeps.sweep import bytes_per_cell
 
-    plan = sweeps.plan(config, sweeps.axes(config, axes), outdir, plain)
+    plan = sweeps.plan(config, sweeps.parse_axes(config, axes), outdir, plain)
     for line in live_table.plan_lines(plan, bytes_per_cell(plan)):
         sys.stderr.write(line + "\n")
     words = [sys.executable, *sys.orig_argv[1:]]

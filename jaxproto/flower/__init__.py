@@ -2,15 +2,14 @@
 
     from jaxproto.flower import client_app, server_app
 
-It needs the extra `flower`; both are imported when they are first used.
-`run_in_process` needs nothing more.
+Both need the extra `flower` and are imported on first use. `run_in_process` does not.
 """
 
 import importlib
 import warnings
 
-_HOMES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
-_HOMES |= {"run_in_process": "in_process", "simulate": "simulation"}
+_MODULES = {"client_app": "apps", "parse_config": "apps", "server_app": "apps"}
+_MODULES |= {"run_in_process": "in_process", "simulate": "simulation"}
 
 __all__ = ["client_app", "parse_config", "run_in_process", "server_app", "simulate"]
 
@@ -22,6 +21,6 @@ def __getattr__(name):
         text = f"jaxproto.flower.{name} is now jaxproto.flower.{new}"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         name = new
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,8 +1,8 @@
-"""The ServerApp and the ClientApp of Flower: a few lines around both halves.
+"""ServerApp and ClientApp of Flower for a federation.
 
-A message is a ConfigRecord: its stage, the round and the bytes of the codec. A node
-says which client it is: `client` of its `--node-config`, in Flower's simulation the
-number of its partition. `folder` there is where it keeps its networks.
+A message is a ConfigRecord with its stage, the round and encoded bytes. The option
+`--node-config` of a node has its `client` id (in a simulation of Flower, the partition
+id is taken instead) and optionally the `folder` that holds its checkpoints.
 """
 
 import json
@@ -17,9 +17,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from jaxproto import config as config_
+from jaxproto.config import check, default, method_fields, upgrade_saved
 from jaxproto.errors import UserError, choose_from
-from jaxproto.flower.node import Answer, Node
+from jaxproto.flower.node import Node, Payload
 from jaxproto.flower.node_context import MEMORY, RECORD, client_of, folder_of
 from jaxproto.flower.private_data_node import PrivateDataNode, make_node
 from jaxproto.flower.protocol import config_hash
@@ -28,7 +28,7 @@ from jaxproto.flower.server_run import run_server
 from jaxproto.methods import METHODS
 from jaxproto.storage import default_workdir
 
-TYPES = {  # of Flower's messages, by stage
+MESSAGE_TYPES = {  # of a message in Flower, by stage
     "who": MessageType.QUERY,
     "describe": MessageType.QUERY,
     "agree": MessageType.QUERY,
@@ -36,24 +36,23 @@ TYPES = {  # of Flower's messages, by stage
     "train": MessageType.TRAIN,
     "evaluate": MessageType.EVALUATE,
 }
-ERROR = "error"  # in what is said for a node, by Flower
-MEMBERS_POLL_SECONDS = 0.5  # seconds between two looks at who is there
-ANSWERS_POLL_SECONDS = 0.5  # seconds between two looks at what has come
+ERROR = "error"  # field of a reply with the error code of Flower
+POLL_SECONDS = 0.5  # between two requests for nodes or replies
 
 
 def parse_config(text: str) -> ml_collections.ConfigDict:
-    """The configuration that `to_json` wrote.
+    """Parses a configuration that `to_json` wrote.
 
     Raises:
-      UserError: a field is not one of this version.
+      UserError: this version has no such field.
     """
-    flat = config_.upgrade_saved(json.loads(text))
-    made = config_.default()
+    flat = upgrade_saved(json.loads(text))
+    config = default()
     name = choose_from("method", flat["method.name"], METHODS)
-    made.method = ml_collections.ConfigDict(config_.method_fields(name))
-    made.update_from_flattened_dict(flat)
-    config_.check(made)
-    return made
+    config.method = ml_collections.ConfigDict(method_fields(name))
+    config.update_from_flattened_dict(flat)
+    check(config)
+    return config
 
 
 def client_app(
@@ -62,61 +61,62 @@ def client_app(
     mods: Sequence = (),
     data: Sequence[str] = (),
 ) -> ClientApp:
-    """A ClientApp of Flower: one client of the federation.
+    """Returns the ClientApp of Flower for one client of a federation.
 
     Args:
-      config: the same as the server's.
-      workdir: below which a client keeps its networks, in `nodes/<id>`, unless its node
-        has a `folder` of its own; "" is the folder of the simulator's run.
-      mods: of Flower, around every message.
-      data: of each client with data of its own, such as folder:PATH, unless its node
-        says so.
+      config: Configuration of the federation, equal to that of the server.
+      workdir: Folder whose `nodes/<id>` holds the checkpoints of a client, unless its
+        node configures a `folder`; "" is the run directory of the simulator.
+      mods: Mods of Flower around every message.
+      data: Data source of each client, such as folder:PATH; () for none. The `data` of
+        a node configuration takes precedence.
     """
     app = ClientApp(mods=list(mods))
-    home = Path(workdir or default_workdir.default_workdir(config)) / "nodes"
-    handle = partial(handle_message, config.to_json(), home, data=tuple(data))
-    for add in (app.query, app.train, app.evaluate):
-        add()(handle)
+    root = Path(workdir or default_workdir.default_workdir(config)) / "nodes"
+    handle = partial(handle_message, config.to_json(), root, data=tuple(data))
+    for register in (app.query, app.train, app.evaluate):
+        register()(handle)
     return app
 
 
 def handle_message(
-    text: str,
-    home: Path,
-    message: Message,
-    context: Context,
-    data: Sequence[str] = (),
+    text: str, root: Path, message: Message, context: Context, data: Sequence[str] = ()
 ) -> Message:
-    """What a node says to a message."""
-    told = dict(message.content.config_records[RECORD])
+    """Returns the reply of a node to a message.
+
+    Args:
+      text: Configuration in JSON.
+      root: Folder that holds a folder per client.
+      data: Data source of each client; () for none.
+    """
+    request = dict(message.content.config_records[RECORD])
     try:
-        said = _said(text, home, told, context, data)
+        reply = _reply(text, root, request, context, data)
     except UserError as e:
-        said = {REFUSED: str(e)}
-    return Message(RecordDict({RECORD: ConfigRecord(said)}), reply_to=message)
+        reply = {REFUSED: str(e)}
+    return Message(RecordDict({RECORD: ConfigRecord(reply)}), reply_to=message)
 
 
-def _said(
-    text: str, home: Path, told: Answer, context: Context, data: Sequence[str] = ()
-) -> Answer:
+def _reply(
+    text: str, root: Path, request: Payload, context: Context, data: Sequence[str]
+) -> Payload:
     id = client_of(context)
-    default = data[id] if 0 <= id < len(data) else ""
-    source = str(context.node_config.get("data", default))
-    if told["stage"] == "who":
-        if told["federation"] != config_hash(parse_config(text)):
+    fallback = data[id] if 0 <= id < len(data) else ""
+    source = str(context.node_config.get("data", fallback))
+    if request["stage"] == "who":
+        if request["federation"] != config_hash(parse_config(text)):
             raise UserError(f"client {id} has another configuration than the server.")
         return {"client": id}
-    path = folder_of(home, context)
-    records = context.state.config_records
-    memory = dict(records.get(MEMORY, {}))
-    said = node(text, id, path, source).answer(str(told["stage"]), told, memory)
+    memory = dict(context.state.config_records.get(MEMORY, {}))
+    client = node(text, id, folder_of(root, context), source)
+    reply = client.answer(str(request["stage"]), request, memory)
     context.state[MEMORY] = ConfigRecord(memory)
-    return said
+    return reply
 
 
 @cache
 def node(text: str, id: int, path: Path, source: str) -> Node | PrivateDataNode:
-    """The client of this process, made once; its programs are compiled once."""
+    """Returns the client of this process; cached, so programs compile once."""
     return make_node(parse_config(text), id, path, source)
 
 
@@ -126,14 +126,13 @@ def server_app(
     wait: float = 60.0,
     patience: float = 600.0,
 ) -> ServerApp:
-    """A ServerApp of Flower: the server of the federation, with a run's folder.
+    """Returns the ServerApp of Flower for a federation.
 
     Args:
-      config: of the federation.
-      workdir: the server's folder; "" is the one of the simulator's run.
-      wait: seconds that it waits for all clients before its first round; then it begins
-        with those that are there. Others join as they come.
-      patience: seconds that a client has for a message.
+      workdir: Folder of the server; "" is the run directory of the simulator.
+      wait: Seconds to wait for all clients before the first round; clients that
+        connect later join then.
+      patience: Seconds that a client has to reply to a message.
     """
     app = ServerApp()
 
@@ -148,7 +147,7 @@ def server_app(
 
 
 class GridLink:
-    """The clients behind a Grid of Flower."""
+    """Link to the clients behind a Grid of Flower."""
 
     def __init__(
         self,
@@ -156,78 +155,88 @@ class GridLink:
         config: ml_collections.ConfigDict,
         wait: float,
         patience: float,
-        say: Callable[[str], object],
+        report: Callable[[str], object],
     ):
-        """Of a run; waits for nobody yet. What is refused is said."""
+        """Stores the arguments; contacts no node yet.
+
+        Args:
+          wait: Seconds to wait for all clients before the first round.
+          patience: Seconds that a client has to reply.
+          report: Receives a line about each refused node.
+        """
         self.grid, self.patience, self.wait = grid, patience, wait
-        self.number, self.federation = config.data.clients, config_hash(config)
-        self.nodes: dict[int, int] = {}  # of each client
-        self._asked: set[int] = set()  # nodes that have said who they are
-        self._say = say
+        self.num_clients, self.federation = config.data.clients, config_hash(config)
+        self.nodes: dict[int, int] = {}  # node by client
+        self._identified: set[int] = set()  # nodes whose client id is known, or refused
+        self._report = report
 
     def members(self) -> set[int]:
-        """The clients that are there now; the first time, it waits for all of them.
+        """Returns the connected clients; the first call waits for all clients.
 
         Raises:
-          UserError: nobody came.
+          UserError: no client connected.
         """
-        until, self.wait = time.monotonic() + self.wait, 0.0
+        deadline, self.wait = time.monotonic() + self.wait, 0.0
         while True:
-            there = self._there()
-            if len(there) == self.number or time.monotonic() > until:
+            connected = self._identify_nodes()
+            if len(connected) == self.num_clients or time.monotonic() > deadline:
                 break
-            time.sleep(MEMBERS_POLL_SECONDS)
-        if not there and not self.nodes:
+            time.sleep(POLL_SECONDS)
+        if not connected and not self.nodes:
             raise UserError("no client is connected; start SuperNodes and try again.")
-        return there
+        return connected
 
-    def _there(self) -> set[int]:
-        nodes = set(self.grid.get_node_ids())
-        told: Answer = {"stage": "who", "federation": self.federation}
-        new = dict.fromkeys(nodes - self._asked, told)
-        for at, said in (self._sent("who", new) if new else {}).items():
-            if ERROR in said:
-                continue  # it is asked again
-            self._asked.add(at)
-            if REFUSED in said:
-                self._say(f"a node is refused: {said[REFUSED]}")
+    def _identify_nodes(self) -> set[int]:
+        connected = set(self.grid.get_node_ids())
+        request: Payload = {"stage": "who", "federation": self.federation}
+        requests = dict.fromkeys(connected - self._identified, request)
+        for node, reply in self._exchange("who", requests).items():
+            if ERROR in reply:
+                continue  # the next call asks again
+            self._identified.add(node)
+            if REFUSED in reply:
+                self._report(f"a node is refused: {reply[REFUSED]}")
             else:
-                self.nodes[int(said["client"])] = at
-        return {i for i, at in self.nodes.items() if at in nodes and i < self.number}
+                self.nodes[int(reply["client"])] = node
+        clients = {i for i, node in self.nodes.items() if node in connected}
+        return {i for i in clients if i < self.num_clients}
 
-    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """What clients say."""
-        each = {self.nodes[i]: {"stage": stage, **of} for i, of in told.items()}
-        said, late = self._sent(stage, each), f"no answer in {self.patience:g} seconds"
-        return {i: said.get(self.nodes[i], {REFUSED: late}) for i in told}
+    def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Returns the replies of clients."""
+        nodes = {i: self.nodes[i] for i in requests}
+        by_node = {nodes[i]: {"stage": stage, **of} for i, of in requests.items()}
+        replies = self._exchange(stage, by_node)
+        timeout = {REFUSED: f"no answer in {self.patience:g} seconds"}
+        return {i: replies.get(node, timeout) for i, node in nodes.items()}
 
-    def _sent(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """What nodes say; a message that was not fetched in time is none any more."""
-        out = [
+    def _exchange(self, stage: str, requests: Mapping) -> dict[int, Payload]:
+        """Returns the replies of nodes; unfetched messages expire after `patience`."""
+        if not requests:
+            return {}
+        messages = [
             Message(
-                content=RecordDict({RECORD: ConfigRecord(dict(of))}),
-                message_type=TYPES[stage],
-                dst_node_id=at,
-                ttl=self.patience
-                + MEMBERS_POLL_SECONDS,  # who comes back later reads newer ones
+                content=RecordDict({RECORD: ConfigRecord(dict(request))}),
+                message_type=MESSAGE_TYPES[stage],
+                dst_node_id=node,
+                ttl=self.patience + POLL_SECONDS,  # late nodes read newer messages
             )
-            for at, of in told.items()
+            for node, request in requests.items()
         ]
-        ids = zip(self.grid.push_messages(out), told, strict=False)
-        waiting = {id: at for id, at in ids if id}
-        said, until = dict[int, Answer](), time.monotonic() + self.patience
-        while waiting and time.monotonic() < until:
+        ids = zip(self.grid.push_messages(messages), requests, strict=False)
+        waiting = {id: node for id, node in ids if id}
+        replies, deadline = dict[int, Payload](), time.monotonic() + self.patience
+        while waiting and time.monotonic() < deadline:
             for message in self.grid.pull_messages(list(waiting)):
-                at = waiting.pop(message.metadata.reply_to_message_id)
-                said[at] = _content(message)
-            time.sleep(ANSWERS_POLL_SECONDS if waiting else 0.0)
-        return said
+                node = waiting.pop(message.metadata.reply_to_message_id)
+                replies[node] = _content(message)
+            time.sleep(POLL_SECONDS if waiting else 0.0)
+        return replies
 
 
-def _content(message: Message) -> Answer:
-    """What a node says, or why it says nothing."""
+def _content(message: Message) -> Payload:
+    """Returns the fields of a reply; those of an error explain the refusal."""
     if message.has_error():
-        code, why = message.error.code, (message.error.reason or "").strip()
-        last = "".join(why.splitlines()[-1:])
+        code, reason = message.error.code, (message.error.reason or "").strip()
+        last = "".join(reason.splitlines()[-1:])
         return {ERROR: code, REFUSED: f"error {code} of its node: {last}"}
     return dict(message.content.config_records[RECORD])

@@ -1,10 +1,9 @@
-"""The exchange before the first round, where nodes have data of their own.
+"""Handshake before the first round of a federation whose nodes hold private data.
 
-The server asks each client that comes what its data are like, makes the agreement of
-those that are there at the start, and tells it to each of them. Its folder keeps the
-agreement, which a server that starts again has. Who comes later is asked, too; whoever
-does not fit is left out, with the reason as a fault of round 0, and asked again before
-the next round.
+The server asks each client to describe its data, merges the descriptions of the clients
+that are connected at the start into a schema, and sends it to them. The schema is saved
+in the folder of the server. A client that connects later joins if its data fit; if not,
+the reason is logged as a fault of round 0 and the client is retried before every round.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,127 +14,125 @@ import ml_collections
 from jaxproto.data import node_schema
 from jaxproto.data.node_schema import NodeDescription, NodeSchema
 from jaxproto.errors import UserError
-from jaxproto.experiment import data
-from jaxproto.experiment.data import FederationData
-from jaxproto.flower.node import Answer
-from jaxproto.flower.server import REFUSED, Link, LostMessage
+from jaxproto.experiment.data import FederationData, server_data
+from jaxproto.flower.node import Payload
+from jaxproto.flower.server import REFUSED, Link, LostMessage, accepted_replies
 from jaxproto.io import atomic
 
 
 class HandshakeLink:
-    """A link to the clients that have agreed.
+    """Link to the clients whose data fit the schema.
 
     Attributes:
-      made: the agreement.
-      grown: called when a client that came late has joined it.
+      schema: Schema of the federation.
+      on_join: Called when a late client has joined the schema.
     """
 
-    made: NodeSchema
+    schema: NodeSchema
 
     def __init__(
         self,
         link: Link,
         config: ml_collections.ConfigDict,
         path: Path,
-        fault: Callable[[LostMessage], None],
+        report_fault: Callable[[LostMessage], None],
     ):
-        """Makes the agreement, unless the folder has one.
+        """Merges the schema, unless the folder of the server has one.
 
         Args:
-          link: to all clients.
-          path: the server's folder.
-          fault: is told who is left out.
+          path: Folder of the server.
+          report_fault: Receives the clients that are left out.
 
         Raises:
-          UserError: the data of those that are there do not go together.
+          UserError: the data of the connected clients do not fit together.
         """
-        self.link, self.data, self.fault = link, config.data, fault
+        self.link, self.data, self.report_fault = link, config.data, report_fault
         self.file = path / node_schema.FILE
-        self.grown: Callable[[], None] = lambda: None
+        self.on_join: Callable[[], None] = lambda: None
         self._agreed: set[int] = set()
-        self._noted: set[tuple[int, str]] = set()
+        self._reported: set[tuple[int, str]] = set()
         if self.file.exists():
-            self.made = node_schema.read(self.file)
+            self.schema = node_schema.read(self.file)
             return
-        told = self._described(link.members())
-        if not told:
+        descriptions = self._describe(link.members())
+        if not descriptions:
             raise UserError(
                 "no client has said what its data are like; the reasons are above. "
                 "Mend them and start again."
             )
-        number, vocab_size = self.data.clients, self.data.vocab_size
-        self._keep(node_schema.merge_descriptions(told, number, vocab_size))
-        self._tell(told)
+        self._save(
+            node_schema.merge_descriptions(
+                descriptions, self.data.clients, self.data.vocab_size
+            )
+        )
+        self._send_schema(descriptions)
 
-    def given(self) -> FederationData:
-        """The data as the server knows them."""
-        return data.server_data(self.made, self.data)
+    def server_data(self) -> FederationData:
+        """Returns the data that the server knows."""
+        return server_data(self.schema, self.data)
 
     def members(self) -> set[int]:
-        """The clients that are there now and have agreed."""
-        there = self.link.members()
-        told, fits, before = self._described(there - self._agreed), [], self.made
-        for i in sorted(told):
+        """Returns the connected clients whose data fit."""
+        connected = self.link.members()
+        descriptions = self._describe(connected - self._agreed)
+        before, fitting = self.schema, []
+        for i in sorted(descriptions):
             try:
-                self.made = node_schema.add_client(self.made, i, told[i])
-                fits.append(i)
+                self.schema = node_schema.add_client(self.schema, i, descriptions[i])
+                fitting.append(i)
             except UserError as e:
-                self._note(i, str(e))
-        if self.made != before:
-            self._keep(self.made)
-            self.grown()
-        self._tell(fits)
-        return there & self._agreed
+                self._report(i, str(e))
+        if self.schema != before:
+            self._save(self.schema)
+            self.on_join()
+        self._send_schema(fitting)
+        return connected & self._agreed
 
-    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """What clients say; who refuses is asked for its data again."""
-        said = self.link.ask(stage, told)
-        self._agreed -= {i for i in said if REFUSED in said[i]}
-        return said
+    def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Returns the replies of clients; one that refuses describes its data again."""
+        replies = self.link.ask(stage, requests)
+        self._agreed -= {i for i in replies if REFUSED in replies[i]}
+        return replies
 
-    def _described(self, who: Iterable[int]) -> dict[int, NodeDescription]:
-        """What clients tell of their data."""
-        found = {}
-        for i, said in self._answers("describe", {i: {} for i in sorted(who)}).items():
+    def _describe(self, clients: Iterable[int]) -> dict[int, NodeDescription]:
+        """Returns the descriptions that clients give of their data."""
+        descriptions = {}
+        requests: dict[int, Payload] = {i: {} for i in sorted(clients)}
+        replies = accepted_replies(self.link, "describe", requests, self._report)
+        for i, reply in replies.items():
             try:
-                found[i] = node_schema.parse_description(said["data"])
+                descriptions[i] = node_schema.parse_description(reply["data"])
             except UserError as e:
-                self._note(i, str(e))
-        return found
+                self._report(i, str(e))
+        return descriptions
 
-    def _tell(self, who: Iterable[int]):
-        told: dict[int, Answer] = {
-            i: {"agreement": node_schema.to_json(node_schema.schema_for(self.made, i))}
-            for i in who
+    def _send_schema(self, clients: Iterable[int]):
+        views = {i: node_schema.schema_for(self.schema, i) for i in clients}
+        requests: dict[int, Payload] = {
+            i: {"agreement": node_schema.to_json(view)} for i, view in views.items()
         }
-        self._agreed |= {*self._answers("agree", told)}
+        self._agreed |= {*accepted_replies(self.link, "agree", requests, self._report)}
 
-    def _answers(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        said = self.link.ask(stage, told) if told else {}
-        for i in sorted(said):
-            if REFUSED in said[i]:
-                self._note(i, str(said[i][REFUSED]))
-        return {i: said[i] for i in sorted(said) if REFUSED not in said[i]}
+    def _report(self, id: int, why: str):
+        """Reports each reason of a client once."""
+        if (id, why) not in self._reported:
+            self._reported.add((id, why))
+            self.report_fault(LostMessage(0, id, "agree", why))
 
-    def _note(self, id: int, why: str):
-        """A fault, once for each reason."""
-        if (id, why) not in self._noted:
-            self._noted.add((id, why))
-            self.fault(LostMessage(0, id, "agree", why))
-
-    def _keep(self, made: NodeSchema):
-        self.made = made
-        atomic.write(self.file, node_schema.to_json(made).encode())
+    def _save(self, schema: NodeSchema):
+        self.schema = schema
+        atomic.write(self.file, node_schema.to_json(schema).encode())
 
 
-def describe_schema(made: NodeSchema) -> list[str]:
-    """The agreement, in words."""
-    kind = made.kind if not made.shape else f"{made.kind} {list(made.shape)}"
-    told = [f"inputs: {kind}", f"labels: {', '.join(made.labels)}"]
-    if made.tokens:
-        told.append(f"vocabulary: {len(made.tokens):,} tokens")
-    for i, of in sorted({**made.clients, **made.late}.items()):
-        labels = ", ".join(of.labels)
-        told.append(f"client {i}: {of.train:,} to train, {of.test:,} to test; {labels}")
-    absent = set(range(made.number)) - {*made.clients, *made.late}
-    return [*told, *(f"client {i}: not there yet" for i in sorted(absent))]
+def describe_schema(schema: NodeSchema) -> list[str]:
+    """Returns the lines that describe a schema to the user."""
+    kind = schema.kind if not schema.shape else f"{schema.kind} {list(schema.shape)}"
+    lines = [f"inputs: {kind}", f"labels: {', '.join(schema.labels)}"]
+    if schema.tokens:
+        lines.append(f"vocabulary: {len(schema.tokens):,} tokens")
+    for i, sizes in sorted({**schema.clients, **schema.late}.items()):
+        labels = ", ".join(sizes.labels)
+        counts = f"{sizes.train:,} to train, {sizes.test:,} to test"
+        lines.append(f"client {i}: {counts}; {labels}")
+    absent = set(range(schema.number)) - {*schema.clients, *schema.late}
+    return [*lines, *(f"client {i}: not there yet" for i in sorted(absent))]

@@ -1,4 +1,4 @@
-"""A federation in one process, with calls in the place of messages: to try one out."""
+"""Federation on nodes of this process, with calls in place of messages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,40 +7,41 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.errors import UserError
-from jaxproto.flower import private_data_node
-from jaxproto.flower.node import Answer
+from jaxproto.flower.node import Payload
+from jaxproto.flower.private_data_node import make_node, parse_node_data
 from jaxproto.flower.server import REFUSED
 from jaxproto.flower.server_run import run_server
 
 
 class InProcessLink:
-    """A link to nodes of this process."""
+    """Link to nodes of this process."""
 
     def __init__(
         self, config: ml_collections.ConfigDict, path: Path, data: Sequence[str] = ()
     ):
-        """Of all clients; below `path` each has its folder.
+        """Makes the nodes of all clients.
 
         Args:
-          data: of each client with data of its own.
+          path: Folder that holds a folder per client.
+          data: Data source of each client, such as folder:PATH; () for none.
         """
         self.nodes = {
-            i: private_data_node.make_node(config, i, path / str(i), source)
-            for i, source in enumerate(private_data_node.parse_node_data(config, data))
+            i: make_node(config, i, path / str(i), source)
+            for i, source in enumerate(parse_node_data(config, data))
         }
         self.memory: dict[int, dict] = {i: {} for i in self.nodes}
 
     def members(self) -> set[int]:
-        """All clients."""
+        """Returns the ids of all clients."""
         return set(self.nodes)
 
-    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """What clients say."""
-        return {i: self._said(stage, i, of) for i, of in told.items()}
+    def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Returns the replies of clients."""
+        return {i: self._answer(stage, i, request) for i, request in requests.items()}
 
-    def _said(self, stage: str, i: int, told: Answer) -> Answer:
+    def _answer(self, stage: str, i: int, request: Payload) -> Payload:
         try:
-            return self.nodes[i].answer(stage, told, self.memory[i])
+            return self.nodes[i].answer(stage, request, self.memory[i])
         except UserError as e:
             return {REFUSED: str(e)}
 
@@ -54,10 +55,8 @@ def run_in_process(
     """Runs a federation in this process, without Flower; returns its summary.
 
     Args:
-      config: of the federation.
-      workdir: the server's folder; clients have theirs in `nodes/` of it.
-      data: of each client with data of its own, such as folder:PATH.
-      console: where progress goes.
+      workdir: Folder of the server; clients have theirs in its `nodes/`.
+      data: Data source of each client, such as folder:PATH; () for none.
 
     Raises:
       UserError: the configuration or the data cannot be used.

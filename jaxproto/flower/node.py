@@ -1,9 +1,8 @@
-"""A client on a node of its own: the simulator's programs on a cohort of one.
+"""Client on a node: the programs of the simulator on a cohort of one client.
 
-Its id and cohort follow from the configuration and the partition, all that is random
-in it from seed, round and id, as in the simulator. What it keeps between rounds stays
-in its own folder, a checkpoint for each round that it took part in, so that a server
-which begins again a few rounds before finds it as it was then.
+The cohort follows from the configuration and the partition; random numbers follow from
+seed, round and id, as in the simulator. The node saves a checkpoint after each round it
+takes part in, so a server that resumes a few rounds earlier finds the earlier state.
 """
 
 import dataclasses
@@ -25,26 +24,34 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.data import FederationData
 from jaxproto.flower.protocol import Messages, experiment
 from jaxproto.participation import Participation
-from jaxproto.storage import checkpoint, records
-from jaxproto.storage import workdir as folder
+from jaxproto.storage import checkpoint, records, workdir
 from jaxproto.training import programs, xla_cache
 from jaxproto.types import Client, Tree
 
-Answer = dict[str, Any]  # of a message, by field: bytes, numbers, texts
+Payload = dict[str, Any]  # the fields of a message: bytes, numbers and texts
 
 
 class NodeCheckpoint(NamedTuple):
-    """What a checkpoint of a client holds."""
+    """State in the checkpoint of a client."""
 
-    client: Client  # [1, ...]
+    client: Client  # arrays [1, ...]
+
+
+def check_client_id(id: int, num_clients: int):
+    """Raises UserError unless the federation has client `id`."""
+    if not 0 <= id < num_clients:
+        raise UserError(
+            f"client={id} in the configuration of the node: the federation has "
+            f"clients 0 to {num_clients - 1}."
+        )
 
 
 def single_client_experiment(exp: Experiment, id: int) -> Experiment:
-    """The experiment as one of its clients has it: a cohort of one."""
-    number = next(n for n, c in enumerate(exp.cohorts) if id in c.ids)
-    cohort, table = exp.cohorts[number], exp.train[number]
-    at = cohort.ids.index(id)
-    own, rules = jax.tree.map(lambda a: a[at : at + 1], table), cohort.scoring.rules
+    """Returns the experiment with one client: a single cohort of that client."""
+    cohort_index = next(n for n, c in enumerate(exp.cohorts) if id in c.ids)
+    cohort, table = exp.cohorts[cohort_index], exp.train[cohort_index]
+    row = cohort.ids.index(id)
+    rows, rules = jax.tree.map(lambda a: a[row : row + 1], table), cohort.scoring.rules
     return exp._replace(
         cohorts=(
             dataclasses.replace(
@@ -55,152 +62,137 @@ def single_client_experiment(exp: Experiment, id: int) -> Experiment:
                 scoring=BY_CLIENT._replace(rules=rules),
             ),
         ),
-        train=(own,),
+        train=(rows,),
         test=(batches.tables([exp.partition.test[id]]),),
-        method=exp.method.collecting(),  # its upload is sent, not added up
+        method=exp.method.collecting(),  # the upload is sent, not summed
         parts=lambda floats: exp.parts(floats).collecting(),
         store="device",
     )
 
 
 class Node:
-    """One client of a federation."""
+    """Client of a federation, with its data, programs and checkpoints."""
 
     def __init__(
         self,
         config: ml_collections.ConfigDict,
         id: int,
         path: Path,
-        given: FederationData | None = None,
+        data: FederationData | None = None,
     ):
-        """Of a configuration.
+        """Builds the programs of the client.
 
         Args:
-          path: the client's own folder.
-          given: the data; None are those of the configuration.
+          path: Folder of the client.
+          data: Data; None loads the data set that the configuration names.
 
         Raises:
-          UserError: there is no such client.
+          UserError: the federation has no client `id`.
         """
         xla_cache.enable_xla_cache()
         self.config, self.id, self.path = config, id, path
-        whole = experiment(config, given=given)
-        if not 0 <= id < len(whole.counts.train):
-            raise UserError(
-                f"client={id} in the configuration of the node: the federation has "
-                f"clients 0 to {len(whole.counts.train) - 1}."
-            )
-        self.exp = single_client_experiment(whole, id)
-        self.messages = Messages(self.exp)
-        twice = self.messages.twice
-        self.halves = self.messages.halves(whole.cohorts) if twice else []
-        made = jax.tree.map(jax.jit, programs.build_programs(self.exp))
-        self.run = programs.with_floats(made, self.exp.floats)
-        self.examples = build.examples(whole.dataset)
+        federation = experiment(config, data=data)
+        check_client_id(id, len(federation.counts.train))
+        self.exp = single_client_experiment(federation, id)
+        self.messages = Messages(self.exp, federation.cohorts)
+        compiled = jax.tree.map(jax.jit, programs.build_programs(self.exp))
+        self.run = programs.with_floats(compiled, self.exp.floats)
+        self.examples = build.examples(federation.dataset)
 
-    def answer(self, stage: str, told: Answer, memory: MutableMapping) -> Answer:
-        """What the client says to a message of the server.
+    def answer(self, stage: str, message: Payload, memory: MutableMapping) -> Payload:
+        """Answers a message of the server.
 
         Args:
-          stage: "first" of two exchanges, "train" or "evaluate".
-          told: the message: round, from 0, the broadcast, whether the upload arrives.
-          memory: which lasts from the first exchange to the second.
+          stage: "first" (of two exchanges), "train" or "evaluate".
+          message: Round (from 0), broadcast, and whether the server uses the upload.
+          memory: State kept from the first exchange to the second.
 
         Raises:
-          UserError: the message is damaged, or the client is not there any more.
+          UserError: the message is damaged, or a checkpoint is missing or damaged.
         """
         if stage == "first":
-            return self._first(told, memory)
+            return self._first(message, memory)
         if stage == "train":
-            return self._train(told, memory)
-        return self._evaluate(told)
+            return self._train(message, memory)
+        return self._evaluate(message)
 
-    def _first(self, told: Answer, memory: MutableMapping) -> Answer:
-        here, rest = self.messages.split(self.messages.down, self.halves)
-        one = self.messages.decode(told["down"], here, "down")
-        memory["first"], memory["round"] = told["down"], told["round"]
-        empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), rest)
-        down = wire.unpack(self.messages.joined(self.halves, one, empty))
-        context = programs.round_context(self.config.seed, told["round"])
-        inputs = programs.RoundInputs(context, self._taking_part(True), down)
-        own = self.client(told["round"]), self.examples, *self.exp.train
-        uploads, report = self.run.pre_upload[0](inputs, *own)
-        return {"up": self._encoded(uploads.up), "sent": int(report.sent[0])}
+    def _first(self, message: Payload, memory: MutableMapping) -> Payload:
+        shapes, missing = self.messages.split(self.messages.down_shapes)
+        first = self.messages.decode(message["down"], shapes, "down")
+        memory["first"], memory["round"] = message["down"], message["round"]
+        empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
+        down = wire.unpack(self.messages.join(first, empty))
+        context = programs.round_context(self.config.seed, message["round"])
+        inputs = programs.RoundInputs(context, self._participation(True), down)
+        args = self.client(message["round"]), self.examples, *self.exp.train
+        uploads, report = self.run.pre_upload[0](inputs, *args)
+        return {"up": self._encode(uploads.up), "sent": int(report.sent[0])}
 
-    def _train(self, told: Answer, memory: MutableMapping) -> Answer:
-        down, r = self._received(told, memory), told["round"]
+    def _train(self, message: Payload, memory: MutableMapping) -> Payload:
+        down, r = self._receive(message, memory), message["round"]
         context = programs.round_context(self.config.seed, r)
-        who = self._taking_part(told["reports"])
-        inputs = programs.RoundInputs(context, who, down)
-        own = self.client(r), self.examples, *self.exp.train
-        client, uploads, report = self.run.train[0](inputs, *own)
-        self._keep(r + 1, client)
-        said: Answer = {
-            "loss": float(report.loss[0]),
-            "steps": int(report.steps[0]),
-            "finite": bool(report.finite[0]),
-            "sent": int(report.sent[0]),
-        }
-        return said | ({"up": self._encoded(uploads.up)} if told["reports"] else {})
+        participation = self._participation(message["reports"])
+        inputs = programs.RoundInputs(context, participation, down)
+        args = self.client(r), self.examples, *self.exp.train
+        client, uploads, report = self.run.train[0](inputs, *args)
+        self._save(r + 1, client)
+        fields = ("loss", float), ("steps", int), ("finite", bool), ("sent", int)
+        reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
+        return reply | ({"up": self._encode(uploads.up)} if message["reports"] else {})
 
-    def _evaluate(self, told: Answer) -> Answer:
+    def _evaluate(self, message: Payload) -> Payload:
         down = wire.unpack(
-            self.messages.decode(told["down"], self.messages.down, "down")
+            self.messages.decode(message["down"], self.messages.down_shapes, "down")
         )
-        client = self.client(told["round"])
+        client = self.client(message["round"])
         sums = self.run.evaluate[0](down, client, self.examples, *self.exp.test)
-        each = jax.tree.leaves(jax.device_get(sums))
-        return {
-            f"{n}": np.ascontiguousarray(a[0]).tobytes() for n, a in enumerate(each)
-        }
+        leaves = jax.tree.leaves(jax.device_get(sums))
+        rows = (np.ascontiguousarray(a[0]) for a in leaves)
+        return {f"{n}": row.tobytes() for n, row in enumerate(rows)}
 
-    def _received(self, told: Answer, memory: MutableMapping) -> Tree:
-        """The broadcast as the client has it."""
-        like = self.messages.down
-        if not self.messages.twice:
-            return wire.unpack(self.messages.decode(told["down"], like, "down"))
-        if memory.get("round") != told["round"]:
+    def _receive(self, message: Payload, memory: MutableMapping) -> Tree:
+        """Returns the unpacked broadcast."""
+        like = self.messages.down_shapes
+        if not self.messages.two_exchanges:
+            return wire.unpack(self.messages.decode(message["down"], like, "down"))
+        if memory.get("round") != message["round"]:
             raise UserError(
-                f"client {self.id} has no first exchange of round {told['round'] + 1}: "
-                "its node was started anew since; it takes part from the next round."
+                f"client {self.id} has no first exchange of round "
+                f"{message['round'] + 1}: its node was started anew since; it takes "
+                "part from the next round."
             )
-        here, rest = self.messages.split(like, self.halves)
-        one = self.messages.decode(memory["first"], here, "down")
-        other = self.messages.decode(told["down"], rest, "down")
-        return wire.unpack(self.messages.joined(self.halves, one, other))
+        shapes, rest = self.messages.split(like)
+        first = self.messages.decode(memory["first"], shapes, "down")
+        second = self.messages.decode(message["down"], rest, "down")
+        return wire.unpack(self.messages.join(first, second))
 
-    def _encoded(self, up: Tree) -> bytes:
+    def _encode(self, up: Tree) -> bytes:
         return self.messages.encode(jax.tree.map(lambda a: a[0], up), "up")
 
-    def _taking_part(self, reports: bool) -> Participation:
-        """The client alone, as the programs have it."""
-        mine = jnp.arange(len(self.exp.counts.train)) == self.id
-        return Participation(mine, mine & reports)
-
-    # Between rounds
-
-    def begun(self) -> Client:
-        """The client before its first round."""
-        ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
-        key = programs.keys(self.config.seed)[0]
-        return self.run.start_clients[0](key, ids, count)
+    def _participation(self, reports: bool) -> Participation:
+        """Returns the participation in which only this client trains."""
+        is_client = jnp.arange(len(self.exp.counts.train)) == self.id
+        return Participation(is_client, is_client & reports)
 
     def client(self, r: int) -> Client:
-        """The client after the rounds before `r` that it took part in.
+        """Returns the client after its last round before round `r`.
 
         Raises:
-          UserError: its folder is damaged, or does not go back so far.
+          UserError: the checkpoints are damaged or do not go back that far.
         """
-        start, there = self.begun(), checkpoint.rounds(self.path)
-        if not there or (there[0] > r and len(there) < checkpoint.KEEP):
-            return start
+        ids, count = programs.client_ids_and_counts(self.exp, self.exp.cohorts[0])
+        key = programs.keys(self.config.seed)[0]
+        initial = self.run.start_clients[0](key, ids, count)
+        saved = checkpoint.rounds(self.path)
+        if not saved or (saved[0] > r and len(saved) < checkpoint.KEEP):
+            return initial
         until = records.Coverage(r, f"round {r} of the server")
-        settings = folder.settings(self.config) | {"client": self.id}
-        found = checkpoint.restore_latest(
-            self.path, NodeCheckpoint(start), settings, until
+        settings = workdir.settings(self.config) | {"client": self.id}
+        restored = checkpoint.restore_latest(
+            self.path, NodeCheckpoint(initial), settings, until
         )
-        return start if found is None else found.state.client
+        return initial if restored is None else restored.state.client
 
-    def _keep(self, rounds: int, client: Client):
-        settings = folder.settings(self.config) | {"client": self.id}
+    def _save(self, rounds: int, client: Client):
+        settings = workdir.settings(self.config) | {"client": self.id}
         checkpoint.save(self.path, rounds, NodeCheckpoint(client), settings)

@@ -1,8 +1,8 @@
-"""A node with data of its own, and nothing else.
+"""Node that holds private data.
 
-It tells what its data are like before its first round, and keeps in its folder what it
-told (`told.json`) and what all have agreed on (`agreement.json`). Every other message
-is answered as in a simulation, if its data are still those of the agreement.
+The node describes its data before its first round. Its folder holds the description
+(`told.json`) and the schema of the federation (`agreement.json`). The node answers the
+other messages as long as its data match the schema.
 """
 
 from collections.abc import MutableMapping, Sequence
@@ -16,15 +16,15 @@ from jaxproto.data import node_schema, nodes, registry
 from jaxproto.data.node_schema import NodeSchema
 from jaxproto.data.nodes import NodeData
 from jaxproto.errors import UserError
-from jaxproto.experiment import data as dividing
-from jaxproto.flower.node import Answer, Node
+from jaxproto.experiment.data import node_data
+from jaxproto.flower.node import Node, Payload, check_client_id
 from jaxproto.io import atomic
 
 SCHEMA_FILE = "told.json"
 
 
 def check_source(config: ml_collections.ConfigDict, id: int, source: str):
-    """Raises UserError unless a node names data where the federation wants it to."""
+    """Raises UserError unless a node names data exactly if `data.name` is nodes."""
     name = config.data.name
     if name == registry.NODES and not source:
         raise UserError(
@@ -41,24 +41,24 @@ def check_source(config: ml_collections.ConfigDict, id: int, source: str):
 def parse_node_data(
     config: ml_collections.ConfigDict, data: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The data of each client's node, "" without own; paths from this folder on.
+    """Returns the data source of each node, with absolute paths; "" without one.
 
     Args:
-      data: as they are named, of every client or of none.
+      data: Data sources of all clients, or ().
 
     Raises:
-      UserError: they are not what the configuration asks for.
+      UserError: the sources contradict the configuration.
     """
-    number = config.data.clients
-    if data and len(data) != number:
+    num_clients = config.data.clients
+    if data and len(data) != num_clients:
         raise UserError(
-            f"data of {len(data)} nodes are named, but data.clients is {number}; name "
-            "those of each, in the order of clients."
+            f"data of {len(data)} nodes are named, but data.clients is {num_clients}; "
+            "name those of each, in the order of clients."
         )
-    each = tuple(map(_absolute, data)) or ("",) * number
-    for id, source in enumerate(each):
+    sources = tuple(map(_absolute, data)) or ("",) * num_clients
+    for id, source in enumerate(sources):
         check_source(config, id, source)
-    return each
+    return sources
 
 
 def _absolute(source: str) -> str:
@@ -69,39 +69,39 @@ def _absolute(source: str) -> str:
 
 
 class PrivateDataNode:
-    """One client of a federation, and its data."""
+    """Client of a federation that reads private data."""
 
     def __init__(
         self, config: ml_collections.ConfigDict, id: int, path: Path, source: str
     ):
-        """Reads nothing yet; see `Node` and `nodes.read`.
-
-        Raises:
-          UserError: there is no such client, or it names no data.
-        """
-        check_source(config, id, source)
-        if not 0 <= id < config.data.clients:
-            raise UserError(
-                f"client={id} in the configuration of the node: the federation has "
-                f"clients 0 to {config.data.clients - 1}."
-            )
-        self.config, self.id, self.path, self.source = config, id, path, source
-        self._node = cache(self._made)  # of an agreement
-
-    def answer(self, stage: str, told: Answer, memory: MutableMapping) -> Answer:
-        """What the client says to a message of the server.
+        """Checks the arguments; reads no data yet.
 
         Args:
-          stage: "describe", "agree" or one of `Node.answer`.
-          told, memory: as in `Node.answer`.
+          path: Folder of the client.
+          source: Data source, such as folder:PATH.
 
         Raises:
-          UserError: its data cannot be read, or do not fit the agreement.
+          UserError: the federation has no client `id`, or `source` is empty.
+        """
+        check_source(config, id, source)
+        check_client_id(id, config.data.clients)
+        self.config, self.id, self.path, self.source = config, id, path, source
+        self._node = cache(self._make_node)  # by the text of the schema
+
+    def answer(self, stage: str, message: Payload, memory: MutableMapping) -> Payload:
+        """Answers a message of the server.
+
+        Args:
+          stage: "describe", "agree" or a stage of `Node.answer`.
+          memory: State kept from the first exchange to the second.
+
+        Raises:
+          UserError: the data cannot be read or do not match the schema.
         """
         if stage == "describe":
-            return {"data": self._described()}
+            return {"data": self._describe()}
         if stage == "agree":
-            self._agrees(told["agreement"])
+            self._accept(message["agreement"])
             return {}
         file = self.path / node_schema.FILE
         if not file.exists():
@@ -109,45 +109,48 @@ class PrivateDataNode:
                 f"client {self.id} knows no agreement ({file}); the server tells it "
                 "before the next round."
             )
-        return self._node(file.read_text()).answer(stage, told, memory)
+        return self._node(file.read_text()).answer(stage, message, memory)
 
     def _read(self) -> NodeData:
         return nodes.read(resolved_data_fields(self.config), self.id, self.source)
 
-    def _described(self) -> str:
-        own = nodes.describe_node(self._read(), self.config.data.min_texts)
-        text = node_schema.to_json(own)
+    def _describe(self) -> str:
+        description = nodes.describe_node(self._read(), self.config.data.min_texts)
+        text = node_schema.to_json(description)
         self.path.mkdir(parents=True, exist_ok=True)
         atomic.write(self.path / SCHEMA_FILE, text.encode())
         return text
 
-    def _agrees(self, told: str):
-        """Keeps the agreement, if it has what the node has told."""
-        own = node_schema.parse_description((self.path / SCHEMA_FILE).read_text())
-        self._check(node_schema.parse_schema(told), own)
-        atomic.write(self.path / node_schema.FILE, told.encode())
+    def _accept(self, text: str):
+        """Saves the schema if it has the description of this node."""
+        description = node_schema.parse_description(
+            (self.path / SCHEMA_FILE).read_text()
+        )
+        self._check(node_schema.parse_schema(text), description)
+        atomic.write(self.path / node_schema.FILE, text.encode())
 
-    def _check(self, made: NodeSchema, own: node_schema.NodeDescription):
-        if node_schema.add_client(made, self.id, own) != made:
+    def _check(self, schema: NodeSchema, description: node_schema.NodeDescription):
+        if node_schema.add_client(schema, self.id, description) != schema:
             raise UserError(
                 f"client {self.id} is not in the agreement; the server tells it "
                 "before the next round."
             )
 
-    def _made(self, told: str) -> Node:
-        made, own = node_schema.parse_schema(told), self._read()
-        self._check(made, nodes.describe_node(own, self.config.data.min_texts))
-        given = dividing.node_data(made, self.id, own, self.config.data)
-        return Node(self.config, self.id, self.path, given)
+    def _make_node(self, text: str) -> Node:
+        schema, private = node_schema.parse_schema(text), self._read()
+        self._check(schema, nodes.describe_node(private, self.config.data.min_texts))
+        data = node_data(schema, self.id, private, self.config.data)
+        return Node(self.config, self.id, self.path, data)
 
 
 def make_node(
     config: ml_collections.ConfigDict, id: int, path: Path, source: str = ""
 ) -> Node | PrivateDataNode:
-    """The client of a node.
+    """Returns the client of a node.
 
     Args:
-      source: of its own data; "" for its part of those of the configuration.
+      path: Folder of the client.
+      source: Source of private data; "" takes the part of client `id` of the data set.
     """
     if source or config.data.name == registry.NODES:
         return PrivateDataNode(config, id, path, source)

@@ -1,8 +1,7 @@
-"""The server of a federation on nodes: the simulator's programs between messages.
+"""Server of a federation on nodes: the programs of the simulator between messages.
 
-The order in which uploads arrive changes nothing: they are put in the places of their
-clients, and added up as the simulator does. Whoever does not answer, or with damaged
-bytes, counts as one whose upload was lost.
+The order in which uploads arrive does not matter: uploads are sorted by client and
+summed as in the simulator. A missing or damaged reply counts as a lost upload.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.cohorts import NODES, evaluated_ids
 from jaxproto.federation import Model
 from jaxproto.flower import stack_uploads
-from jaxproto.flower.node import Answer
+from jaxproto.flower.node import Payload
 from jaxproto.flower.protocol import Messages
 from jaxproto.method import Aggregation
 from jaxproto.participation import Participation
@@ -31,21 +30,35 @@ from jaxproto.wire import HEADER
 from jaxproto.wire.codec import WireError
 
 EVERY_UPLOAD = Aggregation(lambda net, server, up, key: up)
-REFUSED = "refused"  # the field of an answer that says why there is none
+REFUSED = "refused"  # field of a reply with the reason of a refusal
 
 
 class Link(Protocol):
-    """The way to the clients."""
+    """Connection to the clients."""
 
     def members(self) -> set[int]:
-        """The clients that are there now."""
+        """Returns the ids of the connected clients."""
 
-    def ask(self, stage: str, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """What clients say, by id; why one does not is its field `REFUSED`."""
+    def ask(self, stage: str, requests: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Returns replies by client id; a refusal has the field `REFUSED`."""
+
+
+def accepted_replies(
+    link: Link,
+    stage: str,
+    requests: Mapping[int, Payload],
+    report: Callable[[int, str], object],
+) -> dict[int, Payload]:
+    """Returns the replies by client, sorted; `report` receives the refusals."""
+    replies = sorted((link.ask(stage, requests) if requests else {}).items())
+    for i, reply in replies:
+        if REFUSED in reply:
+            report(i, str(reply[REFUSED]))
+    return {i: reply for i, reply in replies if REFUSED not in reply}
 
 
 class LostMessage(NamedTuple):
-    """A message that did not come to its end."""
+    """Message that was lost or refused."""
 
     round: int  # from 1
     client: int
@@ -54,147 +67,153 @@ class LostMessage(NamedTuple):
 
 
 class Server(Engine):
-    """The server's half of every round."""
+    """Computes the server part of every round."""
 
     def __init__(
         self,
         exp: Experiment,
         seed: int,
         link: Link,
-        fault: Callable[[LostMessage], None],
+        report_fault: Callable[[LostMessage], None],
     ):
-        """Of an experiment; `fault` is told of what did not come to its end."""
+        """Compiles the programs of the server.
+
+        Args:
+          report_fault: Receives every lost or refused message.
+        """
         self.exp = exp = exp._replace(store=NODES)
-        self.seed, self.link, self.fault = seed, link, fault
-        self.messages = Messages(exp)
-        self.halves = self.messages.halves(exp.cohorts) if self.messages.twice else []
-        made = jax.tree.map(jax.jit, programs.build_programs(exp))
-        self.run = programs.with_floats(made, exp.floats)
-        self.packed = jax.jit(self.messages.packed)
-        self.shapes = stack_uploads.shapes(exp, self.messages.down)
-        self.as_lanes = {
+        self.seed, self.link, self.report_fault = seed, link, report_fault
+        self.messages = Messages(exp, exp.cohorts)
+        compiled = jax.tree.map(jax.jit, programs.build_programs(exp))
+        self.run = programs.with_floats(compiled, exp.floats)
+        self.pack = jax.jit(self.messages.pack)
+        self.shapes = stack_uploads.upload_shapes(exp, self.messages.down_shapes)
+        aggregations = {"first": EVERY_UPLOAD, "train": exp.method.aggregation}
+        self.split_uploads = {
             stage: jax.jit(partial(stack_uploads.split_into_lanes, exp, aggregation))
-            for stage, aggregation in (
-                ("first", EVERY_UPLOAD),
-                ("train", exp.method.aggregation),
-            )
+            for stage, aggregation in aggregations.items()
         }
 
-    checkpoint_every = 1  # nodes keep their clients for a few rounds alone
+    checkpoint_every = 1  # nodes keep only their last few checkpoints
 
-    def begun(self, rounds_between: int) -> State:
-        """The state before the first round; of the clients, who they are."""
+    def initial_state(self, rounds_between: int) -> State:
+        """Returns the state before the first round, with the ids of the clients."""
         state = programs.init(self.exp, self.seed, self.run)
         watched = rounds.empty_history(self.run, state.server, rounds_between)
         return state._replace(watched=watched)
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
-        """Exchanges with whoever is there, and the server's step."""
+        """Exchanges messages with the connected participants and updates the server."""
         context = programs.round_context(self.seed, r)
         drawn = jax.device_get(self.run.participate(context, model.server))
-        asked = self._asked(r, drawn)
+        participants = self._participants(r, drawn)
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0
-        sent: list = []
+        early: list = []
         if self.run.pre_aggregate is not None:
-            sent, _ = self._halves(server)
-            who = asked._replace(reports=asked.trains)
-            got, told = self._exchange("first", r, who, sent, self.shapes.first)
-            server = self.run.pre_aggregate(
-                context, server, self._lanes(drawn, got, "first")
+            early, _ = self._halves(server)
+            everyone = participants._replace(reports=participants.trains)
+            uploads, report = self._exchange(
+                "first", r, everyone, early, self.shapes.first
             )
-            pre_reports = [PreReport(told.id, told.sent, told.bytes)]
+            lanes = self._lanes(drawn, uploads, "first")
+            server = self.run.pre_aggregate(context, server, lanes)
+            pre_reports = [PreReport(report.id, report.sent, report.bytes)]
             bytes_down = HEADER
-        down = self._second(server, sent)
-        got, report = self._exchange("train", r, asked, down, self.shapes.up)
-        told = self.run.broadcast(server)
-        server = self.run.update(context, server, self._lanes(drawn, got, "train"))
-        made = rounds.RoundOutputs(
-            participants=asked,
-            scalars_down=np.asarray(told.scalars),
-            bytes_down=np.asarray(told.bytes) + bytes_down,
+        down = self._training_message(server, early)
+        uploads, report = self._exchange("train", r, participants, down, self.shapes.up)
+        broadcast = self.run.broadcast(server)
+        server = self.run.update(context, server, self._lanes(drawn, uploads, "train"))
+        outputs = rounds.RoundOutputs(
+            participants=participants,
+            scalars_down=np.asarray(broadcast.scalars),
+            bytes_down=np.asarray(broadcast.bytes) + bytes_down,
             reports=[report],
             pre_reports=pre_reports,
             diagnostics=jax.device_get(self.run.diagnostics(server)),
         )
-        return Model(jax.block_until_ready(server), model.clients), [made]
+        return Model(jax.block_until_ready(server), model.clients), [outputs]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
-        """What the clients that are there get right, and who they are.
+        """Evaluates on the connected clients.
 
         Raises:
-          UserError: no client was there to be evaluated.
+          UserError: no client replied.
         """
-        asked = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
-        data = self.messages.encode(self.packed(model.server), "down")
-        there = asked & self.link.members()
-        told: dict[int, Answer] = {i: {"round": r, "down": data} for i in sorted(there)}
-        said = self._answers("evaluate", r - 1, told)
-        if not said:
+        evaluated = {i for cohort in self.exp.cohorts for i in evaluated_ids(cohort)}
+        data = self.messages.encode(self.pack(model.server), "down")
+        connected = evaluated & self.link.members()
+        requests: dict[int, Payload] = {
+            i: {"round": r, "down": data} for i in sorted(connected)
+        }
+        replies = self._answers("evaluate", r - 1, requests)
+        if not replies:
             raise UserError(
                 f"no client was evaluated after round {r}: none answered. The rounds "
                 "before it are saved; the same command goes on when nodes are there."
             )
-        among = stack_uploads.restrict_evaluated(self.exp, list(said))
-        sums = stack_uploads.merge_evaluations(self.exp, said, self.shapes, among)
-        found = EvaluationSums(sums, jax.device_get(self.run.diagnostics(model.server)))
-        return [Evaluated(among, found)]
+        exp = stack_uploads.restrict_evaluated(self.exp, list(replies))
+        sums = stack_uploads.merge_evaluations(self.exp, replies, self.shapes, exp)
+        outcome = EvaluationSums(
+            sums, jax.device_get(self.run.diagnostics(model.server))
+        )
+        return [Evaluated(exp, outcome)]
 
-    def _asked(self, r: int, drawn: Participation) -> Participation:
-        """Who of those that were drawn is there."""
+    def _participants(self, r: int, drawn: Participation) -> Participation:
+        """Returns the drawn clients that are connected."""
         members = self.link.members()
-        there = np.array([i in members for i in range(len(drawn.trains))])
-        for i in np.flatnonzero(drawn.trains & ~there):
-            self.fault(LostMessage(r + 1, int(i), "train", "it is not connected"))
-        return Participation(*(a & there for a in drawn))
+        connected = np.array([i in members for i in range(len(drawn.trains))])
+        for i in np.flatnonzero(drawn.trains & ~connected):
+            self._report(r, int(i), "train", "it is not connected")
+        return Participation(*(a & connected for a in drawn))
 
     def _halves(self, server: Tree) -> tuple[list, list]:
-        return self.messages.split(jax.device_get(self.packed(server)), self.halves)
+        return self.messages.split(jax.device_get(self.pack(server)))
 
-    def _second(self, server: Tree, sent: list) -> Tree:
-        """What is sent to whoever trains; of two exchanges, what was not sent yet."""
-        if not self.messages.twice:
-            return self.packed(server)
-        first, down = self._halves(server)
-        pairs = zip(jax.tree.leaves(sent), jax.tree.leaves(first), strict=True)
+    def _training_message(self, server: Tree, early: list) -> Tree:
+        """Returns the packed fields of the broadcast that were not sent before."""
+        if not self.messages.two_exchanges:
+            return self.pack(server)
+        unchanged, down = self._halves(server)
+        pairs = zip(jax.tree.leaves(early), jax.tree.leaves(unchanged), strict=True)
         same = all(np.array_equal(a, b) for a, b in pairs)
         assert same, "pre_aggregate has changed what clients had been sent before it"
         return down
 
     def _exchange(
-        self, stage: str, r: int, asked: Participation, down: Tree, like: Tree
+        self, stage: str, r: int, participants: Participation, down: Tree, like: Tree
     ) -> tuple[dict[int, Tree], Report]:
-        """The messages of clients, undamaged, and what was told besides them."""
+        """Returns the undamaged uploads and the reports of the participants."""
         data = self.messages.encode(down, "down")
-        told: dict[int, Answer] = {
-            int(i): {"round": r, "down": data, "reports": bool(asked.reports[i])}
-            for i in np.flatnonzero(asked.trains)
+        requests: dict[int, Payload] = {
+            int(i): {"round": r, "down": data, "reports": bool(participants.reports[i])}
+            for i in np.flatnonzero(participants.trains)
         }
-        said, ups = self._answers(stage, r, told), {}
-        for i, answer in said.items():
-            if "up" not in answer:
+        replies, ups = self._answers(stage, r, requests), {}
+        for i, reply in replies.items():
+            if "up" not in reply:
                 continue
             try:
-                ups[i] = self.messages.decode(answer["up"], like, "up")
+                ups[i] = self.messages.decode(reply["up"], like, "up")
             except WireError as e:
-                self.fault(LostMessage(r + 1, i, stage, f"its message is refused: {e}"))
-        return ups, stack_uploads.collect_report(len(asked.trains), said, ups)
+                self._report(r, i, stage, f"its message is refused: {e}")
+        return ups, stack_uploads.collect_report(len(participants.trains), replies, ups)
 
     def _answers(
-        self, stage: str, r: int, told: Mapping[int, Answer]
-    ) -> dict[int, Answer]:
-        """What clients say, in the order of ids, without those that do not."""
-        said = self.link.ask(stage, told) if told else {}
-        for i in sorted(said):
-            if REFUSED in said[i]:
-                self.fault(LostMessage(r + 1, i, stage, str(said[i][REFUSED])))
-        return {i: said[i] for i in sorted(said) if REFUSED not in said[i]}
+        self, stage: str, r: int, requests: Mapping[int, Payload]
+    ) -> dict[int, Payload]:
+        return accepted_replies(
+            self.link, stage, requests, lambda i, why: self._report(r, i, stage, why)
+        )
+
+    def _report(self, r: int, id: int, stage: str, why: str):
+        self.report_fault(LostMessage(r + 1, id, stage, why))
 
     def _lanes(
         self, drawn: Participation, ups: Mapping[int, Tree], stage: str
     ) -> tuple[Uploads, ...]:
-        """Messages as the programs take them, of the first or the second exchange."""
+        """Returns uploads of an exchange in the layout of the server programs."""
         arrived = np.array([i in ups for i in range(len(drawn.trains))])
         like = self.shapes.up if stage == "train" else self.shapes.first
-        who = drawn._replace(reports=drawn.trains & arrived)
+        participation = drawn._replace(reports=drawn.trains & arrived)
         stacked = stack_uploads.stack_uploads(self.exp, ups, like)
-        return self.as_lanes[stage](who, stacked)
+        return self.split_uploads[stage](participation, stacked)

@@ -1,9 +1,8 @@
-"""The server's folder: that of a run of the simulator, but for what clients keep.
+"""Run of the server of a federation, in a run directory like that of the simulator.
 
-It has the same files, so that `compare`, pictures of records and `jaxproto.load` read
-it, and beside them `nodes.json`, which says that the clients are on nodes, and
-`faults.jsonl`, a line for each message that did not come to its end. A checkpoint is
-written after every round. The same call goes on after the last one.
+`compare`, plots and `jaxproto.load` read the directory. It also holds `nodes.json`,
+which marks that clients are on nodes, and `faults.jsonl`, one line per lost message. A
+checkpoint is written after every round, and the same call resumes from the last one.
 """
 
 import contextlib
@@ -14,16 +13,15 @@ from pathlib import Path
 import ml_collections
 from rich.console import Console
 
-from jaxproto import config as config_
+from jaxproto.config import check
 from jaxproto.data.registry import NODES
 from jaxproto.experiment import build
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
-from jaxproto.storage import default_workdir, records, run_folder
-from jaxproto.storage import workdir as folder
-from jaxproto.summary import reference_accuracy
-from jaxproto.summary import run_summary as summaries
+from jaxproto.storage import default_workdir, records, run_folder, workdir
+from jaxproto.storage.workdir import lock_workdir
+from jaxproto.summary import reference_accuracy, run_summary
 from jaxproto.training import privacy_ledger, runner, xla_cache
 from jaxproto.training.client_store import DeviceStore
 from jaxproto.training.loop import train_rounds
@@ -34,49 +32,42 @@ FAULTS = "faults.jsonl"
 
 
 def run_server(
-    config: ml_collections.ConfigDict,
-    workdir: str | Path,
-    link: Link,
-    console: Console,
+    config: ml_collections.ConfigDict, workdir: str | Path, link: Link, console: Console
 ) -> dict:
     """Runs or resumes the server of a federation; returns its summary.
 
     Args:
-      config: of the federation.
-      workdir: the server's folder; "" is the one that the simulator would take.
-      link: to the clients.
-      console: where progress goes.
+      workdir: Folder of the server; "" is the run directory of the simulator.
 
     Raises:
-      UserError: the configuration or the folder cannot be used, or nobody is there.
+      UserError: the configuration or the folder cannot be used, or no client answers.
     """
-    config_.check(config)
+    check(config)
     path = Path(workdir or default_workdir.default_workdir(config))
-    with contextlib.ExitStack() as stack:
-        claimed = stack.enter_context(folder.lock_workdir(path))
+    with lock_workdir(path) as claimed:
         start = runner.Start(
             config, path, console, grace=0.0, lock=claimed, progress=plain_progress
         )
         summary = runner.finished_summary(start)
         if summary is None:
-            summary = _trained(start, link)
+            summary = _train(start, link)
     console.print(result_table(summary))
     return summary
 
 
-def _trained(start: runner.Start, link: Link) -> dict:
+def _train(start: runner.Start, link: Link) -> dict:
     config, path = start.config, start.path
     xla_cache.enable_xla_cache()
-    fault = partial(_noted, path, start.console)
+    report_fault = partial(_log_fault, path, start.console)
     if config.data.name == NODES:
-        server = _agreed(start, link, fault)
+        server = _handshake_server(start, link, report_fault)
     else:
-        server = Server(experiment(config, path), config.seed, link, fault)
-        summaries.partition(server.exp, path, start.console)
+        server = Server(experiment(config, path), config.seed, link, report_fault)
+        run_summary.partition(server.exp, path, start.console)
     exp = server.exp
-    folder.save_tokens(path, exp.dataset.tokens)
-    due = folder.expected_rounds(path, config)
-    folder.save_config(path, config)
+    workdir.save_tokens(path, exp.dataset.tokens)
+    due = workdir.expected_rounds(path, config)
+    workdir.save_config(path, config)
     records.write_json(path / run_folder.NODES, {"clients": "nodes"})
     start.lock.keep()
     run = runner.Run(
@@ -89,64 +80,65 @@ def _trained(start: runner.Start, link: Link) -> dict:
             config.seed,
             DeviceStore(exp, server.run),
         ),
-        compile_stats=summaries.CompileStats(0.0, 0),
+        compile_stats=run_summary.CompileStats(0.0, 0),
         console=start.console,
         grace=start.grace,
         progress=start.progress,
         callbacks=start.callback_list(),
         privacy=privacy_ledger.privacy_ledger(config, exp),
-        # which ask for examples by class:
+        # reference accuracies need examples by class, which the server lacks:
         omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )
-    first, state = runner.resume(run, server.begun(config.eval_every), due)
+    first, state = runner.resume(run, server.initial_state(config.eval_every), due)
     (summary,) = train_rounds([run], server, first, [state])
     return summary
 
 
-def _agreed(
-    start: runner.Start, link: Link, fault: Callable[[LostMessage], None]
+def _handshake_server(
+    start: runner.Start, link: Link, report_fault: Callable[[LostMessage], None]
 ) -> Server:
-    """The server of nodes with data of their own."""
+    """Returns a server of nodes with private data, after the handshake."""
     config, path = start.config, start.path
-    agreeing = HandshakeLink(link, config, path, fault)
-    exp = experiment(config, given=agreeing.given())
-    server = Server(exp, config.seed, agreeing, fault)
+    handshake = HandshakeLink(link, config, path, report_fault)
+    exp = experiment(config, data=handshake.server_data())
+    server = Server(exp, config.seed, handshake, report_fault)
 
-    def grown():
-        tests = agreeing.given().partition.test
-        server.exp = server.exp._replace(
-            partition=server.exp.partition._replace(test=tests)
-        )
+    def update_tests():
+        tests = handshake.server_data().partition.test
+        partition = server.exp.partition._replace(test=tests)
+        server.exp = server.exp._replace(partition=partition)
 
-    agreeing.grown = grown
-    for line in describe_schema(agreeing.made):
+    handshake.on_join = update_tests
+    for line in describe_schema(handshake.schema):
         start.console.print(line, markup=False, highlight=False, soft_wrap=True)
     return server
 
 
-def _noted(path: Path, console: Console, fault: LostMessage):
-    """Writes and prints a fault."""
+def _log_fault(path: Path, console: Console, fault: LostMessage):
+    """Logs a fault to the file and the console."""
     records.append(path / FAULTS, fault._asdict())
     line = f"round {fault.round}, client {fault.client}, {fault.stage}: {fault.why}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class PlainProgress:
-    """The rounds of a federation, a line for each evaluation; as `Progress`."""
+    """Progress of a federation: one line per evaluation."""
 
     def __init__(self, console: Console):
-        """Shows nothing yet."""
+        """Stores the console."""
         self._console = console
 
     def round(self, r: int, seconds: float):
-        """Says nothing of a round alone."""
+        """Prints nothing: only evaluations have a line."""
 
     def evaluated(self, record: Mapping):
-        """Prints accuracies, participants and seconds of a round."""
+        """Prints accuracies, number of participants and seconds of a round."""
         rules = record["rules"].items()
-        each = ", ".join(f"{rule} {of['pooled']:.4f}" for rule, of in rules)
+        accuracies = ", ".join(
+            f"{rule} {scores['pooled']:.4f}" for rule, scores in rules
+        )
         self._console.print(
-            f"round {record['round']}: {each}; {record['participants']} clients, "
+            f"round {record['round']}: {accuracies}; {record['participants']} clients, "
             f"{record['seconds']:.1f} s",
             highlight=False,
             soft_wrap=True,
@@ -155,6 +147,6 @@ class PlainProgress:
 
 @contextlib.contextmanager
 def plain_progress(total_rounds: int, start_round: int, console: Console):
-    """Shows the rounds of a federation; as `training.progress.progress`."""
+    """Yields the progress of a federation, in place of `training.progress.progress`."""
     del total_rounds, start_round
     yield PlainProgress(console)

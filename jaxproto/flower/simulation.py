@@ -1,4 +1,4 @@
-"""Flower's simulation of a federation, with a node for every client."""
+"""Simulation of a federation by Flower, with a node for every client."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from jaxproto.flower.apps import client_app, server_app
 from jaxproto.flower.private_data_node import parse_node_data
 from jaxproto.storage.run_folder import RunFolder
 
-BACKEND = {  # an actor has one core; Ray starts anew, beside clusters that are there
+BACKEND = {  # one core per actor; a new local Ray instance beside running clusters
     "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
     "init_args": {"address": "local", "log_to_driver": False},
 }
@@ -24,16 +24,15 @@ def simulate(
     data: Sequence[str] = (),
     **times: float,
 ) -> dict:
-    """Runs a federation in Flower's simulation; returns the server's summary.
+    """Runs a federation in the simulation of Flower; returns the summary of the server.
 
     Args:
-      config: of the federation.
-      workdir: the server's folder; clients have theirs in `nodes/` of it.
-      data: of each client with data of its own, such as folder:PATH.
-      times: of `server_app`.
+      workdir: Folder of the server; clients have theirs in its `nodes/`.
+      data: Data source of each client, such as folder:PATH; () for none.
+      times: Arguments `wait` and `patience` of `server_app`, in seconds.
 
     Raises:
-      UserError: the run has ended before its last round.
+      UserError: the run ended before its last round.
     """
     os.environ.update(QUIET)
     from flwr.simulation import run_simulation

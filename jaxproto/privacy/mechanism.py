@@ -84,7 +84,7 @@ def rows_clipped(row_BD: Array, clip: Real) -> Array:
 
 
 def dp_sgd_gradient(privacy: Privacy) -> Callable:
-    """Returns the gradient function of DP-SGD, in the form of `client.batch_value_and_grad`.
+    """Returns the gradient function of DP-SGD, as `client.batch_value_and_grad`.
 
     An example is in one batch of an epoch at most, and a batch has a public number of
     them. Networks must treat the examples of a batch apart: no BatchNorm.

@@ -1,6 +1,6 @@
-"""Sweeps: many federations that differ in fields of one configuration."""
+"""Sweeps: federations that differ in fields of one configuration."""
 
-from jaxproto.sweeps.axes import Axis, axes
+from jaxproto.sweeps.axes import Axis, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Cell, Plan, plan
 from jaxproto.sweeps.sweep import SweepResult, sweep
@@ -11,7 +11,7 @@ __all__ = [
     "Plan",
     "SweepOptions",
     "SweepResult",
-    "axes",
+    "parse_axes",
     "plan",
     "sweep",
 ]

@@ -1,12 +1,12 @@
-"""Axes of a sweep: which fields of a configuration take which values.
+"""Axes of a sweep: fields of a configuration and their values.
 
-    seed=0,1,2            each of them
+    seed=0,1,2            each value
     seed=0:10             0 to 9 (0:10:2 every other one), for whole numbers
     method.lam=log:1e-3:1e1:5   five from 0.001 to 10 by equal factors
     method.lam=lin:0:1:5        five from 0 to 1 by equal steps
-    method.lam=1,2+method.upscale=3,4   pairs that go together
+    method.lam=1,2+method.upscale=3,4   pairs
 
-A text that holds a comma stands in double quotes.
+A text with a comma needs double quotes.
 """
 
 import csv
@@ -23,62 +23,62 @@ from jaxproto.config.fields import TYPES
 from jaxproto.config.flags import FOLLOWS
 from jaxproto.errors import UserError, shorten
 
-Given = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]
-HOW = "such as --sweep=seed=0,1,2 or --sweep=method.lam=log:1e-3:1e1:5"
-BETWEEN = r'\+(?=[\w.]+=)(?=[^"]*(?:"[^"]*"[^"]*)*$)'  # no + inside of quotes
-TRUTH = {"true": True, "1": True, "false": False, "0": False}
+AxesSpec = Sequence[str] | Mapping[str | tuple[str, ...], Iterable]
+HINT = "such as --sweep=seed=0,1,2 or --sweep=method.lam=log:1e-3:1e1:5"
+FIELD_SEPARATOR = r'\+(?=[\w.]+=)(?=[^"]*(?:"[^"]*"[^"]*)*$)'  # a + outside of quotes
+BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Axis(NamedTuple):
-    """Fields that change together."""
+    """Fields of a configuration that change together."""
 
     fields: tuple[str, ...]
-    values: tuple[tuple, ...]  # of the fields, one by one
+    values: tuple[tuple, ...]  # rows with a value per field
 
 
-def axes(config: ml_collections.ConfigDict, given: Given) -> list[Axis]:
-    """The axes of a sweep over a configuration.
+def parse_axes(config: ml_collections.ConfigDict, spec: AxesSpec) -> list[Axis]:
+    """Parses the axes of a sweep over a configuration.
 
     Args:
-      config: whose fields are changed.
-      given: texts as on the command line, or {field: values} and
+      config: Configuration whose fields change.
+      spec: Texts as on the command line, or {field: values} and
         {(field, field): [(value, value), ...]}.
 
     Raises:
-      UserError: names the axis, and what is wrong with it.
+      UserError: names the invalid axis and the reason.
     """
-    if isinstance(given, Mapping):
-        made = [_from_values(config, key, values) for key, values in given.items()]
-    elif isinstance(given, str) or not _texts(given):
+    if isinstance(spec, Mapping):
+        axes = [_from_values(config, key, values) for key, values in spec.items()]
+    elif isinstance(spec, str) or not _is_texts(spec):
         raise UserError(
-            f"the axes {shorten(given)} are neither a "
+            f"the axes {shorten(spec)} are neither a "
             f"dictionary {{field: values}} nor a "
             "list of texts such as ['seed=0,1,2']."
         )
     else:
-        made = [_from_text(config, text) for text in given]
-    if not made:
-        raise UserError(f"a sweep needs an axis, {HOW}.")
-    fields = [field for axis in made for field in axis.fields]
+        axes = [_from_text(config, text) for text in spec]
+    if not axes:
+        raise UserError(f"a sweep needs an axis, {HINT}.")
+    fields = [field for axis in axes for field in axis.fields]
     for field in fields:
         if fields.count(field) > 1:
             raise UserError(f"two axes of the sweep change {field}; give it once.")
-    return made
+    return axes
 
 
-def _texts(given) -> bool:
-    return isinstance(given, Iterable) and all(isinstance(t, str) for t in given)
+def _is_texts(spec) -> bool:
+    return isinstance(spec, Iterable) and all(isinstance(t, str) for t in spec)
 
 
 def _from_text(config, text: str) -> Axis:
     columns, fields = [], []
-    for part in re.split(BETWEEN, text):
+    for part in re.split(FIELD_SEPARATOR, text):
         field, equals, values = part.partition("=")
         if not equals or not values:
-            raise UserError(f"the axis {part!r} has no values: FIELD=VALUES, {HOW}.")
+            raise UserError(f"the axis {part!r} has no values: FIELD=VALUES, {HINT}.")
         example = _example(config, field)
         fields.append(field)
-        columns.append([_typed(field, example, v) for v in _listed(values, example)])
+        columns.append([_cast(field, example, v) for v in _parse(values, example)])
     return _axis(fields, columns)
 
 
@@ -97,7 +97,7 @@ def _from_values(config, key, values: Iterable) -> Axis:
     ):
         raise UserError(f"the axis {name} needs {len(fields)} values in each entry.")
     columns = [
-        [_typed(field, _example(config, field), v) for v in column]
+        [_cast(field, _example(config, field), v) for v in column]
         for field, column in zip(fields, zip(*rows, strict=True), strict=False)
     ]
     return _axis(fields, columns)
@@ -106,25 +106,21 @@ def _from_values(config, key, values: Iterable) -> Axis:
 def _axis(fields: Sequence[str], columns: Sequence[list]) -> Axis:
     name, lengths = "+".join(fields), {len(column) for column in columns}
     if len(lengths) > 1:
-        each = ", ".join(f"{f}: {len(c)}" for f, c in zip(fields, columns, strict=True))
-        raise UserError(f"fields that go together need equally many values ({each}).")
+        pairs = zip(fields, columns, strict=True)
+        counts = ", ".join(f"{field}: {len(column)}" for field, column in pairs)
+        raise UserError(f"fields that go together need equally many values ({counts}).")
     rows = tuple(zip(*columns, strict=True))
     if not rows:
-        raise UserError(f"the axis {name} has no values, {HOW}.")
+        raise UserError(f"the axis {name} has no values, {HINT}.")
     for row in rows:
         if rows.count(row) > 1:
-            raise UserError(
-                f"the axis {name} has {_plain(row)} more than once; give it once."
-            )
+            text = ", ".join(map(str, row))
+            raise UserError(f"the axis {name} has {text} more than once; give it once.")
     return Axis(tuple(fields), rows)
 
 
-def _plain(row: tuple) -> str:
-    return ", ".join(map(str, row))
-
-
 def _example(config, field: str):
-    """What the configuration has in a field."""
+    """Returns the value of a field in the configuration."""
     check_keys(config, [field])
     value = config
     for key in field.split("."):
@@ -139,11 +135,11 @@ def _example(config, field: str):
     return value
 
 
-def _listed(text: str, example) -> list:
-    """The values that a text stands for, not yet of the field's type."""
-    whole = re.fullmatch(r"(-?\d+):(-?\d+)(?::(-?\d+))?", text)
-    if whole and type(example) is int:
-        start, stop, step = (int(n) for n in whole.groups(default="1"))
+def _parse(text: str, example) -> list:
+    """Parses the values of a text, before conversion to the type of the field."""
+    int_range = re.fullmatch(r"(-?\d+):(-?\d+)(?::(-?\d+))?", text)
+    if int_range and type(example) is int:
+        start, stop, step = (int(n) for n in int_range.groups(default="1"))
         if not step:
             raise UserError(f"the values {text!r} have a step of 0.")
         return list(range(start, stop, step))
@@ -178,14 +174,14 @@ def _spaced(text: str, kind: str, *numbers: str) -> list[float]:
     return [a, *(float(f"{value:.6g}") for value in inner), b]
 
 
-def _typed(field: str, example, value) -> Any:
-    """A value as the field has it; texts are read."""
+def _cast(field: str, example, value) -> Any:
+    """Converts a value or text to the type of a field."""
     kind = type(example)
     if value == "follow" and field in FOLLOWS:
         return FOLLOWS[field]
     try:
         if kind is bool:
-            return TRUTH[str(value).lower()]
+            return BOOLS[str(value).lower()]
         if isinstance(value, bool) or (kind is str and not isinstance(value, str)):
             raise TypeError(value)
         if kind is int and not isinstance(value, str) and value != int(value):
@@ -199,7 +195,7 @@ def _typed(field: str, example, value) -> Any:
 
 
 def cell_changes(axes: Sequence[Axis]) -> list[dict[str, Any]]:
-    """Fields and values of every cell; the last axis changes fastest."""
+    """Returns fields and values of every cell; the last axis changes fastest."""
     columns = [
         [dict(zip(axis.fields, row, strict=True)) for row in axis.values]
         for axis in axes

@@ -1,8 +1,8 @@
-"""Cells as one program: the federations of a group have a leading axis (accelerators).
+"""Batched training of sweep cells: one program with a leading axis of federations.
 
-Server, clients, keys and floats are stacked; data and index tables are shared. What a
-run writes, every cell writes for itself. Its seconds per round are those of the program
-divided by the cells in it.
+Server, clients, keys and floats are stacked; data and index tables are shared. Every
+cell writes its own run directory. Its seconds per round are those of the program
+divided by the number of cells.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ from jaxproto.types import Tree
 
 
 class BatchedRun(NamedTuple):
-    """A cell that trains with others."""
+    """Cell that trains in a batch."""
 
     cell: Cell
     run: runner.Run
-    first: int  # rounds behind its state
+    first: int  # number of rounds before its state
     state: State
 
 
 def claim_and_restore(
     shared: SharedPrograms,
     grace: float,
-    made: Callable[[], list[Callback]],
+    make_callbacks: Callable[[], list[Callback]],
     board: LiveTable,
     stack: contextlib.ExitStack,
     cells: Sequence[Cell],
 ) -> tuple[list[BatchedRun], set[str]]:
-    """Claims the folders of cells until `stack` closes, but not those that are busy.
+    """Locks the folders of cells until `stack` closes and restores their runs.
 
     Args:
-      made: the callbacks of a cell.
+      cells: Cells of the group; those that another process trains are skipped.
 
     Returns:
-      Members that have rounds to train, and the names of cells that have not.
+      Members that have rounds to train, and the names of ended cells.
     """
     members, ended = [], set()
     for cell in cells:
@@ -69,7 +69,7 @@ def claim_and_restore(
             grace=grace,
             lock=claimed,
             progress=partial(board.progress, cell),
-            callbacks=made(),
+            callbacks=make_callbacks(),
         )
         with errors_named(cell):
             summary = runner.finished_summary(start)
@@ -84,32 +84,32 @@ def claim_and_restore(
 
 
 def group_by_schedule(
-    members: Sequence[BatchedRun], most: int
+    members: Sequence[BatchedRun], max_size: int
 ) -> list[list[BatchedRun]]:
-    """Members that agree in their rounds, `most` at a time at most."""
-    alike: dict[tuple, list[BatchedRun]] = {}
+    """Groups members with equal schedules of rounds, at most `max_size` in a group."""
+    groups: dict[tuple, list[BatchedRun]] = {}
     for member in members:
         c = member.cell.config
         key = (member.first, c.rounds, c.eval_every, c.checkpoint_every)
-        alike.setdefault(key, []).append(member)
+        groups.setdefault(key, []).append(member)
     return [
-        group[i : i + most]
-        for group in alike.values()
-        for i in range(0, len(group), most)
+        group[i : i + max_size]
+        for group in groups.values()
+        for i in range(0, len(group), max_size)
     ]
 
 
 def train(
     members: Sequence[BatchedRun], compiled: Programs, count: int, board: LiveTable
 ):
-    """Trains members as one program; a diverged one stops, the others go on.
+    """Trains members as one program; a diverged member stops alone.
 
     Args:
-      compiled: of `count` federations; where there are fewer members, the first one
-        fills the places up.
+      compiled: Programs of `count` federations.
+      count: Federations of a program; the first member pads missing ones.
 
     Raises:
-      stopping.Stopped: SIGTERM came, and the round that was running is saved.
+      signals.StoppedBySignal: SIGTERM came; the running round is saved.
     """
     start = time.perf_counter()
 
@@ -122,43 +122,43 @@ def train(
 
 
 class BatchedEngine(Engine):
-    """Federations of equal programs, stacked along a leading axis of every array."""
+    """Engine of federations that are stacked along a leading axis of every array."""
 
     def __init__(
         self, works: Sequence[RoundEnvironment], compiled: Programs, count: int
     ):
-        """Of runs; see `train`."""
-        self.size, self._own = count, len(works)
-        places = self._filled(works)
-        self._seeds = [w.seed for w in places]
-        floats = [w.exp.floats for w in places]
-        joined = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
-        bound = programs.with_floats(compiled, joined)
+        """Stacks the floats of runs and binds them to the programs; see `train`."""
+        self.size, self._num_runs = count, len(works)
+        padded = self._pad(works)
+        self._seeds = [w.seed for w in padded]
+        floats = [w.exp.floats for w in padded]
+        stacked = {k: np.stack([f[k] for f in floats]) for k in floats[0]}
+        bound = programs.with_floats(compiled, stacked)
         store = DeviceStore(without_lanes(works[0].exp), bound)
         self._work = works[0]._replace(compiled=bound, store=store)
         self._exps = [w.exp for w in works]
 
-    def _filled(self, each: Sequence) -> list:
+    def _pad(self, each: Sequence) -> list:
         return [*each, *[each[0]] * (self.size - len(each))]
 
     def joined(self, states: Sequence[State]) -> Model:
         """Returns servers and clients with the leading axis."""
-        places = self._filled(states)
-        server = stack_trees([s.server for s in places])
-        return Model(server, stack_trees([s.clients for s in places]))
+        padded = self._pad(states)
+        server = stack_trees([s.server for s in padded])
+        return Model(server, stack_trees([s.clients for s in padded]))
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Computes a round of all federations."""
         context = stack_trees([programs.round_context(s, r) for s in self._seeds])
-        model, told = rounds.computed(self._work, context, model, r)
-        return model, [select_member(told, i) for i in range(self._own)]
+        model, outputs = rounds.computed(self._work, context, model, r)
+        return model, [select_member(outputs, i) for i in range(self._num_runs)]
 
     def evaluate(self, r: int, model: Model) -> list[Evaluated]:
         """Evaluates all federations."""
         del r
-        found = evaluation.run_evaluation(self._work, model)
+        sums = evaluation.run_evaluation(self._work, model)
         return [
-            Evaluated(exp, select_member(found, i)) for i, exp in enumerate(self._exps)
+            Evaluated(exp, select_member(sums, i)) for i, exp in enumerate(self._exps)
         ]
 
     def member(self, model: Model, i: int) -> Model:
@@ -167,5 +167,5 @@ class BatchedEngine(Engine):
 
 
 def select_member(tree: Tree, i: int) -> Tree:
-    """What a program of many federations says of one."""
+    """Selects one federation from the arrays of a batch."""
     return jax.tree.map(lambda a: a[i], tree)

@@ -1,8 +1,7 @@
-"""Trains the cells of a sweep: one after the other, in threads, or as one program.
+"""Training of the cells of a sweep: in sequence, in threads, or as one program.
 
-Every cell has the work directory of a run alone, and its numbers: on CPU, where cells
-run one by one or in threads, bit for bit. As one program (`together.py`) they are those
-of other forms of execution, to rounding.
+A cell has the run directory and the numbers of a single run: bit for bit in sequence or
+in threads on CPU, up to rounding as one program (`batched.py`).
 """
 
 import contextlib
@@ -18,12 +17,11 @@ from typing import NamedTuple
 import jax
 from rich.console import Console
 
-from jaxproto import mesh as devices
 from jaxproto.callbacks import Callback, callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.errors import UserError
 from jaxproto.experiment.cohorts import OFF_DEVICE
-from jaxproto.mesh import ONE, OneDevice
+from jaxproto.mesh import ONE, OneDevice, parse_devices
 from jaxproto.storage import workdir
 from jaxproto.sweeps import batched
 from jaxproto.sweeps.live_table import LiveTable
@@ -33,48 +31,44 @@ from jaxproto.training import program_cache, runner
 
 BATCHED = "together"
 MODES = ("auto", "one", "threads", "all")
-POLL = 2.0  # seconds until a cell that another process trains is looked at again
+POLL = 2.0  # seconds between checks of a cell that another process trains
 
 
 class SweepOptions(NamedTuple):
-    """How a sweep is run, which changes none of its numbers on CPU."""
+    """Execution options of a sweep; on CPU they change no numbers."""
 
     cells_at_once: str = "auto"  # see `execution_mode`
     cache: program_cache.ProgramCache = program_cache.no_cache
     grace: float = 0.0  # seconds that running rounds may take after SIGTERM
-    cores: int = 0  # threads with a cell each at most; 0: as many as there are cores
-    devices: str = (
-        ""  # that share cells of one program; see `jaxproto.mesh.parse_devices`
-    )
-    callbacks: Sequence[
-        CallbackSpec
-    ] = ()  # `jaxproto.run` has them; classes, not objects
+    cores: int = 0  # maximum number of threads; 0: all cores
+    devices: str = ""  # that share one program; see `jaxproto.mesh.parse_devices`
+    callbacks: Sequence[CallbackSpec] = ()  # classes or names, not objects
 
-    def made(self) -> list[Callback]:
-        """The callbacks of a cell, which has its own."""
+    def new_callbacks(self) -> list[Callback]:
+        """Returns new callbacks for a cell."""
         return [make() for make in callback_factories(self.callbacks)]
 
 
 def execution_mode(
     cells_at_once: str, platform: str, cores: int = 0
 ) -> tuple[str, int]:
-    """The form of execution, and how many cells are in it at most; 0 is all.
+    """Returns the mode of execution and the maximum number of cells in it; 0 is all.
 
     Args:
-      cells_at_once: `auto`, `train_cell`, `threads` (a cell per core), `all` (as one
-        program, as many as fit into memory), or a number (as one program).
-      platform: of the device; on several, cells are one program.
-      cores: of this process; 0 is all of the machine.
+      cells_at_once: `auto`, `one`, `threads` (a cell per core), `all` (as one program,
+        as many as fit into memory), or a number (as one program).
+      platform: Platform of the device, or "several" devices, which run one program.
+      cores: Cores of this process; 0 is all of the machine.
 
     Raises:
-      UserError: it is something else.
+      UserError: `cells_at_once` is invalid.
     """
     cores = cores or os.cpu_count() or 1
     if cells_at_once == "auto":
         cells_at_once = "threads" if platform == "cpu" else "all"
-    named = {"one": ("threads", 1), "threads": ("threads", cores), "all": (BATCHED, 0)}
-    if cells_at_once in named:
-        return named[cells_at_once]
+    modes = {"one": ("threads", 1), "threads": ("threads", cores), "all": (BATCHED, 0)}
+    if cells_at_once in modes:
+        return modes[cells_at_once]
     if not cells_at_once.isdecimal() or int(cells_at_once) < 1:
         raise UserError(
             f"cells_at_once is {cells_at_once!r}; it is {', '.join(MODES)} or a number "
@@ -84,86 +78,91 @@ def execution_mode(
 
 
 def train(plan: Plan, how: SweepOptions, board: LiveTable, console: Console):
-    """Trains what has not ended yet; see `sweep.sweep` for errors."""
-    layout = devices.parse_devices(how.devices)
+    """Trains the cells that have not ended; `sweep.sweep` lists the errors."""
+    layout = parse_devices(how.devices)
     platform = "several" if layout.num_devices > 1 else jax.default_backend()
-    kind, most = execution_mode(how.cells_at_once, platform, how.cores)
+    mode, max_cells = execution_mode(how.cells_at_once, platform, how.cores)
     groups = [SharedPrograms(group, how.cache, console) for group in plan.groups]
     ended: set[str] = set()
-    if kind == BATCHED:
+    if mode == BATCHED:
         for shared in groups:
-            ended |= train_batched(shared, most, how, board, layout)
-        most = 1
-    left = [(c, s) for s in groups for c in s.group.cells if c.name not in ended]
-    in_threads(left, most, how, board)
+            ended |= train_batched(shared, max_cells, how, board, layout)
+        max_cells = 1
+    remaining = [(c, s) for s in groups for c in s.group.cells if c.name not in ended]
+    in_threads(remaining, max_cells, how, board)
 
 
 def train_batched(
     shared: SharedPrograms,
-    most: int,
+    max_cells: int,
     how: SweepOptions,
     board: LiveTable,
     layout: OneDevice = ONE,
 ) -> set[str]:
-    """Cells of a group as one program, `most` at a time; the names of those done.
+    """Trains cells of a group as one program; returns the names of ended cells.
 
-    Cells that another process trains are left out, and groups that check the wire or
-    whose clients are not on the device between rounds.
+    It skips cells that another process trains, and groups that check the wire or whose
+    clients are not on the device between rounds.
     """
     exp = shared.group.exp
     if exp.check_wire or exp.store in OFF_DEVICE:
         return set()
     with contextlib.ExitStack() as stack:
-        begun = partial(
-            batched.claim_and_restore, shared, how.grace, how.made, board, stack
+        restore = partial(
+            batched.claim_and_restore,
+            shared,
+            how.grace,
+            how.new_callbacks,
+            board,
+            stack,
         )
-        members, ended = begun(shared.group.cells)
-        most = min(most or len(members), len(members))
+        members, ended = restore(shared.group.cells)
+        max_cells = min(max_cells or len(members), len(members))
         if members:
-            most, programs = shared.batched_programs(most, layout)
-        for batch in batched.group_by_schedule(members, most):
-            batched.train(batch, programs, most, board)
+            max_cells, programs = shared.batched_programs(max_cells, layout)
+        for batch in batched.group_by_schedule(members, max_cells):
+            batched.train(batch, programs, max_cells, board)
             ended |= {m.cell.name for m in batch}
     return ended
 
 
 def in_threads(
     cells: Iterable[tuple[Cell, SharedPrograms]],
-    most: int,
+    max_cells: int,
     how: SweepOptions,
     board: LiveTable,
 ):
-    """Cells one after the other, in `most` threads.
+    """Trains cells in `max_cells` threads.
 
     Raises:
-      The first error of a thread; the others end after their round.
+      The first error of a thread; the other threads end after their round.
     """
-    waiting, stop = deque(cells), threading.Event()
+    queue, stop = deque(cells), threading.Event()
 
-    def work():
-        while waiting and not stop.is_set():
+    def train_queue():
+        while queue and not stop.is_set():
             try:
-                cell, shared = waiting.popleft()
-            except IndexError:  # another thread was faster
+                cell, shared = queue.popleft()
+            except IndexError:  # another thread took the last cell
                 return
             try:
                 train_cell(cell, shared, how, board)
-            except workdir.WorkdirBusy:  # the others first
-                waiting.append((cell, shared))
+            except workdir.WorkdirBusy:  # other cells first
+                queue.append((cell, shared))
                 board.busy(cell)
                 stop.wait(POLL)
             except BaseException:
                 stop.set()
                 raise
 
-    with ThreadPoolExecutor(most) as pool:
-        tasks = [pool.submit(work) for _ in range(most)]
+    with ThreadPoolExecutor(max_cells) as pool:
+        tasks = [pool.submit(train_queue) for _ in range(max_cells)]
     for task in tasks:
         task.result()
 
 
 def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: LiveTable):
-    """Trains one cell, unless it has ended."""
+    """Trains a cell unless it has ended."""
     clock, console = time.perf_counter(), board.console(cell)
     shown = partial(board.progress, cell)
     with errors_named(cell), workdir.lock_workdir(cell.path) as claimed:
@@ -174,7 +173,7 @@ def train_cell(cell: Cell, shared: SharedPrograms, how: SweepOptions, board: Liv
             grace=how.grace,
             lock=claimed,
             progress=shown,
-            callbacks=how.made(),
+            callbacks=how.new_callbacks(),
         )
         summary = runner.finished_summary(start)
         if summary is None:

@@ -1,4 +1,4 @@
-"""The cells of a sweep before any of them trains: folders, programs, what is there."""
+"""Plan of a sweep: its cells, their folders and their program groups."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import ml_collections
 
-from jaxproto import config as config_
+from jaxproto.config import check, flatten
 from jaxproto.errors import UserError
 from jaxproto.experiment import build, sampler, traced
 from jaxproto.experiment.build import Experiment
@@ -17,21 +17,19 @@ from jaxproto.storage.run_folder import RunFolder
 from jaxproto.storage.status import Status
 from jaxproto.sweeps.axes import Axis, cell_changes
 
-FINAL_STATUSES = tuple(
-    s for s in Status if s.ended
-)  # of `cell_status`: no rounds are left
+FINAL_STATUSES = tuple(status for status in Status if status.ended)
 
 
 class Cell(NamedTuple):
-    """One configuration of a sweep, and the work directory of its run."""
+    """One configuration of a sweep, with the directory of its run."""
 
-    changes: dict[str, Any]  # field -> value, of every axis
+    changes: dict[str, Any]  # value by field of every axis
     config: ml_collections.ConfigDict
     path: Path
 
     @property
     def name(self) -> str:
-        """Its changes, as one writes them."""
+        """Returns the changes of the cell, as text."""
         return ", ".join(f"{k}={format_value(v)}" for k, v in self.changes.items())
 
 
@@ -43,25 +41,25 @@ class ProgramGroup(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A sweep whose cells can all train."""
+    """Checked sweep: all cells can train."""
 
     axes: tuple[Axis, ...]
     groups: tuple[ProgramGroup, ...]
-    cells: tuple[Cell, ...]  # the same cells, in the order of the axes
-    folder: Path  # of what is made of all cells
+    cells: tuple[Cell, ...]  # cells of all groups, in the order of the axes
+    folder: Path  # of the outputs of all cells
 
     def fields(self) -> dict[str, list]:
-        """Every field of the axes with its values, as often as they differ."""
-        made: dict[str, list] = {}
+        """Returns every field of the axes with its distinct values."""
+        fields: dict[str, list] = {}
         for cell in self.cells:
             for field, value in cell.changes.items():
-                seen = made.setdefault(field, [])
-                seen += [value] * (value not in seen)
-        return made
+                distinct = fields.setdefault(field, [])
+                distinct += [value] * (value not in distinct)
+        return fields
 
 
 def format_value(value) -> str:
-    """A value as one writes it; no two values alike."""
+    """Formats a value as short text, distinct for distinct values."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if not isinstance(value, float) or float(text) == value else repr(value)
 
@@ -72,67 +70,59 @@ def plan(
     outdir: str | Path = "",
     plain: ml_collections.ConfigDict | None = None,
 ) -> Plan:
-    """The cells of a sweep, each of which was checked as a run of its own would be.
+    """Plans a sweep and checks every cell like a single run.
 
     Args:
-      config: what all cells have but the fields of the axes.
-      axes: from `axes.axes`.
-      outdir: holds a folder per cell; "" leaves every cell where a run of its
-        configuration alone has its work directory.
-      plain: the configuration before overrides, by which `naming.default` names
-        folders.
+      config: Configuration of all cells, but for the fields of the axes.
+      axes: Axes from `parse_axes`.
+      outdir: Folder that holds a folder per cell; "" takes the default run directory
+        of each cell.
+      plain: Configuration before overrides, which `default_workdir` names folders by.
 
     Raises:
-      UserError: names the cell that cannot train; none has begun.
+      UserError: names the cell that cannot train; no cell has begun.
     """
     cells = tuple(
         cell(config, changes, outdir, plain or config) for changes in cell_changes(axes)
     )
     _check_folders(cells)
-    groups = tuple(_group(part) for part in _together(cells).values())
+    groups = tuple(_build_group(part) for part in _group_cells(cells).values())
     names = "-".join(field.rpartition(".")[2] for a in axes for field in a.fields)
-    data = default_workdir.default_workdir(config).name.removesuffix(
-        f"-seed{config.seed}"
-    )
+    run_name = default_workdir.default_workdir(config).name
+    data = run_name.removesuffix(f"-seed{config.seed}")
     folder = Path(outdir) if outdir else Path("sweeps") / f"{data}-{names}"
     return Plan(tuple(axes), groups, cells, folder)
 
 
 def cell(config, changes: Mapping, outdir: str | Path, plain) -> Cell:
-    """A cell of its changes; its configuration is checked.
+    """Returns a cell with checked configuration.
 
     Raises:
       UserError: names the cell.
     """
-    own = ml_collections.ConfigDict(config.to_dict())
-    own.update_from_flattened_dict(dict(changes))
-    made = Cell(dict(changes), own, Path())
-    with _named(made):
-        config_.check(own)
-        path = default_workdir.resolve_workdir(own, plain)
+    changed = ml_collections.ConfigDict(config.to_dict())
+    changed.update_from_flattened_dict(dict(changes))
+    made = Cell(dict(changes), changed, Path())
+    with _planning_errors_named(made):
+        check(changed)
+        path = default_workdir.resolve_workdir(changed, plain)
     return made._replace(path=Path(outdir) / path.name if outdir else path)
 
 
-class _named:
-    """Says in errors which cell they are of."""
-
-    def __init__(self, cell: Cell):
-        self.cell = cell
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, traceback):
-        if isinstance(error, UserError):
-            raise UserError(
-                f"the cell {self.cell.name} cannot run, so none of the sweep was "
-                f"started: {error}"
-            ) from error
+@contextlib.contextmanager
+def _planning_errors_named(cell: Cell) -> Iterator[None]:
+    """Adds the name of the cell to errors of planning."""
+    try:
+        yield
+    except UserError as e:
+        raise UserError(
+            f"the cell {cell.name} cannot run, so none of the sweep was started: {e}"
+        ) from e
 
 
 @contextlib.contextmanager
 def errors_named(cell: Cell) -> Iterator[None]:
-    """Names the cell in errors of the block; `workdir.WorkdirBusy` stays."""
+    """Adds the name of the cell to errors, except to `workdir.WorkdirBusy`."""
     try:
         yield
     except workdir.WorkdirBusy:
@@ -145,66 +135,63 @@ def errors_named(cell: Cell) -> Iterator[None]:
 
 
 def _check_folders(cells: Sequence[Cell]):
-    """Raises UserError where two cells have one folder, or one holds another run."""
-    owner: dict[Path, Cell] = {}
-    for one in cells:
-        with _named(one):
-            other = owner.setdefault(one.path, one)
-            if other is not one:
+    """Raises UserError if two cells share a folder, or a folder holds another run."""
+    owners: dict[Path, Cell] = {}
+    for cell in cells:
+        with _planning_errors_named(cell):
+            other = owners.setdefault(cell.path, cell)
+            if other is not cell:
                 raise UserError(
-                    f"it has the folder {one.path} of {other.name}; leave one of the "
+                    f"it has the folder {cell.path} of {other.name}; leave one of the "
                     "two out."
                 )
-            default_workdir.check_path(one.path)
-            workdir.check_config(one.path, one.config)
+            default_workdir.check_path(cell.path)
+            workdir.check_config(cell.path, cell.config)
 
 
-def _together(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    """Cells by what their programs and data follow from."""
-    found: dict[str, list[Cell]] = {}
-    for one in cells:
-        settings = traced.program_settings(one.config)
-        data = (
-            settings,
-            one.config.data.data_dir,
-            sorted(traced.traced_floats(one.config)),
-        )
-        found.setdefault(repr(data), []).append(one)
-    return found
+def _group_cells(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Groups cells by the settings that determine their programs and data."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        settings = traced.program_settings(cell.config)
+        floats = sorted(traced.traced_floats(cell.config))
+        key = repr((settings, cell.config.data.data_dir, floats))
+        groups.setdefault(key, []).append(cell)
+    return groups
 
 
-def _group(cells: Sequence[Cell]) -> ProgramGroup:
-    """A group, of which every cell was built."""
+def _build_group(cells: Sequence[Cell]) -> ProgramGroup:
+    """Builds the experiment of a group and checks every cell."""
     first = cells[0]
-    with _named(first):
+    with _planning_errors_named(first):
         tokens = workdir.tokens(first.path)
         exp = build.experiment(first.config, jax.default_backend(), tokens)
         build.check_experiment(exp)
-    for one in cells:
-        with _named(one):
+    for cell in cells:
+        with _planning_errors_named(cell):
             build.check_early_stopping_rule(
-                experiment(exp, one), one.config.early_stopping.rule
+                experiment(exp, cell), cell.config.early_stopping.rule
             )
     return ProgramGroup(tuple(cells), exp)
 
 
 def experiment(exp: Experiment, cell: Cell) -> Experiment:
-    """The experiment of a cell from that of another cell of its group."""
+    """Returns the experiment of a cell, from that of another cell of its group."""
     values = traced.traced_floats(cell.config)
-    known = {path: config_.flatten(cell.config)[path] for path in values}
-    made = exp._replace(floats=values, **exp.parts(known)._asdict())
-    _check_room(made)
+    floats = {path: flatten(cell.config)[path] for path in values}
+    made = exp._replace(floats=values, **exp.parts(floats)._asdict())
+    _check_rows(made)
     return made
 
 
-def _check_room(exp: Experiment):
-    """Raises UserError if a round's arrays have no room for all who can take part."""
+def _check_rows(exp: Experiment):
+    """Raises UserError if more clients can take part than the programs have rows."""
     clients, net = len(exp.counts.train), exp.cohorts[0].net
-    room = sampler.max_rows_of(exp.method, exp.sampler, net, clients)
+    max_rows = sampler.max_rows_of(exp.method, exp.sampler, net, clients)
     for cohort in exp.cohorts:
-        if cohort.num_rows < min(room, len(cohort.ids)):
+        if cohort.num_rows < min(max_rows, len(cohort.ids)):
             raise UserError(
-                f"method {exp.method.name!r} draws up to {room} clients by a value "
+                f"method {exp.method.name!r} draws up to {max_rows} clients by a value "
                 "that the sweep varies, but its programs have room for "
                 f"{cohort.num_rows}; leave the field out of the axes, or call it "
                 "`fraction`."
@@ -212,18 +199,18 @@ def _check_room(exp: Experiment):
 
 
 def select_part(whole: Plan, k: int, n: int) -> Plan:
-    """The k-th of n parts of the cells, from 0; cells of a group stay together.
+    """Returns the k-th of n parts of the cells, from 0, in the order of groups.
 
-    As many parts as groups are the groups; otherwise the parts have equally many cells.
+    With as many parts as groups, each part is a group; otherwise sizes are equal.
 
     Raises:
-      UserError: there is no such part.
+      UserError: `k` or `n` is invalid.
     """
     if not 0 <= k < n:
-        there = (
+        valid = (
             f"parts of {n} are 0/{n} to {n - 1}/{n}" if n else "write K/N, as in 0/4"
         )
-        raise UserError(f"part {k}/{n} is none: {there}.")
+        raise UserError(f"part {k}/{n} is none: {valid}.")
     order = [cell for group in whole.groups for cell in group.cells]
     first, last = (len(order) * i // n for i in (k, k + 1))
     mine = whole.groups[k].cells if n == len(whole.groups) else order[first:last]
@@ -237,7 +224,7 @@ def select_part(whole: Plan, k: int, n: int) -> Plan:
 
 
 def cell_status(cell: Cell) -> str:
-    """What there is of a cell: finished, begun, or nothing."""
+    """Returns the final status of a cell, its last saved round, or new."""
     status = RunFolder.at(cell.path).status(cell.config.rounds)
     if status.ended:
         return status

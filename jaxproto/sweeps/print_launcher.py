@@ -1,4 +1,4 @@
-"""A sweep in parts: how many, and the command of each, for a queue such as SLURM's."""
+"""Shell commands of the parts of a sweep, for a queue such as SLURM."""
 
 import re
 import shlex
@@ -10,44 +10,44 @@ from jaxproto.sweeps.plan import Plan
 FLAGS = ("launcher", "parts", "task_cpus", "task_gpus", "ray_address")
 
 
-def num_parts(whole: Plan, asked: int, usual: int) -> int:
-    """How many parts a sweep has.
+def num_parts(whole: Plan, requested: int, default: int) -> int:
+    """Returns the number of parts of a sweep.
 
     Args:
-      asked: by the user; 0 takes the usual number.
-      usual: at most one part per cell is made of it.
+      requested: Number that the user gives; 0 takes the default.
+      default: Default number, limited to one part per cell.
 
     Raises:
-      UserError: there would be parts without a cell.
+      UserError: there are more parts than cells.
     """
-    if asked > len(whole.cells):
+    if requested > len(whole.cells):
         raise UserError(
-            f"--parts={asked} is more than the {len(whole.cells)} cells of the sweep; "
-            f"give {len(whole.cells)} at most."
+            f"--parts={requested} is more than the {len(whole.cells)} cells of the "
+            f"sweep; give {len(whole.cells)} at most."
         )
-    return asked or max(1, min(usual, len(whole.cells)))
+    return requested or max(1, min(default, len(whole.cells)))
 
 
 def without_launcher(words: Sequence[str]) -> list[str]:
-    """A command line without the flags that say how its parts are launched."""
-    kept, skip = [], False
+    """Removes the launcher flags from a command line."""
+    remaining, skip = [], False
     for word in words:
-        found = re.fullmatch(rf"--?(?:{'|'.join(FLAGS)})(=.*)?", word, re.DOTALL)
-        if found is None and not skip:
-            kept.append(word)
-        skip = found is not None and found[1] is None  # its value is the next word
-    return kept
+        match = re.fullmatch(rf"--?(?:{'|'.join(FLAGS)})(=.*)?", word, re.DOTALL)
+        if match is None and not skip:
+            remaining.append(word)
+        skip = match is not None and match[1] is None  # the next word is its value
+    return remaining
 
 
 def commands(words: Sequence[str], whole: Plan, parts: int = 0) -> list[str]:
-    """A shell command per part, which trains it alone.
+    """Returns a shell command per part.
 
     Args:
-      words: the command of the sweep, word by word.
-      parts: how many; 0 is one for each set of programs.
+      words: Words of the command of the sweep.
+      parts: Number of parts; 0 makes one per program group.
 
     Raises:
-      UserError: there are fewer cells.
+      UserError: there are more parts than cells.
     """
     n = num_parts(whole, parts, len(whole.groups))
     plain = without_launcher(words)

@@ -1,4 +1,4 @@
-"""A sweep from its axes to its table."""
+"""Sweep over a configuration, from its axes to its table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,24 +14,23 @@ from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.storage import workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps import execute, live_table, outputs
-from jaxproto.sweeps.axes import Given as Axes
-from jaxproto.sweeps.axes import axes as parsed
+from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Plan, plan, select_part
 from jaxproto.training import programs
 
 
 class SweepResult(NamedTuple):
-    """What a sweep, or a part of it, has trained."""
+    """Result of a sweep or of a part of it."""
 
-    plan: Plan  # of the whole sweep
-    summaries: dict[str, dict]  # name of a cell -> summary.json, of all that have ended
-    files: list[Path]  # table and pictures; none while cells are missing
+    plan: Plan  # of the complete sweep
+    summaries: dict[str, dict]  # summary.json of ended cells, by name
+    files: list[Path]  # table and plots; none while cells are missing
 
 
 def sweep(
     config: ml_collections.ConfigDict,
-    axes: Axes,
+    axes: AxesSpec,
     outdir: str | Path = "",
     console: Console | None = None,
     how: SweepOptions | None = None,
@@ -40,7 +39,7 @@ def sweep(
     share: tuple[int, int] = (0, 1),
     callbacks: Sequence[CallbackSpec] = (),
 ) -> SweepResult:
-    """Trains every cell of a sweep; what is finished already stays as it is.
+    """Trains every cell of a sweep; finished cells stay as they are.
 
     >>> import tempfile, jaxproto
     >>> from jaxproto import config
@@ -52,62 +51,56 @@ def sweep(
     (1, 4)
 
     Args:
-      config: what the cells have in common.
-      axes: {field: values} or texts as of `--sweep`; see `sweeps.axes`.
-      outdir: holds a work directory per cell, the table and the pictures; "" is
-        `runs/` for the cells and `sweeps/<config>-<dataset>-<fields>` for the rest.
-      console: where the plan and the live table go.
-      how: form of execution, program cache, and grace after SIGTERM.
-      plain: the configuration that names folders, see `naming.default`.
+      config: Configuration that the cells have in common.
+      axes: {field: values} or texts as of `--sweep`; see `sweeps/axes.py`.
+      outdir: Folder of run directories, table and plots; "" is `runs/` for the cells
+        and `sweeps/<config>-<dataset>-<fields>` for the rest.
+      console: Console that shows the plan and the live table.
+      how: Mode of execution, program cache, and grace after SIGTERM.
+      plain: Configuration that names folders, see `default_workdir`.
       share: (k, n) trains the k-th of n parts of the cells, from 0.
-      callbacks: as of `jaxproto.run`, but each cell makes its own: give classes, or
-        functions that make one, and names of writers.
+      callbacks: As in `jaxproto.run`, but classes, functions that make a callback, or
+        names of writers, since each cell makes its own.
 
     Raises:
-      UserError: before the first cell trains, for anything that cannot work in any of
-        them; later, if a file cannot be written.
-      stopping.Stopped: SIGTERM came, and the rounds that were running are saved.
+      UserError: before the first cell trains, if any cell cannot; later, if a file
+        cannot be written.
+      signals.StoppedBySignal: SIGTERM came; the running rounds are saved.
     """
     console, how = console or Console(), how or SweepOptions()
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
     callback_factories(how.callbacks)  # before anything trains
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)
     mesh.parse_devices(how.devices)
-    whole = plan(config, parsed(config, axes), outdir, plain)
+    whole = plan(config, parse_axes(config, axes), outdir, plain)
     mine = select_part(whole, *share)
     for line in live_table.plan_lines(mine, bytes_per_cell(whole)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    with live_table.LiveTable(mine, console).shown() as shown:
-        execute.train(mine, how, shown, console)
+    with live_table.LiveTable(mine, console).live() as board:
+        execute.train(mine, how, board, console)
     return result(whole, console)
 
 
 def result(whole: Plan, console: Console) -> SweepResult:
-    """What the folders of the cells hold; table and pictures if all have ended."""
-    summaries = ended_summaries(whole)
+    """Collects the summaries of cells; writes table and plots if all have ended."""
+    runs = ((cell, RunFolder.at(cell.path)) for cell in whole.cells)
+    summaries = {
+        cell.name: run.summary or {}
+        for cell, run in runs
+        if run.status(cell.config.rounds).ended
+    }
     missing = len(whole.cells) - len(summaries)
     if missing:
         console.print(f"{missing} cells of other parts have not ended yet: no table")
         return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
-    with workdir.exclusive_lock(
-        whole.folder / ".lock"
-    ):  # parts may end at the same time
+    # parts may end at the same time
+    with workdir.exclusive_lock(whole.folder / ".lock"):
         return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
 
-def ended_summaries(whole: Plan) -> dict[str, dict]:
-    """The summaries of the cells that have ended."""
-    runs = ((cell, RunFolder.at(cell.path)) for cell in whole.cells)
-    return {
-        cell.name: run.summary or {}
-        for cell, run in runs
-        if run.status(cell.config.rounds).ended
-    }
-
-
 def bytes_per_cell(whole: Plan) -> int:
-    """Data and state of one cell of the largest group, by shapes alone."""
+    """Returns the bytes of data and state of a cell of the largest group."""
     sizes = []
     for group in whole.groups:
         state = programs.shapes(group.exp, 0)

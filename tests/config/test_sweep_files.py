@@ -15,7 +15,7 @@ from jaxproto.errors import UserError
 from jaxproto.methods import METHODS
 from jaxproto.reporting.compare import paper_tables
 from jaxproto.reporting.compare.paper_cells import PRESETS
-from jaxproto.sweeps import axes
+from jaxproto.sweeps import parse_axes
 from jaxproto.sweeps.axes import cell_changes
 from jaxproto.sweeps.plan import plan
 
@@ -26,7 +26,7 @@ FILES = [name for name in builtin.names() if "/" in name]
 def cells(file):
     """Flat configurations of all cells, without name and seed."""
     base, made = config.load(file), []
-    for changes in cell_changes(axes(base, files.sweep_axes(file))):
+    for changes in cell_changes(parse_axes(base, files.sweep_axes(file))):
         fields = config.flatten(base) | changes
         made.append({k: v for k, v in fields.items() if k not in ("name", "seed")})
     return made
@@ -39,7 +39,7 @@ def commands(name):
 
 
 def axes_of(file):
-    every = axes(config.load(file), files.sweep_axes(file))
+    every = parse_axes(config.load(file), files.sweep_axes(file))
     return {field for axis in every for field in axis[0]}
 
 
@@ -63,7 +63,7 @@ def test_a_file_names_its_commands_of_which_every_cell_can_run_and_its_picture()
         assert builtin.docstring_line(name).endswith(".")
         for file in said:
             base = config.load(file)
-            for changes in cell_changes(axes(base, files.sweep_axes(file))):
+            for changes in cell_changes(parse_axes(base, files.sweep_axes(file))):
                 cell = base.copy_and_resolve_references()
                 cell.update_from_flattened_dict(changes)
                 config.check(cell)
@@ -94,7 +94,7 @@ def test_the_sweep_of_digits_can_train(tmp_path, monkeypatch):
         base = config.load(file)
         whole = plan(
             base,
-            axes(base, files.sweep_axes(file)),
+            parse_axes(base, files.sweep_axes(file)),
             plain=config.unmodified_config(file),
         )
         assert all(cell.path.name.startswith(kind) for cell in whole.cells)

@@ -50,9 +50,9 @@ def test_each_is_asked_once_and_told_or_again_once_it_refuses(tmp_path):
     stages = [(s, i) for s in ("describe", "agree") for i in (0, 1)]
     assert link.asked == stages
     assert link.agreed[0].labels == ("a", "b", "c")
-    assert node_schema.read(tmp_path / node_schema.FILE) == made.made
-    assert made.given().num_examples == 12
-    assert describe_schema(made.made)[-1] == "client 2: not there yet"
+    assert node_schema.read(tmp_path / node_schema.FILE) == made.schema
+    assert made.server_data().num_examples == 12
+    assert describe_schema(made.schema)[-1] == "client 2: not there yet"
     before, own = len(link.asked), link.data[1]
     link.data[1] = "its data are gone"
     assert made.ask("train", {0: {}, 1: {}})[1] == {REFUSED: "its data are gone"}
@@ -66,7 +66,7 @@ def test_who_does_not_fit_is_named_once_also_by_a_server_that_starts_again(tmp_p
     made, faults = begun(link, tmp_path)
     link.data[2] = described("d")
     grown = []
-    made.grown = lambda: grown.append(made.given().partition.test[2].size)
+    made.on_join = lambda: grown.append(made.server_data().partition.test[2].size)
     for _ in range(3):
         assert made.members() == {0}
     told = [(f.round, f.client, f.stage) for f in faults]
@@ -74,7 +74,7 @@ def test_who_does_not_fit_is_named_once_also_by_a_server_that_starts_again(tmp_p
     assert faults[0].why == "no such folder" and "'d', which" in faults[1].why
     link.data |= {1: described("b"), 2: described("a")}
     assert made.members() == {0, 1, 2} and grown == [2]
-    assert {*made.made.clients} == {0} and {*made.made.late} == {1, 2}
+    assert {*made.schema.clients} == {0} and {*made.schema.late} == {1, 2}
     assert {*link.agreed[1].late} == {1}
     link = Nodes({0: described("a", "b"), 1: described("c")})
     path = tmp_path / "other"
@@ -82,7 +82,7 @@ def test_who_does_not_fit_is_named_once_also_by_a_server_that_starts_again(tmp_p
     first, _ = begun(link, path)
     link.data[0] = described("a", "z")
     again, faults = begun(link, path)
-    assert again.made == first.made and again.members() == {1}
+    assert again.schema == first.schema and again.members() == {1}
     assert "client 0 has the labels 'z'" in faults[0].why
 
 
@@ -111,6 +111,6 @@ def test_fields_says_what_the_first_exchange_discloses(tmp_path):
     alone = disclosure.view(c, False)
     assert "class presence" in alone.notes[0] and "at least 7" in alone.notes[0]
     assert not alone.rows and "--agreement" in alone.notes[-1]
-    whole = disclosure.view(c, False, made=made.made)
+    whole = disclosure.view(c, False, made=made.schema)
     assert whole.notes[:2] == alone.notes[:2]
     assert ("up", "mean", f"3x{c.model.feat_dim}") in [row[:3] for row in whole.rows]

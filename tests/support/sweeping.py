@@ -24,8 +24,10 @@ def planned(given, outdir="", plain=None):
     c = tiny()
     with pytest.MonkeyPatch.context() as patch:
         module = sys.modules["jaxproto.sweeps.plan"]
-        patch.setattr(module, "_group", lambda cells: ProgramGroup(tuple(cells), None))
-        return sweeps.plan(c, sweeps.axes(c, given), outdir, plain)
+        patch.setattr(
+            module, "_build_group", lambda cells: ProgramGroup(tuple(cells), None)
+        )
+        return sweeps.plan(c, sweeps.parse_axes(c, given), outdir, plain)
 
 
 def console():

@@ -31,7 +31,7 @@ def whole(tmp_path_factory):
     """Two groups of programs, of 2 and 4 cells; two seeds in each."""
     pairs = {("local.batch_size", "method.lam"): [(10, 1.0), (20, 1.0), (20, 2.0)]}
     c = tiny(eval_every=1)
-    given = sweeps.axes(c, {"seed": [0, 1], **pairs})
+    given = sweeps.parse_axes(c, {"seed": [0, 1], **pairs})
     return sweeps.plan(c, given, tmp_path_factory.mktemp("sweep"))
 
 
@@ -255,7 +255,7 @@ def test_a_machine_without_the_folder_says_so_and_errors_name_the_cell(
         assert f"cannot enter {tmp_path / 'away'}" in remote.train_part(away, 0, 1)
     assert list(folder.iterdir()) == []
     assert f"does not see {folder}" in remote.train_part(job, 0, 1)
-    second = sweeps.plan(c, sweeps.axes(c, axes), folder).cells[1]
+    second = sweeps.plan(c, sweeps.parse_axes(c, axes), folder).cells[1]
     ended(second)  # without its records
     told = remote.train_part(
         remote.make_job(c, None, axes, folder, how, flags={}, probe=tmp_path), 1, 2

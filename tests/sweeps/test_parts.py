@@ -56,7 +56,7 @@ def finished(process) -> str:
 def cells(folder, rounds):
     c, plain = (config.experiment("fedproto", "digits") for _ in range(2))
     c.update_from_flattened_dict({**FIELDS, "rounds": rounds})
-    return sweeps.plan(c, sweeps.axes(c, AXES), folder, plain).cells
+    return sweeps.plan(c, sweeps.parse_axes(c, AXES), folder, plain).cells
 
 
 def check_alone(there, tmp_path):
@@ -95,14 +95,14 @@ import sys
 from jaxproto import cli
 from jaxproto.sweeps import execute
 
-trained = execute.runner.trained
+trained = execute.runner.train
 
 def told(start, ready):
     with open(sys.argv[1], "a") as file:
         file.write(f"{start.path.name}\\n")
     return trained(start, ready)
 
-execute.runner.trained = told
+execute.runner.train = told
 cli.main(sys.argv[3:])
 """
 

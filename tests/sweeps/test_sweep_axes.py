@@ -5,7 +5,7 @@ from support.refusal import refused
 
 from jaxproto import config
 from jaxproto.config import files
-from jaxproto.sweeps import axes
+from jaxproto.sweeps import parse_axes
 from jaxproto.sweeps.axes import cell_changes
 
 C = config.experiment("fedproto", "digits")
@@ -14,7 +14,7 @@ C.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp", "rounds":
 
 def values(*texts):
     """The values of the first axis; of one field without tuples."""
-    first = axes(C, texts)[0].values
+    first = parse_axes(C, texts)[0].values
     return [v[0] for v in first] if all(len(v) == 1 for v in first) else list(first)
 
 
@@ -66,7 +66,7 @@ def test_python_gives_values_texts_and_pairs_of_which_the_last_changes_fastest()
         "method.lam": "log:1:10:2",
         ("local.epochs", "method.upscale"): [(1, 2), [3, 4.5]],
     }
-    seed, lam, pair = axes(C, given)
+    seed, lam, pair = parse_axes(C, given)
     assert seed.values == ((0,), (1,)) and lam.values == ((1.0,), (10.0,))
     assert pair.fields == ("local.epochs", "method.upscale")
     assert pair.values == ((1, 2.0), (3, 4.5))
@@ -121,7 +121,7 @@ NO_AXES = [
 def test_what_is_no_axis_is_refused():
     def check(given, message):
         with refused(message):
-            axes(C, given)
+            parse_axes(C, given)
 
     check_every(NO_AXES, check)
 

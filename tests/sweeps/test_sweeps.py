@@ -101,7 +101,7 @@ def test_one_cell_that_cannot_run_refuses_all(tmp_path, monkeypatch):
 
     def check(text, message):
         with refused(f"the cell {message}"):
-            sweeps.plan(c, sweeps.axes(c, [text]))
+            sweeps.plan(c, sweeps.parse_axes(c, [text]))
         assert not list(tmp_path.iterdir())
 
     check_every(CANNOT, check)

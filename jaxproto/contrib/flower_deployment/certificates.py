@@ -1,4 +1,4 @@
-"""A certificate for one machine, and the authority that signed it."""
+"""Certificates of one machine, with the authority that signs them."""
 
 import datetime
 import ipaddress
@@ -13,34 +13,34 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxproto.contrib.flower_deployment.persistent_client import HOST
 from jaxproto.io import atomic
 
-DAYS = 30  # that they are valid
+DAYS = 30  # of validity
 
 
 class Certificates(NamedTuple):
-    """Files in PEM."""
+    """Paths of PEM files."""
 
-    authority: Path  # what nodes trust
+    authority: Path  # trusted by nodes
     certificate: Path  # of the server
-    key: Path  # of the server, for it alone
+    key: Path  # private key of the server
 
 
 def make(folder: Path) -> Certificates:
-    """Writes certificates for the loopback address; the authority's key is not kept."""
+    """Writes certificates for the loopback address; drops the key of the authority."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Certificates(*(folder / n for n in ("ca.crt", "server.pem", "server.key")))
+    paths = Certificates(*(folder / n for n in ("ca.crt", "server.pem", "server.key")))
     root, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     root_name, name = _name("jaxproto authority"), _name("localhost")
     ca = _builder(root_name, root_name, root.public_key())
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     address = x509.IPAddress(ipaddress.ip_address(HOST))
     names = x509.SubjectAlternativeName([x509.DNSName("localhost"), address])
-    own = _builder(name, root_name, key.public_key()).add_extension(names, False)
+    builder = _builder(name, root_name, key.public_key()).add_extension(names, False)
     write = partial(atomic.write, private=True)
-    write(made.authority, _pem(ca.sign(root, hashes.SHA256())))
-    write(made.certificate, _pem(own.sign(root, hashes.SHA256())))
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    write(made.key, key.private_bytes(serialization.Encoding.PEM, *form))
-    return made
+    write(paths.authority, _pem(ca.sign(root, hashes.SHA256())))
+    write(paths.certificate, _pem(builder.sign(root, hashes.SHA256())))
+    key_format = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    write(paths.key, key.private_bytes(serialization.Encoding.PEM, *key_format))
+    return paths
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

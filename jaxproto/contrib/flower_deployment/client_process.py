@@ -1,8 +1,7 @@
-"""The process of one client that stays, beside those that Flower starts and ends.
+"""Persistent process of a client, beside the short ones that Flower starts.
 
-It listens on the loopback address; who asks shows a key that is in the client's folder,
-readable by its user alone. It ends when its node does, or when another has taken its
-place.
+It listens on the loopback address and requires a key from the folder of the client,
+readable by its user only. It ends with its node, or when another process replaces it.
 """
 
 import json
@@ -27,33 +26,34 @@ from jaxproto.contrib.flower_deployment.persistent_client import (
 from jaxproto.flower import apps
 from jaxproto.io import atomic
 
-POLL_SECONDS = 0.5  # seconds between two looks at whether the node is there
+POLL_SECONDS = 0.5  # between checks that the node is running
 
 
 def main():
     """Answers messages until the node ends."""
-    given = json.load(sys.stdin)
-    path, text, key = Path(given["path"]), given["text"], secrets.token_bytes(32)
+    arguments = json.load(sys.stdin)
+    path, text = Path(arguments["path"]), arguments["text"]
+    key = secrets.token_bytes(32)
     with Listener((HOST, 0), authkey=key) as listener:
-        own = {"pid": os.getpid(), "port": listener.address[1], "key": key.hex()}
-        told = json.dumps(own | {"of": config_digest(text)}).encode()
-        atomic.write(path / FILE, told, private=True)
+        address = {"pid": os.getpid(), "port": listener.address[1], "key": key.hex()}
+        content = json.dumps(address | {"of": config_digest(text)}).encode()
+        atomic.write(path / FILE, content, private=True)
         watch = threading.Thread(
-            target=_watch, args=(path / FILE, told, given["parent"]), daemon=True
+            target=_watch, args=(path / FILE, content, arguments["parent"]), daemon=True
         )
         watch.start()
         while True:
             try:
                 with listener.accept() as connection:
-                    _answer(text, Path(given["home"]), connection)
+                    _answer(text, Path(arguments["home"]), connection)
             except (*CONNECTION_ERRORS, AuthenticationError):
-                continue  # whoever asked has gone, or must not ask
+                continue  # the peer has gone or has no key
 
 
-def _answer(text: str, home: Path, connection: Connection):
+def _answer(text: str, folder: Path, connection: Connection):
     message, context = connection.recv()
     try:
-        reply = apps.handle_message(text, home, message, context)
+        reply = apps.handle_message(text, folder, message, context)
     except Exception as e:
         traceback.print_exc()
         connection.send({"failed": f"{type(e).__name__}: {e}"})
@@ -61,12 +61,12 @@ def _answer(text: str, home: Path, connection: Connection):
     connection.send({"reply": reply, "state": context.state})
 
 
-def _watch(file: Path, told: bytes, parent: int):
-    """Ends the process when nobody needs it any more."""
+def _watch(file: Path, content: bytes, parent: int):
+    """Ends the process when its node ends or another process replaces it."""
     try:
         node = psutil.Process(parent)
         while node.is_running() and node.status() != psutil.STATUS_ZOMBIE:
-            if file.read_bytes() != told:
+            if file.read_bytes() != content:
                 break
             time.sleep(POLL_SECONDS)
     except (psutil.Error, OSError):

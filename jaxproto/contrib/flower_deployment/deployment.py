@@ -1,8 +1,8 @@
-"""A deployment on this machine: one SuperLink and a SuperNode for every client.
+"""Deployment on this machine: a SuperLink, and a SuperNode for every client.
 
-All listen on the loopback address alone; between SuperLink and SuperNodes there is TLS
-with certificates made for the run. `app/` in the folder is the app as `flwr run` takes
-it, `flower/` what Flower's own programs write.
+All processes listen on the loopback address only. SuperLink and SuperNodes use TLS with
+certificates made for the run. The folder holds the app for `flwr run` in `app/`, and
+the files of Flower in `flower/`.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ default = "here"
 address = "{address}"
 root-certificates = "{authority}"
 """
-START_TIMEOUT = 60.0  # seconds that the SuperLink may take
+START_TIMEOUT = 60.0  # seconds until the SuperLink listens
 
 
 def write_app(
@@ -68,29 +68,23 @@ def write_app(
     wait: float = 60.0,
     patience: float = 600.0,
 ) -> Path:
-    """Writes the app that `flwr run` takes; returns its folder.
-
-    Args:
-      config: of the federation.
-      workdir: the server's folder.
-      wait, patience: of `server_app`.
-    """
+    """Writes the app for `flwr run`; returns its folder."""
     folder = workdir / "app"
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write(folder / "pyproject.toml", PROJECT.encode())
-    said = {"config": config.to_json(), "workdir": str(workdir)}
-    server = SERVER.format(**said, wait=wait, patience=patience)
+    values = {"config": config.to_json(), "workdir": str(workdir)}
+    server = SERVER.format(**values, wait=wait, patience=patience)
     atomic.write(folder / "federation.py", server.encode())
-    atomic.write(folder / "node.py", CLIENT.format(**said).encode())
+    atomic.write(folder / "node.py", CLIENT.format(**values).encode())
     return folder
 
 
 class Deployment:
-    """The processes of a federation on this machine.
+    """Processes of a federation on this machine.
 
     Attributes:
-      nodes: the process of each client's SuperNode.
-      superlink: its process.
+      nodes: Process of the SuperNode of each client.
+      superlink: Process of the SuperLink.
     """
 
     def __init__(
@@ -100,13 +94,14 @@ class Deployment:
         data: Sequence[str] = (),
         **times: float,
     ):
-        """Of a configuration; starts nothing.
+        """Writes the app and certificates; starts no process.
 
         Args:
-          data: of each client with data of its own, such as folder:PATH.
+          data: Data source of each client, such as folder:PATH; () for none.
+          times: Arguments `wait` and `patience` of `server_app`, in seconds.
 
         Raises:
-          UserError: Flower's programs are not installed.
+          UserError: Flower is not installed.
         """
         self.path = Path(workdir).resolve()
         self.home = self.path / "flower"
@@ -114,36 +109,36 @@ class Deployment:
         self.app = write_app(config, self.path, **times)
         self.certificates: Certificates = make(self.home / "certificates")
         self.port = free_port()
-        self.database = self.home / "superlink.db"  # which nodes there are
-        self.database.unlink(missing_ok=True)  # those of this deployment are new
+        self.database = self.home / "superlink.db"  # of known nodes
+        self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
         self.nodes: dict[int, subprocess.Popen] = {}
         self.superlink: subprocess.Popen | None = None
         bin = Path(sys.executable).parent
-        places = os.pathsep.join([str(bin), os.environ.get("PATH", "")])
-        if shutil.which("flower-superlink", path=places) is None:
+        search_path = os.pathsep.join([str(bin), os.environ.get("PATH", "")])
+        if shutil.which("flower-superlink", path=search_path) is None:
             raise UserError(
                 "Flower is not installed: python -m pip install 'jaxproto[flower]'."
             )
         self.environment = {
             **os.environ,
-            "PATH": places,
+            "PATH": search_path,
             "FLWR_HOME": str(self.home),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
         }
-        said = {"address": self.address, "authority": self.certificates.authority}
-        atomic.write(self.home / "config.toml", LINK.format(**said).encode())
+        values = {"address": self.address, "authority": self.certificates.authority}
+        atomic.write(self.home / "config.toml", LINK.format(**values).encode())
 
     @property
     def address(self) -> str:
-        """Of the SuperLink."""
+        """Returns the address of the SuperLink."""
         return f"{HOST}:{self.port}"
 
     def start_superlink(self):
-        """Starts the SuperLink, and waits until it listens.
+        """Starts the SuperLink and waits until it listens.
 
         Raises:
-          UserError: it does not.
+          UserError: the SuperLink does not listen.
         """
         _, certificate, key = map(str, self.certificates)
         self.superlink = self._start(
@@ -154,8 +149,8 @@ class Deployment:
             *("--database", str(self.database)),
             "--disable-runtime-dependency-installation",
         )
-        until = time.monotonic() + START_TIMEOUT
-        while time.monotonic() < until and self.superlink.poll() is None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and self.superlink.poll() is None:
             with (
                 contextlib.suppress(OSError),
                 socket.create_connection((HOST, self.port), 1.0),
@@ -165,10 +160,11 @@ class Deployment:
         raise UserError(f"the SuperLink does not listen; see {self.log('superlink')}.")
 
     def add_mod(self, name: str, text: str):
-        """Puts a mod of Flower, a function of this name, around every message.
+        """Adds a mod of Flower around every message.
 
         Args:
-          text: of its module.
+          name: Name of the module and of its function.
+          text: Source of the module.
         """
         atomic.write(self.app / f"{name}.py", text.encode())
         file = self.app / "node.py"
@@ -176,26 +172,27 @@ class Deployment:
         changed = f"from {name} import {name}\n{file.read_text()}{last}"
         atomic.write(file, changed.encode())
 
-    def start_node(self, client: int, **more: int):
-        """Starts the SuperNode of a client; `more` is in the node's configuration."""
+    def start_node(self, client: int, **options: int):
+        """Starts the SuperNode of a client; `options` extend its node configuration."""
         folder = self.path / "nodes" / str(client)
-        own = f"client={client} folder={json.dumps(str(folder))}"
+        node_config = f"client={client} folder={json.dumps(str(folder))}"
         if source := self.sources[client]:
-            own += f" data={json.dumps(source)}"
-        own += "".join(f" {name}={value}" for name, value in more.items())
+            node_config += f" data={json.dumps(source)}"
+        node_config += "".join(f" {name}={value}" for name, value in options.items())
         self.nodes[client] = self._start(
             f"node-{client}",
-            *("flower-supernode", "--superlink", self.address, "--node-config", own),
+            *("flower-supernode", "--superlink", self.address),
+            *("--node-config", node_config),
             *("--root-certificates", str(self.certificates.authority)),
             *("--host", HOST, "--port", str(free_port())),
         )
 
     def run(self) -> subprocess.Popen:
-        """Submits the app; the process ends when the run does."""
+        """Submits the app; the process ends with the run."""
         return self._start("run", "flwr", "run", str(self.app), "here", "--stream")
 
     def log(self, name: str) -> Path:
-        """What a process says."""
+        """Returns the log file of a process."""
         return self.home / f"{name}.log"
 
     def _start(self, name: str, *command: str) -> subprocess.Popen:
@@ -215,39 +212,39 @@ class Deployment:
 
     def __exit__(self, *error):
         """Ends all processes."""
-        every = [*self.nodes.values(), *filter(None, [self.superlink])]
-        for process in every:
+        processes = [*self.nodes.values(), *filter(None, [self.superlink])]
+        for process in processes:
             signal_tree(process, signal.SIGTERM)
-        for process in every:
+        for process in processes:
             terminate_tree(process)
 
 
 def process_tree(process: subprocess.Popen) -> list[psutil.Process]:
-    """A process and all that it has started, those in sessions of their own too."""
+    """Returns a process with all descendants, also those in other sessions."""
     if process.returncode is not None:
-        return []  # its number may be that of another by now
-    found = dict[int, psutil.Process]()
+        return []  # its id may be reused
+    processes = dict[int, psutil.Process]()
     with contextlib.suppress(psutil.NoSuchProcess):
-        own = psutil.Process(process.pid)
-        found = {one.pid: one for one in (own, *own.children(recursive=True))}
-    for one in psutil.process_iter():  # whose parent has ended, in its session
+        root = psutil.Process(process.pid)
+        processes = {one.pid: one for one in (root, *root.children(recursive=True))}
+    for one in psutil.process_iter():  # orphans in the session of the process
         with contextlib.suppress(ProcessLookupError):
             if os.getsid(one.pid) == process.pid:
-                found.setdefault(one.pid, one)
-    return list(found.values())
+                processes.setdefault(one.pid, one)
+    return list(processes.values())
 
 
 def signal_tree(process: subprocess.Popen, number: int) -> list[psutil.Process]:
-    """Sends a signal to a process and all that it has started; returns them."""
-    told = process_tree(process)
-    for one in told:
+    """Sends a signal to a process and its descendants; returns them."""
+    processes = process_tree(process)
+    for one in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(number)
-    return told
+    return processes
 
 
 def terminate_tree(process: subprocess.Popen, number: int = signal.SIGTERM):
-    """Ends a process and those that it has started, after ten seconds by force."""
+    """Ends a process and its descendants, after ten seconds by force."""
     _, alive = psutil.wait_procs(signal_tree(process, number), timeout=10.0)
     for one in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -257,7 +254,7 @@ def terminate_tree(process: subprocess.Popen, number: int = signal.SIGTERM):
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Returns a free port."""
     with socket.create_server((HOST, 0)) as server:
         return server.getsockname()[1]
 
@@ -268,27 +265,26 @@ def deploy(
     data: Sequence[str] = (),
     **times: float,
 ) -> Mapping:
-    """Runs a federation as processes of this machine; returns the server's summary.
+    """Runs a federation as processes of this machine; returns the server summary.
 
     Args:
-      config: of the federation.
-      workdir: the server's folder; clients have theirs in `nodes/` of it.
-      data: of each client with data of its own, such as folder:PATH.
-      times: of `server_app`.
+      workdir: Folder of the server; clients have theirs in its `nodes/`.
+      data: Data source of each client, such as folder:PATH; () for none.
+      times: Arguments `wait` and `patience` of `server_app`, in seconds.
 
     Raises:
-      UserError: the run has ended before its last round.
+      UserError: the run ended before its last round.
     """
-    with Deployment(config, workdir, data, **times) as there:
-        there.start_superlink()
+    with Deployment(config, workdir, data, **times) as deployment:
+        deployment.start_superlink()
         for client in range(config.data.clients):
-            there.start_node(client)
-        submitted = there.run()
+            deployment.start_node(client)
+        submitted = deployment.run()
         try:
             submitted.wait()
         finally:
             terminate_tree(submitted)
-        summary = RunFolder.at(there.path).summary
+        summary = RunFolder.at(deployment.path).summary
         if summary is None:
-            raise UserError(f"the run has not finished; see {there.log('run')}.")
+            raise UserError(f"the run has not finished; see {deployment.log('run')}.")
         return summary

@@ -1,9 +1,9 @@
-"""The ClientApp of a deployment: it hands each message to a process that stays.
+"""ClientApp of a deployment that forwards each message to a persistent process.
 
-Flower starts a process for every message. This module imports neither JAX nor data, so
-that such a process is short: what a client does, its data and its programs are in
-`client_process.py`, a process that lives as long as the node. It is started with the
-first message and anew where it is not there any more.
+Flower starts a process for every message. This module imports neither JAX nor data to
+keep that process short. `client_process.py` holds the data and programs of a client in
+a process that lives as long as the node. The first message starts it, and a later one
+restarts it if it has ended.
 """
 
 import hashlib
@@ -22,99 +22,93 @@ from flwr.clientapp import ClientApp
 
 from jaxproto.flower.node_context import folder_of
 
-HOST = "127.0.0.1"  # nothing listens on another address
-FILE = "worker.json"  # in the client's folder: where its process listens, for it alone
-START_TIMEOUT = 300.0  # seconds that the process may take
-CONNECTION_ERRORS = (
-    OSError,
-    EOFError,
-)  # what a process that was killed leaves at the other end
+HOST = "127.0.0.1"  # the only address that is listened on
+FILE = "worker.json"  # address and key of the process, in the folder of the client
+START_TIMEOUT = 300.0  # seconds until the process listens
+CONNECTION_ERRORS = (OSError, EOFError)  # of a connection to a killed process
 
 
 def client_app(text: str, workdir: str | Path, mods: Sequence = ()) -> ClientApp:
-    """A ClientApp of Flower as `apps.client_app`, with a process that stays.
+    """Returns a ClientApp like `apps.client_app`, with a persistent process.
 
     Args:
-      text: the configuration, as its `to_json` writes it.
-      workdir: below which a client keeps its networks, in `nodes/<id>`, unless its node
-        has a `folder` of its own.
-      mods: of Flower, around every message.
+      text: Configuration in JSON, as its `to_json` writes it.
+      workdir: Folder whose `nodes/<id>` holds the checkpoints of a client, unless its
+        node configures a `folder`.
+      mods: Mods of Flower around every message.
     """
     app = ClientApp(mods=list(mods))
-    for add in (app.query, app.train, app.evaluate):
-        add()(partial(forward_message, text, Path(workdir) / "nodes"))
+    for register in (app.query, app.train, app.evaluate):
+        register()(partial(forward_message, text, Path(workdir) / "nodes"))
     return app
 
 
 def config_digest(text: str) -> str:
-    """Of what a process was started for."""
+    """Returns the digest of a configuration."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def forward_message(
-    text: str, home: Path, message: Message, context: Context
+    text: str, folder: Path, message: Message, context: Context
 ) -> Message:
-    """What the client's process says; it is started if it is not there.
+    """Forwards a message to the process of the client, which it starts if needed.
 
     Raises:
-      RuntimeError: it cannot be started, or has failed with the message.
+      RuntimeError: the process cannot be started, or failed with the message.
     """
-    path = folder_of(home, context)
+    path = folder_of(folder, context)
     try:
-        told = _asked(path, text, message, context)
+        answer = _ask(path, text, message, context)
     except CONNECTION_ERRORS:
-        _start(path, text, home)
-        told = _asked(path, text, message, context)
-    if "failed" in told:
-        raise RuntimeError(told["failed"])
-    context.state = told["state"]
-    return told["reply"]
+        _start(path, text, folder)
+        answer = _ask(path, text, message, context)
+    if "failed" in answer:
+        raise RuntimeError(answer["failed"])
+    context.state = answer["state"]
+    return answer["reply"]
 
 
-def _asked(path: Path, text: str, message: Message, context: Context) -> dict:
-    """The answer of the process that is there.
+def _ask(path: Path, text: str, message: Message, context: Context) -> dict:
+    """Returns the answer of the running process.
 
     Raises:
-      OSError, EOFError: it is not there, or was killed meanwhile.
+      OSError, EOFError: no process runs, or it was killed meanwhile.
     """
-    found = worker_address(path)
-    if found is None or found["of"] != config_digest(text):
+    address = worker_address(path)
+    if address is None or address["of"] != config_digest(text):
         raise FileNotFoundError(path / FILE)
-    key = bytes.fromhex(found["key"])
-    with Client((HOST, found["port"]), authkey=key) as connection:
+    key = bytes.fromhex(address["key"])
+    with Client((HOST, address["port"]), authkey=key) as connection:
         connection.send((message, context))
         return connection.recv()
 
 
 def worker_address(path: Path) -> dict | None:
-    """Where the process of a client listens, if it has said so."""
+    """Reads the address of the process of a client; None without one."""
     try:
         return json.loads((path / FILE).read_text())
     except (OSError, ValueError):
         return None
 
 
-def _start(path: Path, text: str, home: Path):
-    """Starts the process, and waits until it listens.
+def _start(path: Path, text: str, folder: Path):
+    """Starts the process and waits until it listens.
 
     Raises:
-      RuntimeError: it does not.
+      RuntimeError: the process does not listen.
     """
     path.mkdir(parents=True, exist_ok=True)
     (path / FILE).unlink(missing_ok=True)
-    given = {"text": text, "home": str(home), "path": str(path)}
-    command = [
-        sys.executable,
-        "-m",
-        "jaxproto.contrib.flower_deployment.client_process",
-    ]
+    arguments = {"text": text, "home": str(folder), "path": str(path)}
+    module = "jaxproto.contrib.flower_deployment.client_process"
+    command = [sys.executable, "-m", module]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
     assert process.stdin is not None
-    with process.stdin as file:  # its parent's end is the node's: see there
-        json.dump(given | {"parent": os.getppid()}, file)
-    until = time.monotonic() + START_TIMEOUT
-    while process.poll() is None and time.monotonic() < until:
-        if (found := worker_address(path)) and found["pid"] == process.pid:
+    with process.stdin as file:  # the process ends with this parent, the node
+        json.dump(arguments | {"parent": os.getppid()}, file)
+    deadline = time.monotonic() + START_TIMEOUT
+    while process.poll() is None and time.monotonic() < deadline:
+        if (address := worker_address(path)) and address["pid"] == process.pid:
             return
         time.sleep(0.05)
     raise RuntimeError(

@@ -1,14 +1,13 @@
-"""What an upload gives away, measured: attacks on clients of a finished run.
+"""Privacy attacks on the uploads of clients of a finished run.
 
-`uploads.py` makes the upload that a client would send next, `known.py` what an attacker
-has besides; then a file per attack, whose docstring says its threat model and limits:
-`inversion.py` (prototypes to images), `gradients.py` (weight updates to images and
-labels), `membership.py`, `classes.py` (presence and counts). `measured.py` runs them
-over runs, formats and noise; `jaxproto leak` is the command.
+`next_upload.py` computes the upload that a client would send next, `attacker.py` the
+knowledge of an attacker. The docstring of each attack states its threat model and
+limits: `prototype_inversion.py`, `gradient_inversion.py`, `membership.py` and
+`class_inference.py`. `attacks.py` runs them over runs, formats and noise; the command
+is `jaxproto leak`.
 
-The server follows the protocol and looks at what it gets (honest but curious); it does
-not send crafted broadcasts, and does not join uploads of several rounds. What attacks
-do not find is not thereby safe.
+The server is honest but curious: it sends no crafted broadcasts and does not combine
+uploads of several rounds. A failed attack does not prove that data are safe.
 """
 
 from jaxproto.contrib.leakage.attacks import (

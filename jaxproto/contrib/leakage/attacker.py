@@ -1,8 +1,8 @@
-"""What an attacker has besides the upload, and what is held against its findings.
+"""Examples that an attacker knows, and examples that its results are scored with.
 
-Examples of the test data, on which nobody trained, are split by class: half are public,
-the attacker's own; half are outsiders, that membership is told apart from. As many of
-the client's training examples of each class as there are outsiders are the members.
+The test data, on which no client trained, are split by class. One half is public and
+known to the attacker. The other half are outsiders, the negatives of membership tests;
+an equal number of training examples of the client and class are the members.
 """
 
 from typing import NamedTuple
@@ -16,54 +16,56 @@ from jaxproto.experiment.build import Experiment
 
 
 class AttackerKnowledge(NamedTuple):
-    """Examples as networks get them, with their classes."""
+    """Normalised examples with their classes."""
 
     members: tuple[np.ndarray, np.ndarray]  # x [M, ...], y [M]
-    outsiders: tuple[np.ndarray, np.ndarray]  # as many of each class
+    outsiders: tuple[np.ndarray, np.ndarray]  # an equal number of each class
     public: tuple[np.ndarray, np.ndarray]
-    own: tuple[np.ndarray, np.ndarray]  # all that the client trains on
+    training: tuple[np.ndarray, np.ndarray]  # all training examples of the client
 
 
 def attacker_knowledge(exp: Experiment, id: int, seed: int) -> AttackerKnowledge:
-    """What there is of a client; seeded.
+    """Samples members, outsiders and public examples for an attack on client `id`.
 
     Raises:
-      UserError: there are no test examples.
+      UserError: the run has no test examples.
     """
     rng, y = np.random.default_rng([seed, id]), exp.dataset.y
-    own = exp.partition.train[id]
-    tested = np.setdiff1d(np.unique(np.concatenate(exp.partition.test)), own)
+    training = exp.partition.train[id]
+    tested = np.setdiff1d(np.unique(np.concatenate(exp.partition.test)), training)
     if not len(tested):
         raise UserError("the run has no test examples, which attacks are judged by.")
     parts: dict[str, list[np.ndarray]] = {"members": [], "outsiders": [], "public": []}
     for c in range(exp.spec.num_classes):
-        mine, others = (rng.permutation(rows[y[rows] == c]) for rows in (own, tested))
+        members, others = (
+            rng.permutation(rows[y[rows] == c]) for rows in (training, tested)
+        )
         half = len(others) // 2
-        number = min(half, len(mine))
-        parts["members"].append(mine[:number])
-        parts["outsiders"].append(others[:number])
+        size = min(half, len(members))
+        parts["members"].append(members[:size])
+        parts["outsiders"].append(others[:size])
         parts["public"].append(others[half:])
-    shown = {k: examples(exp, np.concatenate(rows)) for k, rows in parts.items()}
-    return AttackerKnowledge(own=examples(exp, own), **shown)
+    samples = {k: examples(exp, np.concatenate(rows)) for k, rows in parts.items()}
+    return AttackerKnowledge(training=examples(exp, training), **samples)
 
 
 def examples(exp: Experiment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Examples as networks get them."""
+    """Returns normalised examples x [M, ...] and their classes y [M]."""
     x = np.asarray(batches.normalise_inputs(jnp.asarray(exp.dataset.x[rows])))
     return x, exp.dataset.y[rows]
 
 
 def class_means(data: tuple[np.ndarray, np.ndarray], classes: int) -> np.ndarray:
-    """The mean example of each class [C, ...]; of all classes where one has none."""
+    """Returns class means [C, ...]; an empty class has the overall mean."""
     x, y = data
-    every = x.mean(0)
+    overall = x.mean(0)
     return np.stack(
-        [x[y == c].mean(0) if (y == c).any() else every for c in range(classes)]
+        [x[y == c].mean(0) if (y == c).any() else overall for c in range(classes)]
     )
 
 
 def check_images(exp: Experiment):
-    """Raises UserError unless examples are images, which inversion looks for."""
+    """Raises UserError unless the examples are images."""
     if exp.dataset.x.ndim != 4:
         raise UserError(
             f"examples of {exp.dataset.name} are no images, which inversion looks "

@@ -1,4 +1,4 @@
-"""Attacks over runs, formats and noise: a table, and images of the first client."""
+"""Attacks over runs, formats and noise levels, reported as a table and images."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -29,40 +29,40 @@ from jaxproto.types import Client
 
 BODIES = ("own", "other")
 CLIENTS, SIZES = 3, ((1, 1), (2, 1), (4, 1), (8, 1), (2, 4))
-Images = tuple[dict[str, np.ndarray], np.ndarray]  # by name, true ones first; classes
+Images = tuple[dict[str, np.ndarray], np.ndarray]  # by name, true first; classes
 
 
 class AttackRequest(NamedTuple):
-    """What is attacked."""
+    """Options of an attack."""
 
     workdirs: Sequence[str]
-    clients: Sequence[int] = ()  # by id; () is the first ones
-    formats: Sequence[str] = ()  # of values on the wire; () is that of each run
-    noises: Sequence[float] = (0.0,)  # standard deviations, see `uploads.sent`
-    body: str = "own"  # the network of the attacker, where it needs one
-    sizes: Sequence[tuple[int, int]] = SIZES  # of updates: batch, steps
+    clients: Sequence[int] = ()  # ids; () attacks the first CLIENTS
+    formats: Sequence[str] = ()  # on the wire; () is the format of each run
+    noises: Sequence[float] = (0.0,)  # standard deviations, see `on_the_wire`
+    body: str = "own"  # the network that the attacker has
+    sizes: Sequence[tuple[int, int]] = SIZES  # batch size and steps of updates
     seed: int = 0
     data_dir: str = ""
 
 
 class AttackCase(NamedTuple):
-    """A client with what the attacker has, and how its message travels."""
+    """Client under attack, with the knowledge of the attacker and the wire format."""
 
-    made: CapturedUpload
-    has: AttackerKnowledge
+    captured: CapturedUpload
+    known: AttackerKnowledge
     body: Client
     form: str
     noise: float
     seed: int
 
     @property
-    def sent(self):
-        """Both messages as the server has them."""
-        return next_upload.on_the_wire(self.made, self.form, self.noise, self.seed)
+    def messages(self):
+        """Returns both messages as the server receives them."""
+        return next_upload.on_the_wire(self.captured, self.form, self.noise, self.seed)
 
 
 class AttackResult(NamedTuple):
-    """What an attack says of a client."""
+    """Result of an attack on one client."""
 
     rows: list[dict]
     images: Images | None = None
@@ -70,17 +70,17 @@ class AttackResult(NamedTuple):
 
 
 class Attack(NamedTuple):
-    """An attack as a command has it."""
+    """Attack with its description and columns."""
 
     about: str
-    each: Callable  # NextRound, Asked, ids -> Iterator of cases and what is found
-    keys: tuple[str, ...]  # columns that say what a row is of
-    success: str  # the column that a picture shows
-    lacking: str  # what a method without rows does not send
+    run: Callable  # NextRound, AttackRequest, ids -> Iterator of cases and results
+    keys: tuple[str, ...]  # columns that identify a row
+    success: str  # column of the heatmap
+    lacking: str  # message that a method without rows does not send
 
 
 class AttackTable(NamedTuple):
-    """A table, its rows before rounding, and images."""
+    """Table of an attack, its rows before rounding, and images."""
 
     view: TableView
     rows: list[dict]
@@ -88,53 +88,53 @@ class AttackTable(NamedTuple):
 
 
 def attack_cases(
-    next: NextRound, asked: AttackRequest, ids: Sequence[int]
+    next: NextRound, request: AttackRequest, ids: Sequence[int]
 ) -> Iterator[AttackCase]:
-    """Every client in every format with every noise, after its own training."""
+    """Yields every client, format and noise level, after local training."""
     for id in ids:
-        made = next_upload.upload(next, id)
-        yield from _travelling(made, attacker_network(made, asked.body), asked)
+        captured = next_upload.upload(next, id)
+        yield from _cases(captured, attacker_network(captured, request.body), request)
 
 
-def _travelling(
-    made: CapturedUpload, body: Client, asked: AttackRequest
+def _cases(
+    captured: CapturedUpload, body: Client, request: AttackRequest
 ) -> Iterator[AttackCase]:
-    run = made.next.run
-    has = attacker.attacker_knowledge(run.exp, made.id, asked.seed)
-    for form in asked.formats or (run.exp.formats.up,):
-        for noise in asked.noises:
-            yield AttackCase(made, has, body, form, noise, asked.seed)
+    run = captured.next.run
+    known = attacker.attacker_knowledge(run.exp, captured.id, request.seed)
+    for form in request.formats or (run.exp.formats.up,):
+        for noise in request.noises:
+            yield AttackCase(captured, known, body, form, noise, request.seed)
 
 
-def attacker_network(made: CapturedUpload, which: str) -> Client:
-    """The client whose network the attacker has, as it was when features were made."""
-    if which == "other":
-        _, cohort = next_upload.cohort_and_index(made.next.run, made.id)
+def attacker_network(captured: CapturedUpload, body: str) -> Client:
+    """Returns the client whose network the attacker has, when features were made."""
+    if body == "other":
+        _, cohort = next_upload.cohort_and_index(captured.next.run, captured.id)
         if len(cohort.ids) < 2:
             raise UserError(
-                f"client {made.id} is the only one with the architecture "
+                f"client {captured.id} is the only one with the architecture "
                 f"{cohort.name}: there is no other body; ask for own."
             )
-        at = cohort.ids.index(made.id)
-        made = next_upload.upload(made.next, cohort.ids[at - 1])
-    early = next_upload.prototypes(made.stages.early, ()) is not None
-    return made.stages.received if early else made.stages.trained
+        row = cohort.ids.index(captured.id)
+        captured = next_upload.upload(captured.next, cohort.ids[row - 1])
+    has_early = next_upload.prototypes(captured.stages.early, ()) is not None
+    return captured.stages.received if has_early else captured.stages.trained
 
 
-def attack_prototypes(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
-    """Inversion of prototypes."""
+def attack_prototypes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
+    """Inverts prototypes to images."""
     attacker.check_images(next.run.exp)
     scores.check_installed()
-    for case in attack_cases(next, asked, ids):
-        made = prototype_inversion.invert_prototypes(
-            case.made, case.sent, case.has, case.body, case.seed
+    for case in attack_cases(next, request, ids):
+        result = prototype_inversion.invert_prototypes(
+            case.captured, case.messages, case.known, case.body, case.seed
         )
-        if made is not None:
-            yield case, AttackResult(made[0], made[1:] if len(made[2]) else None)
+        if result is not None:
+            yield case, AttackResult(result[0], result[1:] if len(result[2]) else None)
 
 
-def attack_updates(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
-    """Inversion of weight updates, for every size of a batch."""
+def attack_updates(next: NextRound, request: AttackRequest, ids: Sequence[int]):
+    """Inverts weight updates to images, for every batch size."""
     attacker.check_images(next.run.exp)
     scores.check_installed()
     exp = next.run.exp
@@ -143,45 +143,41 @@ def attack_updates(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
         exp.method, next.local.opt, exp.cohorts[0].net, gradient
     )
     for id in ids:
-        for size in asked.sizes:
-            made = next_upload.upload(next, id, *size)
-            for case in _travelling(made, made.stages.trained, asked):
-                found = gradient_inversion.invert_update(
-                    task, made, case.sent[1], case.has, size, case.seed
+        for size in request.sizes:
+            captured = next_upload.upload(next, id, *size)
+            for case in _cases(captured, captured.stages.trained, request):
+                result = gradient_inversion.invert_update(
+                    task, captured, case.messages[1], case.known, size, case.seed
                 )
-                if found is None:
+                if result is None:
                     return
-                yield case, AttackResult([found[0]], found[1:])
+                yield case, AttackResult([result[0]], result[1:])
 
 
-def attack_membership(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
-    """Membership by prototypes and by weights."""
-    for case in attack_cases(next, asked, ids):
-        made, sent, has = case.made, case.sent, case.has
-        both = {
-            "prototypes": membership.by_prototype(made, sent, has, case.body),
-            "weights": membership.by_loss(made, sent, has),
+def attack_membership(next: NextRound, request: AttackRequest, ids: Sequence[int]):
+    """Infers membership from prototypes and from weights."""
+    for case in attack_cases(next, request, ids):
+        captured, messages, known = case.captured, case.messages, case.known
+        by_source = {
+            "prototypes": membership.by_prototype(captured, messages, known, case.body),
+            "weights": membership.by_loss(captured, messages, known),
         }
-        for source, found in both.items():
-            if found is not None:
-                row = {"source": source, "AUC": scores.auc(*found)}
-                yield case, AttackResult([row], scores=found)
+        for source, result in by_source.items():
+            if result is not None:
+                row = {"source": source, "AUC": scores.auc(*result)}
+                yield case, AttackResult([row], scores=result)
 
 
-def attack_classes(next: NextRound, asked: AttackRequest, ids: Sequence[int]):
-    """Presence and counts."""
-    for case in attack_cases(next, asked, ids):
-        true = next.run.exp.counts.train[case.made.id]
-        found = class_inference.class_evidence(
-            case.made, case.sent, case.has, case.body
+def attack_classes(next: NextRound, request: AttackRequest, ids: Sequence[int]):
+    """Infers which classes a client holds, and their counts."""
+    for case in attack_cases(next, request, ids):
+        counts = next.run.exp.counts.train[case.captured.id]
+        evidence = class_inference.class_evidence(
+            case.captured, case.messages, case.known, case.body
         )
-        if found:
-            yield (
-                case,
-                AttackResult(
-                    [class_inference.score_classes(one, true) for one in found]
-                ),
-            )
+        if evidence:
+            rows = [class_inference.score_classes(one, counts) for one in evidence]
+            yield case, AttackResult(rows)
 
 
 ATTACKS = {
@@ -217,44 +213,42 @@ ATTACKS = {
 
 
 def run_attack(
-    name: str, asked: AttackRequest, told: Callable[[str], object] = lambda _: None
-):
-    """Runs an attack.
+    name: str, request: AttackRequest, report: Callable[[str], object] = lambda _: None
+) -> AttackTable:
+    """Runs an attack and returns its table.
 
     Args:
-      name: one of ATTACKS.
-      asked: runs, clients, formats, noises.
-      told: is told what is attacked next.
-
-    Returns:
-      What it found, `AttackTable`.
+      name: Key of ATTACKS.
+      request: Runs, clients, formats and noise levels.
+      report: Receives a line about each run before it is attacked.
 
     Raises:
-      UserError: a run, a client or a format that cannot be attacked.
+      UserError: a run, a client or a format cannot be attacked.
     """
     attack = ATTACKS[choose_from("attack", name, ATTACKS)]
-    choose_from("body", asked.body, BODIES)
-    for form in asked.formats:
+    choose_from("body", request.body, BODIES)
+    for form in request.formats:
         choose_from("format", form, wire.FORMATS)
-    if any(not (math.isfinite(n) and n >= 0) for n in asked.noises):
-        raise UserError(f"noise is {asked.noises}; give numbers, at least 0.")
+    if any(not (math.isfinite(n) and n >= 0) for n in request.noises):
+        raise UserError(f"noise is {request.noises}; give numbers, at least 0.")
     rows: list[dict] = []
-    notes, images = _notes(attack, asked), None
-    groups = compare.group_by_seed(map(compare.load, asked.workdirs))
+    notes, images = _notes(attack, request), None
+    groups = compare.group_by_seed(map(compare.load, request.workdirs))
     some_private = any(g.config["privacy.unit"] != OFF for g in groups)
     for group in groups:
-        found, kind = [], {"method": group.method}
+        results, columns = [], {"method": group.method}
         for run in group.runs:
-            told(f"{name} of {run.path}")
-            next = next_upload.next_round(run.path, asked.data_dir)
-            ids = asked.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
-            found += attack.each(next, asked, ids)
-            kind |= _guarantee(next) if some_private else {}
-        if not found:
+            report(f"{name} of {run.path}")
+            next = next_upload.next_round(run.path, request.data_dir)
+            ids = request.clients or range(min(CLIENTS, len(next.run.exp.counts.train)))
+            results += attack.run(next, request, ids)
+            columns |= _privacy_columns(next) if some_private else {}
+        if not results:
             notes.append(f"{group.method}: sends {attack.lacking}.")
             continue
-        rows += [{**kind, **row} for row in result_tables.pooled(attack.keys, found)]
-        images = images or _first(attack, found)
+        pooled = result_tables.pooled(attack.keys, results)
+        rows += [{**columns, **row} for row in pooled]
+        images = images or _first_images(attack, results)
     if some_private:
         notes.append(NOTE)
         rows = result_tables.by_epsilon(rows)
@@ -266,37 +260,36 @@ def run_attack(
 NOTE = "epsilon: of the run, without the round that is attacked."
 
 
-def _guarantee(next: NextRound) -> dict:
-    """Columns that say what privacy a run has."""
+def _privacy_columns(next: NextRound) -> dict:
+    """Returns the columns with the differential privacy of a run."""
     run = next.run
-    spent = privacy_ledger.privacy_ledger(run.config, run.exp)(run.round).get(
-        "privacy", {}
-    )
-    return {"unit": run.config.privacy.unit, "epsilon": spent.get("epsilon")}
+    entry = privacy_ledger.privacy_ledger(run.config, run.exp)(run.round)
+    epsilon = entry.get("privacy", {}).get("epsilon")
+    return {"unit": run.config.privacy.unit, "epsilon": epsilon}
 
 
-def _notes(attack: Attack, asked: AttackRequest) -> list[str]:
-    """What a reader must know of every row."""
-    who = ", ".join(map(str, asked.clients)) or f"the first {CLIENTS}"
+def _notes(attack: Attack, request: AttackRequest) -> list[str]:
+    """Returns the notes below the table."""
+    clients = ", ".join(map(str, request.clients)) or f"the first {CLIENTS}"
     notes = [
-        f"Clients: {who}; means over them and over runs that differ in their seed. "
-        f"Seed {asked.seed}. Uploads are those of one more round after the last "
+        f"Clients: {clients}; means over them and over runs that differ in their seed. "
+        f"Seed {request.seed}. Uploads are those of one more round after the last "
         "checkpoint.",
         "noise: standard deviation over the root mean square of what is sent, besides "
         "that of privacy.unit; not clipped, so no differential privacy.",
     ]
-    if attack.each is not attack_updates:
-        notes.append(f"The attacker's network, where it needs one: {asked.body}.")
+    if attack.run is not attack_updates:
+        notes.append(f"The attacker's network, where it needs one: {request.body}.")
     return notes
 
 
-def _first(attack: Attack, found: list) -> Images | None:
-    """Images of the first client; of updates, of the largest batch in one step."""
-    shown = [(case, one) for case, one in found if one.images is not None]
-    if not shown:
+def _first_images(attack: Attack, results: list) -> Images | None:
+    """Returns images of the first client; for updates, the largest one-step batch."""
+    with_images = [pair for pair in results if pair[1].images is not None]
+    if not with_images:
         return None
-    if attack.each is attack_updates:
-        one_step = [p for p in shown if p[1].rows[0]["steps"] == 1] or shown
-        first = [p for p in one_step if p[0].made.id == one_step[0][0].made.id]
+    if attack.run is attack_updates:
+        one_step = [p for p in with_images if p[1].rows[0]["steps"] == 1] or with_images
+        first = [p for p in one_step if p[0].captured.id == one_step[0][0].captured.id]
         return max(first, key=lambda p: p[1].rows[0]["batch"])[1].images
-    return shown[0][1].images
+    return with_images[0][1].images

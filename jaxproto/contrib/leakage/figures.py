@@ -1,4 +1,4 @@
-"""Pictures of what attacks found."""
+"""Plots of the results of attacks."""
 
 from pathlib import Path
 
@@ -9,24 +9,24 @@ from jaxproto.contrib.leakage.attacks import ATTACKS, AttackTable, Images
 from jaxproto.privacy import OFF
 
 
-def draw_attack(name: str, made: AttackTable, folder: Path) -> list[Path]:
-    """The success of an attack as a heatmap, and images where it makes some."""
-    drawn = []
-    if made.rows:
-        drawn.append(folder / f"{name}.png")
-        plot_success(name, made.rows, drawn[-1])
-    if made.images is not None:
-        drawn.append(folder / f"{name}-images.png")
-        plot_images(name, made.images, drawn[-1])
-    return drawn
+def draw_attack(name: str, table: AttackTable, folder: Path) -> list[Path]:
+    """Draws the success of an attack as a heatmap, and its images if there are any."""
+    paths = []
+    if table.rows:
+        paths.append(folder / f"{name}.png")
+        plot_success(name, table.rows, paths[-1])
+    if table.images is not None:
+        paths.append(folder / f"{name}-images.png")
+        plot_images(name, table.images, paths[-1])
+    return paths
 
 
 def plot_success(name: str, rows: list[dict], path: Path):
-    """Methods and what is attacked down, formats and noise across."""
+    """Draws success as a heatmap: methods and sources by formats and noise."""
     attack = ATTACKS[name]
     private = [key for key in ("unit", "epsilon") if key in rows[0]]
-    down = [_joined(row, ("method", *private, *attack.keys)) for row in rows]
-    across = [_joined(row, ("format", "noise")) for row in rows]
+    down = [_join(row, ("method", *private, *attack.keys)) for row in rows]
+    across = [_join(row, ("format", "noise")) for row in rows]
     lines, columns = list(dict.fromkeys(down)), list(dict.fromkeys(across))
     values = np.full((len(lines), len(columns)), np.nan)
     for row, line, column in zip(rows, down, across, strict=True):
@@ -37,12 +37,12 @@ def plot_success(name: str, rows: list[dict], path: Path):
     )
 
 
-def _joined(row: dict, keys: tuple[str, ...]) -> str:
-    there = [(k, row[k]) for k in keys if row[k] not in (None, OFF)]
-    return ", ".join(_said(*pair) for pair in there)
+def _join(row: dict, keys: tuple[str, ...]) -> str:
+    pairs = [(k, row[k]) for k in keys if row[k] not in (None, OFF)]
+    return ", ".join(_format(*pair) for pair in pairs)
 
 
-def _said(key: str, value) -> str:
+def _format(key: str, value) -> str:
     if key == "epsilon":
         return f"{key} {value:.3g}"
     if isinstance(value, float):
@@ -50,9 +50,9 @@ def _said(key: str, value) -> str:
     return f"{key} {value}" if isinstance(value, int) else str(value)
 
 
-def plot_images(name: str, made: Images, path: Path):
-    """True images above those of public data and those that were found."""
-    shown, classes = made
+def plot_images(name: str, images: Images, path: Path):
+    """Draws rows of true images, public means and reconstructions."""
+    by_name, classes = images
     names = [str(c) for c in classes]
-    grid = [(title, np.clip(x, -1, 1), names) for title, x in shown.items()]
+    grid = [(title, np.clip(x, -1, 1), names) for title, x in by_name.items()]
     plots.image_grid(path, grid, f"{name}: the first client, class above each image")

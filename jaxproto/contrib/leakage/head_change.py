@@ -1,6 +1,5 @@
-"""What a message says of the last layer's training."""
+"""Change of the last layer that a message reveals."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -14,66 +13,57 @@ from jaxproto.types import Protos, Top, Tree
 
 
 class HeadChange(NamedTuple):
-    """What a message says of the last layer's training."""
+    """Change of the last layer that a message reveals."""
 
-    bias: np.ndarray  # [C] change; of heads without one, sums over their columns
-    sent: np.ndarray  # [C] entries of each class that were sent
-    chosen: bool  # which entries are sent follows from the training
+    bias: np.ndarray  # [C] change; without a bias, sums over kernel columns
+    sent: np.ndarray  # [C] number of sent entries per class
+    chosen: bool  # sent entries are chosen by the training
 
 
-def head_change(made: CapturedUpload, up: Tree) -> HeadChange | None:
-    """The change of the layer that ends in classes; None where it is not sent."""
-    now = _unravelled(up, made.stages.received.params)
-    idle = _unravelled(made.stages.idle, made.stages.received.params)
-    chosen = any(isinstance(n, Top) for n in _parts(up))
-    there = _unravelled(up, made.stages.received.params, which=True)
-    change = jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, now, idle)
-    found = {
-        name: (value, there_)
-        for (path, value), there_ in zip(
-            jax.tree_util.tree_leaves_with_path(change),
-            jax.tree.leaves(there),
-            strict=True,
-        )
+def head_change(captured: CapturedUpload, up: Tree) -> HeadChange | None:
+    """Returns the change of the classification layer; None if it is not sent."""
+    after = _unravel(up, captured.stages.received.params)
+    before = _unravel(captured.stages.idle, captured.stages.received.params)
+    chosen = any(
+        isinstance(part, Top)
+        for part in jax.tree.leaves(up, is_leaf=wire.is_message_node)
+    )
+    is_sent = _unravel(up, captured.stages.received.params, mask=True)
+    change = jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, after, before)
+    leaves = jax.tree_util.tree_leaves_with_path(change)
+    layers = {
+        name: (value, sent)
+        for (path, value), sent in zip(leaves, jax.tree.leaves(is_sent), strict=True)
         for name in ("kernel", "bias")
         if jax.tree_util.keystr(path).endswith(f"['head']['{name}']")
     }
-    if "kernel" not in found:
+    if "kernel" not in layers:
         return None
-    (kernel, kernel_sent), (bias, bias_sent) = (
-        found["kernel"],
-        found.get("bias", (None, None)),
-    )
-    number = np.sum(kernel_sent, 0)
-    whole = np.sum(kernel * kernel_sent, 0)
+    kernel, kernel_sent = layers["kernel"]
+    bias, bias_sent = layers.get("bias", (None, None))
+    num_sent = np.sum(kernel_sent, 0)
+    total = np.sum(kernel * kernel_sent, 0)
     if bias is None:
-        return HeadChange(whole, number, chosen)
-    return HeadChange(
-        np.where(bias_sent, bias, whole / np.maximum(number, 1)),
-        number + bias_sent,
-        chosen,
-    )
+        return HeadChange(total, num_sent, chosen)
+    bias = np.where(bias_sent, bias, total / np.maximum(num_sent, 1))
+    return HeadChange(bias, num_sent + bias_sent, chosen)
 
 
-def _parts(message: Tree) -> Sequence:
-    return jax.tree.leaves(message, is_leaf=wire.is_message_node)
-
-
-def _unravelled(message: Tree, params: Tree, which: bool = False) -> Tree:
-    """A message with vectors of chosen entries as the parameters they are of.
+def _unravel(message: Tree, params: Tree, mask: bool = False) -> Tree:
+    """Restores parameters from the vectors of chosen entries in a message.
 
     Args:
-      which: in the place of values, whether they are sent.
+      mask: Returns 1 for sent values and 0 for others in place of values.
     """
-    forms = {len(ravel_pytree(tree)[0]): tree for tree in params.values()}
+    by_size = {len(ravel_pytree(tree)[0]): tree for tree in params.values()}
 
-    def one(part):
-        if isinstance(part, Top) and part.value.shape[0] in forms:
-            unravel = ravel_pytree(forms[part.value.shape[0]])[1]
-            values = part.sent.astype(np.float32) if which else part.value
+    def unravel_part(part):
+        if isinstance(part, Top) and part.value.shape[0] in by_size:
+            unravel = ravel_pytree(by_size[part.value.shape[0]])[1]
+            values = part.sent.astype(np.float32) if mask else part.value
             return unravel(jnp.asarray(values))
         if isinstance(part, Protos | Top):
             return ()
-        return np.ones(np.shape(part)) if which else np.asarray(part, np.float64)
+        return np.ones(np.shape(part)) if mask else np.asarray(part, np.float64)
 
-    return jax.tree.map(one, message, is_leaf=wire.is_message_node)
+    return jax.tree.map(unravel_part, message, is_leaf=wire.is_message_node)

@@ -1,24 +1,21 @@
-"""Inversion of a client's prototypes to images.
+"""Inversion of prototypes to images.
 
 Threat model: an honest-but-curious server that has the upload, knows the protocol
 (masks, whether rows are scaled by counts), holds public images of the same distribution
-and has a network: the client's own (`body=own`: the worst case, which methods that
-share bodies give away, and the others do not) or that of another client of the same
-architecture (`other`: a server that colludes with one).
+and has a network: that of the client (`body=own`, the worst case, which holds for
+methods that share bodies) or that of another client of the same architecture (`other`:
+a server that colludes with one).
 
     x_c = argmin |f(x) - p_c|^2 / |p_c|^2 + tv * TV(x)   (Mahendran, Vedaldi, CVPR 2015)
 
-by Adam on the image, from noise, several restarts of which the attacker keeps the one
-with the least loss, and from the public mean image of the class. Where rows are scaled
-by a count that is not sent, the distance is 1 - cosine; of compressed rows, over the
-coordinates of the class's mask.
+by Adam on the image, from noise (the best of several restarts) and from the public mean
+image of the class. For rows scaled by a count that is not sent, the distance is 1 -
+cosine; for compressed rows, it covers the coordinates in the mask of the class.
 
-Limits: what is found is one image with nearly these features, of many; a prototype is
-a mean, so that success is judged by the mean of the client's images of the class, and
-it says little of one image where many are behind it. The public mean image, which needs
-no upload, is the baseline: only what is better than that has leaked. Networks with
-BatchNorm are used with the client's statistics. Nothing here is a bound: a better
-attack may find more.
+Limits: many images have nearly these features. A prototype is a mean, so scores compare
+with the mean image of the class and say little of single images. The baseline is the
+public mean image, which needs no upload: only a better image is a leak. BatchNorm uses
+the statistics of the client. These results are no bound: a better attack may find more.
 """
 
 from functools import partial
@@ -32,10 +29,10 @@ from jax import lax
 
 from jaxproto.contrib.leakage import next_upload, scores
 from jaxproto.contrib.leakage.attacker import AttackerKnowledge, class_means
-from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding
+from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
 from jaxproto.summary import host_prototypes
 from jaxproto.summary.host_prototypes import HostProtos
-from jaxproto.types import Array, Client, Tree
+from jaxproto.types import Array, Client
 
 RATE, TV = 0.05, 1e-2  # of Adam on an image; weight of total variation
 STEPS, RESTARTS = 300, 4
@@ -44,55 +41,54 @@ SCORES = "psnr", "psnr of public mean", "ssim", "ssim of public mean", "nearest 
 
 
 class PrototypeTarget(NamedTuple):
-    """Prototypes in the space of features, and how they are compared."""
+    """Prototypes in feature space, and how features are compared with them."""
 
     mean: np.ndarray  # [C, D]
-    there: np.ndarray  # [C]
+    present: np.ndarray  # [C] classes with a prototype
     mask: np.ndarray  # [C, D] coordinates that are sent
-    scaled: bool  # by a number that the server does not know
+    scaled: bool  # by a factor that the server does not know
 
 
 def prototype_target(
-    made: CapturedUpload, sent: tuple[Tree, Tree]
+    captured: CapturedUpload, messages: Messages
 ) -> PrototypeTarget | None:
-    """What messages on the wire say of classes; None without prototypes."""
-    found = next_upload.as_server_reads(made, sent)
-    if found is None:
+    """Returns the prototypes in received messages; None without any."""
+    protos = next_upload.as_server_reads(captured, messages)
+    if protos is None:
         return None
-    exp, host = (
-        made.next.run.exp,
-        HostProtos(np.asarray(found.mean), np.asarray(found.count)),
-    )
+    exp = captured.next.run.exp
+    host = HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
     mask_CD = host_prototypes.masks(exp.method, exp.spec.feat_dim)
-    whole = host_prototypes.expand_masked(host, mask_CD)
-    if mask_CD is None or whole is host:
-        mask_CD = np.ones(whole.mean.shape, bool)
-    there = np.asarray(found.count) > 0
-    return PrototypeTarget(whole.mean, there, mask_CD, is_scaled(made, mask_CD))
+    expanded = host_prototypes.expand_masked(host, mask_CD)
+    if mask_CD is None or expanded is host:
+        mask_CD = np.ones(expanded.mean.shape, bool)
+    return PrototypeTarget(
+        expanded.mean, host.count > 0, mask_CD, is_scaled(captured, mask_CD)
+    )
 
 
-def is_scaled(made: CapturedUpload, mask_CD: np.ndarray) -> bool:
-    """Whether the method multiplies rows by counts that it does not send.
+def is_scaled(captured: CapturedUpload, mask_CD: np.ndarray) -> bool:
+    """Returns whether the method scales rows by counts that it does not send.
 
-    It is a property of the protocol, read here from what the client remembers.
+    This property of the protocol is read from the memory of the client.
     """
-    exp, stages = made.next.run.exp, made.stages
-    said = next_upload.prototypes(stages.early, stages.up)
-    if said is not None and exp.method.release is not None:
-        return not next_upload.has_weight_column(made, said)
-    own = host_prototypes.find_prototypes(stages.trained.memory)
-    if said is None or own is None or said.disclosed:
+    exp, stages = captured.next.run.exp, captured.stages
+    protos = next_upload.prototypes(stages.early, stages.up)
+    if protos is not None and exp.method.release is not None:
+        return not next_upload.has_weight_column(captured, protos)
+    memory = host_prototypes.find_prototypes(stages.trained.memory)
+    if protos is None or memory is None or protos.disclosed:
         return False
-    host = HostProtos(np.asarray(said.mean), np.asarray(said.count))
-    whole = host_prototypes.expand_masked(
+    host = HostProtos(np.asarray(protos.mean), np.asarray(protos.count))
+    expanded = host_prototypes.expand_masked(
         host, host_prototypes.masks(exp.method, exp.spec.feat_dim)
     ).mean
-    there = (host.count > 0)[:, None] * mask_CD
-    return not np.allclose(whole * there, np.asarray(own.mean) * there, rtol=1e-3)
+    shown = (host.count > 0)[:, None] * mask_CD
+    return not np.allclose(expanded * shown, np.asarray(memory.mean) * shown, rtol=1e-3)
 
 
 def distance(feat: Array, mean: Array, mask: Array, scaled: bool) -> Array:
-    """Of features [..., D] to prototypes; relative to their size."""
+    """Returns distances of features [..., D] to prototypes, relative to their norm."""
     feat, mean = feat * mask, mean * mask
     if scaled:
         return optax.losses.cosine_distance(feat, mean, epsilon=1e-8)
@@ -101,7 +97,7 @@ def distance(feat: Array, mean: Array, mask: Array, scaled: bool) -> Array:
 
 
 def total_variation(x: Array) -> Array:
-    """Mean absolute difference of neighbours, of images [..., H, W, channels]."""
+    """Returns the mean absolute pixel differences of images [..., H, W, channels]."""
     down, right = jnp.diff(x, axis=-3), jnp.diff(x, axis=-2)
     axes = (-3, -2, -1)
     return jnp.mean(jnp.abs(down), axes) + jnp.mean(jnp.abs(right), axes)
@@ -119,7 +115,7 @@ def optimise_images(
     steps: int = STEPS,
     tv: float = TV,
 ) -> tuple[Array, Array]:
-    """Images [C, ...] whose features are near the prototypes, and their losses [C]."""
+    """Optimises images [C, ...] towards prototypes; returns their losses [C] too."""
     opt: Any = optax.adam(RATE)
 
     def losses(x):
@@ -127,103 +123,107 @@ def optimise_images(
         return distance(feat, mean, mask, scaled) + tv * total_variation(x)
 
     def step(_, state):
-        x, kept = state
-        updates, kept = opt.update(jax.grad(lambda x: losses(x).sum())(x), kept)
-        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), kept
+        x, opt_state = state
+        grads = jax.grad(lambda x: losses(x).sum())(x)
+        updates, opt_state = opt.update(grads, opt_state)
+        return jnp.clip(optax.apply_updates(x, updates), -1.0, 1.0), opt_state
 
     x, _ = lax.fori_loop(0, steps, step, (start, opt.init(start)))
     return x, losses(x)
 
 
 def from_noise(
-    embedding: Embedding, body: Client, goal: PrototypeTarget, shape, key: Array
+    embedding: Embedding, body: Client, target: PrototypeTarget, shape, key: Array
 ) -> np.ndarray:
-    """The best of several restarts for each class, by loss."""
-    found = []
+    """Returns the best of several restarts for each class [C, ...], by loss."""
+    results = []
     for i in range(RESTARTS):
         start = jax.random.uniform(jax.random.fold_in(key, i), shape, minval=-1)
-        found.append(
+        results.append(
             optimise_images(
-                embedding, body, goal.mean, goal.mask, start, scaled=goal.scaled
+                embedding, body, target.mean, target.mask, start, scaled=target.scaled
             )
         )
-    x, loss = (np.stack(jax.device_get(part)) for part in zip(*found, strict=True))
+    x, loss = (np.stack(jax.device_get(part)) for part in zip(*results, strict=True))
     return x[loss.argmin(0), np.arange(shape[0])]
 
 
 def nearest_is_own(
-    found: np.ndarray, classes: np.ndarray, has: AttackerKnowledge
+    images: np.ndarray, classes: np.ndarray, known: AttackerKnowledge
 ) -> float:
-    """Share of found images whose nearest one, of its class, is the client's.
+    """Returns the share of images whose nearest example of the class is a member.
 
-    Among the members and as many outsiders: 0.5 is guessing.
+    Candidates are the members and as many outsiders; 0.5 is guessing.
     """
-    (own_x, own_y), (x, y) = has.members, has.outsiders
+    (member_x, member_y), (x, y) = known.members, known.outsiders
     hits = []
-    for image, c in zip(found, classes, strict=True):
-        if not (own_y == c).any():
+    for image, c in zip(images, classes, strict=True):
+        if not (member_y == c).any():
             continue
-        near = [
+        distances = [
             np.min(np.sum((a[b == c] - image) ** 2, (1, 2, 3)))
-            for a, b in ((own_x, own_y), (x, y))
+            for a, b in ((member_x, member_y), (x, y))
         ]
-        hits.append(near[0] < near[1])
+        hits.append(distances[0] < distances[1])
     return float(np.mean(hits)) if hits else float("nan")
 
 
 def invert_prototypes(
-    made: CapturedUpload,
-    sent: tuple[Tree, Tree],
-    has: AttackerKnowledge,
+    captured: CapturedUpload,
+    messages: Messages,
+    known: AttackerKnowledge,
     body: Client,
     seed: int,
 ) -> tuple[list[dict], dict[str, np.ndarray], np.ndarray] | None:
-    """Images from prototypes.
+    """Inverts prototypes to images.
 
     Args:
-      sent: messages as the server has them.
-      body: the client whose network the attacker has.
+      messages: Both messages as the server received them.
 
     Returns:
-      Two rows of numbers, the images by name (true means first) and their classes,
-      which are those that the client has and its upload shows; without one nothing
-      is sought, and numbers are None. None where no prototypes are sent.
+      Two rows of scores, the images by name (true means first) and their classes, which
+      the client has and its upload shows; scores are None without such classes. None
+      if no prototypes are sent.
     """
-    goal = prototype_target(made, sent)
-    if goal is None:
+    target = prototype_target(captured, messages)
+    if target is None:
         return None
-    classes, key = len(goal.mean), jax.random.fold_in(jax.random.key(seed), made.id)
-    own = np.isin(np.arange(classes), has.own[1])  # noise may show others
-    there = np.flatnonzero(goal.there & own)
-    if not len(there):
-        nothing = {"classes": 0, **dict.fromkeys(SCORES)}
-        return [{"start": start, **nothing} for start in STARTS], {}, there
-    shown, public = class_means(has.own, classes), class_means(has.public, classes)
-    embedding = made.embedding
+    key = jax.random.fold_in(jax.random.key(seed), captured.id)
+    classes = len(target.mean)
+    # noise may show classes that the client does not have
+    held = np.isin(np.arange(classes), known.training[1])
+    shown = np.flatnonzero(target.present & held)
+    if not len(shown):
+        no_scores = {"classes": 0, **dict.fromkeys(SCORES)}
+        return [{"start": start, **no_scores} for start in STARTS], {}, shown
+    true = class_means(known.training, classes)
+    public = class_means(known.public, classes)
+    embedding = captured.embedding
     warm, _ = optimise_images(
-        embedding, body, goal.mean, goal.mask, public, scaled=goal.scaled
+        embedding, body, target.mean, target.mask, public, scaled=target.scaled
     )
     images = {
-        "client's mean": shown,
+        "client's mean": true,
         "public mean": public,
         "from public mean": np.asarray(warm),
-        "from noise": from_noise(embedding, body, goal, public.shape, key),
+        "from noise": from_noise(embedding, body, target, public.shape, key),
     }
-    images = {name: x[there] for name, x in images.items()}
-    return [_judged(start, images, there, has) for start in STARTS], images, there
+    images = {name: x[shown] for name, x in images.items()}
+    return [_score(start, images, shown, known) for start in STARTS], images, shown
 
 
-def _judged(
-    start: str, images: dict, there: np.ndarray, has: AttackerKnowledge
+def _score(
+    start: str, images: dict, classes: np.ndarray, known: AttackerKnowledge
 ) -> dict:
-    """How near the images found are."""
-    found, true, known = (images[n] for n in (start, "client's mean", "public mean"))
-    scored = (
-        scores.psnr(found, true),
-        scores.psnr(known, true),
-        scores.ssim(found, true),
-        scores.ssim(known, true),
-        nearest_is_own(found, there, has),
+    """Returns the row of scores of inverted images."""
+    names = start, "client's mean", "public mean"
+    inverted, true, public = (images[name] for name in names)
+    values = (
+        scores.psnr(inverted, true),
+        scores.psnr(public, true),
+        scores.ssim(inverted, true),
+        scores.ssim(public, true),
+        nearest_is_own(inverted, classes, known),
     )
-    named = dict(zip(SCORES, scored, strict=True))
-    return {"start": start, "classes": len(there), **named}
+    named = dict(zip(SCORES, values, strict=True))
+    return {"start": start, "classes": len(classes), **named}

@@ -1,4 +1,4 @@
-"""Tables of what attacks found."""
+"""Tables of the results of attacks."""
 
 import math
 
@@ -8,18 +8,18 @@ from jaxproto.contrib.leakage import scores
 from jaxproto.summary.table_formats import TableView, Value
 
 
-def pooled(keys: tuple[str, ...], found: list) -> list[dict]:
-    """A row for each format, noise and key: means over clients and runs.
+def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
+    """Returns a row per format, noise level and key: means over clients and runs.
 
     Args:
-      keys: columns that say what a row is of.
-      found: cases, each with what an attack says of it.
+      keys: Columns that identify a row.
+      results: Pairs of a case and its `AttackResult`.
     """
     groups: dict[tuple, list] = {}
-    for case, one in found:
-        for row in one.rows:
+    for case, result in results:
+        for row in result.rows:
             key = case.form, case.noise, *(row[k] for k in keys)
-            groups.setdefault(key, []).append((row, one.scores))
+            groups.setdefault(key, []).append((row, result.scores))
     rows = []
     for key, members in groups.items():
         row = dict(zip(("format", "noise", *keys), key, strict=True))
@@ -35,7 +35,7 @@ def pooled(keys: tuple[str, ...], found: list) -> list[dict]:
 
 
 def by_epsilon(rows: list[dict]) -> list[dict]:
-    """Of each method the most private rows first, those without an epsilon last."""
+    """Sorts the rows of each method by epsilon; rows without one come last."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
 
     def place(row: dict) -> tuple[int, float]:
@@ -46,14 +46,14 @@ def by_epsilon(rows: list[dict]) -> list[dict]:
 
 
 def view(title: str, rows: list[dict], notes: list[str]) -> TableView:
-    """The table, numbers with two decimals."""
+    """Returns the table with two decimals."""
     head = tuple(rows[0]) if rows else ("method",)
     cells = tuple(tuple(_cell(row[k]) for k in head) for row in rows)
     return TableView(title, head, cells, tuple(notes))
 
 
 def _cell(value) -> Value:
-    """Two decimals; what is no number of numbers is not there."""
+    """Rounds floats to two decimals; NaN becomes None."""
     if isinstance(value, float):
         return None if math.isnan(value) else round(value, 2)
     return value

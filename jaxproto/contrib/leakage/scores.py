@@ -1,4 +1,4 @@
-"""How well an attack does: the ROC curve's area, and images beside images."""
+"""Scores of attacks: area under the ROC curve and similarity of images."""
 
 import importlib.util
 
@@ -8,67 +8,69 @@ from scipy.optimize import linear_sum_assignment
 
 from jaxproto.errors import UserError
 
-LEVEL = 1.959964  # of the normal distribution, for intervals of 95%
+LEVEL = 1.959964  # normal quantile of 95% intervals
 GRID = np.linspace(0.0, 1.0, 20001)
 HINT = "images are judged with dm-pix: pip install 'jaxproto[leakage]'"
-WINDOW = 7  # pixels of SSIM's Gaussian window, or as many as the image has
+WINDOW = 7  # pixels of the Gaussian window of SSIM, at most the image size
 
 
 def auc(members: np.ndarray, others: np.ndarray) -> float:
-    """The chance that a member scores higher than another; a tie is half."""
+    """Returns the probability that a member scores above another; ties count half."""
     higher = members[:, None] > others
     return float(np.mean(higher + 0.5 * (members[:, None] == others)))
 
 
-def auc_interval(found: float, members: int, others: int) -> tuple[float, float]:
-    """The area's 95% interval by scores (Newcombe, Statistics in Medicine 2006).
+def auc_interval(area: float, members: int, others: int) -> tuple[float, float]:
+    """Returns the 95% score interval of an area (Newcombe, Stat. in Medicine 2006).
 
-    All areas whose variance by Hanley and McNeil (Radiology 1982) with the exponents of
-    both samples averaged does not rule `found` out; it has a width where `found` is 1.
+    It holds the areas whose variance by Hanley and McNeil (Radiology 1982), with both
+    exponents averaged, does not exclude `area`. An `area` of 1 has a width, too.
     """
     a, mean = GRID, (members + others) / 2 - 1
     spread = 1 + mean * (1 - a) / (2 - a) + mean * a / (1 + a)
     variance = a * (1 - a) * spread / (members * others)
-    inside = a[np.abs(found - a) <= LEVEL * np.sqrt(variance)]
-    return float(inside.min(initial=found)), float(inside.max(initial=found))
+    inside = a[np.abs(area - a) <= LEVEL * np.sqrt(variance)]
+    return float(inside.min(initial=area)), float(inside.max(initial=area))
 
 
 def check_installed():
-    """Raises UserError unless images can be judged."""
+    """Raises UserError unless dm-pix is installed."""
     if importlib.util.find_spec("dm_pix") is None:
         raise UserError(HINT)
 
 
 def to_unit_range(x: np.ndarray) -> np.ndarray:
-    """Images from -1 to 1 as numbers from 0 to 1."""
+    """Scales images from [-1, 1] to [0, 1]."""
     return np.clip((np.asarray(x) + 1) / 2, 0, 1)
 
 
-def psnr(found: np.ndarray, true: np.ndarray) -> float:
-    """Peak signal-to-noise ratio in dB, mean over images [M, H, W, channels]."""
+def psnr(images: np.ndarray, true: np.ndarray) -> float:
+    """Returns the mean peak signal-to-noise ratio in dB over images [M, H, W, C]."""
     import dm_pix
 
-    return float(jnp.mean(dm_pix.psnr(to_unit_range(found), to_unit_range(true))))
+    return float(jnp.mean(dm_pix.psnr(to_unit_range(images), to_unit_range(true))))
 
 
-def ssim(found: np.ndarray, true: np.ndarray) -> float:
-    """Structural similarity, mean over images [M, H, W, channels]."""
+def ssim(images: np.ndarray, true: np.ndarray) -> float:
+    """Returns the mean structural similarity of images [M, H, W, channels]."""
     import dm_pix
 
-    size = min(WINDOW, *found.shape[1:3])
+    size = min(WINDOW, *images.shape[1:3])
     size -= 1 - size % 2
-    pair = jnp.asarray(to_unit_range(found)), jnp.asarray(to_unit_range(true))
+    pair = jnp.asarray(to_unit_range(images)), jnp.asarray(to_unit_range(true))
     return float(jnp.mean(dm_pix.ssim(*pair, filter_size=size)))
 
 
-def correlation(found: np.ndarray, true: np.ndarray) -> float:
-    """Over pixels, mean over images."""
-    pairs = zip(found.reshape(len(found), -1), true.reshape(len(true), -1), strict=True)
+def correlation(images: np.ndarray, true: np.ndarray) -> float:
+    """Returns the correlation over pixels, averaged over images."""
+    pairs = zip(
+        images.reshape(len(images), -1), true.reshape(len(true), -1), strict=True
+    )
     return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs]))
 
 
-def match_images(found: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """`found` in the order of `true` that makes the squared error smallest."""
-    flat = found.reshape(len(found), 1, -1) - true.reshape(1, len(true), -1)
-    at, of = linear_sum_assignment(np.sum(flat**2, -1))
-    return found[at[np.argsort(of)]]
+def match_images(images: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Reorders images to minimise their squared error to `true`."""
+    flat = images.reshape(len(images), 1, -1) - true.reshape(1, len(true), -1)
+    rows, columns = linear_sum_assignment(np.sum(flat**2, -1))
+    return images[rows[np.argsort(columns)]]

@@ -1,4 +1,4 @@
-"""Tells a board what work directories say, where other processes train."""
+"""Watcher that reports run directories of other processes to a live table."""
 
 import time
 from collections.abc import Sequence
@@ -8,37 +8,37 @@ from jaxproto.sweeps.live_table import LiveTable
 from jaxproto.sweeps.plan import Cell
 from jaxproto.training.progress import accuracy_text
 
-RECENT = 10  # evaluations behind the time left
+RECENT = 10  # evaluations that estimate the remaining time
 
 
 class WorkdirWatcher:
-    """Looks for what has changed in the folders of cells."""
+    """Reports changes in the run directories of cells."""
 
     def __init__(self, cells: Sequence[Cell], board: LiveTable):
-        """Cells that have ended are told of as in a sweep of this process."""
+        """Reports cells that have ended already."""
         self._board = board
-        self._seen = {cell.name: RunFolder.at(cell.path).stamp() for cell in cells}
+        self._stamps = {cell.name: RunFolder.at(cell.path).stamp() for cell in cells}
         self._began: dict[str, float] = {}
-        self._left = list(cells)
+        self._running = list(cells)
         self.poll()
 
     def poll(self):
-        """Tells the board what is new since the last look."""
-        for cell in list(self._left):
+        """Reports changes since the last call."""
+        for cell in list(self._running):
             run = RunFolder.at(cell.path)
             if run.status(cell.config.rounds).ended:
-                self._left.remove(cell)
-                began = self._began.get(cell.name)
-                took = 0.0 if began is None else time.perf_counter() - began
-                self._board.ended(cell, run.summary or {}, took)
+                self._running.remove(cell)
+                start = self._began.get(cell.name)
+                seconds = 0.0 if start is None else time.perf_counter() - start
+                self._board.ended(cell, run.summary or {}, seconds)
                 continue
-            now = run.stamp()
-            if now != self._seen[cell.name]:
-                self._seen[cell.name] = now
-                self._tell(cell, run)
+            stamp = run.stamp()
+            if stamp != self._stamps[cell.name]:
+                self._stamps[cell.name] = stamp
+                self._report(cell, run)
 
-    def _tell(self, cell: Cell, run: RunFolder):
-        """Of the newest record of a cell."""
+    def _report(self, cell: Cell, run: RunFolder):
+        """Reports the newest record of a cell."""
         record = run.newest()
         if record is None:
             return

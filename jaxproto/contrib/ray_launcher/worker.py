@@ -1,4 +1,4 @@
-"""A part of a sweep in a process elsewhere, where the same folders are."""
+"""Part of a sweep in a worker process that sees the same folders."""
 
 import contextlib
 import io
@@ -17,36 +17,32 @@ from rich.console import Console
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 from jaxproto.sweeps import execute, live_table
-from jaxproto.sweeps.axes import Given, axes
+from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import plan, select_part
 
 
 class RemoteJob(NamedTuple):
-    """What the process of every part is given; plain data but for `how`."""
+    """Arguments of the process of every part; plain data, except `how`."""
 
     config: dict
     plain: dict
-    axes: Given
+    axes: AxesSpec
     outdir: str
     how: SweepOptions
     flags: dict[str, Any]  # options of JAX, by name
-    folder: str  # where the sweep was started; relative paths begin here
-    probe: str  # a file that every machine must see
+    folder: str  # working directory of the sweep, for relative paths
+    probe: str  # file that every machine must see
 
 
 def make_job(
-    config, plain, given: Given, outdir, how: SweepOptions, *, flags: Mapping, probe
+    config, plain, axes: AxesSpec, outdir, how: SweepOptions, *, flags: Mapping, probe
 ) -> RemoteJob:
-    """The job of a sweep that this process has planned.
-
-    Args:
-      probe: from `probe`.
-    """
+    """Returns the job of a planned sweep; `probe` is the file from `probe`."""
     return RemoteJob(
         config=config.to_dict(),
         plain=(plain or config).to_dict(),
-        axes=given,
+        axes=axes,
         outdir=str(outdir),
         how=how,
         flags=dict(flags),
@@ -57,7 +53,7 @@ def make_job(
 
 @contextlib.contextmanager
 def probe(folder: Path) -> Iterator[Path]:
-    """A new empty file that other machines see if they share the folder.
+    """Yields a new empty file, which machines that share the folder see.
 
     Raises:
       UserError: the folder cannot be written.
@@ -66,15 +62,15 @@ def probe(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder, prefix=".shared-")
         os.close(handle)
-    with atomic.in_progress(Path(name)):  # it goes too if this process is killed
+    with atomic.in_progress(Path(name)):  # removed later even if this process is killed
         yield Path(name)
     atomic.remove(Path(name))
 
 
 def train_part(job: RemoteJob, k: int, n: int) -> str:
-    """Trains the k-th of n parts; what went wrong, or "".
+    """Trains the k-th of n parts; returns its error, or "".
 
-    It changes the process: its folder, and the options of JAX.
+    It changes the working directory and the options of JAX of the process.
     """
     try:
         _train(job, k, n)
@@ -90,17 +86,17 @@ def _train(job: RemoteJob, k: int, n: int):
     for name, value in job.flags.items():
         jax.config.update(name, value)
     config, plain = map(ml_collections.ConfigDict, (job.config, job.plain))
-    whole = plan(config, axes(config, job.axes), job.outdir, plain)
-    mine, quiet = select_part(whole, k, n), Console(file=io.StringIO(), quiet=True)
-    with live_table.LiveTable(mine, quiet).shown() as shown:
-        execute.train(mine, job.how, shown, quiet)
+    whole = plan(config, parse_axes(config, job.axes), job.outdir, plain)
+    part, quiet = select_part(whole, k, n), Console(file=io.StringIO(), quiet=True)
+    with live_table.LiveTable(part, quiet).live() as board:
+        execute.train(part, job.how, board, quiet)
 
 
 def _enter(job: RemoteJob):
-    """Goes to the folder of the sweep.
+    """Enters the working directory of the sweep.
 
     Raises:
-      UserError: it is not on this machine.
+      UserError: this machine does not have it.
     """
     if not os.path.exists(job.probe):
         raise UserError(

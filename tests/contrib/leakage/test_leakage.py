@@ -115,7 +115,7 @@ def test_one_example_comes_back_from_its_update(averaged, monkeypatch):
 
 def alone(made, has):
     """An upload whose prototypes are of one example each, and its members."""
-    own_x, own_y = has.own
+    own_x, own_y = has.training
     y = np.arange(10)
     x = np.stack([(*own_x[own_y == c], own_x[0])[0] for c in y])
     others = tuple(a[np.argsort(has.public[1], kind="stable")] for a in has.public)
@@ -296,12 +296,12 @@ def test_rows_with_a_column_of_weights_are_read_as_means(quiet):
     goal = prototype_inversion.prototype_target(made, sent(made))
     own = made.stages.trained.memory
     held = np.asarray(own.count) > 0
-    np.testing.assert_array_equal(goal.there, held)
+    np.testing.assert_array_equal(goal.present, held)
     np.testing.assert_allclose(goal.mean[held], own.mean[held], rtol=0.02, atol=0.02)
     assert not goal.scaled
     has = attacker.attacker_knowledge(quiet[1].run.exp, 0, 0)
     (rows,) = class_inference.class_evidence(made, sent(made), has, made.stages.trained)
-    np.testing.assert_array_equal(rows.there, held)
+    np.testing.assert_array_equal(rows.present, held)
 
 
 @needs_accounting
@@ -309,7 +309,7 @@ def test_where_noise_hides_every_class_membership_is_guessing_and_no_image_sough
     made = next_upload.upload(next_upload.next_round(loud), 0)
     has = attacker.attacker_knowledge(made.next.run.exp, 0, 0)
     found = membership.by_prototype(made, sent(made), has, made.stages.trained)
-    assert not prototype_inversion.prototype_target(made, sent(made)).there.any()
+    assert not prototype_inversion.prototype_target(made, sent(made)).present.any()
     assert scores.auc(*found) == 0.5
     asked = leakage.AttackRequest([str(loud)], clients=[0])
     made = leakage.run_attack("prototypes", asked)

@@ -19,7 +19,7 @@ from jaxproto.errors import UserError
 from jaxproto.reporting.figures import arguments as selection
 from jaxproto.reporting.figures import from_formulas, from_records, registry
 from jaxproto.storage import records
-from jaxproto.sweeps import axes, outputs
+from jaxproto.sweeps import outputs, parse_axes
 from jaxproto.sweeps.plan import plan
 from jaxproto.types import Spec
 
@@ -511,7 +511,7 @@ def test_lines_of_a_sweep_are_named_by_the_other_field_as_ticks_are(
     c = config.experiment("fedproto", "digits")
     c.update_from_flattened_dict({"data.clients": 3, "model.group": "mlp"})
     given = ("method.lam=1,2.5", "method.upscale=1,3", "seed=0,1")
-    whole, summaries = plan(c, axes(c, given), tmp_path), {}
+    whole, summaries = plan(c, parse_axes(c, given), tmp_path), {}
     for i, cell in enumerate(whole.cells):
         cell.path.mkdir()
         (cell.path / "config.json").write_text(cell.config.to_json())
