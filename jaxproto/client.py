@@ -1,4 +1,4 @@
-"""Local training of one client. The only loop over local steps."""
+"""Local training and evaluation of one client."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -19,41 +19,41 @@ from jaxproto.types import Array, Batch, Client, Data, Examples, Net, Shard, Tre
 def reset_opt_state(
     opt: optax.GradientTransformation, params: Tree, kept: Tree
 ) -> Tree:
-    """A fresh optimiser each round, as in the papers' code."""
+    """Returns a new optimiser state in each round, as in the papers' code."""
     del kept
     return opt.init(params)
 
 
 def keep_opt_state(opt: optax.GradientTransformation, params: Tree, kept: Tree) -> Tree:
-    """The optimiser goes on where the client's last round left it."""
+    """Returns the optimiser state of the client's last round."""
     del opt, params
     return kept
 
 
 def constant_schedule(r: Array) -> float:
-    """The learning rate is the same in every round."""
+    """Returns the factor of a constant learning rate."""
     del r
     return 1.0
 
 
 def per_client_init_key(key: Array, id: Array) -> Array:
-    """Every client draws its own initial network, as the papers T and N have it."""
+    """Returns a key per client for its initial network, as in the papers T and N."""
     return jax.random.fold_in(key, id)
 
 
 def shared_init_key(key: Array, id: Array) -> Array:
-    """Clients of one architecture start from equal weights, as in HtFLlib's code."""
+    """Returns one key for clients of one architecture, as in HtFLlib's code."""
     return jax.random.fold_in(key, jnp.zeros_like(id))
 
 
 def batch_value_and_grad(loss: Callable) -> Callable:
-    """Value and gradient of the loss of a batch."""
+    """Returns the function for value and gradient of the loss of a batch."""
     return jax.value_and_grad(loss, has_aux=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """How clients start, and train between two exchanges (defaults: N Section 5.1)."""
+    """Settings of local training (defaults: N Section 5.1)."""
 
     opt: optax.GradientTransformation
     epochs: int = 1
@@ -73,16 +73,19 @@ class LocalTraining:
     )
 
     def at_round(self, r: Array) -> "LocalTraining":
-        """As it is in round `r`, from 0."""
+        """Returns the settings in round `r`, from 0."""
         return dataclasses.replace(self, factor=self.schedule(r))
 
 
 def init_client(
     method: Method, net: Net, local: LocalTraining, key: Array, id: Array, count: Array
 ):
-    """A new client. Its randomness depends on the key and its id alone (`init_key`).
+    """Makes a new client; its randomness depends on key and id alone (`init_key`).
 
     Args:
+      method, net, local: of the client.
+      key: of all clients.
+      id: of the client, int32 [].
       count: training examples per class, float32 [C].
     """
     params, norm, memory = method.init_client(net, local.init_key(key, id))
@@ -91,30 +94,30 @@ def init_client(
 
 
 class LocalState(NamedTuple):
-    """One client in the middle of its local training."""
+    """State of one client during its local training."""
 
-    before: Client  # as it starts, with what it received
+    before: Client  # at the start, after `receive`
     order: Array  # [E, M] positions of each epoch
     params: Tree
     norm: Tree
     opt: Tree
-    sums: Tree  # of what the loss hands back
+    sums: Tree  # of `LossAux.sums` over the steps so far
     loss: Array  # summed over the steps so far
 
 
 class LocalTask(NamedTuple):
-    """What every client of a cohort trains with in one round."""
+    """Inputs of local training that all clients of a cohort share in a round."""
 
     method: Method
     net: Net
     local: LocalTraining
-    key: Array  # the round's, the same for all clients
+    key: Array  # of the round, for all clients
     down: Tree  # the broadcast
     examples: Examples
 
 
 def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> LocalState:
-    """Receives, and lays out the batches of all epochs."""
+    """Receives the broadcast, and orders the batches of all epochs."""
     local, (order_key, _) = task.local, _keys(task, client)
     steps = local.steps_per_epoch(shard.size, local.batch_size) * local.epochs
     params = task.method.receive(client.params, task.down)
@@ -136,8 +139,8 @@ def begin_local_training(task: LocalTask, client: Client, shard: Shard) -> Local
 def local_steps(
     task: LocalTask, session: LocalState, first, last, client: Client, shard: Shard
 ) -> LocalState:
-    """Local steps from `first` to before `last`, as far as the client has steps."""
-    del client  # `session.before` is the client with what it received
+    """Takes the local steps from `first` to before `last`, at most the client's own."""
+    del client  # `session.before` is the client after `receive`
 
     loss = task.local.gradient(partial(task.method.loss, task.net))
 
@@ -163,7 +166,7 @@ def local_steps(
 def finish_local_training(
     task: LocalTask, session: LocalState, client: Client, shard: Shard
 ):
-    """Uploads: the client afterwards, its upload, the mean of its losses."""
+    """Returns the client after training, its upload, and the mean of its losses."""
     del client
     before, (_, _, params, norm, opt, sums, loss) = session.before, session
     after = before.replace(params=params, norm=norm, opt=opt)
@@ -176,7 +179,7 @@ def finish_local_training(
 
 
 def _batch(task: LocalTask, now: LocalState, shard: Shard, s) -> Batch:
-    """The batch of step `s`."""
+    """Returns the batch of step `s`."""
     each = jnp.maximum(now.before.steps // task.local.epochs, 1)
     key = jax.random.fold_in(_keys(task, now.before)[1], s)
     data, order_M = Data(task.examples, shard), now.order[s // each]
@@ -184,7 +187,7 @@ def _batch(task: LocalTask, now: LocalState, shard: Shard, s) -> Batch:
 
 
 def _keys(task: LocalTask, client: Client):
-    """Two keys of this client in this round: batch order, steps."""
+    """Returns the client's keys of a round, for batch order and steps."""
     return jax.random.split(_own_key(task, client))
 
 
@@ -198,7 +201,7 @@ def _own_key(task: LocalTask, client: Client) -> Array:
 def correct_predictions(
     method: Method, net: Net, down: Tree, client: Client, batch: Batch
 ):
-    """Which examples of a batch a client gets right: {rule: [B]}.
+    """Returns whether each example of a batch is predicted correctly: {rule: [B]}.
 
     A score of -inf (no prototype) or nan is never correct.
     """
@@ -207,10 +210,10 @@ def correct_predictions(
 
 
 class EvaluationSpec(NamedTuple):
-    """What an evaluation asks of every client."""
+    """Metrics and rules of an evaluation."""
 
     metrics: Sequence[Metric]
-    rules: Sequence[str] = ()  # () is every rule
+    rules: Sequence[str] = ()  # () is all rules
 
 
 def evaluate_client(
@@ -221,7 +224,7 @@ def evaluate_client(
     data: Data,
     asked: EvaluationSpec,
 ):
-    """Sums of one client: {rule: {metric: tree}}."""
+    """Returns the sums of one client over its examples: {rule: {metric: tree}}."""
 
     def f(batch):
         by_rule = method.predict(net, client, batch.x, down)

@@ -1,4 +1,4 @@
-"""Errors in the user's words, raised before training."""
+"""Errors for the user, and the formatting of their messages."""
 
 import difflib
 import unicodedata
@@ -10,9 +10,9 @@ TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}  # of direct
 
 
 class UserError(ValueError):
-    """Something the user gave cannot work; the message says what to change.
+    """Error of the user's input, with advice on what to change.
 
-    What cannot be printed is escaped in it: names of files and labels are the user's.
+    Characters of names and labels that cannot be printed are escaped.
     """
 
     def __init__(self, message: str):
@@ -20,31 +20,30 @@ class UserError(ValueError):
 
 
 def first_unprintable(text: str) -> str:
-    """The first character that cannot be printed, escaped, or "" without one.
+    """Returns the first character that cannot be printed, escaped; "" if none.
 
-    Control codes and line ends, what turns the direction of writing, and surrogates,
-    which no encoding can write.
+    These are control codes, line ends, marks of writing direction, and surrogates.
     """
     bad = (c for c in text if unicodedata.category(c) in HIDDEN or c in TURNS)
     return next((ascii(c)[1:-1] for c in bad), "")
 
 
 def escape_unprintable(text: str) -> str:
-    """The text with escapes in place of characters that cannot be printed."""
+    """Escapes the characters of a text that cannot be printed."""
     return "".join(ascii(c)[1:-1] if first_unprintable(c) else c for c in text)
 
 
 def shorten(value) -> str:
-    """How Python writes a value, without the middle if that is long."""
+    """Formats a value by `repr`, without the middle if that is long."""
     text, half = repr(value), LONGEST // 2
     return text if len(text) <= LONGEST else f"{text[:half]}...{text[-half:]}"
 
 
 def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
-    """A line for each reason, with all that have it; reasons may begin with the name.
+    """Groups names by reason, a line per reason.
 
     Args:
-      reasons: name -> why it cannot be.
+      reasons: name -> reason, which may begin with the name.
     """
     having: dict[str, list[str]] = {}
     for name, why in reasons.items():
@@ -53,7 +52,7 @@ def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
 
 
 def first_few(names: Iterable, most: int = 5) -> str:
-    """The first names, and how many there are if that is not all."""
+    """Lists the first names, and the number of further ones."""
     names = [str(name) for name in names]
     more = f", ... ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -63,7 +62,7 @@ def choose_from(kind: str, name: str, options: Iterable[str]) -> str:
     """Returns `name` if it is one of `options`.
 
     Raises:
-      UserError: names the thing, the nearest spelling and all that exists.
+      UserError: it is not; has the nearest spelling and all options.
     """
     options = sorted(options)
     if name in options:

@@ -1,13 +1,14 @@
-"""Clients over several devices: who is where, and what moves between them.
+"""Placement of clients on several devices, and the transfers between devices.
 
-The rows of a cohort are dealt to the devices of a `DeviceLayout` one by one. As they
-stand in the order of local steps, all devices have about the same work. `n` rows become
-`[devices * width]`, those of a device together, with rows of nobody where there are
-fewer. Local training moves nothing between devices; `all_gather_rows` gathers what the
-server is to have, `redistribute` and `scatter_back` bring participants to where they
-train, and back.
+The rows of a cohort are dealt to the devices of a `DeviceLayout` one by one. Rows are
+sorted by local steps, so that all devices have about the same work. `n` rows become
+`[devices
+* width]`, those of a device together, padded with unused rows. Local training moves
+nothing between devices; `all_gather_rows` gathers uploads for the server,
+`redistribute` and `scatter_back` move participants to the devices that train them, and
+back.
 
-Rows move as bits, so numbers do not depend on where a client is.
+Rows are moved as bits, so that results do not depend on the placement.
 """
 
 from typing import Any, NamedTuple
@@ -28,31 +29,31 @@ REPLICATED = PartitionSpec()
 
 
 class DeviceLayout(NamedTuple):
-    """Several devices in a row."""
+    """Mesh of several devices in one axis."""
 
     mesh: Mesh
 
     @property
     def num_devices(self) -> int:
-        """Devices."""
+        """Number of devices."""
         return self.mesh.size
 
     def sharding(self, spec: PartitionSpec) -> NamedSharding:
-        """Of arrays that are laid out by `spec`."""
+        """Returns the sharding of arrays by `spec`."""
         return NamedSharding(self.mesh, spec)
 
     def shard_rows(self, tree: Tree) -> Tree:
-        """Arrays [n, ...] of the host on the devices, [devices * width, ...]."""
+        """Puts arrays [n, ...] of the host on the devices, [devices * width, ...]."""
         return self.put(interleave(tree, self.num_devices), SHARDED)
 
     def shard_ids(self, id_K: ArrayLike, nobody: int) -> Array:
-        """Ids of clients [K] on the devices; `nobody` where there is none."""
+        """Puts client ids [K] on the devices; unused rows get the id `nobody`."""
         ids = np.append(np.asarray(id_K), nobody).astype(np.int32)
         places = interleaved_order(len(id_K), self.num_devices)
         return self.put(ids[np.minimum(places, len(id_K))], SHARDED)
 
     def put(self, tree: Tree, spec: PartitionSpec) -> Tree:
-        """Arrays that every process has, on the devices."""
+        """Puts arrays that every process has on the devices."""
         where = self.sharding(spec)
 
         def one(a):
@@ -65,7 +66,7 @@ class DeviceLayout(NamedTuple):
         return jax.tree.map(one, tree)
 
     def shard_selected(self, array: ArrayLike, rows: np.ndarray) -> Array:
-        """Rows of an array of the host; each device gets its part of `rows`."""
+        """Puts rows of an array of the host on the devices, each its part of `rows`."""
         shape, where = (len(rows), *array.shape[1:]), self.sharding(SHARDED)
 
         def part(at: Any) -> np.ndarray:
@@ -75,19 +76,19 @@ class DeviceLayout(NamedTuple):
 
 
 def make_layout(devices: list[jax.Device]) -> DeviceLayout:
-    """Of these devices."""
+    """Returns the layout of some devices."""
     return DeviceLayout(Mesh(np.array(devices), (AXIS,)))
 
 
 def parse_devices(which: str) -> DeviceLayout | None:
-    """The devices of `--devices`; None is the first one alone.
+    """Returns the devices of `--devices`; None is the first device alone.
 
     Args:
       which: "all", a number of devices, or their places in `jax.devices()`, such as
-        "0,2"; "" is all but on CPU, where one program uses all cores.
+        "0,2"; "" is all, on CPU the first, whose programs use all cores.
 
     Raises:
-      UserError: there are none of these.
+      UserError: there are no such devices.
     """
     there = jax.devices()
     if not which:
@@ -118,12 +119,12 @@ def parse_devices(which: str) -> DeviceLayout | None:
 
 
 def rows_per_device(count: int, devices: int) -> int:
-    """Rows of each device."""
+    """Returns the number of rows per device, padding included."""
     return -(-count // devices)
 
 
 def interleaved_order(count: int, devices: int) -> np.ndarray:
-    """The row that stands in each place; `count` and more is nobody."""
+    """Returns the row in each place; `count` and more mark unused places."""
     return (
         np.arange(rows_per_device(count, devices) * devices)
         .reshape(-1, devices)
@@ -132,7 +133,7 @@ def interleaved_order(count: int, devices: int) -> np.ndarray:
 
 
 def interleave(tree: Tree, devices: int) -> Tree:
-    """Arrays [n, ...] as [devices * width, ...]; the last row stands for nobody."""
+    """Deals arrays [n, ...] to [devices * width, ...]; pads with the last row."""
 
     def one(a):
         a = np.asarray(a)
@@ -142,7 +143,7 @@ def interleave(tree: Tree, devices: int) -> Tree:
 
 
 def deinterleave(tree: Tree, count: int, devices: int) -> Tree:
-    """Arrays [devices * width, ...] of the host as [count, ...]."""
+    """Reverts `interleave` on the host: [devices * width, ...] to [count, ...]."""
 
     def one(a):
         a = np.asarray(a)
@@ -152,7 +153,7 @@ def deinterleave(tree: Tree, count: int, devices: int) -> Tree:
 
 
 def to_host(tree: Tree) -> Tree:
-    """Arrays as numpy has them, in every process."""
+    """Copies arrays to the host as numpy arrays, in every process."""
     arrays = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
     if all(a.is_fully_addressable for a in arrays):
         return jax.device_get(tree)
@@ -163,7 +164,7 @@ def to_host(tree: Tree) -> Tree:
 
 
 def all_gather_rows(tree: Tree) -> Tree:
-    """Rows [width, ...] of each device as [width * devices, ...], in their order."""
+    """Gathers rows [width, ...] of all devices to [width * devices, ...], in order."""
 
     def one(a):
         all_ = lax.all_gather(_bits(a), AXIS, axis=1)
@@ -173,11 +174,12 @@ def all_gather_rows(tree: Tree) -> Tree:
 
 
 def redistribute(tree: Tree, at_R: Array) -> Tree:
-    """Rows of all devices, dealt anew: [width, ...] -> [R / devices, ...].
+    """Fetches rows of all devices: [width, ...] -> [R / devices, ...].
 
     Args:
-      at_R: row in the order of `all_gather_rows` for each of the new rows; one that
-        there is not gives zeros.
+      tree: arrays [width, ...] of each device.
+      at_R: source of each new row, in the order of `all_gather_rows`; an invalid one
+        gives zeros.
     """
     here, row, number = *_home(at_R), lax.axis_size(AXIS)
 
@@ -193,7 +195,7 @@ def redistribute(tree: Tree, at_R: Array) -> Tree:
 
 
 def scatter_back(tree: Tree, at_R: Array, new: Tree) -> Tree:
-    """Rows [width, ...] with those that were fetched, `new`, back in their places."""
+    """Puts fetched rows, `new`, back in their places among rows [width, ...]."""
     here, row = _home(at_R)
 
     def one(a, b):
@@ -203,13 +205,13 @@ def scatter_back(tree: Tree, at_R: Array, new: Tree) -> Tree:
 
 
 def _home(at_R: Array) -> tuple[Array, Array]:
-    """Whether rows are on this device, and where."""
+    """Returns whether rows are on this device, and their places."""
     number = lax.axis_size(AXIS)
     return at_R % number == lax.axis_index(AXIS), at_R // number
 
 
 def _bits(a: Array) -> Array:
-    """An array as whole numbers, of which sums with zeros are exact."""
+    """Casts an array to integers, whose sums with zeros are exact."""
     if _is_key(a):
         return jax.random.key_data(a)
     if a.dtype == bool:

@@ -1,14 +1,17 @@
-"""Who takes part in a round: samplers `(key, num_clients, r) -> Participation`.
+"""Samplers of participants: `(key, num_clients, r) -> Participation`.
 
 Randomness is a function of the round's key and the client id, never of position. `r`
-counts rounds from 0: only samplers with a schedule look at it. The arguments of those
-in `SAMPLERS` are fields of a configuration's `participation`, with the same names.
+counts rounds from 0; only samplers with a schedule use it. Arguments of `SAMPLERS` are
+fields `participation` of a configuration with the same names.
 
 Beta, Gamma, Weibull, cyclic, circular and random-count samplers are those of FAST's
-released code, https://github.com/RogerRogerUSC/FAST. Deviations of theirs: a share is
-the nearest whole number of clients, at least one, where the code rounds those
-of Beta, Gamma and Weibull up and cuts those of uniform sampling and of cyclic groups;
-groups cover every client, where the code forgets those left over when it divides.
+released code, https://github.com/RogerRogerUSC/FAST.
+
+Deviations: code: rounds the numbers of clients of Beta, Gamma and Weibull up, those of
+  uniform and
+    cyclic sampling down. Here: the nearest whole number, at least one.
+  code: leaves out the clients that remain after division into groups. Here: groups
+    cover all clients.
 """
 
 import dataclasses
@@ -27,7 +30,7 @@ from jaxproto.types import Array
 
 
 class Participation(NamedTuple):
-    """Bools by client id. Whoever trains without reporting keeps its own progress."""
+    """Participants by client id; one whose upload is lost keeps its progress."""
 
     trains: Array  # [K]
     reports: Array  # [K], a subset of `trains`
@@ -38,13 +41,13 @@ Draw = Callable[[Array, int, Array | int], Participation]  # key, num_clients, r
 
 @dataclasses.dataclass(frozen=True)
 class BoundedSampler:
-    """A sampler that knows the most clients it can draw: a round has room for them."""
+    """Sampler with a bound on its clients, by which arrays of a round are sized."""
 
     draw: Draw
-    most: Callable[[int], int]  # num_clients -> clients; floats must be known
+    most: Callable[[int], int]  # num_clients -> bound; floats must be known
 
     def __call__(self, key: Array, num_clients: int, r: Array | int) -> Participation:
-        """Who takes part in round `r`."""
+        """Draws the participants of round `r`."""
         return self.draw(key, num_clients, r)
 
 
@@ -52,23 +55,23 @@ Sampler = Draw | BoundedSampler
 
 
 def max_clients(sampler: Sampler, num_clients: int) -> int:
-    """The most clients that a sampler can draw; all, if it does not say."""
+    """Returns the most clients that a sampler can draw; all without a bound."""
     if not isinstance(sampler, BoundedSampler):
         return num_clients
     return min(num_clients, sampler.most(num_clients))
 
 
 def row_count(clients: int) -> int:
-    """Rows of a round's arrays for at most so many clients.
+    """Rounds a number of clients up to rows of a round's arrays.
 
-    Up to an eighth more, so that nearby shares have the same compiled programs.
+    Up to an eighth more, so that similar shares have the same compiled programs.
     """
     step = 1 << max(0, (clients - 1).bit_length() - 4)
     return -(-clients // step) * step
 
 
 def all_report(on_K: Array) -> Participation:
-    """Whoever trains reports."""
+    """Makes the participation in which all that train report."""
     return Participation(on_K, on_K)
 
 
@@ -83,12 +86,12 @@ def all_clients() -> Sampler:
 
 
 def count_of_fraction(fraction: float | Array, num_clients: int) -> Array:
-    """The nearest whole number of clients, at least one."""
+    """Returns the nearest whole number of clients, at least one."""
     return jnp.maximum(jnp.round(jnp.float32(fraction) * num_clients), 1)
 
 
 def max_of_fraction(fraction: float | Array) -> Callable[[int], int]:
-    """`share` of a known fraction on the host, for `BoundedSampler.most`."""
+    """Returns the bound of `share` for a known fraction, computed on the host."""
 
     def clients(num_clients):
         whole = np.round(np.float32(fraction) * np.float32(num_clients))
@@ -98,7 +101,7 @@ def max_of_fraction(fraction: float | Array) -> Callable[[int], int]:
 
 
 def top_k_mask(score_K: Array, count: Array) -> Array:
-    """Whether each score is among the `count` largest; of equal ones the first are."""
+    """Returns whether each score is among the `count` largest; ties by position."""
     whole = jnp.asarray(count, jnp.int32)
     least = jnp.sort(score_K)[len(score_K) - whole]
     above_K, equal_K = score_K > least, score_K == least
@@ -131,14 +134,15 @@ def random_count() -> Sampler:
 
 
 def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> Sampler:
-    """A share of the clients, drawn one after the other without replacement.
+    """Returns a sampler that draws clients successively without replacement.
 
     Args:
       cdf: of a distribution on [0, 1]; client i has its mass on [i / K, (i + 1) / K).
-        What it has beyond 1 belongs to nobody.
+        Mass beyond 1 is ignored.
+      fraction: share of the clients.
 
     Raises:
-      UserError: a share of 1, which would be everyone.
+      UserError: a share of 1, for which the law means nothing.
     """
     if is_concrete(fraction) and fraction >= 1:
         raise UserError(
@@ -157,7 +161,7 @@ def sequential_draw(cdf: Callable[[Array], Array], fraction: float | Array) -> S
 
 
 def beta(fraction: float, beta_a: float = 1.0, beta_b: float = 10.0) -> Sampler:
-    """Client ids by a Beta distribution: low ones are there most."""
+    """Client ids by a Beta distribution: low ids take part most often."""
     return sequential_draw(lambda x: stats.beta.cdf(x, beta_a, beta_b), fraction)
 
 
@@ -181,7 +185,7 @@ def weibull(
 
 
 def group_ids(num_clients: int, groups: int) -> Array:
-    """Group of each client [K]: neighbours, of sizes that differ by one at most."""
+    """Returns the group of each client [K]: neighbours, in almost equal sizes."""
     return jnp.arange(num_clients) * min(groups, num_clients) // num_clients
 
 
@@ -190,10 +194,10 @@ def cyclic(fraction: float, cyclic_groups: int = 4) -> Sampler:
 
     def sampler(key, num_clients, r):
         turn = r % min(cyclic_groups, num_clients)
-        here_K = group_ids(num_clients, cyclic_groups) == turn
-        score_K = jnp.where(here_K, jax.random.uniform(key, (num_clients,)), -1.0)
+        group_K = group_ids(num_clients, cyclic_groups) == turn
+        score_K = jnp.where(group_K, jax.random.uniform(key, (num_clients,)), -1.0)
         return all_report(
-            here_K & top_k_mask(score_K, count_of_fraction(fraction, num_clients))
+            group_K & top_k_mask(score_K, count_of_fraction(fraction, num_clients))
         )
 
     def at_turn(num_clients):
@@ -225,7 +229,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
 
 
 def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:
-    """Each participant's upload is lost with probability `share`, after training."""
+    """Returns a sampler whose uploads are lost with probability `share`."""
 
     def lossy(key, num_clients, r):
         participants = sampler(key, num_clients, r)  # the same as without dropouts
@@ -239,7 +243,7 @@ def with_dropouts(sampler: Sampler, share: float | Array) -> Sampler:
 
 
 def mixture(first: Sampler, other: Sampler, probability: float | Array) -> Sampler:
-    """The first sampler with a probability, drawn anew every round, else the other."""
+    """Returns a sampler that uses the first one with a probability, else the other."""
 
     def sampler(key, num_clients, r):
         heads = jax.random.bernoulli(jax.random.fold_in(key, EITHER), probability)

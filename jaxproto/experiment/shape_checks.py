@@ -1,4 +1,4 @@
-"""Whether methods, networks and data fit, by shapes alone: nothing is computed."""
+"""Checks of methods, networks and data against each other, by shapes alone."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,14 +21,17 @@ def check_cohorts(
     x,
     metrics: tuple[Metric, ...] = (),
 ):
-    """Fails before training, by shapes alone, where method and cohorts do not fit.
+    """Checks before training, by shapes alone, that method and cohorts match.
 
     Args:
+      method: of the run.
+      cohorts: of the run.
+      spec: shapes that all cohorts share.
       x: one batch of inputs as a ShapeDtypeStruct.
       metrics: of the evaluation.
 
     Raises:
-      UserError: names the cohorts, or the array and both shapes.
+      UserError: they do not match; has the cohorts, or the array and both shapes.
     """
     _check_architectures(method, cohorts)
     method.check_input(x)
@@ -97,14 +100,14 @@ def _check_metrics(
     method: Method, metrics: Sequence[Metric], scores: dict, classes: int
 ):
     """Raises UserError for rules without the scores that metrics need."""
-    for rule, found in scores.items():
-        if found.ndim != 2 or found.shape[-1] < classes:
+    for rule, score in scores.items():
+        if score.ndim != 2 or score.shape[-1] < classes:
             raise UserError(
                 f"rule {rule!r} of {method.name} returns an array of shape "
-                f"{found.shape} for {len(found)} examples of {classes} classes; "
+                f"{score.shape} for {len(score)} examples of {classes} classes; "
                 f"{', '.join(m.name for m in metrics)} need a score for every class: "
                 "return them, or leave eval.metrics at accuracy."
             )
-    for columns in {found.shape[-1] for found in scores.values()}:
+    for columns in {score.shape[-1] for score in scores.values()}:
         for metric in metrics:
             check_metric(metric, columns)

@@ -1,7 +1,7 @@
-"""What of a client a computation reads, off its jaxpr.
+"""Dependence of computations on the state of clients, from jaxprs.
 
-A method whose clients begin every round with what they receive, and with a fresh
-optimiser, reads nothing that a client had before: such clients need not be kept.
+A method whose clients start every round from the broadcast, with a new optimiser, does
+not depend on their earlier state, so that it need not be kept.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ STATE_FIELDS = (
     "norm",
     "opt",
     "memory",
-)  # what a client has from earlier rounds
+)  # state of a client from earlier rounds
 
 
 class ClientShapes(NamedTuple):
-    """What one client works with, as `jax.ShapeDtypeStruct`."""
+    """Inputs of one client, as `jax.ShapeDtypeStruct`."""
 
     client: Client
     down: Tree
@@ -35,9 +35,9 @@ class ClientShapes(NamedTuple):
 
 
 def inputs_used(f: Callable, *args: Tree) -> list[bool]:
-    """Whether the results of `f` follow from each leaf of its arguments.
+    """Returns whether the results of `f` depend on each leaf of its arguments.
 
-    Whatever goes into a loop, a branch or a function of its own counts as read there.
+    Inputs of loops, branches and inner functions count as used.
     """
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr
     needed = {id(v) for v in jaxpr.outvars}
@@ -55,11 +55,13 @@ def client_shapes(
     examples: Examples,
     most: int,
 ) -> ClientShapes:
-    """Of any client.
+    """Returns the shapes of the inputs of a client.
 
     Args:
+      method, net, local: of the client.
+      classes: number of classes.
       examples: shapes of all examples.
-      most: of a client's examples.
+      most: length of the index table of the client's examples.
     """
     key, number = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
     count_C = jax.ShapeDtypeStruct((classes,), jnp.float32)
@@ -76,49 +78,49 @@ def client_shapes(
 def upload_depends_on_state(
     method: Method, net: Net, local: LocalTraining, one: ClientShapes
 ) -> bool:
-    """Whether uploads follow from what a client had before the round."""
+    """Returns whether uploads depend on a client's state before the round."""
 
     def trained(client, down, examples, shard):
         task = clients_.LocalTask(method, net, local, jax.random.key(0), down, examples)
         session = clients_.begin_local_training(task, client, shard)
         session = clients_.local_steps(task, session, 0, 2, client, shard)
-        own = client.replace(
+        received = client.replace(
             params=method.receive(client.params, down),
             norm=method.receive_stats(client.norm, down),
         )
-        first = method.pre_upload(net, own, Data(examples, shard), down)
+        first = method.pre_upload(net, received, Data(examples, shard), down)
         return clients_.finish_local_training(task, session, client, shard)[1:], first
 
     return _asks(trained, one)
 
 
 def rule_names(method: Method, net: Net, one: ClientShapes) -> tuple[str, ...]:
-    """The rules of prediction."""
+    """Returns the prediction rules of a method."""
     return tuple(jax.eval_shape(partial(predict_two_examples, method, net), *one))
 
 
 def predict_two_examples(
     method: Method, net: Net, client, down, examples, shard, *, rule=""
 ):
-    """What a client makes of two examples by one rule, or by all of them."""
+    """Returns a client's scores of two examples by one rule, or by all ("")."""
     data, two = Data(examples, shard), jnp.arange(2)
     batch = batches.gather_examples(data, two, jnp.ones(2))
-    found = method.predict(net, client, batch.x, down)
-    return found[rule] if rule else found
+    by_rule = method.predict(net, client, batch.x, down)
+    return by_rule[rule] if rule else by_rule
 
 
 def client_independent_rules(
     method: Method, net: Net, one: ClientShapes
 ) -> tuple[str, ...]:
-    """The rules that say of every client the same."""
+    """Returns the rules whose predictions do not depend on the client."""
     by = partial(predict_two_examples, method, net)
     names = rule_names(method, net, one)
     asks = {name: _asks(partial(by, rule=name), one, True) for name in names}
     return tuple(name for name, so in asks.items() if not so)
 
 
-def _asks(f: Callable, one: ClientShapes, whatever: bool = False) -> bool:
-    """Whether `f` reads what a client kept, or whatever it is."""
+def _asks(f: Callable, one: ClientShapes, identity: bool = False) -> bool:
+    """Returns whether `f` depends on a client's state, or also on its identity."""
     marks = jax.tree.unflatten(jax.tree.structure(one), inputs_used(f, *one))
-    parts = STATE_FIELDS + (("count", "id", "steps") if whatever else ())
+    parts = STATE_FIELDS + (("count", "id", "steps") if identity else ())
     return any(jax.tree.leaves([getattr(marks.client, part) for part in parts]))

@@ -1,4 +1,4 @@
-"""Body, parameter-free channel pooling, linear head: from NNX modules to a `Net`."""
+"""Networks of an NNX body, parameter-free channel pooling and a linear head."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ Body = Callable[[InitialDraws], nnx.Module]  # module(x, call) -> [B, width]
 
 
 class BodyAndHead(nnx.Module):
-    """The two halves under the names that a `Net` promises (BaseHeadSplit)."""
+    """Body and head under the names of a `Net` (BaseHeadSplit)."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class BodyAndHead(nnx.Module):
         self.head = Linear(feat_dim, classes, draws, bias)
 
     def __call__(self, x: Array, call: CallContext) -> tuple[Array, Array]:
-        """Features [B, D] and logits [B, C]."""
+        """Returns features [B, D] and logits [B, C]."""
         x = nn.at_least_single(self.body(x, call))
         feat, given = self.place(x, self.examples, call)
         return feat, self.head(given, call)
 
     def examples(self, x: Array) -> Array:
-        """[B, width] to [B, D]."""
+        """Pools [B, width] to [B, D]."""
         return nn.channel_pool(x, self.feat_dim)
 
 
@@ -55,7 +55,7 @@ def make_net(
     head_bias: bool = True,
     place: Place = no_dropout,
 ) -> Net:
-    """A network as pure functions of pure dictionaries.
+    """Returns a network as pure functions of pure dictionaries.
 
     The modules are split into structure and arrays once, here; `apply` merges them
     back under the trace, so that only arrays cross a jit boundary.
@@ -93,16 +93,16 @@ def make_net(
 
 
 def head(params: Tree, feat: Array) -> Array:
-    """Logits [B, C] of features [B, D] by the head's own parameters."""
+    """Returns logits [B, C] of features [B, D] by the parameters of a head."""
     logits = feat @ params["kernel"]
     return logits + params["bias"] if "bias" in params else logits
 
 
 def with_compute_dtype(dtype: str, net: Net) -> Net:
-    """The same network with its body computed in another precision.
+    """Returns a network with its body computed in another precision.
 
     Parameters, gradients, normalisation, features and logits stay float32. Inputs that
-    are no floating-point numbers (tokens) pass as they are.
+    are no floating-point numbers (tokens) are not converted.
     """
 
     def apply(params, norm, x, train, key=None) -> NetOutput:

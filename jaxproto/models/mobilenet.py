@@ -57,7 +57,7 @@ class InvertedResidual(nnx.Module):
         self.conv = Chain(*layers, project, BatchNorm(outputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         y = self.conv(x, call)
         return x + y if self.short else y
 
@@ -77,7 +77,7 @@ class MobileNetV2(nnx.Module):
         self.features = Chain(*layers, conv_norm(inputs, WIDTH, 1, relu6, draws))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, channels] to [B, 1280]."""
+        """Maps [B, H, W, channels] to [B, 1280]."""
         return nn.global_mean(self.features(x, call))
 
 
@@ -89,7 +89,7 @@ def mobilenet_v2(
     *,
     place: Place = logits_only,
 ) -> Net:
-    """MobileNetV2 for images of any size; `place` says where its dropout acts."""
+    """MobileNetV2 for images of any size; `place` is the placement of dropout."""
     channels = image_shape("mobilenet_v2", input_shape)[-1]
     return make_net(
         lambda draws: MobileNetV2(channels, draws),

@@ -85,7 +85,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has trained its last round, or was stopped early."""
+        """True if the run has trained its last round, or was stopped early."""
         return self.status().ok
 
     @property

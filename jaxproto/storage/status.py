@@ -16,12 +16,12 @@ class Status(enum.StrEnum):
 
     @property
     def ok(self) -> bool:
-        """Whether the run has ended with results."""
+        """True if the run has ended with results."""
         return self in (Status.FINISHED, Status.STOPPED_EARLY)
 
     @property
     def ended(self) -> bool:
-        """Whether no rounds are left to train."""
+        """True if no rounds are left to train."""
         return self.ok or self is Status.DIVERGED
 
 
