@@ -1,11 +1,12 @@
 """jaxproto: prototype-based and heterogeneous federated learning in JAX.
 
-Public names are imported when they are first used: `jaxproto --help` waits for none.
+`__all__` is the public API. Its names are imported at their first use, so that
+`jaxproto --help` is fast.
 """
 
 import importlib
 
-_HOMES = {  # public name -> module, name there
+_HOMES = {  # public name -> module, name in the module
     "METHODS": ("methods", "METHODS"),
     "Callback": ("callbacks", "Callback"),
     "Method": ("method", "Method"),

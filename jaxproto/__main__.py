@@ -1,4 +1,4 @@
-"""`python -m jaxproto COMMAND`: the same as the console script `jaxproto`."""
+"""Command line `python -m jaxproto COMMAND`, as the console script `jaxproto`."""
 
 from jaxproto import cli
 

@@ -1,7 +1,7 @@
-"""Batches of one client: their order, their gathering on the device, sums over all.
+"""Batches of one client: their order, gathering on the device, and sums over them.
 
-The only place that turns index tables into examples, for training, for prototypes
-and for evaluation alike.
+No other module turns index tables into examples, for training, prototypes and
+evaluation.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,9 @@ from jax import lax
 from jaxproto.types import Array, Batch, Data, Shard, Tree
 
 EVAL_BATCH_SIZE = 64  # examples at a time, at most, where no gradient is taken
-# 1 / 255 in two parts: x * HIGH is exact, so that x / 255 is rounded as on the host
-HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)  # XLA's own division by 255 is not
+# 1 / 255 in two parts: x * HIGH is exact, so that x / 255 is rounded as on the host,
+# unlike XLA's own division by 255
+HIGH, LOW = 257 / 2**16, 1 / (255 * 2**16)
 
 
 def tables(rows: Sequence[np.ndarray]) -> Shard:
@@ -28,9 +29,9 @@ def tables(rows: Sequence[np.ndarray]) -> Shard:
 
 
 def normalise_inputs(x: Array) -> Array:
-    """Images from uint8 to (x / 255 - 0.5) / 0.5; features and tokens as they are.
+    """Normalises uint8 images to (x / 255 - 0.5) / 0.5, as the released code.
 
-    As the released code: mean 0.5 and standard deviation 0.5 per channel.
+    Features and tokens stay as they are.
     """
     if x.dtype != jnp.uint8:
         return x
@@ -39,28 +40,28 @@ def normalise_inputs(x: Array) -> Array:
 
 
 def shuffled(key: Array, shard: Shard) -> Array:
-    """Positions [M] in a fresh random order, real rows first."""
+    """Returns positions [M] in a new random order, padding last."""
     draw_M = jax.random.uniform(key, shard.index.shape)
     return jnp.argsort(jnp.where(jnp.arange(len(draw_M)) < shard.size, draw_M, 2.0))
 
 
 def fixed(key: Array, shard: Shard) -> Array:
-    """Positions [M] in the order of the split, the same in every epoch."""
+    """Returns positions [M] in the order of the partition, in every epoch."""
     del key
     return jnp.arange(len(shard.index))
 
 
 def at_least_one_batch(size: Array, batch_size: int) -> Array:
-    """Whole batches per epoch; a client below one batch takes one step.
+    """Returns full batches per epoch; a client below one batch takes one step.
 
-    That step's batch repeats the client's own examples, so BatchNorm sees real
-    data only, and the repeats have mask 0, so the loss is the mean over its own.
+    The batch of that step repeats the client's examples, so that BatchNorm gets no
+    padding. Repeats have mask 0, so that they do not count in the loss.
     """
     return jnp.where(size > 0, jnp.maximum(size // batch_size, 1), 0)
 
 
 def whole_batches_only(size: Array, batch_size: int) -> Array:
-    """Whole batches per epoch; a client below one batch never trains."""
+    """Returns full batches per epoch; a client below one batch never trains."""
     return size // batch_size
 
 
@@ -76,7 +77,7 @@ def gather_examples(
 
 
 def training_batch(data: Data, order_M: Array, i: Array, size: int, key) -> Batch:
-    """Batch `i` of an epoch in the order `order_M`; wraps round a short client."""
+    """Returns batch `i` of an epoch in an order [M]; repeats too few examples."""
     at_B = i * size + jnp.arange(size)
     real = jnp.maximum(data.shard.size, 1)
     mask_B = (at_B < data.shard.size).astype(jnp.float32)
@@ -94,11 +95,12 @@ def zeros_for(f: Callable[[], Tree]) -> Tree:
 
 
 def sum_over_batches(f, data: Data, at_most: int = EVAL_BATCH_SIZE) -> Tree:
-    """Adds `f(batch)` over all examples of one client; exact trip count, no gradient.
+    """Sums `f(batch)` over all examples of one client; not differentiable.
 
     Args:
       f: batch -> tree of sums. Rows with mask 0 must not count.
-      at_most: examples in a batch; as many fewer as make the largest client's equal.
+      data: of the client.
+      at_most: largest number of examples in a batch; batches have equal sizes.
     """
     longest = max(len(data.shard.index), 1)
     batch_size = -(-longest // -(-longest // at_most))

@@ -1,12 +1,11 @@
-"""How the clients of a cohort run: one by one, in chunks, or all in step.
+"""Execution modes of a cohort: clients one by one, in chunks, or all in step.
 
-Every form computes the same formula: each client takes its own steps on its own
-batches, and padding changes nothing. In exact arithmetic the results are equal; in
-floating point they are equal up to rounding, because XLA adds the products of several
-clients in another order than those of one. Training amplifies rounding from step to
-step (benchmarks/RESULTS.md), so runs to be compared to the bit need the same form and
-the same device. Rows must be sorted by local steps, most first, for the padded forms
-to waste little.
+All modes compute the same formula: each client takes its own steps on its own batches,
+and padding changes nothing. In floating point they are equal up to rounding, because
+XLA adds the products of several clients in another order than those of one. Training
+amplifies rounding from step to step (benchmarks/RESULTS.md), so that bitwise
+comparisons need the same mode and device. Rows must be sorted by local steps,
+descending, for padded modes to waste little.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +19,6 @@ from jax import lax
 from jaxproto.types import Tree
 
 MAX_STEPS = np.iinfo(np.int32).max  # more steps than any client takes
-
-
 Steps = Sequence[int] | np.ndarray  # of each client
 
 
@@ -37,19 +34,21 @@ ClientMap = Callable[[Callable], Callable]  # f of one client -> f of all
 
 
 class ExecutionMode(NamedTuple):
-    """Maps over the leading axis of clients."""
+    """Map of functions of one client over the leading axis of clients."""
 
-    map_and_sum: ClientMap  # of f -> result, addend: the results [K, ...] and one sum
+    map_and_sum: (
+        ClientMap  # f -> (result, addend): results [K, ...], and the sum of addends
+    )
     train: Callable[[ClientStages], Callable]  # stages of one client -> training of all
-    steps: Callable[[Steps], int]  # of each client -> run, padding included
+    steps: Callable[[Steps], int]  # steps of each client -> steps run, with padding
 
     def each(self, f: Callable) -> Callable:
-        """`f` of one client, of all."""
+        """Maps `f` of one client over all clients."""
         return lambda *args: self.map_and_sum(lambda *one: (f(*one), ()))(*args)[0]
 
 
 class Segment(NamedTuple):
-    """The first `clients` rows take the steps from `first` to before `last`."""
+    """Steps from `first` to before `last` of the first `clients` rows."""
 
     first: int
     last: int
@@ -57,7 +56,7 @@ class Segment(NamedTuple):
 
 
 def map_in_batches(size: int) -> ClientMap:
-    """`size` clients in step at a time, those left over after them."""
+    """Returns a map over `size` clients at a time, the remaining ones last."""
 
     def summing(f):
         def batch(total, args):
@@ -105,7 +104,7 @@ def _add(a: Tree, b: Tree) -> Tree:
 
 
 def map_all(f: Callable) -> Callable:
-    """All clients in step."""
+    """Maps over all clients at once."""
 
     def all(*args):
         result, addend = jax.vmap(f)(*args)
@@ -115,11 +114,11 @@ def map_all(f: Callable) -> Callable:
 
 
 def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
-    """A mode that trains each client from start to end under one map.
+    """Returns a mode that trains each client from start to end under one map.
 
     Args:
-      summing: as of the mode.
-      size: clients in step at a time, None for all.
+      summing: of the mode.
+      size: number of clients in step at a time; None is all.
     """
 
     def train(stages):
@@ -138,12 +137,12 @@ def mapped_mode(summing: ClientMap, size: int | None) -> ExecutionMode:
 
 
 def one_by_one() -> ExecutionMode:
-    """One after the other, each with its own number of steps (fast on CPU)."""
+    """Returns the mode of one client after the other (fast on CPU)."""
     return mapped_mode(map_in_batches(1), 1)
 
 
 def only_client() -> ExecutionMode:
-    """One client alone, without a map: a debugger sees its arrays as they are."""
+    """Returns the mode of a single client without a map, for debuggers."""
 
     def summing(f):
         def only(*args):
@@ -156,21 +155,21 @@ def only_client() -> ExecutionMode:
 
 
 def in_chunks(size: int) -> ExecutionMode:
-    """`size` clients in step at a time, as long as the slowest of them."""
+    """Returns the mode of `size` clients at a time, padded to the most steps."""
     return mapped_mode(map_in_batches(size), size)
 
 
 def all_at_once() -> ExecutionMode:
-    """All in step, as long as the slowest."""
+    """Returns the mode of all clients at once, padded to the most steps."""
     return mapped_mode(map_all, None)
 
 
 def in_segments(segments: Sequence[Segment], chunk: int) -> ExecutionMode:
-    """All in step (accelerators); who has no steps left does not run along.
+    """Returns the mode of all clients in step, with little padding (accelerators).
 
     Args:
       segments: from `plan_segments`.
-      chunk: clients at a time where a client's whole data is swept.
+      chunk: number of clients at a time for sums over their examples.
     """
     summing = map_in_batches(chunk)
 
@@ -200,11 +199,11 @@ def _put(head: Tree, tree: Tree, k: int) -> Tree:
 
 
 def plan_segments(steps_K: Steps, max_segments: int = 4) -> tuple[Segment, ...]:
-    """At most `max_segments` segments with the least padded work.
+    """Plans at most `max_segments` segments with the least padding.
 
     Args:
       steps_K: local steps per client, in descending order.
-      max_segments: segments; each is compiled once more.
+      max_segments: number of segments; each is compiled separately.
     """
     own_K = np.asarray(steps_K)
     ends = np.unique(own_K[own_K > 0])  # ascending; a segment ends at one of them
@@ -228,5 +227,5 @@ def plan_segments(steps_K: Steps, max_segments: int = 4) -> tuple[Segment, ...]:
 
 
 def padded_steps(segments: Sequence[Segment]) -> int:
-    """Steps that the segments run, padding included."""
+    """Counts the steps that segments run, padding included."""
     return sum((s.last - s.first) * s.clients for s in segments)

@@ -6,41 +6,41 @@ from typing import Annotated, TypeGuard
 
 from jaxproto.types import Array, ArrayLike
 
-STATIC = "static"  # Annotated[float, STATIC]: a float that programs do not take as
-# an argument, because it decides a shape or a branch
+STATIC = "static"  # Annotated[float, STATIC]: a float that is no argument of compiled
+# programs, because a shape or a branch depends on it
 
 
 def is_concrete(value: float | ArrayLike) -> TypeGuard[float]:
-    """Whether a number is one of Python, and not an argument of a traced program."""
+    """Returns whether a number is a Python number, not a traced one."""
     return isinstance(value, int | float)
 
 
 def is_zero(value: float | ArrayLike) -> bool:
-    """Whether a number is known to be 0."""
+    """Returns whether a number is known to be 0."""
     return is_concrete(value) and value == 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The numbers that a field of a configuration may hold.
+    """Range of the numbers of a configuration field.
 
-    `Annotated[float, Range("above 0", low=0, ends="(]")]` declares it where the field
-    is declared; `config.check` looks at it and `--print_config` shows it.
+    `Annotated[float, Range("above 0", low=0, ends="(]")]` declares it with the field;
+    `config.check` enforces it and `--print_config` shows it.
     """
 
-    words: str  # what comes after "it must be"
+    words: str  # continues "it must be"
     low: float = -math.inf
     high: float = math.inf
-    ends: str = "[]"  # as of an interval: "(" is without `low`, ")" without `high`
+    ends: str = "[]"  # of the interval: "(" excludes `low`, ")" excludes `high`
 
     def fits(self, value: float) -> bool:
-        """Whether a number is in the range; NaN is in none."""
+        """Returns whether a number is in the range; NaN never is."""
         low = self.low < value if self.ends[0] == "(" else self.low <= value
         high = value < self.high if self.ends[1] == ")" else value <= self.high
         return bool(low and high)
 
 
-MAX_INT = 2**31 - 1  # of a whole number in a compiled program
+MAX_INT = 2**31 - 1  # largest whole number in a compiled program
 POSITIVE = Range("above 0", 0, ends="(]")
 POSITIVE_SHARE = Range("above 0 and at most 1", 0, 1, "(]")
 BELOW_ONE = Range("at least 0 and below 1", 0, 1, "[)")
@@ -58,5 +58,5 @@ Seed = Annotated[int, SEED]
 
 
 def or_zero(meaning: str) -> Range:
-    """Of a `Count` that can be 0, which means something else."""
+    """Returns the range of a `Count` that may be 0, with a special meaning."""
     return Range(f"0 ({meaning}) or more, below 2**31", 0, MAX_INT)

@@ -1,7 +1,7 @@
 """Jitted operations on prototypes: class means, nearest prototype, alignment.
 
-Networks compute as the accelerator does by default (matrix products of float32 in TF32
-on a GPU, in bfloat16 on a TPU); what is computed of prototypes and on the server is
+Networks use the default precision of the accelerator (matrix products of float32 in
+TF32 on a GPU, in bfloat16 on a TPU). Operations on prototypes and on the server are
 `float32_matmuls`, as differences of near prototypes would be lost.
 
 Source: ProtoNorm (Lee, Shin, Choi: Heterogeneous Federated Learning with Prototype
@@ -22,7 +22,7 @@ from jaxproto.types import Array, Protos, Tree
 
 
 def float32_matmuls(f: Callable) -> Callable:
-    """`f` with matrix products in full float32 on any device (CPUs have no other)."""
+    """Makes matrix products in `f` full float32 on any device, as on CPUs."""
 
     @functools.wraps(f)
     def wrapped(*args, **kwargs):
@@ -40,19 +40,19 @@ def class_sum(feat_BD: Array, y_B: Array, mask_B: Array, num_classes: int):
 
 
 def mean_of(sums) -> Protos:
-    """Class means from `class_sum`; a class without examples has count 0 (Eq. 2)."""
+    """Returns class means from `class_sum`; empty classes have count 0 (Eq. 2)."""
     sum_CD, count_C = sums
     return Protos(sum_CD / jnp.maximum(count_C, 1.0)[:, None], count_C)
 
 
 def no_prototypes(num_classes: int, feat_dim: int) -> Protos:
-    """No prototype yet: every count is 0."""
+    """Returns absent prototypes: every count is 0."""
     return Protos(jnp.zeros((num_classes, feat_dim)), jnp.zeros(num_classes))
 
 
 @float32_matmuls
 def mean_over_clients(up: Protos) -> Protos:
-    """Plain mean over the clients that hold each class; count is their number (Eq. 7).
+    """Averages each class over its clients; count is their number (Eq. 7).
 
     Args:
       up: mean [K, C, D], count [K, C]; count 0 means "not sent".
@@ -63,7 +63,7 @@ def mean_over_clients(up: Protos) -> Protos:
 
 @float32_matmuls
 def mean_over_examples(up: Protos) -> Protos:
-    """Mean over clients weighted by their counts n_ij; count is the total.
+    """Averages over clients weighted by their counts n_ij; count is the total.
 
     The weights printed in Eq. 3 (and FedProto's Eq. 6) are divided by |N_j| once
     more, which shrinks every prototype (docs/decisions.md#aggregate).
@@ -72,27 +72,27 @@ def mean_over_examples(up: Protos) -> Protos:
 
 
 def is_present(up: Tree) -> Array:
-    """1.0 for an upload that is there, 0.0 for one that is all zero."""
+    """Returns 1.0 for an upload that arrived, 0.0 for one that is all zero."""
     there = [jnp.any(a != 0) for a in jax.tree.leaves(up)]
     return jnp.any(jnp.stack(there)).astype(jnp.float32)
 
 
 def are_present(up: Tree) -> Array:
-    """The same of uploads [K, ...]."""
+    """Returns `is_present` of uploads [K, ...] as [K]."""
     return jax.vmap(is_present)(up)
 
 
 @float32_matmuls
 def nearest(feat_BD: Array, protos: Protos) -> Array:
-    """Scores [B, C], highest for the nearest prototype; -inf where absent (Eq. 6).
+    """Scores classes [B, C] by nearness of prototypes; -inf where absent (Eq. 6).
 
     A score is minus the mean squared distance up to a constant per example. That
     constant would drown the differences between prototypes that are close together,
     and so would their common part: they are centred first, as in `repulsion`.
     """
     chex.assert_rank([feat_BD, protos.mean], 2)
-    here_C = (protos.count > 0).astype(feat_BD.dtype)
-    middle_D = centroid(protos.mean, here_C)
+    on_C = (protos.count > 0).astype(feat_BD.dtype)
+    middle_D = centroid(protos.mean, on_C)
     proto_CD = protos.mean - middle_D
     away_BC = jnp.sum(proto_CD**2, -1) - 2 * (feat_BD - middle_D) @ proto_CD.T
     return jnp.where(protos.count > 0, -away_BC / feat_BD.shape[-1], -jnp.inf)
@@ -100,7 +100,7 @@ def nearest(feat_BD: Array, protos: Protos) -> Array:
 
 @float32_matmuls
 def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
-    """As `nearest`, but every class by the coordinates of its own mask alone."""
+    """Scores classes as `nearest`, each by the coordinates of its own mask."""
     chex.assert_rank([feat_BD, protos.mean, mask_CD], 2)
     mean_CD = protos.mean * mask_CD
     away_BC = jnp.sum(mean_CD**2, -1) - 2 * feat_BD @ mean_CD.T
@@ -110,13 +110,13 @@ def nearest_within(feat_BD: Array, protos: Protos, mask_CD: Array) -> Array:
 
 @float32_matmuls
 def angles(mean_CD: Array) -> Array:
-    """Pairwise angles [C, C] in degrees."""
+    """Returns pairwise angles [C, C] in degrees."""
     unit_CD = normalise_rows(mean_CD)
     return jnp.degrees(jnp.arccos(jnp.clip(unit_CD @ unit_CD.T, -1.0, 1.0)))
 
 
 def normalise_rows(mean_CD: Array) -> Array:
-    """Rows scaled to length 1; a zero row stays zero."""
+    """Scales rows to length 1; a zero row stays zero."""
     length_C1 = jnp.linalg.norm(mean_CD, axis=-1, keepdims=True)
     return mean_CD / jnp.maximum(length_C1, 1e-12)
 
@@ -126,24 +126,24 @@ FEW = 2**17  # numbers: half a MiB of differences
 
 @float32_matmuls
 def repulsion(point_CD: Array, present_C: Array) -> Array:
-    """Force F_j = sum_k (c_j - c_k) / |c_j - c_k|^2 on every present point (Eq. 11)."""
+    """Computes sum_k (c_j - c_k) / |c_j - c_k|^2, the force on points (Eq. 11)."""
     chex.assert_rank([point_CD, present_C], [2, 1])
-    here_C = present_C.astype(point_CD.dtype)
-    pair_CC = here_C[:, None] * here_C * (1.0 - jnp.eye(len(here_C)))
-    by = by_differences if point_CD.size * len(here_C) <= FEW else by_products
-    middle_D = centroid(point_CD, here_C)
-    return by((point_CD - middle_D) * here_C[:, None], pair_CC)
+    on_C = present_C.astype(point_CD.dtype)
+    pair_CC = on_C[:, None] * on_C * (1.0 - jnp.eye(len(on_C)))
+    by = by_differences if point_CD.size * len(on_C) <= FEW else by_products
+    middle_D = centroid(point_CD, on_C)
+    return by((point_CD - middle_D) * on_C[:, None], pair_CC)
 
 
 def by_differences(x_CD: Array, pair_CC: Array) -> Array:
-    """The force from all differences: exact at any distance, C * C * D numbers."""
+    """Computes the force from all C * C * D differences, exact at any distance."""
     gap_CCD = x_CD[:, None] - x_CD
     weight_CC = pair_CC / (jnp.sum(gap_CCD**2, -1) + 1e-10)
     return jnp.einsum("jk,jkd->jd", weight_CC, gap_CCD)
 
 
 def by_products(x_CD: Array, pair_CC: Array) -> Array:
-    """The force from inner products: two matrix products.
+    """Computes the force from inner products: two matrix products.
 
     The points must be centred: otherwise float32 loses every digit of a distance near
     1e-3, the state in which untrained networks start.
@@ -156,7 +156,7 @@ def by_products(x_CD: Array, pair_CC: Array) -> Array:
 
 
 def alignment_rate(step: Array) -> Array:
-    """0.1 times 0.95 after iterations 0, 10, 20, ... (as released)."""
+    """Returns 0.1, times 0.95 after iterations 0, 10, 20, ... (as released)."""
     return 0.1 * 0.95 ** jnp.ceil(step / 10)
 
 
@@ -166,7 +166,7 @@ ALIGNMENT = optax.chain(  # v = mu v + eta F: the rate sits inside the velocity 
 
 
 class Spacing(NamedTuple):
-    """How far apart unit vectors are; over the pairs of present ones."""
+    """Spacing of unit vectors over pairs of present ones."""
 
     energy: Array  # sum of log(1 / distance) (Eq. 10)
     force: Array  # mean length of the forces (Eq. 11)
@@ -179,7 +179,7 @@ class Spacing(NamedTuple):
 
 @float32_matmuls
 def spacing(point_CD: Array, present_C: Array) -> Spacing:
-    """Energy, forces, angles and distances of unit vectors.
+    """Measures energy, forces, angles and distances of unit vectors.
 
     Angles come from distances, as products lose small ones in float32.
     """
@@ -201,29 +201,29 @@ def spacing(point_CD: Array, present_C: Array) -> Spacing:
 
 
 def centroid(point_CD: Array, here_C: Array) -> Array:
-    """Mean [D] of the points whose number in `here_C` is 1 of 0 and 1; 0 of none.
+    """Averages the points with 1 in `here_C`, not 0, to [D]; 0 if there is none.
 
-    By a reciprocal: XLA takes one for the division in some programs, in others not.
+    It multiplies by a reciprocal, as XLA does so for a division in some programs only.
     """
     return here_C @ point_CD * (1 / jnp.maximum(jnp.sum(here_C), 1.0))
 
 
 def distinct_pairs(present_C: Array) -> Array:
-    """Which [C, C] are two different present ones."""
+    """Returns whether two classes are different and both present [C, C]."""
     return present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
 
 
 def min_over_pairs(value_CC: Array, pair_CC: Array) -> Array:
-    """The smallest of the pairs; nan if there is none."""
+    """Returns the smallest value of the pairs; nan if there is none."""
     found = jnp.min(jnp.where(pair_CC, value_CC, jnp.inf))
     return jnp.where(jnp.any(pair_CC), found, jnp.nan)
 
 
 def pairwise_sq_distances(point_CD: Array, present_C: Array) -> Array:
-    """Squared distances [C, C]; in few numbers by differences, as `repulsion`."""
-    here_C = present_C.astype(point_CD.dtype)
-    middle_D = centroid(point_CD, here_C)
-    x_CD = (point_CD - middle_D) * here_C[:, None]
+    """Returns squared distances [C, C], by differences if small as `repulsion`."""
+    on_C = present_C.astype(point_CD.dtype)
+    middle_D = centroid(point_CD, on_C)
+    x_CD = (point_CD - middle_D) * on_C[:, None]
     if x_CD.size * len(x_CD) <= FEW:
         return jnp.sum((x_CD[:, None] - x_CD) ** 2, -1)
     own_C = jnp.sum(x_CD**2, -1)
@@ -248,7 +248,7 @@ def align(
     patience: int = 10,
     opt: optax.GradientTransformation = ALIGNMENT,
 ) -> tuple[Array, Array]:
-    """Prototype Alignment: spreads unit vectors by mutual repulsion (Algorithm 1).
+    """Aligns prototypes: spreads unit vectors by mutual repulsion (Algorithm 1).
 
     Args:
       mean_CD: prototypes, any length.
@@ -274,11 +274,11 @@ def align_trace(
     patience: int = 10,
     opt: optax.GradientTransformation = ALIGNMENT,
 ) -> tuple[Array, Array, Spacing]:
-    """As `align`, with what happens on the way (Figure 4).
+    """Aligns as `align`, and returns the spacing at each iteration (Figure 4).
 
     Returns:
-      What `align` returns, to the same bits, and the spacing [max_steps + 1] of the
-      unit vectors before the first iteration and after each; nan after the last.
+      Results of `align`, bitwise equal, and the spacing [max_steps + 1] of the unit
+      vectors before the first iteration and after each; nan after the last.
     """
     onwards, iterate, start = _loop(mean_CD, present_C, max_steps, patience, opt)
 
@@ -298,7 +298,7 @@ def align_trace(
 
 
 def _loop(mean_CD, present_C, max_steps, patience, opt):
-    """Whether the alignment goes on, an iteration of it, and its first state."""
+    """Returns condition, body and first state of the alignment loop."""
     chex.assert_rank([mean_CD, present_C], [2, 1])
 
     def onwards(s):
@@ -325,43 +325,42 @@ def _loop(mean_CD, present_C, max_steps, patience, opt):
 
 
 def smallest_angle(protos: Protos) -> Array:
-    """Smallest angle in degrees between two present prototypes; nan if fewer than 2."""
+    """Returns the smallest angle (degrees) of present prototypes; nan if under 2."""
     return min_over_pairs(angles(protos.mean), distinct_pairs(protos.count > 0))
 
 
 def mean_angle(protos: Protos) -> Array:
-    """Mean angle in degrees between two present prototypes; nan if fewer than 2."""
+    """Returns the mean angle (degrees) of present prototypes; nan if under 2."""
     return jnp.mean(angles(protos.mean), where=distinct_pairs(protos.count > 0))
 
 
 @float32_matmuls
 def max_nearest_distance(protos: Protos) -> Array:
-    """Largest over classes of the distance to the nearest other class; inf if alone.
+    """Returns the largest distance of a class to its nearest; inf if alone.
 
     Both classes must be present. The prototypes are centred first, as in `repulsion`.
     """
-    here_C = protos.count > 0
-    on_C = here_C.astype(protos.mean.dtype)
+    present_C = protos.count > 0
+    on_C = present_C.astype(protos.mean.dtype)
     middle_D = centroid(protos.mean, on_C)
     x_CD = (protos.mean - middle_D) * on_C[:, None]
     own_C = jnp.sum(x_CD**2, -1)
     square_CC = jnp.maximum(own_C[:, None] + own_C - 2 * x_CD @ x_CD.T, 0.0)
-    pair_CC = here_C[:, None] & here_C & ~jnp.eye(len(here_C), dtype=bool)
+    pair_CC = present_C[:, None] & present_C & ~jnp.eye(len(present_C), dtype=bool)
     nearest_C = jnp.min(jnp.where(pair_CC, square_CC, jnp.inf), 1)
-    return jnp.sqrt(jnp.max(jnp.where(here_C, nearest_C, 0.0)))
+    return jnp.sqrt(jnp.max(jnp.where(present_C, nearest_C, 0.0)))
 
 
 def compress(mean: Array, index_CS: Array) -> Array:
-    """The entries [..., C, S] of prototypes [..., C, D] that masks keep (T Eq. 8)."""
+    """Selects masked entries [..., C, S] of prototypes [..., C, D] (T Eq. 8)."""
     index = jnp.broadcast_to(index_CS, mean.shape[:-1] + index_CS.shape[-1:])
     return jnp.take_along_axis(mean, index, -1)
 
 
 def decompress(value: Array, index_CS: Array, feat_dim: int) -> Array:
-    """Prototypes [..., C, D] with compressed entries [..., C, S] in their places.
+    """Expands compressed entries [..., C, S] to prototypes [..., C, D] (T Eq. 7).
 
-    The others are zero: of a compressed prototype this makes the structured sparse
-    one (T Eq. 7).
+    Other entries are zero.
     """
     zero = jnp.zeros((*value.shape[:-1], feat_dim), value.dtype)
     return zero.at[..., jnp.arange(len(index_CS))[:, None], index_CS].set(value)

@@ -1,4 +1,4 @@
-"""Losses over a batch: cross-entropy and the pulls of features towards prototypes.
+"""Losses of a batch: cross-entropy and pulls of features towards prototypes.
 
 The prototype terms are one function per reading (docs/decisions.md#pull). Each
 is `(protos, feat_BD, y_B, weight_B, emphasis_C) -> scalar`; weight 0 leaves an example
@@ -16,18 +16,18 @@ from jaxproto.types import Array, Protos
 
 
 def mean_over(value_B: Array, mask_B: Array) -> Array:
-    """Mean over the examples that count; 0 if none does."""
+    """Averages over the examples with mask 1; 0 if there is none."""
     return jnp.sum(value_B * mask_B) / jnp.maximum(jnp.sum(mask_B), 1.0)
 
 
 def cross_entropy(logits_BC: Array, y_B: Array, mask_B: Array) -> Array:
-    """Mean cross-entropy over the examples that count."""
+    """Returns the mean cross-entropy over the examples with mask 1."""
     value_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, y_B)
     return mean_over(value_B, mask_B)
 
 
 def kl_mean(teacher_BC: Array, student_BC: Array, mask_B: Array) -> Array:
-    """KL(softmax(teacher) | softmax(student)), the mean over examples and classes.
+    """Returns KL(softmax(teacher) | softmax(student)), the mean over all entries.
 
     PyTorch's KLDivLoss "mean": a class count times smaller than the mean divergence.
     """
@@ -37,12 +37,12 @@ def kl_mean(teacher_BC: Array, student_BC: Array, mask_B: Array) -> Array:
 
 
 def soft_cross_entropy(logits_BC: Array, target_BC: Array, mask_B: Array) -> Array:
-    """Mean over the examples of the cross-entropy with targets of any sum."""
+    """Returns the mean cross-entropy with targets of any sum."""
     return mean_over(optax.softmax_cross_entropy(logits_BC, target_BC), mask_B)
 
 
 def mse(a_BD: Array, b_BD: Array, mask_B: Array) -> Array:
-    """Squared differences, the mean over examples and dimensions."""
+    """Returns the mean squared difference over examples and dimensions."""
     return mean_over(jnp.mean((a_BD - b_BD) ** 2, -1), mask_B)
 
 
@@ -53,7 +53,7 @@ def sq_l2_mean(
     weight_B: Array,
     emphasis_C: Array | None = None,
 ) -> Array:
-    """Mean over the batch of the squared distance to the own class's prototype."""
+    """Returns the mean squared distance to the prototype of the example's class."""
     chex.assert_rank([feat_BD, y_B, weight_B], [2, 1, 1])
     target = jax.lax.stop_gradient(protos)
     gap_BD = feat_BD - target.mean[y_B]
@@ -70,7 +70,7 @@ def mse_mean(
     weight_B: Array,
     emphasis_C: Array | None = None,
 ) -> Array:
-    """Mean over batch and feature dimensions, as all released code does."""
+    """Returns the mean squared difference to the prototype, as all released code."""
     args = protos, feat_BD, y_B, weight_B, emphasis_C
     return sq_l2_mean(*args) / feat_BD.shape[-1]
 
@@ -82,10 +82,10 @@ def l2_of_means(
     weight_B: Array,
     emphasis_C: Array | None = None,
 ) -> Array:
-    """Sum over classes of |mean of the batch's features - prototype|_2 (N Eq. 5, 15).
+    """Sums |mean of the batch's features - prototype|_2 over classes (N Eq. 5, 15).
 
-    The papers do not say how the local prototype is formed inside a step; here it
-    is the mean over the batch's examples of the class.
+    The papers do not define the local prototype within a step; here it is the mean over
+    the batch's examples of the class.
     """
     target = jax.lax.stop_gradient(protos)
     own = mean_of(class_sum(feat_BD, y_B, weight_B, len(target.count)))

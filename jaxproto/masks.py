@@ -1,14 +1,15 @@
-"""Which coordinates of a class's prototype are sent (class-wise sparsification, CPS).
+"""Masks of sent prototype coordinates by class (class-wise sparsification, CPS).
 
 T: Lee, Choi: Communication-Efficient Heterogeneous Federated Learning with Sparse
 Prototypes in Resource-Constrained Environments (TinyProto), Section 4.1. S: Enhancing
 Prototype-Based Federated Learning with Structured Sparse Prototypes, Section 4.1.
 
-A mask is one row of an index table [C, S] (int32, ascending), made once, before
-training, by `(num_classes, feat_dim, s, seed) -> table`:
+A mask is one row of an index table [C, S] (int32, ascending), made once before training
+by a function `(num_classes, feat_dim, s, seed) -> table`:
 - `free`: exactly s coordinates of every class (T 4.1).
 - `block`: whole blocks of neighbouring coordinates, s of them or fewer (released code).
-- `exact_block_masks`: blocks, and of one more as much as s lacks (S 4.1).
+- `exact_block_masks`: blocks, and a part of one more block, s coordinates in all (S
+  4.1).
 - `full_masks`: all coordinates, no sparsification.
 """
 
@@ -27,15 +28,17 @@ TRIES = 100  # choices of blocks tried per class before one is used twice
 
 
 def mask_indices(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
-    """The index table [C, S] of a federation.
+    """Makes the index table [C, S] of a federation.
 
     Args:
-      masks: `free`, `block` or `full_masks`.
-      s: coordinates per class; 0 is a tenth of them, the compression rate of 90% that
-        is T's default (T 5.1: 50 of 500).
+      masks: `free`, `block`, `exact_block_masks` or `full_masks`.
+      spec: numbers of classes and coordinates.
+      s: coordinates per class; 0 is a tenth of all, T's default compression rate of 90%
+        (T 5.1: 50 of 500).
+      seed: of random masks.
 
     Raises:
-      UserError: prototypes have fewer coordinates, or no block of them fits.
+      UserError: prototypes have fewer coordinates, or no block fits.
     """
     s = coordinates_per_class(s, spec.feat_dim)
     if not 0 < s <= spec.feat_dim:
@@ -47,23 +50,22 @@ def mask_indices(masks: Masks, spec: Spec, s: int, seed: int) -> np.ndarray:
 
 
 def coordinates_per_class(s: int, feat_dim: int) -> int:
-    """Coordinates per class; 0 is a tenth of them, rounded up."""
+    """Returns the coordinates per class; 0 is a tenth of all, rounded up."""
     return s or -(-feat_dim // 10)
 
 
 def full_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """All coordinates of all classes."""
+    """Keeps all coordinates of all classes."""
     del s, seed
     return np.tile(np.arange(feat_dim, dtype=np.int32), (num_classes, 1))
 
 
 def random_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Random masks of exactly s coordinates, far apart in Hamming distance (T 4.1).
+    """Draws masks of exactly s coordinates, far apart in Hamming distance (T 4.1).
 
-    No coordinate is used more than once oftener than another, so that the sum of all
-    distances is the largest possible, and masks are disjoint where they can be
-    (C s <= D). Exchanges between classes then even the distances out, which raises
-    the smallest.
+    Uses of coordinates differ by at most one, so that the sum of all distances is the
+    largest possible, and masks are disjoint if C s <= D. Exchanges between classes then
+    balance the distances, which raises the smallest.
     """
     rng = np.random.default_rng(seed)
     mask_CD = _deal(num_classes, feat_dim, s, rng)
@@ -73,9 +75,9 @@ def random_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarr
 
 
 def _deal(num_classes, feat_dim, s, rng):
-    """Deals coordinates as cards, s to a class, from one shuffled deck after another.
+    """Deals s coordinates to each class, from one shuffled deck after another.
 
-    A class that is dealt from two decks takes from the second what it lacks.
+    A class that is dealt from two decks completes its mask from the second.
     """
     mask_CD = np.zeros((num_classes, feat_dim), bool)
     deck = np.empty(0, np.int64)
@@ -91,9 +93,9 @@ def _deal(num_classes, feat_dim, s, rng):
 
 
 def _move_apart(mask_CD, rng):
-    """Exchanges of a coordinate between two classes while the squared overlaps fall.
+    """Exchanges coordinates between two classes while squared overlaps fall.
 
-    An exchange changes neither the size of a mask nor the use of a coordinate.
+    Sizes of masks and uses of coordinates stay the same.
     """
     mask_CD = mask_CD.view(np.int8)
     overlap_CC = mask_CD.astype(int) @ mask_CD.T
@@ -117,14 +119,13 @@ def _move_apart(mask_CD, rng):
 
 
 def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Masks of whole blocks (S 4.1; docs/decisions.md#masks).
+    """Makes masks of whole blocks (S 4.1; docs/decisions.md#masks).
 
-    There are C blocks of floor(D / C) coordinates; the rest is never used. Every class
-    has floor(C s / D) of them, so that what is sent, `mask_indices.shape[1]`, can be
-    fewer than s. The first class takes the last blocks, each further one those that
-    maximise the sum of its distances to the classes before it: the least used. (The
-    released code takes the best of 10,000 random choices.) No choice is taken twice
-    while there is another.
+    There are C blocks of floor(D / C) coordinates; the others are never used. Every
+    class has floor(C s / D) blocks, so that `mask_indices.shape[1]` can be below s. The
+    first class has the last blocks, each further class the least used ones, which
+    maximise the sum of its distances to the classes before. (The released code takes
+    the best of 10,000 random choices.) No choice is repeated while there is another.
 
     Raises:
       UserError: a class would have no block.
@@ -152,12 +153,12 @@ def block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarra
 
 
 def exact_block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.ndarray:
-    """Masks of exactly s coordinates in blocks (S 4.1, which has K s / D whole blocks).
+    """Makes masks of exactly s coordinates in blocks (S 4.1 has K s / D whole blocks).
 
-    Where s is a number of whole blocks they are those of `block`. Else a class takes
-    one block more, the most used of its own, and of it the coordinates that are least
-    used. There are blocks of one coordinate where D < C, and s may be anything from 1
-    to D: what no block holds is taken last.
+    If s fills whole blocks, masks are those of `block`. Otherwise a class takes one
+    block more, and keeps only the least used coordinates of its most used block. Blocks
+    have one coordinate if D < C, and s may be from 1 to D: coordinates outside of
+    blocks are taken last.
     """
     length, blocks = max(feat_dim // num_classes, 1), min(num_classes, feat_dim)
     inside = min(s, blocks * length)
@@ -181,7 +182,7 @@ def exact_block_masks(num_classes: int, feat_dim: int, s: int, seed: int) -> np.
 
 
 def _least_used(use_C, blocks, taken, rng):
-    """Which blocks a class takes; ties by chance, more and more so if it is taken."""
+    """Chooses the blocks of a class; ties at random, ever more so if it is taken."""
     for attempt in range(TRIES):
         chance_C = rng.random(len(use_C)) * max(1, attempt / 10)
         row_C = np.zeros(len(use_C), bool)
@@ -204,20 +205,20 @@ MASKS = {
 
 
 def bitmap(index_CS: np.ndarray, feat_dim: int) -> np.ndarray:
-    """The masks as zeros and ones [C, D], bool."""
+    """Returns the masks as [C, D] bool."""
     mask_CD = np.zeros((len(index_CS), feat_dim), bool)
     np.put_along_axis(mask_CD, index_CS, True, -1)
     return mask_CD
 
 
 class SentMasks(flax.struct.PyTreeNode, eq=False):  # compared as one thing
-    """The masks as they are sent, once; part of a method."""
+    """Masks as they are sent once; part of a method."""
 
     masks: ArrayLike  # [C, D] bool, or the index table [C, S] in its smallest integers
 
 
 def mask_message(index_CS: np.ndarray, feat_dim: int) -> SentMasks | tuple:
-    """What a client must be sent to know all masks, in the form of fewer bytes."""
+    """Returns the message of all masks, in the form with fewer bytes."""
     if index_CS.shape[1] == feat_dim:
         return ()
     small = index_CS.astype(np.min_scalar_type(feat_dim - 1))

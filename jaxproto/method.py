@@ -1,4 +1,4 @@
-"""The interface of a method: a federated algorithm as a value of pure functions."""
+"""Interface of methods: a federated algorithm as a value of pure functions."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,53 +9,53 @@ from jaxproto.types import Array, Client, Net, Tree
 
 
 def own_network(net: Net, key: Array):
-    """One network per client under the name `net`, and no memory."""
+    """Initialises one network per client under the name `net`, and no memory."""
     params, norm = net.init(key)
     return {"net": params}, {"net": norm}, ()
 
 
 def predict_by_head(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
-    """Rule `head`: the logits of the client's own network."""
+    """Returns the rule `head`: the logits of the client's own network."""
     del down
     out = net.apply(client.params["net"], client.norm["net"], x, False)
     return {"head": out.logits}
 
 
 def own_features(net: Net, client: Client, x: Array) -> Array:
-    """Features [B, D] of the client's own network."""
+    """Returns features [B, D] of the client's own network."""
     return net.apply(client.params["net"], client.norm["net"], x, False).feat
 
 
 def no_pre_upload(net: Net, client: Client, data, down: Tree):
-    """Most methods have one exchange a round."""
+    """Sends nothing before training, as most methods have one exchange a round."""
     del net, client, data, down
     return ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Aggregation:
-    """How the server makes its next state of the uploads of a round.
+    """Aggregation of the uploads of a round to the next state of the server.
 
-    With a summand it needs no more of the uploads than a sum over the clients: cohorts
-    then add up as clients end, and no array of all uploads is ever made.
+    With a summand, only sums over the clients are needed: cohorts add them up as
+    clients end their training, and no array of all uploads is made.
     """
 
     finish: Callable  # net, server, reduced, key -> server
     summand: Callable | None = None  # up of one client -> tree that is summed over the
-    # clients, zeros for the upload "not there"; None: reduced is all uploads [K, ...]
+    # clients, zeros for a lost upload; None: `finish` gets all uploads [K, ...]
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
-        """Returns the server's next state from uploads [K, ...]."""
+        """Returns the next state of the server from uploads [K, ...]."""
         return self.finish(net, server, self.reduced(up), key)
 
     def reduced(self, up: Tree) -> Tree:
-        """Reduces uploads [K, ...]."""
+        """Sums the summands of uploads [K, ...]; without summand returns uploads."""
         if self.summand is None:
             return up
         return jax.tree.map(lambda a: a.sum(0), jax.vmap(self.summand)(up))
 
     def of_uploads(self) -> "Aggregation":
-        """Returns the aggregation that gets every upload and sums them itself."""
+        """Returns this aggregation as one that gets all uploads."""
         return Aggregation(self.__call__)
 
 
@@ -65,15 +65,15 @@ Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """Four functions to write, the rest default. All are for one client or the server.
+    """Method: functions for one client or for the server, four of them required.
 
-    A method with two exchanges has `pre_upload`, what a client sends before it trains
-    (its parameters are those after `receive`), and `pre_aggregate`, the server's state
-    with what it made of them; clients then train with the broadcast of that state.
+    A method with two exchanges has `pre_upload`, the message of a client before it
+    trains (with parameters after `receive`), and `pre_aggregate`, the server's state
+    after these messages; clients then train with the broadcast of that state.
 
-    An upload has the same shape for every client; an all-zero upload means "not
-    there". The server state has its final tree from round 0. Float hyper-parameters
-    may be traced, so no factory branches on them in Python.
+    Uploads of all clients have one shape; an all-zero upload means a lost one. The tree
+    of the server's state never changes. Float hyper-parameters may be traced, so that
+    no factory branches on them in Python.
 
     A method that averages heads, one client one vote, from definition to run:
 
@@ -114,25 +114,25 @@ class Method:
     predict: Callable = predict_by_head  # net, client, x, down -> {rule: scores_BC}
     pre_upload: Callable = no_pre_upload  # net, client, data, down -> message
     pre_aggregate: Callable = lambda server, ups, key: server  # ups [K, ...] -> server
-    release: Callable | None = None  # net, after, data, up, down, key -> what is sent
-    # in place of the upload; None sends it as it is
+    release: Callable | None = None  # net, after, data, up, down, key -> upload that is
+    # sent instead; None sends `up`
     setup: Tree = ()  # sent once to every client, before the first round
     adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
     check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used
-    features: Callable = own_features  # net, client, x -> what prototypes are of [B, D]
-    client_view: Callable = lambda down: down  # down -> the same with prototypes as
-    # clients compare with them (ProtoNorm: scaled); for pictures
-    title: str = ""  # as papers print it, for tables and pictures; "": its name
+    features: Callable = own_features  # net, client, x -> features of prototypes [B, D]
+    client_view: Callable = lambda down: down  # down -> broadcast with prototypes as
+    # clients use them (ProtoNorm: scaled); for pictures
+    title: str = ""  # name in tables and pictures, as papers print it; "" is `name`
     name: str = "this method"  # for messages; a configuration fills it in
     homogeneous: bool = False  # all clients must have one architecture
     nominal: Nominal | None = None  # by the paper's formula (`methods/nominal.py`)
 
     def collecting(self) -> "Method":
-        """Returns the method whose server gets every upload, not a sum of them."""
+        """Returns this method with an aggregation that gets all uploads."""
         return dataclasses.replace(self, update=self.aggregation.of_uploads())
 
     @property
     def aggregation(self) -> Aggregation:
-        """`update`; one that is a function gets all uploads."""
+        """Aggregation of `update`; a plain function gets all uploads."""
         update = self.update
         return update if isinstance(update, Aggregation) else Aggregation(update)

@@ -1,7 +1,7 @@
 """Prototype transforms: pairs of `init` and `update` that compose with `chain`.
 
-A method applies them at three named points: `on_upload` (client, before sending),
-`on_server` (after aggregation, may keep state) and `on_client` (on what arrives).
+A method applies them at three points: `on_upload` (client, before sending), `on_server`
+(after aggregation, may keep state) and `on_client` (on the received broadcast).
 """
 
 from collections.abc import Callable
@@ -15,32 +15,32 @@ from jaxproto.types import Array, Protos, Tree
 
 
 class Transform(NamedTuple):
-    """A map of prototypes with a memory, as optax's gradient transformations are."""
+    """Map of prototypes with a state, as optax's gradient transformations."""
 
-    init: Callable[[Protos], Tree]  # by the shapes of what it will be given
+    init: Callable[[Protos], Tree]  # by the shapes of the prototypes
     update: Callable[[Protos, Tree], tuple[Protos, Tree]]
 
 
 class Diagnostics(NamedTuple):
-    """A memory that only says what was seen of the last round.
+    """Diagnostics of the last round, as state of a transform.
 
-    Nothing follows from it, and a checkpoint may lack it (`checkpoint.py`).
+    No result depends on them, and a checkpoint may lack them (`checkpoint.py`).
     """
 
     watched: dict[str, Array]  # name -> scalar
 
 
 def diagnostics_of(tree: Tree) -> dict[str, Array]:
-    """All that `Diagnostics` nodes of a tree say."""
+    """Returns the diagnostics of all `Diagnostics` nodes of a tree."""
     nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Diagnostics))
-    found: dict[str, Array] = {}
+    by_name: dict[str, Array] = {}
     for node in nodes:
-        found |= node.watched if isinstance(node, Diagnostics) else {}
-    return found
+        by_name |= node.watched if isinstance(node, Diagnostics) else {}
+    return by_name
 
 
 def stateless(f: Callable[[Protos], Protos]) -> Transform:
-    """Turns a plain function into a transform without memory."""
+    """Turns a function into a transform without state."""
     return Transform(lambda protos: (), lambda protos, state: (f(protos), state))
 
 
@@ -69,7 +69,7 @@ IDENTITY = chain()
 
 
 def apply(transform: Transform, protos: Protos) -> Protos:
-    """Applies a transform whose memory is not kept (client side)."""
+    """Applies a transform once, without keeping its state (client side)."""
     return transform.update(protos, transform.init(protos))[0]
 
 
@@ -84,7 +84,7 @@ def hide_count() -> Transform:
 
 
 def show_count() -> Transform:
-    """Counts become part of the message: the server learns how many examples."""
+    """Discloses counts: the server learns the number of examples per class."""
     return stateless(lambda p: p.replace(disclosed=True))
 
 
@@ -94,7 +94,7 @@ def scale_by_count() -> Transform:
 
 
 def compress(index_CS: Array) -> Transform:
-    """Keeps the entries that masks name: [C, D] to [C, S] (TinyProto Eq. 8)."""
+    """Keeps the masked entries: [C, D] to [C, S] (TinyProto Eq. 8)."""
     return stateless(lambda p: p.replace(mean=kernels.compress(p.mean, index_CS)))
 
 
@@ -111,33 +111,33 @@ ALIGNMENT = ("iterations", "energy_before", "energy_after", "force")
 def align(max_steps: int = 500) -> Transform:
     """Prototype Alignment on the unit sphere (ProtoNorm Algorithm 1).
 
-    It remembers, as `Diagnostics`, the iterations of the last round, the energy of the
+    Its state, `Diagnostics`, has the iterations of the last round, the energy of the
     unit vectors before and after (Eq. 10), and the mean force after (Eq. 11).
     """
 
-    def told(*values):
+    def diagnostics(*values):
         names = (f"alignment_{name}" for name in ALIGNMENT)
         return Diagnostics(dict(zip(names, map(jnp.float32, values), strict=True)))
 
     def update(p, state):
         del state
-        here_C = p.count > 0
-        before = kernels.spacing(kernels.normalise_rows(p.mean), here_C)
-        mean_CD, steps = kernels.align(p.mean, here_C, max_steps=max_steps)
-        after = kernels.spacing(mean_CD, here_C)
-        seen = told(steps, before.energy, after.energy, after.force)
-        return p.replace(mean=mean_CD), seen
+        present_C = p.count > 0
+        before = kernels.spacing(kernels.normalise_rows(p.mean), present_C)
+        mean_CD, steps = kernels.align(p.mean, present_C, max_steps=max_steps)
+        after = kernels.spacing(mean_CD, present_C)
+        state = diagnostics(steps, before.energy, after.energy, after.force)
+        return p.replace(mean=mean_CD), state
 
-    return Transform(lambda protos: told(*[jnp.nan] * len(ALIGNMENT)), update)
+    return Transform(lambda protos: diagnostics(*[jnp.nan] * len(ALIGNMENT)), update)
 
 
-THOMSON = align()  # the paper's
+THOMSON = align()  # as in the paper
 
 
 def _carried(p: Protos, kept: Protos) -> tuple[Protos, Protos]:
-    here_C = p.count > 0
-    mean_CD = jnp.where(here_C[:, None], p.mean, kept.mean)
-    kept = Protos(mean_CD, jnp.where(here_C, p.count, kept.count))
+    present_C = p.count > 0
+    mean_CD = jnp.where(present_C[:, None], p.mean, kept.mean)
+    kept = Protos(mean_CD, jnp.where(present_C, p.count, kept.count))
     return kept, kept
 
 

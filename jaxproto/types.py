@@ -1,4 +1,4 @@
-"""Types: prototypes, clients, examples, networks and batches.
+"""Types of prototypes, clients, examples, networks and batches.
 
 Axis key, used as a suffix of array names everywhere: K clients, M examples of one
 client, N examples of all clients, S local steps, B batch, C classes, D features.
@@ -16,7 +16,7 @@ ArrayLike = jax.Array | np.ndarray  # on the device or on the host
 Tree = Any
 
 
-PADDING, UNKNOWN = 0, 1  # tokens that are no word; the words of a vocabulary follow
+PADDING, UNKNOWN = 0, 1  # special tokens; the words of a vocabulary follow
 
 
 class Protos(flax.struct.PyTreeNode):
@@ -24,39 +24,39 @@ class Protos(flax.struct.PyTreeNode):
 
     mean: Array  # [..., C, D]
     count: Array  # [..., C] examples (or clients) behind each row; 1 if not disclosed
-    disclosed: bool = flax.struct.field(pytree_node=False, default=False)  # are counts
-    # part of the message, or only which rows are there
+    disclosed: bool = flax.struct.field(pytree_node=False, default=False)  # whether
+    # messages have the counts, or only the presence of rows
 
 
 class Top(flax.struct.PyTreeNode):
-    """The entries of a vector, or rows of a matrix, that are sent; others are not."""
+    """Sent entries of a vector, or sent rows of a matrix."""
 
     value: Array  # [..., P] or [..., P, N]
     sent: Array  # [..., P] bool
 
 
 class Statistics(flax.struct.PyTreeNode):
-    """BatchNorm statistics in a message, marked as what they are."""
+    """BatchNorm statistics in a message."""
 
     value: Tree
 
 
 class Client(flax.struct.PyTreeNode):
-    """All that a client keeps between rounds; K of them share a leading axis."""
+    """State of a client between rounds; K of them share a leading axis."""
 
     params: Tree  # trained
     norm: Tree  # BatchNorm statistics; only `fedavg.averaged_statistics` sends them
     opt: Tree  # optimiser state
-    memory: Tree  # what the method remembers (FedProto: the last local prototypes)
+    memory: Tree  # state of the method (FedProto: the last local prototypes)
     count: Array  # [C] training examples per class
     id: Array  # [] index over all cohorts, the only source of per-client randomness
     steps: Array  # [] local steps of the last round this client took part in
 
 
 class Examples(flax.struct.PyTreeNode):
-    """Every example of the federation, on the device once.
+    """All examples of the federation, once on the device.
 
-    A run has each in a row, [N, F]: a TPU would copy and pad images [N, H, W, C].
+    A run has each example in a row, [N, F]: a TPU would copy and pad [N, H, W, C].
     """
 
     x: Array  # [N, ...] uint8 images, float32 features or int32 tokens
@@ -67,30 +67,30 @@ class Examples(flax.struct.PyTreeNode):
 
 
 class Shard(flax.struct.PyTreeNode):
-    """One client's rows of `Examples`; K of them share a leading axis."""
+    """Rows of one client in `Examples`; K of them share a leading axis."""
 
     index: ArrayLike  # [M] int32, the first `size` are real, the rest padding
     size: ArrayLike  # [] int32
 
 
 class Data(NamedTuple):
-    """What one client sees: the examples through its own rows."""
+    """Data of one client: all examples, and its rows."""
 
     examples: Examples
     shard: Shard
 
 
 class Batch(NamedTuple):
-    """One step's examples. The key is the step's own (dropout and the like)."""
+    """Examples of one local step, and the key of the step (for dropout)."""
 
     x: Array  # [B, ...] float32, normalised (tokens stay int32)
     y: Array  # [B] int32
-    mask: Array  # [B] 1.0 counts in losses and prototypes, 0.0 does not
+    mask: Array  # [B] 1.0 for examples that count in losses and prototypes, else 0.0
     key: Array | None = None
 
 
 class NetOutput(NamedTuple):
-    """What a network returns for a batch."""
+    """Output of a network for a batch."""
 
     feat: Array  # [B, D]
     logits: Array  # [B, C]
@@ -98,7 +98,7 @@ class NetOutput(NamedTuple):
 
 
 class Net(NamedTuple):
-    """A network as pure functions; Flax NNX, Linen or Equinox can stand behind it.
+    """Network as pure functions, of Flax NNX, Linen or Equinox.
 
     `params` is a dict with the entries `body` and `head`; every leaf is float32.
     """
@@ -109,14 +109,14 @@ class Net(NamedTuple):
 
 
 class LossAux(NamedTuple):
-    """What a loss hands back: new statistics, and sums added up over the round."""
+    """Auxiliary output of a loss: new statistics, and sums over the round."""
 
     norm: Tree
     sums: Tree = ()
 
 
 class Spec(NamedTuple):
-    """The shapes that every cohort shares."""
+    """Shapes that all cohorts share."""
 
     num_classes: int
     feat_dim: int

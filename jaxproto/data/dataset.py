@@ -1,8 +1,4 @@
-"""What a data set is, and what makes one fit to train on.
-
-Every reader hands its arrays to `make_dataset`, so every data set passes the same
-checks and fails them in the same words.
-"""
+"""Data sets as arrays, and the checks of every reader's arrays (`make_dataset`)."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,7 +12,7 @@ Part = tuple[np.ndarray, np.ndarray]  # x [N, ...], y [N]
 
 
 class Dataset(NamedTuple):
-    """A data set on the host: the official training part first, then the test part."""
+    """Data set on the host: the official training part first, then the test part."""
 
     name: str
     x: np.ndarray  # [N, H, W, channels] uint8 images, [N, ...] float32, [N] texts
@@ -24,16 +20,16 @@ class Dataset(NamedTuple):
     y: np.ndarray  # [N] int32 in 0..num_classes-1
     num_classes: int
     train_size: int  # rows of the official training part; N if there is no test part
-    public: np.ndarray | None = None  # [P] int32, rows that are no client's own
-    domain: np.ndarray | None = None  # [N] int32, where each example comes from
+    public: np.ndarray | None = None  # [P] int32, rows that belong to no client
+    domain: np.ndarray | None = None  # [N] int32, source of each example
     classes: tuple[str, ...] = ()  # C names; () where class 7 is called 7
-    notes: tuple[str, ...] = ()  # sentences: what was found and counted while reading
-    tokens: tuple[str, ...] = ()  # the vocabulary of x; () where x is no tokens
-    foreign: int = 0  # of the last rows: from another data set, all of them public
+    notes: tuple[str, ...] = ()  # sentences about the data, from reading them
+    tokens: tuple[str, ...] = ()  # vocabulary of x; () if x has no tokens
+    foreign: int = 0  # number of last rows from another data set, all of them public
 
 
 def join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The parts as one array."""
+    """Concatenates parts; a single one is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -46,21 +42,21 @@ def make_dataset(
     classes: Sequence[str] = (),
     join: Callable[[Sequence[np.ndarray]], np.ndarray] = join,
 ) -> Dataset:
-    """Returns the checked data set.
+    """Checks arrays and makes a data set of them.
 
     Args:
-      name: how the user called the data set; every message begins with it.
+      name: of the data set, as the user gave it; every message begins with it.
       train: inputs and labels of the official training part.
-      test: those of the official test part, where there is one.
-      num_classes: the declared number of classes, whose labels are 0..num_classes-1.
-        If None, strings and integers with gaps are numbered in sorted order.
-      classes: names of the classes, where labels are numbers and the reader knows.
-      join: the checked inputs of the parts -> the array of all.
+      test: inputs and labels of the official test part, if there is one.
+      num_classes: declared number of classes, whose labels are 0..num_classes-1. If
+        None, strings and integers with gaps are numbered in sorted order.
+      classes: names of numbered classes, if the reader knows them.
+      join: checked inputs of the parts -> array of all inputs.
 
     Raises:
       UserError: an empty part; x and y of different length; inputs that are neither
-        uint8, floats nor texts, not finite, or of a strange shape; labels that are not
-        integers from 0 on or strings; parts that do not fit together.
+        uint8, floats nor texts, not finite, or of an invalid shape; labels that are not
+        integers from 0 on or strings; parts that do not match.
     """
     parts = {"train": train} if test is None else {"train": train, "test": test}
     x = [_inputs(name, f"x_{split}", part[0]) for split, part in parts.items()]
@@ -72,22 +68,22 @@ def make_dataset(
         _check_lengths(name, split, x_N, y_N)
         _check_finite(name, f"x_{split}", x_N)
     _check_alike(name, x)
-    found = labels.encode_labels(
+    numbered = labels.encode_labels(
         name, dict(zip(parts, y, strict=True)), num_classes, classes
     )
     return Dataset(
         name=name,
         x=join(x),
-        y=np.concatenate(found.y).astype(np.int32),
-        num_classes=found.num_classes,
+        y=np.concatenate(numbered.y).astype(np.int32),
+        num_classes=numbered.num_classes,
         train_size=len(x[0]),
-        classes=found.classes,
-        notes=found.notes,
+        classes=numbered.classes,
+        notes=numbered.notes,
     )
 
 
 def empty_classes(dataset: Dataset) -> list[int]:
-    """Returns the classes without a single example (allowed, but worth a word)."""
+    """Returns the classes without examples, which are allowed."""
     count_C = np.bincount(dataset.y, minlength=dataset.num_classes)
     return np.flatnonzero(count_C == 0).tolist()
 
@@ -95,7 +91,7 @@ def empty_classes(dataset: Dataset) -> list[int]:
 def _inputs(name, array, x):
     x = np.asarray(x)
     if x.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what overflows is found by _check_finite
+        with np.errstate(over="ignore"):  # _check_finite refuses overflow
             x = x.astype(np.float32, copy=False)
     elif x.dtype.kind in "UT":
         return _texts(name, array, x)

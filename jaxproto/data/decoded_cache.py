@@ -1,9 +1,9 @@
-"""Decoded data sets in the user's cache folder, so that each is decoded once.
+"""Cache of decoded data sets in the user's cache folder.
 
 An entry is a folder with `x.npy`, which is memory-mapped, the other arrays, and
-`about.json`, which is written last and says how large each file is. It is made under
-another name and renamed when complete, so an interrupted write is never read; of two
-writers at once the first one counts. `JAXPROTO_CACHE=off` switches all of it off, and
+`about.json`, which is written last and has the size of each file. It is written under
+another name and renamed when complete, so that a partial entry is never read; of two
+concurrent writers the first one wins. `JAXPROTO_CACHE=off` switches the cache off;
 `python -m jaxproto cache` shows and clears it.
 """
 
@@ -27,33 +27,31 @@ from jaxproto.data import host_memory
 from jaxproto.data.dataset import Dataset
 from jaxproto.io import atomic
 
-FORMAT = 1  # of an entry and of the decoding: a new one makes old entries unused
-LIMIT = 2**35  # bytes; what was not used for longest goes when there are more
-ABANDONED_AFTER = (
-    24 * 3600
-)  # seconds after which an unfinished entry has no writer any more
+FORMAT = 1  # of an entry and of the decoding; another number ignores old entries
+LIMIT = 2**35  # bytes of all entries; the least recently used are removed beyond
+ABANDONED_AFTER = 24 * 3600  # seconds after which an unfinished entry has no writer
 ABOUT, UNFINISHED = "about.json", "unfinished-"
 
 
 class Unwritable(Exception):
-    """The cache folder cannot be written; the message is the system's."""
+    """Error of a cache folder that cannot be written, with the system's reason."""
 
 
 class ArrayWriter(NamedTuple):
-    """Where the rows of one array go, in order."""
+    """Writer of the rows of one array, in order."""
 
     append: Callable[[np.ndarray], None]
-    finish: Callable[[], np.ndarray]  # the whole array
+    finish: Callable[[], np.ndarray]  # returns the complete array
 
 
 OpenSink = Callable[[tuple[int, ...], np.dtype], ArrayWriter]  # shape, type -> sink
 
 
 def memory_writer(shape: tuple[int, ...], dtype: np.dtype) -> ArrayWriter:
-    """A sink in memory, for when the cache is off.
+    """Opens a sink in memory, used without cache.
 
     Raises:
-      UserError: there is not so much memory.
+      UserError: the machine has less memory.
     """
     _check_room(shape, dtype)
     x, filled = np.empty(shape, dtype), [0]
@@ -72,7 +70,7 @@ def _check_room(shape, dtype):
 
 
 def file_writer(path: Path) -> OpenSink:
-    """A sink in an npy file: no more than the appended rows is ever in memory."""
+    """Returns a function that opens a sink in an npy file, without buffering."""
 
     def begin(shape, dtype):
         _check_room(shape, dtype)
@@ -109,20 +107,20 @@ def _writing():
 
 
 def folder() -> Path | None:
-    """Where entries lie, or None if the cache is off."""
+    """Returns the folder of the entries; None if the cache is off."""
     if os.environ.get("JAXPROTO_CACHE") == "off":
         return None
     return Path(platformdirs.user_cache_dir("jaxproto")) / "data"
 
 
 def fingerprint(paths: Iterable[str | Path]) -> str:
-    """A digest of the path, size and time of change of every file, in this order."""
+    """Hashes path, size and modification time of every file, in this order."""
     digest = hashlib.sha256()
     for path in paths:
-        size, changed = 0, 0  # of a link to nowhere, which reading refuses by name
+        size, changed = 0, 0  # of a dangling link, which reading refuses
         with contextlib.suppress(OSError):
-            seen = os.stat(path)
-            size, changed = seen.st_size, seen.st_mtime_ns
+            status = os.stat(path)
+            size, changed = status.st_size, status.st_mtime_ns
         digest.update(f"{path}\0{size}\0{changed}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -130,35 +128,34 @@ def fingerprint(paths: Iterable[str | Path]) -> str:
 def load_or_decode(
     name: str, what: Mapping[str, str | int], read: Callable[[OpenSink], Dataset]
 ) -> Dataset:
-    """Returns the data set from the cache, or reads it and keeps it there.
+    """Returns a data set from the cache, or reads it and caches it.
 
     Args:
-      name: how the user called the data set.
-      what: all that its arrays depend on: kind, fingerprint of its files, pixels.
-      read: called with where its inputs are to go; returns the checked data set, whose
-        x is that sink's array.
+      name: of the data set, as the user gave it.
+      what: key of the entry: kind, fingerprint of the files, pixels.
+      read: sink -> checked data set, whose x is the array of the sink.
 
     Raises:
-      UserError: what `read` raises; nothing is kept then.
+      UserError: from `read`; nothing is cached then.
     """
     root = folder()
     if root is None:
         return read(memory_writer)
     text = json.dumps({"format": FORMAT, **what}, sort_keys=True)
     entry = root / hashlib.sha256(text.encode()).hexdigest()[:32]
-    found = _open(entry)
-    if found is not None:
-        return found._replace(name=name)
+    cached = _open(entry)
+    if cached is not None:
+        return cached._replace(name=name)
     try:
         return _keep(entry, read)
     except Unwritable as error:
         note = f"{name} could not be kept decoded in {root}: {error}"
-        made = read(memory_writer)
-        return made._replace(notes=(*made.notes, note))
+        dataset = read(memory_writer)
+        return dataset._replace(notes=(*dataset.notes, note))
 
 
 def _open(entry):
-    """The complete data set in the folder `entry`, or None."""
+    """Opens the data set in an entry; None if the entry is not complete."""
     try:
         about = json.loads((entry / ABOUT).read_text())
         sizes = {key: (entry / key).stat().st_size for key in about["sizes"]}
@@ -171,16 +168,16 @@ def _open(entry):
             for key in sizes
         }
         texts = {key: tuple(about["texts"][key]) for key in ("classes", "notes")}
-        found = Dataset(**arrays, **texts, **about["numbers"], name="")
-        with contextlib.suppress(OSError):  # a cache that may only be read
-            os.utime(entry / ABOUT)  # its time of change is that of its last use
-        return found
+        dataset = Dataset(**arrays, **texts, **about["numbers"], name="")
+        with contextlib.suppress(OSError):  # a read-only cache
+            os.utime(entry / ABOUT)  # its modification time is that of the last use
+        return dataset
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         return None
 
 
 def _keep(entry, read):
-    """Reads the data set into a new folder, which then becomes `entry`."""
+    """Reads the data set into a temporary folder, which becomes the entry."""
     with _writing():
         entry.parent.mkdir(parents=True, exist_ok=True)
         _sweep(entry.parent)
@@ -204,7 +201,7 @@ def _filled(work, entry, read):
 
 
 def _complete(work, made):
-    """Writes all but x, makes sure that it is on the disk, and the marker last."""
+    """Writes all arrays but x, syncs them to disk, and writes `about.json` last."""
     for key in ("y", "domain"):
         if getattr(made, key) is not None:
             content = io.BytesIO()
@@ -225,7 +222,7 @@ def _put(work, entry):
     """Renames `work` to `entry`, unless another writer was first."""
     if entry.exists() and _open(entry) is None:
         broken = Path(tempfile.mkdtemp(dir=entry.parent, prefix=UNFINISHED))
-        os.rename(entry, broken)  # at once: nobody sees half of it removed
+        os.rename(entry, broken)  # atomic: no process sees a partly removed entry
         shutil.rmtree(broken, ignore_errors=True)
     try:
         os.rename(work, entry)
@@ -235,7 +232,7 @@ def _put(work, entry):
 
 
 def _sweep(root):
-    """Removes what writers have left that were killed."""
+    """Removes unfinished entries of killed writers."""
     for path in root.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
@@ -243,38 +240,38 @@ def _sweep(root):
 
 
 class CacheEntry(NamedTuple):
-    """One entry of the cache."""
+    """Entry of the cache."""
 
     path: Path
-    name: str  # of the data set, as it was called first
+    name: str  # of the data set when it was cached
     size: int  # bytes
-    used: float  # seconds of the epoch
+    used: float  # time of the last use, in seconds since the epoch
 
 
 def entries(root: Path) -> list[CacheEntry]:
-    """The complete entries in the folder, the one used last first."""
-    found = []
+    """Returns the complete entries in a folder, most recently used first."""
+    kept = []
     for marker in root.glob(f"*/{ABOUT}"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             about = json.loads(marker.read_text())
             size = sum(about["sizes"].values())
             used = marker.stat().st_mtime
-            found.append(CacheEntry(marker.parent, about["name"], size, used))
-    return sorted(found, key=lambda kept: -kept.used)
+            kept.append(CacheEntry(marker.parent, about["name"], size, used))
+    return sorted(kept, key=lambda entry: -entry.used)
 
 
 def prune(root: Path, limit: int, keep: Path | None = None) -> list[CacheEntry]:
-    """Removes entries, those used last excepted, that together go over `limit` bytes.
+    """Removes the least recently used entries beyond `limit` bytes in all.
 
-    A process that has mapped one goes on reading it.
+    A process that has mapped a removed entry can still read it.
 
     Args:
       root: the folder of the cache.
-      limit: bytes.
-      keep: an entry that stays, whatever its size.
+      limit: bytes of all entries.
+      keep: entry that is never removed.
 
     Returns:
-      What was removed.
+      The removed entries.
     """
     total, removed = 0, []
     for kept in entries(root):

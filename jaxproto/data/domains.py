@@ -1,7 +1,7 @@
-"""Where examples come from: the writer, the camera, the hospital.
+"""Sources of examples, such as writers, cameras or hospitals.
 
-A data set may say it of every example (`domain_train` and `domain_test` of an npz
-file); the partition `feature` deals out whole sources.
+A data set may have the source of every example (`domain_train` and `domain_test` of an
+npz file); the partition `feature` gives each source to one client.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ from jaxproto.data.dataset import Dataset
 def attach_domains(
     dataset: Dataset, train: np.ndarray, test: np.ndarray | None = None
 ) -> Dataset:
-    """The data set with the source of every example, numbered in order of their names.
+    """Adds the source of every example to a data set, numbered in sorted order.
 
     Args:
-      source: without sources of examples.
-      train: [N] integers or texts, of the official training part.
-      test: those of the official test part, where there is one.
+      dataset: without sources.
+      train: sources [N] of the official training part, integers or texts.
+      test: sources of the official test part, if there is one.
 
     Raises:
-      UserError: one part has them and the other does not; not one per example;
-        neither integers nor texts.
+      UserError: only one part has sources; not one per example; neither integers nor
+        texts.
     """
     size = dataset.train_size
     parts: dict[str, tuple[np.ndarray | None, int]] = {"domain_train": (train, size)}
@@ -60,10 +60,10 @@ def _check(name, key, array, size):
 
 
 def domain_ids(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """The source [N] of every example, and how many sources there are.
+    """Returns the source [N] of every example, and how many sources there are.
 
     Raises:
-      UserError: the data set does not say.
+      UserError: the data set has no sources.
     """
     if dataset.domain is None:
         raise errors.UserError(

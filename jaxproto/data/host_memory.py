@@ -1,4 +1,4 @@
-"""Bytes that something will take, against what the machine has, before it is made."""
+"""Check of the memory that arrays will need, before they are made."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container on Linux; a number o
 
 
 def host_memory_bytes() -> float:
-    """Bytes of memory that this process can ever have; infinity where nobody says."""
+    """Returns the bytes of memory of the machine or container; infinity if unknown."""
     try:
         machine: float = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows, and unknown names
@@ -21,15 +21,15 @@ def host_memory_bytes() -> float:
 
 
 def check_memory(what: str, size: float, way: str):
-    """Raises UserError if the machine can never hold so many bytes.
+    """Raises UserError if the memory is smaller than `size`.
 
     Args:
-      what: the subject of the sentence, in the plural.
-      size: bytes.
-      way: what to change.
+      what: subject of the message, in the plural.
+      size: bytes needed.
+      way: advice on what to change.
     """
-    if size > (there := host_memory_bytes()):
+    if size > (available := host_memory_bytes()):
         raise UserError(
             f"{what} need about {size / 2**30:,.1f} GiB of memory, but the machine has "
-            f"{there / 2**30:,.1f} GiB; {way}."
+            f"{available / 2**30:,.1f} GiB; {way}."
         )

@@ -1,4 +1,4 @@
-"""Image files: what they are without decoding them, and decoded a few at a time.
+"""Image files: their headers, and decoding in threads.
 
 Pillow works outside the interpreter's lock while it decodes and resizes, so threads
 help with photographs (little with 32 x 32 pixels).
@@ -31,7 +31,7 @@ THREADS = min(8, os.cpu_count() or 1)
 
 
 class ImageInfo(NamedTuple):
-    """What is known of an image before it is decoded."""
+    """Properties of an image before decoding."""
 
     shape: tuple[int, int]  # height, width
     grey: bool
@@ -39,15 +39,15 @@ class ImageInfo(NamedTuple):
 
 
 def is_image(name: str) -> bool:
-    """Whether a file's name is that of an image; hidden files are none."""
+    """Returns whether a file name is that of an image; hidden files are not."""
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
 def read_infos(name: str, files: Sequence[str]) -> list[ImageInfo]:
-    """What the files are, in their order.
+    """Reads the properties of image files, in their order.
 
     Raises:
-      UserError: some cannot be read or are no images of 8 bits.
+      UserError: some files cannot be read or are no images of 8 bits.
     """
     return [head for some in _each(name, files, _head) for head in some]
 
@@ -55,10 +55,16 @@ def read_infos(name: str, files: Sequence[str]) -> list[ImageInfo]:
 def decode_batches(
     name: str, files: Sequence[str], grey: bool, size: int
 ) -> Iterator[np.ndarray]:
-    """Yields the images [some, height, width, 1 or 3], a few at a time, in order.
+    """Yields decoded images [n, height, width, 1 or 3], a few at a time, in order.
+
+    Args:
+      name: of the data set, with which messages begin.
+      files: paths of the images.
+      grey: whether images get one channel, otherwise three.
+      size: height and width in pixels that images are resized to; 0 does not resize.
 
     Raises:
-      UserError: some are damaged.
+      UserError: some images are damaged.
     """
 
     def one(path):
@@ -70,7 +76,7 @@ def decode_batches(
 
 
 def _each(name, files, work):
-    """Yields lists of what `work` makes of the files; at the end, names the failed."""
+    """Yields lists of results of `work` on files, and raises for the failed at last."""
     failed = []
 
     def tried(paths):
@@ -98,7 +104,7 @@ def _each(name, files, work):
 
 
 def check_one_size(name: str, files: Sequence[str], heads: Sequence[ImageInfo]) -> None:
-    """Raises a UserError that names two files if the images differ in size."""
+    """Raises UserError, naming two files, if the images differ in size."""
     count = Counter(head.shape for head in heads)
     if len(count) == 1:
         return
@@ -123,7 +129,7 @@ def _head(path):
 
 
 def decode(content: bytes, grey: bool, size: int) -> np.ndarray:
-    """Returns [height, width, 1 or 3] uint8; what was transparent keeps its colour."""
+    """Decodes to [height, width, 1 or 3] uint8; drops transparency, keeps colours."""
     with Image.open(io.BytesIO(content)) as opened:
         image: Image.Image = opened
         if image.mode in ("P", "PA"):

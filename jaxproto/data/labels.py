@@ -1,4 +1,4 @@
-"""Labels of any kind as class numbers 0..C-1, with the map that leads back."""
+"""Labels of any kind as class numbers 0..C-1, with the names of the classes."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from jaxproto.hyperparameters import MAX_INT
 
 
 class EncodedLabels(NamedTuple):
-    """Class numbers, and what they stand for."""
+    """Class numbers and names of labels."""
 
     y: list[np.ndarray]  # per part [N] int64 in 0..num_classes-1
     num_classes: int
@@ -20,15 +20,15 @@ class EncodedLabels(NamedTuple):
 
 
 def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
-    """Returns labels [N], integers or strings.
+    """Checks labels and returns them as [N], integers or strings.
 
     Args:
       name: of the data set.
-      array: what they are called in messages.
-      y: [N] or [N, 1].
+      array: name of the array in messages.
+      y: labels [N] or [N, 1].
 
     Raises:
-      UserError: another shape or type; a label without a letter.
+      UserError: another shape or type; an empty label.
     """
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -59,7 +59,7 @@ def check_labels(name: str, array: str, y: np.ndarray) -> np.ndarray:
 
 
 def _check_printable(name, array, y):
-    """Refuses labels that would move a cursor, or that no file can hold."""
+    """Raises UserError for labels with characters that cannot be printed."""
     for label in np.unique(y).tolist():
         if bad := errors.first_unprintable(str(label)):
             raise errors.UserError(
@@ -74,7 +74,7 @@ def encode_labels(
     num_classes: int | None = None,
     classes: Sequence[str] = (),
 ) -> EncodedLabels:
-    """Returns the labels as class numbers.
+    """Converts labels to class numbers.
 
     Integers 0..C-1 stay, as do those below a declared number of classes. Strings, and
     integers with gaps, are numbered in sorted order.
@@ -82,8 +82,8 @@ def encode_labels(
     Args:
       name: of the data set.
       parts: split -> checked labels, the training part first.
-      num_classes: declared, or None.
-      classes: names of the numbers, or ().
+      num_classes: declared number, or None.
+      classes: names of numbered classes, or ().
 
     Raises:
       UserError: integers in one part and strings in the other; labels outside
@@ -99,22 +99,22 @@ def encode_labels(
     y = [*parts.values()]
     if all(kinds.values()):
         each = [np.unique(y_N).astype(object) for y_N in y]  # no type holds all
-        found_C = np.unique(np.concatenate(each))
-        gaps = found_C[0] >= 0 and found_C[-1] >= len(found_C)
+        label_C = np.unique(np.concatenate(each))
+        gaps = label_C[0] >= 0 and label_C[-1] >= len(label_C)
     else:
-        found_C, gaps = np.unique(np.concatenate(y)), True
-        _check_declared(name, len(found_C), num_classes)
+        label_C, gaps = np.unique(np.concatenate(y)), True
+        _check_declared(name, len(label_C), num_classes)
         num_classes = None
     notes: tuple[str, ...] = ()
     if num_classes is None and gaps:
-        y = [np.searchsorted(found_C, y_N.astype(found_C.dtype)) for y_N in y]
-        num_classes, classes = len(found_C), [str(c) for c in found_C]
+        y = [np.searchsorted(label_C, y_N.astype(label_C.dtype)) for y_N in y]
+        num_classes, classes = len(label_C), [str(c) for c in label_C]
         named = errors.first_few(map(repr, classes))
         notes = (f"{name}: labels {named} are numbered from 0 in this order",)
-    num_classes = num_classes or max(int(found_C[-1]), 0) + 1
+    num_classes = num_classes or max(int(label_C[-1]), 0) + 1
     for split, y_N in zip(parts, y, strict=True):
         _check_range(name, f"y_{split}", y_N, num_classes)
-    _check_number(name, num_classes, len(found_C))
+    _check_number(name, num_classes, len(label_C))
     names = _names(classes)
     return EncodedLabels(y, num_classes, names, notes + _unseen(name, y, names))
 
@@ -125,7 +125,7 @@ def _names(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unseen(name, y, classes):
-    """A sentence on test examples of classes that the training part has none of."""
+    """Describes test examples of classes without training examples."""
     strange = np.setdiff1d(y[-1], y[0])
     if not len(strange):
         return ()
@@ -147,7 +147,7 @@ def _check_declared(name, found, num_classes):
 
 
 def _check_number(name, num_classes, found):
-    """Refuses more classes than can be numbered or counted."""
+    """Raises UserError for more classes than can be numbered or counted."""
     if num_classes > MAX_INT:
         raise errors.UserError(
             f"{name}: num_classes is {num_classes}, but labels are of {found} classes "

@@ -1,9 +1,9 @@
-"""What nodes with data of their own agree on before the first round.
+"""Agreement of nodes on labels, inputs and vocabulary before the first round.
 
 Each node describes its data: kind and shape of an input, names of its labels, numbers
-of examples, of texts the words that enough of them have; never an example. What all
-descriptions have in common is the agreement. Labels are numbered in sorted order, and
-words by how often all nodes have them. Who comes later fits into it, or is refused.
+of examples, and for texts the words that enough of them have; never an example. The
+server makes the agreement of all descriptions. Labels are numbered in sorted order, and
+words by their total frequency. A node that joins later must fit the agreement.
 """
 
 import json
@@ -20,23 +20,23 @@ from jaxproto.io import atomic
 
 FILE = "agreement.json"
 WHOLE = re.compile(r"[+-]?[0-9]+")  # a label that is a number
-TEXTS = "texts"  # the kind of an input; others are types of numpy
+TEXTS = "texts"  # kind of an input; other kinds are types of numpy
 AGAIN = "Bring back the old data, or begin a new run in another folder."
 
 
 class NodeDescription(NamedTuple):
-    """What a node tells of its data."""
+    """Description of a node's data."""
 
     kind: str  # uint8 (images), float32 (features), texts
     shape: tuple[int, ...]  # of an input; () of texts
-    labels: tuple[str, ...]  # in the order of their numbers in the node
+    labels: tuple[str, ...]  # in the order of their numbers on the node
     train: int  # examples
     test: int
-    words: dict[str, int]  # of training texts -> how often they have it
+    words: dict[str, int]  # word of training texts -> frequency
 
 
 class ClientSizes(NamedTuple):
-    """What the agreement says of a client."""
+    """Numbers of examples and labels of a client in the agreement."""
 
     train: int
     test: int
@@ -44,35 +44,35 @@ class ClientSizes(NamedTuple):
 
 
 class NodeSchema(NamedTuple):
-    """What all nodes know."""
+    """Common description of the data of all nodes."""
 
     kind: str
     shape: tuple[int, ...]
     labels: tuple[str, ...]  # number -> name
     tokens: tuple[str, ...]  # the vocabulary; () without texts
     number: int  # clients of the federation
-    clients: dict[int, ClientSizes]  # that were there when it was made
-    late: dict[int, ClientSizes]  # that came after; nothing of others depends on them
+    clients: dict[int, ClientSizes]  # clients that took part in the agreement
+    late: dict[int, ClientSizes]  # clients that joined later; no other depends on them
 
 
 def to_json(schema: NodeDescription | NodeSchema) -> str:
-    """As text; `parse_description` and `parse_schema` read it."""
+    """Serialises to text, which `parse_description` and `parse_schema` parse."""
     return json.dumps(schema._asdict(), sort_keys=True)
 
 
 def parse_description(told: str) -> NodeDescription:
-    """The description in a text.
+    """Parses a description.
 
     Raises:
-      UserError: it is none.
+      UserError: the text is no description.
     """
     try:
-        found = json.loads(told)
-        sizes = int(found["train"]), int(found["test"])
-        shape = tuple(map(int, found["shape"]))
-        words = {str(k): int(v) for k, v in found["words"].items()}
-        labels = tuple(map(str, found["labels"]))
-        return NodeDescription(str(found["kind"]), shape, labels, *sizes, words)
+        fields = json.loads(told)
+        sizes = int(fields["train"]), int(fields["test"])
+        shape = tuple(map(int, fields["shape"]))
+        words = {str(k): int(v) for k, v in fields["words"].items()}
+        labels = tuple(map(str, fields["labels"]))
+        return NodeDescription(str(fields["kind"]), shape, labels, *sizes, words)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise UserError(
             f"a node's description of its data cannot be read ({e!r}); give server "
@@ -81,19 +81,19 @@ def parse_description(told: str) -> NodeDescription:
 
 
 def parse_schema(told: str) -> NodeSchema:
-    """The agreement in a text.
+    """Parses an agreement.
 
     Raises:
-      UserError: it is none.
+      UserError: the text is no agreement.
     """
     try:
-        found = json.loads(told)
-        shape = tuple(map(int, found["shape"]))
-        labels, tokens = (tuple(map(str, found[k])) for k in ("labels", "tokens"))
-        clients, late = (_sizes(found[k]) for k in ("clients", "late"))
-        number = int(found["number"])
+        fields = json.loads(told)
+        shape = tuple(map(int, fields["shape"]))
+        labels, tokens = (tuple(map(str, fields[k])) for k in ("labels", "tokens"))
+        clients, late = (_sizes(fields[k]) for k in ("clients", "late"))
+        number = int(fields["number"])
         return NodeSchema(
-            str(found["kind"]), shape, labels, tokens, number, clients, late
+            str(fields["kind"]), shape, labels, tokens, number, clients, late
         )
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise UserError(
@@ -103,10 +103,10 @@ def parse_schema(told: str) -> NodeSchema:
 
 
 def read(path: Path) -> NodeSchema:
-    """The agreement in a file.
+    """Reads the agreement in a file.
 
     Raises:
-      UserError: it is not there, or is none.
+      UserError: the file is missing or damaged.
     """
     try:
         return parse_schema(atomic.read(path).decode())
@@ -117,30 +117,30 @@ def read(path: Path) -> NodeSchema:
         ) from e
 
 
-def _sizes(found: Mapping) -> dict[int, ClientSizes]:
+def _sizes(entries: Mapping) -> dict[int, ClientSizes]:
     return {
         int(i): ClientSizes(int(n), int(m), tuple(map(str, labels)))
-        for i, (n, m, labels) in found.items()
+        for i, (n, m, labels) in entries.items()
     }
 
 
 def names(dataset: Dataset) -> tuple[str, ...]:
-    """The names of all labels, those of numbers too."""
+    """Returns the names of all labels; numbers as text."""
     return dataset.classes or tuple(map(str, range(dataset.num_classes)))
 
 
 def merge_descriptions(
     told: Mapping[int, NodeDescription], number: int, vocab_size: int
 ) -> NodeSchema:
-    """The agreement of the nodes that are there.
+    """Makes the agreement of nodes.
 
     Args:
-      told: by client.
-      number: clients of the federation.
-      vocab_size: tokens at most; 0 is all words.
+      told: description of each client that takes part.
+      number: number of clients of the federation.
+      vocab_size: largest number of tokens; 0 is all words.
 
     Raises:
-      UserError: their data do not go together.
+      UserError: the data of the nodes do not match.
     """
     first = min(told)
     for i in sorted(told):
@@ -165,7 +165,7 @@ def merge_descriptions(
 
 
 def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
-    """All labels, sorted: numbers by value, others as texts."""
+    """Returns all labels, sorted: numbers by value, others as text."""
     every = sorted({label for of in told.values() for label in of.labels})
     whole = [label for label in every if WHOLE.fullmatch(label)]
     if len(whole) == len(every):
@@ -207,10 +207,10 @@ def _check_alike(id: int, own: NodeDescription, who: str, other):
 
 
 def add_client(schema: NodeSchema, id: int, own: NodeDescription) -> NodeSchema:
-    """The agreement with a client that is there now.
+    """Returns the agreement with a client that joins.
 
     Raises:
-      UserError: its data do not fit, or are not those that it had.
+      UserError: its data do not fit the agreement, or have changed.
     """
     _check_alike(id, own, "the agreement", schema)
     strange = [label for label in own.labels if label not in schema.labels]
@@ -239,12 +239,12 @@ def _said(of: ClientSizes) -> str:
 
 
 def num_train_examples(schema: NodeSchema) -> int:
-    """Training examples of all clients, as methods know them."""
+    """Returns the number of training examples of all clients."""
     return sum(of.train for of in schema.clients.values())
 
 
 def schema_for(schema: NodeSchema, id: int) -> NodeSchema:
-    """What a client learns of it: of the others, how many examples they have."""
+    """Returns the agreement as a client gets it, without the labels of others."""
     others = {i: of._replace(labels=()) for i, of in schema.clients.items()}
     own = {i: of for i, of in schema.clients.items() if i == id}
     late = {i: of for i, of in schema.late.items() if i == id}

@@ -1,7 +1,7 @@
-"""The data of a federation whose nodes have their own: each side's part of them.
+"""Data of a federation of nodes, as each node and the server have them.
 
-A node has its examples and knows the agreement; the server has no example. Both build
-the same experiment from that, whose rows nobody else ever looks at.
+A node has its examples and the agreement; the server has no examples. Both build the
+same experiment, with placeholders for examples of others.
 """
 
 from typing import NamedTuple
@@ -15,11 +15,11 @@ from jaxproto.data.partitions.registry import Partition, make_partition, split_e
 from jaxproto.data.registry import NODES, load
 from jaxproto.errors import UserError
 
-ABSENT = ClientSizes(1, 1, ())  # who was never there; nothing depends on it
+ABSENT = ClientSizes(1, 1, ())  # placeholder for a client that never joined
 
 
 class NodeData(NamedTuple):
-    """The data of a node."""
+    """Data of a node."""
 
     dataset: Dataset
     train: np.ndarray  # rows
@@ -27,15 +27,15 @@ class NodeData(NamedTuple):
 
 
 def read(config, id: int, source: str) -> NodeData:
-    """Reads a node's data, and divides them unless they have a test part.
+    """Reads the data of a node, and divides them unless they have a test part.
 
     Args:
-      config: the fields `data` of the federation.
-      id: of the client, which with `data.seed` says how its examples are divided.
-      source: such as folder:PATH.
+      config: fields `data` of the federation.
+      id: of the client; seeds the division together with `data.seed`.
+      source: name of the data set, such as folder:PATH.
 
     Raises:
-      UserError: there are none, or too few.
+      UserError: there are no examples, or too few.
     """
     given = {"data_dir": config.data_dir or None, "pixels": config.pixels}
     dataset = load(source, seed=config.seed, **given)
@@ -53,10 +53,11 @@ def read(config, id: int, source: str) -> NodeData:
 
 
 def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
-    """What a node tells of its data.
+    """Describes the data of a node.
 
     Args:
-      min_texts: training texts that a word must be in to be told.
+      data: data of the node.
+      min_texts: number of training texts that a word must be in to be described.
     """
     dataset = data.dataset
     sizes = len(data.train), len(data.test)
@@ -73,7 +74,7 @@ def describe_node(data: NodeData, min_texts: int) -> NodeDescription:
 def node_view(
     schema: NodeSchema, id: int, data: NodeData, max_len: int
 ) -> tuple[Dataset, Partition]:
-    """The data as a node has them: rows of its own, and numbers of the others' rows."""
+    """Returns the data as a node has them; rows of other clients are placeholders."""
     dataset = data.dataset
     if schema.tokens:
         alone = make_partition([data.train], [data.test])
@@ -92,10 +93,10 @@ def node_view(
 
 
 def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
-    """The data as the server knows them: an empty example of each class.
+    """Returns the data as the server has them: one empty example per class.
 
-    A client's rows are as many as it has, and of the classes that it has: in equal
-    numbers, as the server does not know them.
+    Each client has as many rows as examples, spread evenly over its classes, as the
+    server does not know its class counts.
     """
     shape = (max_len,) if schema.tokens else schema.shape
     kind = np.int32 if schema.tokens else np.dtype(schema.kind)
@@ -110,11 +111,11 @@ def server_view(schema: NodeSchema, max_len: int) -> tuple[Dataset, Partition]:
         classes=_classes(schema),
         tokens=schema.tokens,
     )
-    whole, order = {**schema.clients, **schema.late}, range(schema.number)
+    joined, order = {**schema.clients, **schema.late}, range(schema.number)
     label = {name: c for c, name in enumerate(schema.labels)}
-    classes = [[label[n] for n in whole.get(i, ABSENT).labels] or [0] for i in order]
+    classes = [[label[n] for n in joined.get(i, ABSENT).labels] or [0] for i in order]
     train = [schema.clients.get(i, ABSENT).train for i in order]
-    test = [whole.get(i, ABSENT).test for i in order]
+    test = [joined.get(i, ABSENT).test for i in order]
     parts = ([*map(np.resize, classes, sizes)] for sizes in (train, test))
     return dataset, make_partition(*parts)
 

@@ -1,7 +1,8 @@
-"""What a partition looks like, before an hour is spent on it.
+"""Description of a partition: class counts, local steps, label skew.
 
-Counts per client and class, steps, the work that padding would waste, how far the
-clients' labels are from those of all, and what one class alone is worth.
+It counts examples per client and class, local steps and the work that padding wastes,
+and measures the distance of clients' labels to those of all, and the accuracy of always
+predicting the majority class.
 """
 
 import csv
@@ -20,32 +21,31 @@ from jaxproto.data.partitions.registry import Partition
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
 
-MANY_CLASSES = 10  # a client with more shows only the
-SHOWN = 5  # commonest ones in the table; the csv has all
+MANY_CLASSES = 10  # classes beyond which the table of a client shows only some
+SHOWN = 5  # classes shown then, the most frequent ones; the csv has all
 MOST_CLIENTS = 50  # shown in the table; the csv has all
 
 
 class Counts(NamedTuple):
-    """Examples per client and class."""
+    """Numbers of examples per client and class."""
 
     train: np.ndarray  # [K, C]
     test: np.ndarray  # [K, C]
 
 
 class RoundWork(NamedTuple):
-    """What a round costs each client, and what padding to the longest would add."""
+    """Local steps of each client, and those that padding would add."""
 
     steps: np.ndarray  # [K] local steps per round
     dropped: np.ndarray  # [K] training examples outside the whole batches of an epoch
-    waste: tuple[float, ...]  # per cohort, share of steps that only pad
-    total_waste: float  # the same over all cohorts
+    waste: tuple[float, ...]  # per cohort, share of steps that are padding
+    total_waste: float  # share of padding over all cohorts
 
 
 class Skew(NamedTuple):
     """Distances from each client's distribution of training labels to that of all.
 
-    That of all is of all clients' training examples together. Both are 0 where a
-    client's labels are as everybody's, and at most 1.
+    Both distances are 0 for equal distributions, and at most 1.
     """
 
     variation: np.ndarray  # [K] total variation, 1/2 sum_c |p_c - q_c|
@@ -54,10 +54,7 @@ class Skew(NamedTuple):
 
 
 class MajorityShare(NamedTuple):
-    """Share of test examples in their client's commonest training class.
-
-    It is the accuracy of networks that always say that class.
-    """
+    """Accuracy of always predicting the majority training class of a client."""
 
     pooled: float  # over test examples
     client_mean: float
@@ -65,7 +62,7 @@ class MajorityShare(NamedTuple):
 
 
 def counts(dataset: Dataset, partition: Partition) -> Counts:
-    """Counts the examples of each client by class, [K, C] for train and for test."""
+    """Counts the examples of each client by class."""
 
     def count(rows):
         return np.bincount(dataset.y[rows], minlength=dataset.num_classes)
@@ -85,32 +82,32 @@ def write_csv(path: str | os.PathLike, counts: Counts) -> None:
 
 
 def read_csv(path: str | os.PathLike) -> Counts:
-    """Reads back what `write_csv` wrote.
+    """Reads counts that `write_csv` wrote.
 
     Raises:
-      UserError: there is no such file, or it is something else.
+      UserError: the file is missing, or has no counts.
     """
     try:
         with open(path, newline="") as file:
             rows = list(csv.reader(file))[1:]
         split = ([r[2:] for r in rows if r[1] == name] for name in Counts._fields)
-        found = Counts(*(np.array(part, int) for part in split))
+        counted = Counts(*(np.array(part, int) for part in split))
     except (OSError, IndexError, ValueError, csv.Error) as e:
         raise UserError(
             f"{path} is no partition of a run ({e}): give the work directory of a run."
         ) from e
-    if found.train.ndim != 2 or found.train.shape != found.test.shape:
+    if counted.train.ndim != 2 or counted.train.shape != counted.test.shape:
         raise UserError(
             f"{path} is no partition of a run: it does not count both splits of every "
             "client."
         )
-    return found
+    return counted
 
 
 def majority_share(counts: Counts) -> MajorityShare:
-    """What each client's commonest training class is worth on its test examples.
+    """Returns the accuracy of always predicting the majority class of each client.
 
-    Of classes that are equally common, the first.
+    The first of equally frequent classes counts as the majority class.
     """
     best_K = np.argmax(counts.train, axis=1)
     right_K = np.take_along_axis(counts.test, best_K[:, None], axis=1)[:, 0]
@@ -151,12 +148,12 @@ def work(
 
 
 def num_unseen(counts: Counts) -> int:
-    """Test examples of classes that their client has no training example of."""
+    """Counts test examples of classes that their client does not train on."""
     return int(counts.test[counts.train == 0].sum())
 
 
 def skew(count_KC: np.ndarray) -> Skew:
-    """How far labels are from alike; every client has an example."""
+    """Measures the label skew of clients from counts [K, C]; no client is empty."""
     count_KC = np.asarray(count_KC, float)
     all_C = count_KC.sum(axis=0) / count_KC.sum()
     each_KC = count_KC / count_KC.sum(axis=1, keepdims=True)
@@ -171,13 +168,13 @@ def table(
     most: int = MOST_CLIENTS,
     names: Sequence[str] = (),
 ) -> rich.table.Table:
-    """Returns one line per client: sizes, classes held, and counts of the commonest.
+    """Makes a table of sizes and class counts, one line per client.
 
     Args:
       counts: of every client.
-      work: adds the steps, and what padding would waste.
-      most: clients shown.
-      names: of the classes; without, they are called by their numbers.
+      work: adds the steps, and the share of padding.
+      most: largest number of clients shown.
+      names: of the classes; () shows their numbers.
     """
     caption = _caption(counts, work, most)
     view = rich.table.Table(title="Partition", caption=caption)
@@ -194,18 +191,18 @@ def table(
 
 
 def format_class_counts(count_C: np.ndarray, names: Sequence[str] = ()) -> str:
-    """Returns "class:count ..." of the classes held, in their order.
+    """Formats class counts as "class:count ...", in the order of the classes.
 
-    Of many, the commonest: "17:58 108:48 112:133 116:97 125:99 +63 more".
+    Of many classes, the most frequent: "17:58 108:48 112:133 116:97 125:99 +63 more".
     """
-    there = np.flatnonzero(count_C)
-    shown = there
-    if len(there) > MANY_CLASSES:
-        shown = np.sort(there[np.argsort(-count_C[there], kind="stable")[:SHOWN]])
+    present = np.flatnonzero(count_C)
+    shown = present
+    if len(present) > MANY_CLASSES:
+        shown = np.sort(present[np.argsort(-count_C[present], kind="stable")[:SHOWN]])
     called = [escape(names[c]) if names else c for c in shown.tolist()]
     pairs = zip(called, count_C[shown], strict=True)
     text = (", " if names else " ").join(f"{c}:{count}" for c, count in pairs)
-    return text + f" +{len(there) - len(shown)} more" * (len(shown) < len(there))
+    return text + f" +{len(present) - len(shown)} more" * (len(shown) < len(present))
 
 
 def _caption(counts, work, most):

@@ -3,10 +3,10 @@
   jaxproto prepare cifar10 --data_dir=DIR
   jaxproto prepare gtsrb43/official --data_dir=DIR --manual_dir=ARCHIVES
 
-It is written as ArrayRecord, which `tfds:NAME` reads without TensorFlow. Preparing
+The set is written as ArrayRecord, which `tfds:NAME` reads without TensorFlow. Preparing
 needs TensorFlow for the sets that TFDS builds itself (`pip install
 'jaxproto[prepare]'`), and none for tiny_imagenet and gtsrb43. TFDS writes to a
-directory `incomplete...` and renames it at the end: a set is there whole or not at all.
+directory `incomplete...` and renames it at the end, so that no set is incomplete.
 """
 
 import difflib
@@ -38,13 +38,13 @@ SPACE = {  # name -> MiB to download, MiB to keep (TFDS's catalogue)
 
 
 class PreparedDataset(NamedTuple):
-    """A prepared data set."""
+    """Result of `prepare`: a prepared data set."""
 
     name: str  # tfds:NAME reads it
     path: pathlib.Path
     sizes: dict[str, int]  # examples per split
-    official: dict[str, int]  # the same, of the official archives; {} if not known
-    fresh: bool  # prepared now, and not before
+    official: dict[str, int]  # examples per split in the official archives; {} unknown
+    fresh: bool  # whether it was prepared now
 
 
 def prepare(
@@ -54,17 +54,17 @@ def prepare(
     manual_dir: str | os.PathLike | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> PreparedDataset:
-    """Prepares a data set as ArrayRecord, unless it is there already.
+    """Prepares a data set as ArrayRecord, unless it is prepared already.
 
     Args:
-      name: as TFDS spells it, or tiny_imagenet, gtsrb43, gtsrb43/official.
-      data_dir: where prepared sets lie; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
-      manual_dir: archives that lie here are not downloaded.
-      tell: is given a line on the space that it takes, before anything is downloaded.
+      name: of TFDS, or tiny_imagenet, gtsrb43, gtsrb43/official.
+      data_dir: of prepared sets; TFDS_DATA_DIR or ~/tensorflow_datasets if None.
+      manual_dir: folder of archives that are not downloaded again.
+      tell: called with a line on the disk space needed, before the download.
 
     Raises:
       UserError: unknown set; TensorFlow, network, disk space or an archive is missing;
-        an archive is damaged; what lies there already cannot be read.
+        an archive is damaged; an existing set cannot be read.
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = _absolute(data_dir or default)
@@ -94,8 +94,8 @@ def _absolute(path):
 
 
 def _builder(name, root):
-    """Returns TFDS's builder; nothing is read or written yet."""
-    import tensorflow_datasets as tfds  # takes a second: only who needs it pays
+    """Returns TFDS's builder, without reading or writing data."""
+    import tensorflow_datasets as tfds  # imported here, as it takes a second
 
     from jaxproto.data.tfds_builders import gtsrb, tiny_imagenet  # noqa: F401
 
@@ -138,21 +138,21 @@ def required_space(builder) -> tuple[int, int]:
 
 
 def _check_space(builder, root):
-    there = next(path for path in (root, *root.parents) if path.exists())
-    free = shutil.disk_usage(there).free // 2**20
+    existing = next(path for path in (root, *root.parents) if path.exists())
+    free = shutil.disk_usage(existing).free // 2**20
     download, keep = required_space(builder)
     need = 2 * download + keep  # TFDS unpacks some archives
     if free < need:
         raise UserError(
-            f"preparing {builder.name} needs about {need} MiB, but {there} has {free} "
-            "MiB free. Give another --data_dir."
+            f"preparing {builder.name} needs about {need} MiB, but {existing} has "
+            f"{free} MiB free. Give another --data_dir."
         )
     size = f"{download} MiB to download and {keep} MiB to keep" if need else "unknown"
-    return f"{builder.name}: space needed: {size}; {there} has {free} MiB free"
+    return f"{builder.name}: space needed: {size}; {existing} has {free} MiB free"
 
 
 def _check_whole(builder):
-    """A directory that was copied may lack files, or hold another format."""
+    """Raises UserError for a set that lacks files or has another format."""
     path = builder.data_path
     info = path / "dataset_info.json"
     splits = builder.info.splits.values()
@@ -172,11 +172,11 @@ def _check_whole(builder):
 
 
 def prepared_message(done: PreparedDataset, default: bool) -> list[str]:
-    """Returns what to tell: where it is, how large, and how to use it.
+    """Returns lines on the location, size and use of a prepared set.
 
     Args:
-      done: what `prepare` returned.
-      default: whether it lies where TFDS looks without being told.
+      done: from `prepare`.
+      default: whether it is in the default folder of TFDS.
     """
     sizes = ", ".join(f"{size} {split}" for split, size in done.sizes.items())
     state = "prepared" if done.fresh else "already prepared, nothing to do"

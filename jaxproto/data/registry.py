@@ -1,4 +1,4 @@
-"""Every data set by name: `digits`, `spiral`, `npz:PATH`, `tfds:NAME`, ..."""
+"""Data sets by name: `digits`, `spiral`, `npz:PATH`, `tfds:NAME`, ..."""
 
 import os
 
@@ -18,7 +18,7 @@ def digits(seed: int = 0) -> Dataset:
     0..16 become 0..255.
     """
     del seed
-    import sklearn.datasets  # takes a second: only who needs it pays
+    import sklearn.datasets  # imported here, as it takes a second
 
     x_NHW, y_N = sklearn.datasets.load_digits(return_X_y=True)
     x_NHW = np.rint(x_NHW.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
@@ -35,13 +35,13 @@ def spiral_literal(seed: int = 0) -> Dataset:
     return make_dataset("spiral_literal", spiral.points(spiral.literal_angles, seed))
 
 
-NODES = "nodes"  # where every node of a federation has its own: `data.nodes`
-DATASETS = {  # name -> seed -> Source
+NODES = "nodes"  # every node of a federation has its own examples: `data.nodes`
+DATASETS = {  # name -> seed -> Dataset
     "digits": digits,
     "spiral": spiral_fednh,
     "spiral_literal": spiral_literal,
 }
-PREFIXES = {  # prefix -> what follows the colon, data_dir, pixels -> Source
+PREFIXES = {  # prefix -> text after the colon, data_dir, pixels -> Dataset
     "csv": lambda path, data_dir, size: csv_texts.load(path, size),
     "folder": lambda path, data_dir, size: image_folder.load(path, size),
     "npz": lambda path, data_dir, size: npz.load(path, size),
@@ -59,11 +59,11 @@ def load(
     """Returns the data set called `name`.
 
     Args:
-      name: one of SOURCES, csv:PATH, folder:PATH, npz:PATH, or
+      name: one of DATASETS, csv:PATH, folder:PATH, npz:PATH, or
         tfds:NAME[/CONFIG][:VERSION].
-      data_dir: where TFDS sets lie prepared; TFDS's own default if None.
-      seed: of the sets that are drawn (the spirals).
-      pixels: height and width that images are resized to; 0 leaves them as they are.
+      data_dir: folder of prepared TFDS sets; TFDS's own default if None.
+      seed: of data sets that are drawn (the spirals).
+      pixels: height and width that images are resized to; 0 does not resize.
 
     Raises:
       UserError: the data set is unknown, unreadable or unfit to train on.
@@ -79,8 +79,8 @@ def load(
             "which names its own; run it with `python -m jaxproto flower`, or choose "
             "another data.name."
         )
-    there = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
-    dataset = DATASETS[errors.choose_from("data set", name, there)](seed)
+    names = [*DATASETS, NODES, "csv:PATH", "folder:PATH", "npz:PATH", "tfds:NAME"]
+    dataset = DATASETS[errors.choose_from("data set", name, names)](seed)
     if pixels:
         x = resize_and_join(name, [dataset.x], pixels, decoded_cache.memory_writer)
         return dataset._replace(x=x)

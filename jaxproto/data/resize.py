@@ -1,8 +1,7 @@
-"""Images brought to one size, as the papers' loaders do.
+"""Resizing of images, as in the loaders of the papers.
 
-Pillow's bilinear filter, which averages over what it leaves out ("antialiased"): what
-torchvision's Resize((H, W)) does to a Pillow image. Images become square; their aspect
-is not kept.
+The filter is Pillow's bilinear one with antialiasing, as in torchvision's Resize((H,
+W)) of a Pillow image. Images become square; their aspect ratio is not kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +12,12 @@ from PIL import Image
 from jaxproto import errors
 from jaxproto.data.decoded_cache import ArrayWriter
 
-MAX_PIXELS = 4_096  # beyond, a number of pixels is a mistake
+MAX_PIXELS = 4_096  # larger sizes are refused as mistakes
 CHUNK = 1_000  # images at a time
 
 
 def check_pixels(pixels: int) -> None:
-    """Raises a UserError unless `pixels` is 0 or a size that an image can have."""
+    """Raises UserError unless `pixels` is 0 or a valid size."""
     if not 0 <= pixels <= MAX_PIXELS:
         raise errors.UserError(
             f"data.pixels is {pixels}. Give the height and width that images are to "
@@ -27,7 +26,7 @@ def check_pixels(pixels: int) -> None:
 
 
 def resize(image_HWC: np.ndarray, pixels: int) -> np.ndarray:
-    """Returns the uint8 image as [pixels, pixels, channels], or itself if it is so."""
+    """Resizes a uint8 image to [pixels, pixels, channels]."""
     if image_HWC.shape[:2] == (pixels, pixels):
         return image_HWC
     if image_HWC.shape[2] == 3:
@@ -47,17 +46,17 @@ def resize_and_join(
     pixels: int,
     begin: Callable[[tuple[int, ...], np.dtype], ArrayWriter],
 ) -> np.ndarray:
-    """Returns the parts as one array, resized.
+    """Joins the parts to one array of resized images.
 
     Args:
       name: of the data set.
-      parts: [N, height, width, channels] of one shape and type; where `pixels` is 0,
-        whatever numbers they are.
-      pixels: 0 leaves them as they are.
-      begin: shape, type -> where the rows go, such as `cache.in_memory`.
+      parts: images [N, height, width, channels] of one shape and type; arrays of any
+        numbers if `pixels` is 0.
+      pixels: height and width; 0 does not resize.
+      begin: shape, type -> sink of the rows, such as `cache.in_memory`.
 
     Raises:
-      UserError: a size is asked for, but the examples are no uint8 images.
+      UserError: `pixels` is not 0, and the examples are no uint8 images.
     """
     shape = parts[0].shape[1:]
     if pixels:
@@ -72,7 +71,7 @@ def resize_and_join(
 
 
 def check_not_text(name: str, pixels: int) -> None:
-    """Raises a UserError if a size is asked for."""
+    """Raises UserError if `pixels` is not 0, as texts have none."""
     if pixels:
         raise errors.UserError(
             f"{name}: data.pixels is {pixels}, but texts have no pixels. Set it to 0."
@@ -80,7 +79,7 @@ def check_not_text(name: str, pixels: int) -> None:
 
 
 def check_images(name: str, x: np.ndarray) -> None:
-    """Raises a UserError unless `x` holds uint8 images."""
+    """Raises UserError unless `x` holds uint8 images."""
     if x.dtype != np.uint8 or x.ndim != 4:
         raise errors.UserError(
             f"{name}: data.pixels resizes uint8 images, but the examples have shape "

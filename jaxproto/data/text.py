@@ -1,4 +1,4 @@
-"""Texts as tokens: words of English, a vocabulary of the training texts, tables.
+"""Texts as tokens: tokeniser, vocabulary of the training texts, token tables.
 
 Words are those of torchtext's tokeniser `basic_english`, as in the released code of
 TinyProto (docs/decisions.md#texts).
@@ -25,7 +25,7 @@ from jaxproto.io import atomic
 from jaxproto.types import PADDING, UNKNOWN
 
 SPECIAL = ("<pad>", "<unk>")  # names of PADDING and UNKNOWN, in this order
-REPLACED = {  # in this order, after lower case; then words are what blanks separate
+REPLACED = {  # in this order, after lower case; then blanks separate the words
     "'": " ' ",
     '"': "",
     ".": " . ",
@@ -41,17 +41,17 @@ REPLACED = {  # in this order, after lower case; then words are what blanks sepa
 
 
 class TokenizedTexts(NamedTuple):
-    """The words of all texts, one text after the other."""
+    """Words of all texts, concatenated."""
 
-    words: tuple[str, ...]  # every different one
+    words: tuple[str, ...]  # distinct words
     which: np.ndarray  # [T] int32, index into `words`
-    length: np.ndarray  # [N] int64, words of each text
+    length: np.ndarray  # [N] int64, number of words of each text
 
 
 def split(text: str) -> list[str]:
-    """The words of a text, as torchtext's `basic_english` has them.
+    """Splits a text into words, as torchtext's `basic_english` does.
 
-    Lower case; ' . , ( ) ! ? become words, ; : and <br /> become blanks, and " goes.
+    Lower case; ' . , ( ) ! ? become words, ; : and <br /> become blanks, " is removed.
     """
     text = text.lower()
     for old, new in REPLACED.items():
@@ -60,7 +60,7 @@ def split(text: str) -> list[str]:
 
 
 def tokenize(texts: Sequence[str]) -> TokenizedTexts:
-    """The words of all texts; each text is split once."""
+    """Splits all texts into words."""
     # word -> index, in order of appearance
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
@@ -75,13 +75,13 @@ def tokenize(texts: Sequence[str]) -> TokenizedTexts:
 def vocabulary(
     found: TokenizedTexts, rows: np.ndarray, size: int = 0
 ) -> tuple[str, ...]:
-    """The tokens: padding, unknown, then words from the commonest to the rarest.
+    """Returns the tokens: padding, unknown, then words by descending frequency.
 
     Args:
-      found: the words of all texts.
-      rows: the texts whose words count.
-      size: of the vocabulary, at most; 0 is all words. Of equally common words those
-        first in the alphabet stay.
+      found: words of all texts.
+      rows: texts whose words count.
+      size: largest number of tokens; 0 is all words. Equally frequent words are in
+        alphabetical order.
     """
     count = np.bincount(_of(found, rows)[0], minlength=len(found.words))
     seen = {found.words[i]: int(count[i]) for i in np.flatnonzero(count)}
@@ -91,7 +91,7 @@ def vocabulary(
 def frequent_words(
     found: TokenizedTexts, rows: np.ndarray, least: int
 ) -> dict[str, int]:
-    """Words that so many of some texts have at the least -> how often they have it."""
+    """Returns the frequency of the words that are in at least `least` of the texts."""
     which, text = _of(found, rows)
     number = len(found.words)
     pairs = np.unique(text * max(number, 1) + which)  # a word once for each text
@@ -101,7 +101,7 @@ def frequent_words(
 
 
 def _of(found: TokenizedTexts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which words some texts have, one text after the other, and in which text each."""
+    """Returns the words of some texts, concatenated, and the text of each word."""
     chosen_N = np.zeros(len(found.length), bool)
     chosen_N[rows] = True
     text_T = np.repeat(np.arange(len(found.length)), found.length)
@@ -110,7 +110,7 @@ def _of(found: TokenizedTexts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ...]:
-    """The tokens of words that are counted; `size` as in `vocabulary`."""
+    """Returns the tokens of counted words; `size` as in `vocabulary`."""
     order = sorted(count, key=lambda word: (-count[word], word))
     return (*SPECIAL, *(w for w in order if w not in SPECIAL))[: size or None]
 
@@ -118,7 +118,7 @@ def order_by_frequency(count: Mapping[str, int], size: int = 0) -> tuple[str, ..
 def token_table(
     found: TokenizedTexts, tokens: Sequence[str], max_len: int
 ) -> np.ndarray:
-    """Tokens [N, max_len] int32: the first words of each text, then padding."""
+    """Makes tokens [N, max_len] int32: the first words of each text, then padding."""
     number = {word: i for i, word in enumerate(tokens) if i > UNKNOWN}
     token = np.array([number.get(w, UNKNOWN) for w in found.words], np.int32)
     first_N = np.cumsum(found.length) - found.length
@@ -137,24 +137,25 @@ def encode(
     max_len: int = 200,
     known: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """The data set with its texts as tokens [N, max_len], and their vocabulary.
+    """Encodes the texts of a data set as tokens [N, max_len], with their vocabulary.
 
-    Other data sets stay as they are. A text without words is all padding. What was cut
-    or is unknown becomes a sentence in `Dataset.notes`.
+    Other data sets are returned unchanged. A text without words is all padding. Numbers
+    of cut texts and unknown words become a sentence in `Dataset.notes`.
 
     Args:
-      partition: words are those of the clients' training texts, and of public ones.
-      vocab_size: tokens at most, padding and the unknown word among them; 0 is all.
-      max_len: words of a text that count.
-      known: the vocabulary of a run that goes on; None makes one.
+      dataset: of texts, or of any other inputs.
+      partition: clients' training texts, and public ones, give the words.
+      vocab_size: largest number of tokens, special ones included; 0 is all.
+      max_len: number of first words of a text that are kept.
+      known: vocabulary of a resumed run; None makes one.
 
     Raises:
-      UserError: no room for a word, or none in the training texts.
+      UserError: the vocabulary has room for no word, or training texts have none.
     """
     if dataset.x.dtype.kind not in "UT":
         return dataset
     _check(vocab_size, max_len)
-    size = len(dataset.x) * max_len * 5  # tokens, and which there are
+    size = len(dataset.x) * max_len * 5  # bytes of tokens and of the mask of words
     way = "choose a smaller data.max_len"
     host_memory.check_memory(
         f"{len(dataset.x)} texts of data.max_len={max_len} words", size, way
@@ -198,15 +199,15 @@ def _told(dataset, partition, found, tokens, token_NL):
 
 
 def write(path: str | os.PathLike, tokens: Sequence[str]) -> None:
-    """Saves a vocabulary, one token per line: line i + 1 is token i."""
+    """Writes a vocabulary, one token per line: line i + 1 is token i."""
     atomic.write(path, ("\n".join(tokens) + "\n").encode())
 
 
 def read(path: str | os.PathLike) -> tuple[str, ...] | None:
-    """The vocabulary in a file, or None where there is no such file.
+    """Reads the vocabulary in a file; None if there is no such file.
 
     Raises:
-      UserError: the file is none.
+      UserError: the file is damaged.
     """
     if not os.path.exists(path):
         return None

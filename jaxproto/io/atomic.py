@@ -1,11 +1,8 @@
-"""The one way in which files are written, and which files are read: regular ones.
+"""Atomic writes, and reads of regular files.
 
-A file is written whole, or not at all.
-
-What is being made has a name of its own until it is complete. Those names are known
-here, so that a process that ends in the middle can take them away
-(`remove_in_progress`); one that is killed leaves them to the next start
-(`remove_leftovers`).
+A file is written under a temporary name and renamed when complete. A process that ends
+early removes its temporary files (`remove_in_progress`); the next start removes those
+of a killed process (`remove_leftovers`).
 """
 
 import contextlib
@@ -18,15 +15,15 @@ from pathlib import Path
 
 from jaxproto.errors import UserError
 
-NEW = ".new"  # ending of a file that is being written
+NEW = ".new"  # suffix of a file that is being written
 _unfinished: set[Path] = set()
 
 
 class Unwritable(UserError):
-    """A file or folder cannot be written, such as on a full disk."""
+    """Error of a file or folder that cannot be written, such as on a full disk."""
 
     def __init__(self, path: str | os.PathLike, size: int, reason: str):
-        """Of `size` bytes, for a reason in the system's words."""
+        """Makes the error for `size` bytes and the system's reason."""
         self.reason = reason
         try:
             free = f", {format_bytes(shutil.disk_usage(Path(path).parent).free)} free"
@@ -39,7 +36,7 @@ class Unwritable(UserError):
         )
 
 
-KINDS = {  # of what is no regular file; reading some of them never ends
+KINDS = {  # of irregular files; reading some of them never ends
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
@@ -49,54 +46,56 @@ KINDS = {  # of what is no regular file; reading some of them never ends
 
 
 def file_type(path: str | os.PathLike) -> str:
-    """What a path is if it is no regular file, such as "a pipe"; "" for a file.
+    """Returns the kind of an irregular file, such as "a pipe"; "" for a regular file.
 
     Raises:
-      FileNotFoundError: there is nothing, or a link to nothing.
-      OSError: as `os.stat`.
+      FileNotFoundError: there is no file, or a dangling link.
+      OSError: from `os.stat`.
     """
     return KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "")
 
 
 def check_regular(name: str, path: str | os.PathLike):
-    """Raises UserError unless a path is that of a regular file, or of a link to one.
+    """Raises UserError unless a path is a regular file, or a link to one.
 
     Args:
-      name: of what is read, with which the message begins.
+      name: of the data, with which the message begins.
+      path: to check.
     """
     try:
-        found = file_type(path)
+        irregular = file_type(path)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{name}: no such file. Looked for {os.path.abspath(path)}."
         ) from error
-    if found:
-        raise UserError(f"{name}: {path} is {found}. Give a regular file.")
+    if irregular:
+        raise UserError(f"{name}: {path} is {irregular}. Give a regular file.")
 
 
 def read(path: str | os.PathLike) -> bytes:
-    """The content of a regular file.
+    """Reads a regular file.
 
     Raises:
-      OSError: it is none, or cannot be read.
+      OSError: the file is irregular, or cannot be read.
     """
-    if found := file_type(path):
-        raise OSError(f"it is {found}, no regular file")
+    if irregular := file_type(path):
+        raise OSError(f"it is {irregular}, no regular file")
     return Path(path).read_bytes()
 
 
 def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
-    """Puts `content` in the place of a file; a kill leaves the old one or the new one.
+    """Writes a file atomically; a file with this content already is not touched.
 
-    A file that has this content already is left alone. The bytes are on disk before the
-    name is, and the name is on disk when this returns.
+    The content is on disk before the name is, and the name when this returns.
 
     Args:
-      private: mode 0600 whatever the umask is, and under a name of its own until it is
-        whole: other processes may write the same file at the same time.
+      path: of the file.
+      content: its bytes.
+      private: mode 0600 whatever the umask, and a unique temporary name, so that
+        several processes may write the same file.
 
     Raises:
-      Unwritable: the system refuses; the old file stays.
+      Unwritable: the file cannot be written; the old file stays.
     """
     path = Path(path)
     with write_errors(path, len(content)):
@@ -114,14 +113,14 @@ def write(path: str | os.PathLike, content: bytes, *, private: bool = False):
 
 @contextlib.contextmanager
 def write_errors(path: str | os.PathLike, size: int) -> Iterator[None]:
-    """Says in one line that the system refuses to write there.
+    """Turns an OSError of a block that writes into `Unwritable`.
 
     Args:
-      path: the file or folder that is written.
-      size: its bytes.
+      path: file or folder that is written.
+      size: bytes to be written.
 
     Raises:
-      Unwritable: in place of an OSError.
+      Unwritable: the block raised an OSError.
     """
     try:
         yield
@@ -130,13 +129,13 @@ def write_errors(path: str | os.PathLike, size: int) -> Iterator[None]:
 
 
 def format_bytes(size: int) -> str:
-    """Bytes, in words."""
+    """Formats a number of bytes."""
     return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size:,} bytes"
 
 
 @contextlib.contextmanager
 def in_progress(path: Path) -> Iterator[None]:
-    """Knows a file or folder as being made; takes it away if the block fails."""
+    """Registers a temporary file or folder; removes it if the block fails."""
     _unfinished.add(path)
     try:
         yield
@@ -148,20 +147,20 @@ def in_progress(path: Path) -> Iterator[None]:
 
 
 def remove_in_progress():
-    """Takes away what is being made: the process ends."""
+    """Removes all registered temporary files, before the process ends."""
     for path in list(_unfinished):
         remove(path)
 
 
 def remove_leftovers(folder: Path, patterns: tuple[str, ...]):
-    """Takes away what a killed process was writing to files of these names."""
+    """Removes temporary files that a killed process left for files of these names."""
     for pattern in patterns:
         for left in folder.glob(pattern + NEW):
             remove(left)
 
 
 def remove(path: Path):
-    """Removes a file or a whole folder, as far as that can be done."""
+    """Removes a file or folder; ignores errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -170,20 +169,20 @@ def remove(path: Path):
 
 
 def reserve(path: Path, size: int):
-    """Makes a file of so many bytes, all of which the disk has room for.
+    """Allocates a file of `size` bytes on disk.
 
     Raises:
-      Unwritable: it has not, or it cannot be made.
+      Unwritable: the disk has no room, or the file cannot be made.
     """
     with write_errors(path, size), path.open("wb") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
-        else:  # macOS, Windows: nothing can be promised
+        else:  # macOS, Windows: no reservation
             file.truncate(size)
 
 
 def fsync_dir(folder: Path):
-    """Waits until the names in a folder are on disk, where a system can be asked to."""
+    """Syncs the names in a folder to disk, where the system can."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -194,7 +193,7 @@ def fsync_dir(folder: Path):
 
 
 def fsync_tree(folder: Path):
-    """Waits until all files below a folder are on disk, and their names."""
+    """Syncs all files below a folder, and their names, to disk."""
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
             fsync_dir(path)
@@ -205,8 +204,8 @@ def fsync_tree(folder: Path):
 
 
 def _own_name(path: Path) -> Path:
-    """An empty file beside `path` that only this process and user can write."""
+    """Makes an empty file beside `path` with a unique name and mode 0600."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     os.close(handle)
-    os.chmod(name, 0o600)  # whatever the umask took away
+    os.chmod(name, 0o600)  # whatever the umask
     return Path(name)

@@ -1,8 +1,8 @@
-"""Folders and files of the user alone: what is read from them is run.
+"""Owner-only folders and files: cached programs are executed.
 
-Whoever can write into a cache of programs decides what this process does. So folders
-are made with mode 0700 and files with 0600, whatever the umask is, and what belongs to
-another user, or can be written by others, is not used.
+A user who can write into a cache of programs controls this process. So folders have
+mode 0700 and files 0600, whatever the umask; those that belong to another user, or that
+others can write, are refused.
 """
 
 import os
@@ -13,30 +13,30 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotOwnedError(Exception):
-    """Somebody else could have written this; the message says who and the way out."""
+    """Error of a file or folder that another user could have written."""
 
 
 def owner_only_folder(path: Path):
-    """Makes the folder, and parents that are missing, for the user alone.
+    """Makes a folder, and its missing parents, with mode 0700.
 
     Raises:
-      Refused: it is there, and others may have written into it.
-      OSError: it cannot be made.
+      Refused: the folder exists, and others can write into it.
+      OSError: the folder cannot be made.
     """
     path = path.absolute()
     for part in [*reversed(path.parents), path]:
         if not part.exists():
             part.mkdir(mode=0o700, exist_ok=True)
-            part.chmod(0o700)  # whatever the umask took away
+            part.chmod(0o700)  # whatever the umask
     _check(path, path.stat(), "700")
 
 
 def read_owner_only(path: Path) -> bytes:
-    """The content of a file that nobody else can have written.
+    """Reads a file that only the user can have written.
 
     Raises:
-      Refused: somebody else can have.
-      OSError: it cannot be read.
+      Refused: another user could have written it.
+      OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         _check(path, os.fstat(file.fileno()), "600")

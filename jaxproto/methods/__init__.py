@@ -1,4 +1,4 @@
-"""The registry of methods: one line each."""
+"""Registry of methods."""
 
 from collections.abc import Callable
 

@@ -52,12 +52,12 @@ from jaxproto.types import Array, Client, Spec
 
 
 def cpkd(client: Client) -> Array:
-    """Weights beta_ij [C] of the classes of a client; 1 for its commonest (Eq. 12)."""
+    """Returns weights beta_ij [C] of classes; 1 for the majority class (Eq. 12)."""
     return client.count / jnp.maximum(jnp.max(client.count), 1.0)
 
 
 def _title(base: str, parts: dict[str, bool]) -> str:
-    """The base and the parts that are on, as S Table 1 has them."""
+    """Returns the base and the active parts, as named in S Table 1."""
     on = [name for name, is_on in parts.items() if is_on]
     return " + ".join([base, *on]) if on else f"{base} without {', '.join(parts)}"
 

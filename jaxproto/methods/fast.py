@@ -49,7 +49,7 @@ from jaxproto.types import Array, LossAux, Spec, Tree
 
 
 class FastState(NamedTuple):
-    """What the server keeps; it broadcasts the parameters."""
+    """State of the server, which broadcasts the parameters."""
 
     params: Tree
     q: Array  # [] probability of a snapshot
@@ -57,7 +57,7 @@ class FastState(NamedTuple):
 
 
 class FASTUpload(NamedTuple):
-    """What a client sends."""
+    """Upload of a client."""
 
     params: Tree
     here: Array  # [] 1
@@ -65,14 +65,14 @@ class FASTUpload(NamedTuple):
 
 
 class SnapshotSchedule(NamedTuple):
-    """How the probability of a snapshot goes on."""
+    """Update of the probability of a snapshot."""
 
     seen: Callable  # sums of the loss -> what clients send of them
     step: Callable  # q, last accuracy, sum of seen, gamma -> q, accuracy
 
 
 def adapt_probability(q: Array, last: Array, seen, gamma) -> tuple[Array, Array]:
-    """More snapshots when the training accuracy falls, fewer when it rises."""
+    """Raises the probability when the training accuracy falls, lowers it otherwise."""
     hits, examples = seen
     accuracy = jnp.where(examples > 0, hits / jnp.maximum(examples, 1.0), last)
     return jnp.clip(q + gamma * (last - accuracy), 0.0, 1.0), accuracy

@@ -1,4 +1,4 @@
-"""FedAvg, and the frame of the methods that average whole networks.
+"""FedAvg, and the base of methods that average whole networks.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of
 Deep Networks from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629.
@@ -36,21 +36,21 @@ from jaxproto.types import Array, Spec, Statistics, Tree
 
 
 class FedAvgUpload(NamedTuple):
-    """What a client sends."""
+    """Upload of a client."""
 
     params: Tree
     size: Array  # [] n_i; 0 means "not there"
 
 
 def normalise_weights(weight_K: Array) -> Array:
-    """Weights [K] divided by their sum; all zero if nobody is there."""
+    """Divides weights [K] by their sum; all zero if no upload arrived."""
     weight_K = weight_K.astype(jnp.float32)
     total = jnp.sum(weight_K)
     return weight_K / jnp.where(total > 0, total, 1.0)
 
 
 def weighted_mean(tree: Tree, weight_K: Array, otherwise: Tree) -> Tree:
-    """Mean over clients of every array [K, ...]; `otherwise` if all weights are 0."""
+    """Averages every array [K, ...] over clients; `otherwise` if all weights are 0."""
     share_K, anybody = normalise_weights(weight_K), jnp.any(weight_K > 0)
 
     def mean(a, old):
@@ -60,13 +60,13 @@ def weighted_mean(tree: Tree, weight_K: Array, otherwise: Tree) -> Tree:
 
 
 def weighted_summand(tree: Tree, weight: Array) -> tuple[Tree, Array]:
-    """What a client adds to a weighted mean, which `finish_weighted_mean` ends."""
+    """Returns a client's summand of a weighted mean; see `finish_weighted_mean`."""
     weight = weight.astype(jnp.float32)
     return jax.tree.map(lambda a: weight * a, tree), weight
 
 
 def finish_weighted_mean(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
-    """The mean of a sum of `weighted_summand`; `otherwise` if all weights are 0."""
+    """Returns the mean of summed `weighted_summand`; `otherwise` if weights are 0."""
     tree, weight = total
     some = jnp.where(weight > 0, weight, 1.0)
     return jax.tree.map(
@@ -77,11 +77,11 @@ def finish_weighted_mean(total: tuple[Tree, Array], otherwise: Tree) -> Tree:
 def weighted_average_update(
     what: Callable[[Tree], Tree], weight: Callable[[Tree], Array]
 ):
-    """The server keeps the weighted mean of what clients send, or what it has.
+    """Returns the aggregation to a weighted mean; the state stays if none arrived.
 
     Args:
       what: an upload -> tree to average.
-      weight: an upload -> its weight, 0 for who is not there.
+      weight: an upload -> its weight, 0 for a lost upload.
     """
     return Aggregation(
         finish=lambda net, server, total, key: finish_weighted_mean(total, server),
@@ -90,12 +90,12 @@ def weighted_average_update(
 
 
 def size_weights(up: Tree) -> Array:
-    """n_i of all uploads."""
+    """Returns n_i of uploads."""
     return up.size
 
 
 def head_and_received(net, client, x, down):
-    """Rules `head` (trained by the client) and `received` (as broadcast)."""
+    """Returns the rules `head` (trained by the client) and `received` (broadcast)."""
 
     def logits(params):
         return net.apply(params["net"], client.norm["net"], x, False).logits
@@ -106,13 +106,13 @@ def head_and_received(net, client, x, down):
 def local_statistics(
     method: Method, weight: Callable[[Tree], Array] = size_weights
 ) -> Method:
-    """BatchNorm statistics stay with the clients."""
+    """Keeps BatchNorm statistics on the clients."""
     del weight
     return method
 
 
 class WithStatistics(NamedTuple):
-    """Server state, broadcast or upload of a method, and statistics beside it."""
+    """Server state, broadcast or upload of a method, with BatchNorm statistics."""
 
     own: Tree
     norm: Statistics
@@ -121,11 +121,11 @@ class WithStatistics(NamedTuple):
 def averaged_statistics(
     method: Method, weight: Callable[[Tree], Array] = size_weights
 ) -> Method:
-    """A method of this frame with BatchNorm statistics in the average.
+    """Averages BatchNorm statistics as well as parameters.
 
     Args:
-      method: whose clients have one network and send once a round.
-      weight: all uploads of the method -> weights [K], 0 for who is not there.
+      method: with one network per client and one exchange a round.
+      weight: all uploads of the method -> weights [K], 0 for lost uploads.
     """
 
     def init_server(net, key):

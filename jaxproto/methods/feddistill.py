@@ -38,17 +38,17 @@ class FedDistillState(NamedTuple):
 
 
 def softmax_ce(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
-    """Cross-entropy with softmax(z) (code from April 2024 on)."""
+    """Returns the cross-entropy with softmax(z) (code from April 2024 on)."""
     return losses.soft_cross_entropy(logits_BC, jax.nn.softmax(z_BC), mask_B)
 
 
 def mse(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
-    """Squared error, the mean over examples and classes (code until April 2024)."""
+    """Returns the mean squared error over all entries (code until April 2024)."""
     return losses.mse(logits_BC, z_BC, mask_B)
 
 
 def raw_ce(logits_BC: Array, z_BC: Array, mask_B: Array) -> Array:
-    """Cross-entropy with z itself (code from November 2025 on)."""
+    """Returns the cross-entropy with z itself (code from November 2025 on)."""
     return losses.soft_cross_entropy(logits_BC, z_BC, mask_B)
 
 

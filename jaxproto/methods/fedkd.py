@@ -57,39 +57,39 @@ SMALLEST = 1e-12  # of what is divided by
 
 
 class FedKDState(NamedTuple):
-    """What the server keeps; it broadcasts every matrix as `FactorizedMatrix`."""
+    """State of the server, which broadcasts every matrix as `FactorizedMatrix`."""
 
     aux: Tree
     round: Array  # [] int32, from 0
 
 
 class FactorizedMatrix(NamedTuple):
-    """One matrix or kernel: one of the two is sent."""
+    """Matrix or kernel as factors or as it is; one of the two is sent."""
 
     whole: Top  # [..., last axis]
     factors: Top  # [L, F] singular vectors, times the root of their value
 
 
 def is_matrix(x: Array) -> bool:
-    """Whether a parameter is a matrix or a kernel [height, width, in, out]."""
+    """Returns whether a parameter is a matrix or a kernel [height, width, in, out]."""
     return x.ndim in (2, 4)
 
 
 def matrices(x: Array) -> Array:
-    """A parameter as matrices [G, M, N] with M at least N; of a kernel one per pair."""
+    """Converts a parameter to matrices [G, M, N], M >= N; a kernel has several."""
     w = x[None] if x.ndim == 2 else x.reshape(*x.shape[:2], -1).transpose(2, 0, 1)
     return w if w.shape[1] >= w.shape[2] else w.swapaxes(1, 2)
 
 
 def from_matrices(w_GMN: Array, shape: tuple[int, ...]) -> Array:
-    """The parameter whose `matrices` these are."""
+    """Converts `matrices` back to a parameter."""
     w = w_GMN if shape[0] >= shape[1] else w_GMN.swapaxes(1, 2)
     return w[0] if len(shape) == 2 else w.transpose(1, 2, 0).reshape(shape)
 
 
 @kernels.float32_matmuls
 def factors(w_GMN: Array) -> tuple[Array, Array, Array]:
-    """U sqrt(S) [L, G, M], V sqrt(S) [L, G, N] and sums of S^2 over G [L], descending.
+    """Computes U sqrt(S) [L, G, M], V sqrt(S) [L, G, N], sums of S^2 over G [L].
 
     By the eigenvectors V of W^T W, ten times faster than a singular value
     decomposition of a 1600 x 500 matrix on a CPU; W V = U S.
@@ -103,14 +103,14 @@ def factors(w_GMN: Array) -> tuple[Array, Array, Array]:
 
 
 def rank(square_L: Array, energy: float | Array) -> Array:
-    """Smallest k whose first k squares exceed the energy, all if none less does."""
+    """Returns the smallest k whose first k squares exceed the energy."""
     sum_L = jnp.cumsum(square_L)
     reached = jnp.sum(sum_L[:-1] > energy * jnp.max(sum_L))
     return len(square_L) - reached
 
 
 def compress(params: Tree, energy: float | Array) -> Tree:
-    """Parameters as they are sent: each matrix in the form that has fewer numbers."""
+    """Compresses each matrix to the form with fewer numbers."""
 
     def one(x):
         if not is_matrix(x):
@@ -129,16 +129,16 @@ def compress(params: Tree, energy: float | Array) -> Tree:
 
 
 def mask_rows(value: Array, sent: Array) -> Top:
-    """Rows that are sent, zeros in place of the others."""
+    """Selects the rows that are sent; others are zero."""
     return Top(jnp.where(sent[:, None], value, 0.0), sent)
 
 
 @kernels.float32_matmuls
 def decompress(sent: Tree, like: Tree) -> Tree:
-    """The parameters that arrived.
+    """Restores parameters from a message.
 
     Args:
-      sent: of `compress`; what is not sent is zero.
+      sent: from `compress`; rows that are not sent are zero.
       like: parameters or their shapes.
     """
 

@@ -43,7 +43,7 @@ from jaxproto.types import Array, LossAux, Protos, Spec, Tree
 
 
 class FedNHState(NamedTuple):
-    """What the server keeps and broadcasts."""
+    """State of the server, and its broadcast."""
 
     body: Tree
     scale: Array  # []
@@ -51,7 +51,7 @@ class FedNHState(NamedTuple):
 
 
 class FedNHUpload(NamedTuple):
-    """What a client sends."""
+    """Upload of a client."""
 
     body: Tree
     scale: Array  # []
@@ -59,7 +59,7 @@ class FedNHUpload(NamedTuple):
 
 
 def uniform_prototypes(key: Array, spec: Spec) -> Array:
-    """The first W [C, D]: rows of length 1, as far apart as an orthogonal draw is."""
+    """Draws the first W [C, D]: orthogonal rows of length 1."""
     if spec.feat_dim == 2:
         angle_C = 2 * jnp.pi * jnp.arange(spec.num_classes) / spec.num_classes
         return jnp.stack([jnp.cos(angle_C), jnp.sin(angle_C)], 1)
@@ -67,18 +67,18 @@ def uniform_prototypes(key: Array, spec: Spec) -> Array:
 
 
 def normalise_rows(feat_BD: Array) -> Array:
-    """Rows at length 1. One of length 0 stays, with a gradient that is finite."""
+    """Scales rows to length 1; a zero row stays, with a finite gradient."""
     square_B1 = jnp.sum(feat_BD**2, -1, keepdims=True)
     return feat_BD * lax.rsqrt(jnp.where(square_B1 > 1e-12, square_B1, 1.0))
 
 
 def cosines(feat_BD: Array, head_CD: Array) -> Array:
-    """<p / |p|, W_k> [B, C]."""
+    """Returns <p / |p|, W_k> [B, C]."""
     return normalise_rows(feat_BD) @ head_CD.T
 
 
 def class_directions(net, client, data, num_classes: int) -> Protos:
-    """c_ik: normalised class means of normalised features, evaluation mode."""
+    """Returns c_ik, the normalised class means of normalised features."""
 
     def f(b):
         feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
@@ -89,7 +89,7 @@ def class_directions(net, client, data, num_classes: int) -> Protos:
 
 
 def present_clients(up: FedNHUpload) -> Array:
-    """Which of all uploads are there [K]."""
+    """Returns whether each upload arrived [K]."""
     return jnp.sum(up.protos.count, 1) > 0
 
 

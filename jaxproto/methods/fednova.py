@@ -51,21 +51,21 @@ from jaxproto.types import Array, Spec, Tree
 
 
 class LocalDescent(NamedTuple):
-    """How clients step: of a configuration, what its `optimizer` is."""
+    """Local optimiser of the clients, as of `optimizer` in a configuration."""
 
     learning_rate: float | Array
     momentum: float | Array
 
 
 class FedNovaState(NamedTuple):
-    """What the server keeps; it broadcasts the parameters."""
+    """State of the server, which broadcasts the parameters."""
 
     params: Tree
     step: Tree  # the last one, for server momentum
 
 
 class FedNovaUpload(NamedTuple):
-    """What a client sends."""
+    """Upload of a client."""
 
     change: Tree  # Delta_i
     length: Array  # [] a_i
@@ -73,7 +73,7 @@ class FedNovaUpload(NamedTuple):
 
 
 def local_descent(optimizer, state: str, mu: float | Array) -> LocalDescent:
-    """The steps of a configured optimiser.
+    """Returns the `LocalDescent` of a configured optimiser.
 
     Args:
       optimizer: with the fields of a configuration's `optimizer`.
@@ -107,7 +107,7 @@ PLAIN_SGD = LocalDescent(learning_rate=0.01, momentum=0.0)
 def normalising_factor(
     steps: Array, descent: LocalDescent, mu: float | Array = 0.0
 ) -> Array:
-    """a_i of `steps` local steps (the paper's Section 4, and the module docstring)."""
+    """Returns a_i of `steps` local steps (Section 4, and the module docstring)."""
     rate, rho = descent
 
     def step(_, now):

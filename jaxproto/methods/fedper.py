@@ -25,14 +25,14 @@ from jaxproto.types import Array, Spec, Tree
 
 
 class FedPerUpload(NamedTuple):
-    """What a client sends."""
+    """Upload of a client."""
 
     body: Tree
     size: Array  # [] n_i; 0 means "not there"
 
 
 def with_body(params: Tree, body: Tree) -> Tree:
-    """A client's parameters with another body."""
+    """Replaces the body in a client's parameters."""
     return {**params, "net": {**params["net"], "body": body}}
 
 

@@ -1,4 +1,4 @@
-"""FedProto, and the frame of the methods built on it.
+"""FedProto, and the base of methods built on it.
 
 Tan et al.: FedProto: Federated Prototype Learning across Heterogeneous Clients,
 AAAI 2022, https://arxiv.org/abs/2105.00243. Equation numbers are those of ProtoNorm
@@ -52,14 +52,14 @@ from jaxproto.types import LossAux, Protos, Spec, Tree
 
 
 class PrototypeSource(NamedTuple):
-    """Where local prototypes come from (docs/decisions.md#collect)."""
+    """Source of local prototypes (docs/decisions.md#collect)."""
 
     each_step: Callable[..., Tree]  # feat_BD, batch, num_classes -> sums
     at_end: Callable[..., Any]  # net, before, after, data, sums, num_classes -> sums
 
 
 def second_pass(net, client, data, num_classes):
-    """Class sums of the client's features over all its examples, evaluation mode."""
+    """Sums the client's features by class over all its examples."""
 
     def f(b):
         feat = net.apply(client.params["net"], client.norm["net"], b.x, False).feat
@@ -87,14 +87,14 @@ train_pass = PrototypeSource(
 
 
 class FedProtoState(NamedTuple):
-    """Global prototypes, and what the server-side transform remembers."""
+    """Global prototypes, and the state of the server-side transform."""
 
     protos: Protos
     transform: Tree
 
 
 def prototype_scores(feat_BD, client, down: Protos) -> dict:
-    """The prototype rules (docs/decisions.md#rules)."""
+    """Returns the prototype rules (docs/decisions.md#rules)."""
     own = Protos(down.mean, down.count * (client.count > 0))
     return {
         "local": kernels.nearest(feat_BD, client.memory),
@@ -104,23 +104,23 @@ def prototype_scores(feat_BD, client, down: Protos) -> dict:
 
 
 def no_class_weights(client):
-    """Every class counts the same in the pull."""
+    """Weighs all classes equally in the pull."""
     del client
 
 
 def no_arrival_transform(up: Protos) -> Protos:
-    """The server takes uploads as they are."""
+    """Returns uploads unchanged."""
     return up
 
 
 def all_features(feat_BD, y_B):
-    """The pull sees the features as they are."""
+    """Returns features unchanged for the pull."""
     del y_B
     return feat_BD
 
 
 class Pull(NamedTuple):
-    """How features are pulled towards global prototypes, and what these are made of."""
+    """Pull of features towards global prototypes, and the source of local ones."""
 
     lam: NonNegative = losses.LAM  # weight (N 5.1: 1; code: 10)
     reg: Callable = losses.PULL  # one of `losses`

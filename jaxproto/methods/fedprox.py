@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose clients are held near the global network.
+"""FedProx: FedAvg with a proximal term towards the global network.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous
 Networks, MLSys 2020, https://arxiv.org/abs/1812.06127.

@@ -41,14 +41,14 @@ from jaxproto.types import Array, Protos, Spec, Tree
 
 
 class FedTGPState(NamedTuple):
-    """The generator, kept across rounds, and the prototypes it made last."""
+    """Generator, kept across rounds, and its last prototypes."""
 
     network: Tree
     protos: Protos
 
 
 class ServerExamples(NamedTuple):
-    """Uploads of all clients as the examples of the server's training set."""
+    """Training set of the server: uploads of all clients as examples."""
 
     proto: Array  # [N, D], N = K * C
     label: Array  # [N] int32
@@ -56,7 +56,7 @@ class ServerExamples(NamedTuple):
 
 
 class ServerTraining(NamedTuple):
-    """How the server trains on the uploads of a round, by SGD."""
+    """Settings of the server's SGD on the uploads of a round."""
 
     server_epochs: UpToMillion = 100  # S 5.1
     server_rate: Positive = 0.01  # learning rate (code: the clients')
@@ -64,7 +64,7 @@ class ServerTraining(NamedTuple):
 
 
 def init_network(spec: Spec, key: Array) -> Tree:
-    """Embedding from N(0, 1), layers as PyTorch's Linear."""
+    """Draws the embedding from N(0, 1), and layers as PyTorch's Linear."""
     embedding_key, layer_key = jax.random.split(key)
     d, bound = spec.feat_dim, spec.feat_dim**-0.5
     draw = jax.random.uniform(layer_key, (2, d + 1, d), minval=-bound, maxval=bound)
@@ -76,28 +76,28 @@ def init_network(spec: Spec, key: Array) -> Tree:
 
 
 def generate(network: Tree) -> Array:
-    """Prototypes [C, D] of all classes."""
+    """Generates prototypes [C, D] of all classes."""
     hidden, out = network["hidden"], network["out"]
     h_CD = jax.nn.relu(network["embedding"] @ hidden["kernel"] + hidden["bias"])
     return h_CD @ out["kernel"] + out["bias"]
 
 
 def server_examples(up: Protos) -> ServerExamples:
-    """The training set of a round's uploads [K, C, D]."""
+    """Makes the training set of a round's uploads [K, C, D]."""
     clients, classes, d = up.mean.shape
     label_N = jnp.tile(jnp.arange(classes), clients)
     return ServerExamples(up.mean.reshape(-1, d), label_N, up.count.reshape(-1) > 0)
 
 
 def margin(up: Protos, tau: float | Array) -> Array:
-    """The adaptive margin min(gap, tau) of a round's uploads."""
+    """Computes the adaptive margin min(gap, tau) of a round's uploads."""
     return jnp.minimum(kernels.max_nearest_distance(kernels.mean_over_clients(up)), tau)
 
 
 def contrastive_loss(
     network: Tree, data: ServerExamples, rows_B, mask_B, delta: Array
 ) -> Array:
-    """The server's loss on the rows of a batch."""
+    """Returns the server's loss on the rows of a batch."""
     proto_CD, c_BD, y_B = generate(network), data.proto[rows_B], data.label[rows_B]
     square_BC = jnp.sum(c_BD**2, -1)[:, None] - 2 * c_BD @ proto_CD.T
     square_BC = square_BC + jnp.sum(proto_CD**2, -1)
@@ -107,7 +107,7 @@ def contrastive_loss(
 
 
 def batch_orders(here_N: Array, epochs: int, key: Array) -> Array:
-    """Random orders [E, N] of the rows, those that are here first.
+    """Draws orders [E, N] of the rows, present ones first.
 
     A row's place depends on its number and the key, not on how many rows there are.
     """
@@ -128,11 +128,11 @@ def train(
     order_EN: Array,
     loss: Callable = contrastive_loss,
 ) -> tuple[Tree, Array]:
-    """Trains a network of the server on the rows that are here, batch by batch.
+    """Trains a network of the server on the present rows, batch by batch.
 
     Args:
       delta: the margin.
-      order_EN: of the rows in each epoch, those that are here first.
+      order_EN: order of the rows in each epoch, present ones first.
       loss: network, data, rows_B, mask_B, delta -> scalar.
 
     Returns:

@@ -1,4 +1,4 @@
-"""FedUV: FedAvg whose clients imitate the spread of outputs and features of IID data.
+"""FedUV: FedAvg with regularisers towards outputs and features of IID data.
 
 Son, Kim, Chung, Huang, Liu: FedUV: Uniformity and Variance for Heterogeneous Federated
 Learning, CVPR 2024, https://arxiv.org/abs/2402.18372.
@@ -34,7 +34,7 @@ from jaxproto.types import Array, LossAux, Spec
 
 @kernels.float32_matmuls
 def variance_gap(logits_BC: Array, mask_B: Array) -> Array:
-    """V: mean over classes of how far the outputs' deviation is below its target."""
+    """Computes V: mean over classes of the deficit in the outputs' deviation."""
     p_BC, count = jax.nn.softmax(logits_BC), jnp.sum(mask_B)
     mean_C = mask_B @ p_BC / jnp.maximum(count, 1.0)
     square_C = mask_B @ (p_BC - mean_C) ** 2 / jnp.maximum(count - 1.0, 1.0)
@@ -45,7 +45,7 @@ def variance_gap(logits_BC: Array, mask_B: Array) -> Array:
 
 
 def uniformity_loss(feat_BD: Array, mask_B: Array) -> Array:
-    """U: mean Gaussian potential of the pairs of features; 0 without a pair."""
+    """Computes U: mean Gaussian potential of pairs of features; 0 without a pair."""
     square_BB = jnp.sum((feat_BD[:, None] - feat_BD) ** 2, -1)
     pair_BB = jnp.triu(mask_B[:, None] * mask_B, 1)
     apart_BB = (square_BB > 0) & (pair_BB > 0)

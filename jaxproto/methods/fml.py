@@ -40,18 +40,18 @@ detached = jax.lax.stop_gradient  # target: of the other network, a constant
 
 
 def attached(x: Tree) -> Tree:
-    """Target: of the other network, which learns from the term as well."""
+    """Returns the target unchanged, so that its network gets gradients, too."""
     return x
 
 
 def clip_each(limit: float | Array) -> Callable[[Tree], Tree]:
-    """Gradients clipped to a global norm, one network at a time."""
+    """Clips gradients to a global norm, one network at a time."""
     clip = optax.clip_by_global_norm(limit)
     return lambda grads: {k: clip.update(v, clip.init(v))[0] for k, v in grads.items()}
 
 
 def init_both(aux: Net, net: Net, key: Array):
-    """Parameters and statistics of the private and the auxiliary network."""
+    """Initialises the private and the auxiliary network."""
     params, norm, memory = own_network(net, key)
     more, its_norm = aux.init(jax.random.fold_in(key, 1))
     return {**params, "aux": more}, {**norm, "aux": its_norm}, memory
@@ -60,14 +60,14 @@ def init_both(aux: Net, net: Net, key: Array):
 def apply_both(
     aux: Net, net: Net, params: Tree, norm: Tree, batch: Batch
 ) -> tuple[NetOutput, NetOutput]:
-    """What the private and the auxiliary network make of a batch in training."""
+    """Returns the outputs of the private and the auxiliary network in training."""
     own = net.apply(params["net"], norm["net"], batch.x, True, batch.key)
     other = aux.apply(params["aux"], norm["aux"], batch.x, True, batch.key)
     return own, other
 
 
 def predict_both(aux: Net, net: Net, client: Client, x: Array) -> dict[str, Array]:
-    """Rules `head`, of the private network, and `aux`."""
+    """Returns the rules `head`, of the private network, and `aux`."""
     params, norm = client.params, client.norm
     own = net.apply(params["net"], norm["net"], x, False)
     other = aux.apply(params["aux"], norm["aux"], x, False)

@@ -1,4 +1,4 @@
-"""Where configurations that older versions saved differ from today's factories."""
+"""Differences between saved configurations of older versions and the factories."""
 
 FIRST_KEYS = {  # method -> its first fields, where they are not in a factory's order
     "protonorm": ("name", "lam", "alignment", "upscale"),

@@ -29,19 +29,19 @@ from jaxproto.types import Array, Client, Net, Spec, Tree
 
 
 class LGFedAvgUpload(NamedTuple):
-    """What a client sends."""
+    """Upload of a client."""
 
     head: Tree
     size: Array  # [] n_i
 
 
 def with_head(params: Tree, head: Tree) -> Tree:
-    """A client's parameters with another head."""
+    """Replaces the head in a client's parameters."""
     return {**params, "net": {**params["net"], "head": head}}
 
 
 def by_both_heads(net: Net, client: Client, x: Array, down: Tree) -> dict[str, Array]:
-    """Rules `head`, with the client's own, and `received`, with the server's."""
+    """Returns the rules `head` (own head) and `received` (the server's head)."""
     out = net.apply(client.params["net"], client.norm["net"], x, False)
     return {"head": out.logits, "received": net.head(down, out.feat)}
 

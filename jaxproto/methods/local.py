@@ -1,4 +1,4 @@
-"""Local training: every client alone, nothing crosses the network.
+"""Local training: every client alone, without communication.
 
 The lower bound of every comparison.
 """
@@ -10,7 +10,7 @@ from jaxproto.types import LossAux, Spec
 
 
 def local(spec: Spec) -> Method:
-    """Cross-entropy on the own data."""
+    """Cross-entropy on the client's own data."""
     del spec
 
     def loss(net, params, norm, batch, down, client):

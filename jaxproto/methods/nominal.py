@@ -1,4 +1,4 @@
-"""The papers' formulas of what a round costs, for `Method.nominal`.
+"""Formulas of the papers for the cost of a round, for `Method.nominal`.
 
 Scalars of all clients, both directions (docs/decisions.md#cost; N Table 7 and others).
 Each is a function of K_i, the classes in training and test data of every client, and of
@@ -14,13 +14,13 @@ FEDKD_RATIO = 0.893212  # docs/decisions.md#fedkd-ratio; gives all five printed 
 
 
 def no_cost(classes_K: Sequence[int], parameters: Mapping[str, int]) -> int:
-    """Nothing is sent."""
+    """Returns 0, as nothing is sent."""
     del classes_K, parameters
     return 0
 
 
 def class_rows(spec: Spec, length: int) -> Nominal:
-    """sum_i (K_i + K) times the length of what is sent of a class."""
+    """Returns sum_i (K_i + K) times the length of a sent class row."""
 
     def scalars(classes_K, parameters):
         del parameters
@@ -30,18 +30,18 @@ def class_rows(spec: Spec, length: int) -> Nominal:
 
 
 def prototypes(spec: Spec) -> Nominal:
-    """sum_i (K_i + K) d, for every method that exchanges whole prototypes."""
+    """Returns sum_i (K_i + K) d, for methods that exchange whole prototypes."""
     return class_rows(spec, spec.feat_dim)
 
 
 def heads(spec: Spec) -> Nominal:
-    """2 sum_i d K; the tables leave the bias of a head out."""
+    """Returns 2 sum_i d K; the tables leave the bias of a head out."""
     size = spec.feat_dim * spec.num_classes
     return lambda classes_K, parameters: 2 * len(classes_K) * size
 
 
 def networks(*names: str) -> Nominal:
-    """2 sum_i |w_i|, of the networks or parts of one with these names."""
+    """Returns 2 sum_i |w_i|, of the networks or parts with these names."""
 
     def scalars(classes_K, parameters):
         return 2 * len(classes_K) * sum(parameters[name] for name in names)
@@ -50,7 +50,7 @@ def networks(*names: str) -> Nominal:
 
 
 def factorized(name: str) -> Nominal:
-    """2 M |w| r of a network with this name, with the r that FedKD's tables imply.
+    """Returns 2 M |w| r of a network, with the r that FedKD's tables imply.
 
     No measurement stands behind it: what is sent depends on the parameters.
     """
@@ -59,7 +59,7 @@ def factorized(name: str) -> Nominal:
 
 
 def prototypes_and_headers(spec: Spec) -> Nominal:
-    """sum_i K_i d + M (d K + K): prototypes up, FedGH's header down."""
+    """Returns sum_i K_i d + M (d K + K): prototypes up, FedGH's header down."""
     classes, dim = spec
 
     def scalars(classes_K, parameters):
@@ -70,7 +70,7 @@ def prototypes_and_headers(spec: Spec) -> Nominal:
 
 
 def adapters(spec: Spec, width: int, budget, anchors: bool) -> Nominal:
-    """RefProtoFL's adapter and C anchors down; K_i prototypes, the budget, |D_i| up.
+    """Returns the cost of RefProtoFL: adapter and anchors down; prototypes, budget up.
 
     As if no class had public examples: of one that has, every client sends a
     prototype, whether it holds the class or not.

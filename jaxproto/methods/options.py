@@ -1,4 +1,4 @@
-"""The values that the arguments of methods take, by the names of configurations."""
+"""Values of the arguments of methods, by their names in configurations."""
 
 from typing import Any
 

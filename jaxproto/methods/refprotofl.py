@@ -56,57 +56,57 @@ from jaxproto.types import Array, Data, LossAux, Protos, Shard, Spec, Top, Tree
 
 
 class RefProtoFLState(NamedTuple):
-    """What the server keeps, and all that it broadcasts."""
+    """State of the server, and its broadcast."""
 
     adapter: Tree
     anchors: Protos  # [C, m]
 
 
 class AnchorUpload(NamedTuple):
-    """What a client sends before it trains: embedded class means [C, m]."""
+    """Message of a client before it trains: embedded class means [C, m]."""
 
     public: Protos  # of the classes that public examples cover
     own: Protos  # of the others that the client holds, with |D_kc|
 
 
 class RefProtoFLUpload(NamedTuple):
-    """What a client sends after it has trained."""
+    """Upload of a client after training."""
 
     adapter: Top  # [P]
     size: Array  # [] |D_k|
 
 
 def linear(key: Array, inputs: int, outputs: int) -> dict[str, Array]:
-    """PyTorch's default kernel and bias: U(-1, 1) / sqrt(inputs)."""
+    """Draws PyTorch's default kernel and bias: U(-1, 1) / sqrt(inputs)."""
     both = jax.random.uniform(key, (inputs + 1, outputs), minval=-1)
     both /= math.sqrt(inputs)
     return {"kernel": both[:-1], "bias": both[-1]}
 
 
 def embed(adapter: Tree, feat_BD: Array) -> Array:
-    """z [B, m] (Eq. 9)."""
+    """Embeds features to z [B, m] (Eq. 9)."""
     layer = adapter["map"]
     return jax.nn.relu(feat_BD @ layer["kernel"] + layer["bias"])
 
 
 def classify(adapter: Tree, z_Bm: Array) -> Array:
-    """Logits [B, C]."""
+    """Returns logits [B, C] of embeddings."""
     return z_Bm @ adapter["head"]["kernel"] + adapter["head"]["bias"]
 
 
 def features(net, client, x) -> Array:
-    """z [B, m] of the client's own network and adapter."""
+    """Returns z [B, m] of the client's own network and adapter."""
     return embed(client.params["adapter"], own_features(net, client, x))
 
 
 def sq_l2_sum(protos, feat_BD, y_B, weight_B, emphasis_C=None) -> Array:
-    """Eq. 17 as printed, over the batch; see `losses`."""
+    """Sums the squared distance over the batch, Eq. 17 as printed; see `losses`."""
     mean = losses.sq_l2_mean(protos, feat_BD, y_B, weight_B, emphasis_C)
     return mean * jnp.sum(weight_B)
 
 
 class Anchors(NamedTuple):
-    """Whether there are anchors: the exchange before training, and a rule."""
+    """Exchange of anchors before training, and their rule; or neither."""
 
     pre_upload: Callable
     pre_aggregate: Callable
@@ -114,7 +114,7 @@ class Anchors(NamedTuple):
 
 
 def class_means(net, client, data: Data, num_classes: int) -> Protos:
-    """Mean of z per class over all of the data, evaluation mode."""
+    """Averages z per class over all of the data."""
 
     def f(b):
         z_Bm = features(net, client, b.x)
@@ -124,7 +124,7 @@ def class_means(net, client, data: Data, num_classes: int) -> Protos:
 
 
 def anchor_class_means(net, client, data, down) -> AnchorUpload:
-    """The client's half of ERPA before training (Algorithm 3)."""
+    """Computes the client's part of ERPA before training (Algorithm 3)."""
     classes, row_P = len(down.anchors.count), data.examples.public
     public = jax.tree.map(jnp.zeros_like, down.anchors)
     if row_P is not None:
@@ -139,7 +139,7 @@ def anchor_class_means(net, client, data, down) -> AnchorUpload:
 def aggregate_anchors(
     server: RefProtoFLState, seen: AnchorUpload, key
 ) -> RefProtoFLState:
-    """The server's half (Algorithm 4)."""
+    """Computes the server's part of ERPA (Algorithm 4)."""
     del key
     public = kernels.mean_over_clients(seen.public)  # Eq. 14
     own = kernels.mean_over_examples(seen.own)  # Eq. 15
@@ -157,19 +157,19 @@ NONE = Anchors(no_pre_upload, lambda server, seen, key: server, lambda z, a: {})
 
 
 def budget_size(budget: float | Array, size: int) -> Array:
-    """How many of `size` entries a budget allows: the nearest number, at least 1."""
+    """Returns the number of entries that a budget allows, at least 1."""
     return jnp.maximum(jnp.round(budget * size), 1).astype(jnp.int32)
 
 
 def top_k_mask(value_P: Array, count: Array) -> Array:
-    """Which entries are the `count` largest; of equal ones the first (Eq. 4, 5)."""
+    """Returns whether entries are among the `count` largest (Eq. 4, 5)."""
     order_P = jnp.argsort(-value_P, stable=True)
     chosen_P = jnp.arange(len(value_P)) < count
     return jnp.zeros(value_P.shape, bool).at[order_P].set(chosen_P)
 
 
 def masked_mean(up: RefProtoFLUpload, old_P: Array) -> Array:
-    """Mean over clients of the entries that they sent, by |D_k| (Algorithm 2)."""
+    """Averages each entry over the clients that sent it, by |D_k| (Algorithm 2)."""
     weight_KP = up.adapter.sent * up.size[:, None].astype(jnp.float32)
     total_P = jnp.sum(weight_KP, 0)
     sum_P = jnp.sum(weight_KP * up.adapter.value, 0)
@@ -177,7 +177,7 @@ def masked_mean(up: RefProtoFLUpload, old_P: Array) -> Array:
 
 
 def check(adapter_dim: int, budget: float | Array):
-    """Raises UserError for a width or a budget that cannot be; a traced one passes."""
+    """Raises UserError for an invalid width or budget, unless it is traced."""
     if adapter_dim < 1:
         raise UserError(f"method.adapter_dim is {adapter_dim}; it must be at least 1.")
     if is_concrete(budget) and not 0 < budget <= 1:

@@ -57,20 +57,20 @@ from jaxproto.types import Array, Protos, Spec
 
 
 class Scaling(NamedTuple):
-    """How n_ij weighs a client's prototypes without leaving it."""
+    """Scaling of a client's prototypes by n_ij, which is not sent."""
 
     on_upload: Transform
     on_arrival: Callable[[Protos, float], Protos]  # uploads [K, C, S], mu -> uploads
 
 
 def scale_for_sum(up: Protos, mu: float | Array) -> Protos:
-    """Times mu |N_j|: their mean over clients is mu times their sum."""
+    """Multiplies by mu |N_j|, so that the mean over clients is mu times the sum."""
     holders_C = jnp.sum(up.count > 0, 0)
     return up.replace(mean=up.mean * (mu * holders_C)[:, None])
 
 
 def scale_for_mean(up: Protos, mu: float | Array) -> Protos:
-    """Times mu (Eq. 10 as printed)."""
+    """Multiplies by mu (Eq. 10 as printed)."""
     return up.replace(mean=up.mean * mu)
 
 
@@ -96,7 +96,7 @@ TITLES = {"FedProto": "TinyProto-FP", "FedTGP": "TinyProto-FT"}  # by the base's
 
 
 class Sparsity(NamedTuple):
-    """Which coordinates of a class's prototype are sent."""
+    """Choice of the coordinates of a class's prototype that are sent."""
 
     s: Annotated[int, or_zero("a tenth of model.feat_dim")] = (
         0  # how many (T 5.1: 50 of 500); 0 is a tenth of them
@@ -106,7 +106,7 @@ class Sparsity(NamedTuple):
 
 
 class PullFeatures(NamedTuple):
-    """What of the features the pull compares, and a rule that compares the same.
+    """Coordinates of features that the pull compares, and a rule with equal ones.
 
     Both functions take masks as zeros and ones [C, D].
     """
@@ -116,12 +116,12 @@ class PullFeatures(NamedTuple):
 
 
 def masked_features(mask_CD: Array) -> Callable:
-    """Features in the mask of their own class; zeros elsewhere."""
+    """Keeps features in the mask of their own class; zeros elsewhere."""
     return lambda feat_BD, y_B: feat_BD * mask_CD[y_B]
 
 
 def masked_rule(mask_CD: Array) -> Callable:
-    """Rule `global_masked`: every class by the coordinates of its own mask."""
+    """Returns the rule `global_masked`: classes by the coordinates of their masks."""
 
     def rules(feat_BD, protos):
         scores_BC = kernels.nearest_within(feat_BD, protos, mask_CD)
@@ -137,7 +137,7 @@ SPARSE = PullFeatures(masked_features, masked_rule)  # those in the mask (S Sect
 
 
 def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
-    """`mu`, or what the published ones come to where it is 0 (a traced one is not)."""
+    """Returns `mu`, or the formula of the published values if it is 0."""
     if not is_zero(mu):
         return mu
     if not num_examples:
@@ -149,7 +149,7 @@ def _factor(mu: float | Array, spec: Spec, num_examples: int) -> float | Array:
 
 
 def _hidden(privacy: Privacy, index_CS: Array) -> dict:
-    """What `fedproto` is given: sums n_ij c_ij need no counts to divide by."""
+    """Returns arguments of `fedproto` for private sums n_ij c_ij, without counts."""
 
     def entries(feat_BD, y_B):
         return jnp.take_along_axis(feat_BD, index_CS[y_B], -1)

@@ -61,13 +61,13 @@ MIDDLE, WIDTH = 0.5, 0.25  # by which the released code normalises stored images
 
 @flax.struct.dataclass(eq=False)  # compared as one thing: it is part of a method
 class VirtualSeed:
-    """What the server sends of the virtual set, once."""
+    """Message of the server with the seed of the virtual set, sent once."""
 
     virtual_seed: ArrayLike  # []
 
 
 class VirtualData(NamedTuple):
-    """A shared set of labelled noise: all that is needed to make any of it."""
+    """Shared set of labelled noise, made from a seed."""
 
     seed: int
     classes: int
@@ -75,7 +75,7 @@ class VirtualData(NamedTuple):
     stored: bool = False  # values as those of image files
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """A batch of the set: images [B, ...] and virtual classes [B].
+        """Draws a batch of the set: images [B, ...] and virtual classes [B].
 
         Args:
           key: which of them.
@@ -85,7 +85,7 @@ class VirtualData(NamedTuple):
         return jax.vmap(partial(self.image, shape[1:]))(which_B), which_B // self.images
 
     def image(self, shape: tuple[int, ...], which: Array) -> Array:
-        """Image number `which` of the set: the same for everybody."""
+        """Makes image number `which` of the set, equal for all clients."""
         mean_key, noise_key = jax.random.split(jax.random.key(self.seed))
         small = (*(min(SMALL, n) for n in shape[:-1]), shape[-1])
         own = jax.random.fold_in(mean_key, which // self.images)
@@ -97,7 +97,7 @@ class VirtualData(NamedTuple):
 
 @kernels.float32_matmuls
 def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
-    """Supervised contrastive loss, mean over the examples that count.
+    """Returns the supervised contrastive loss, the mean over examples with mask 1.
 
     An example without another of its class contributes 0, as in the released code.
     """
@@ -111,7 +111,7 @@ def sup_con(feat_ND: Array, label_N: Array, mask_N: Array) -> Array:
 
 
 def check(virtual_classes: int, images: int):
-    """Raises UserError for a set that cannot be."""
+    """Raises UserError for an invalid set."""
     for name, value, least in [
         ("virtual_classes", virtual_classes, 0),
         ("images", images, 1),
@@ -177,7 +177,7 @@ def vhl(
         return {**params, "virtual": head}, norm, memory
 
     def outputs(params, out):
-        """Logits of the C + V outputs, of which the network has the first C."""
+        """Returns logits of the C + V outputs; the network has the first C."""
         head = params["virtual"]
         more_BV = out.feat @ head["kernel"] + head["bias"]
         return jnp.concatenate([out.logits, more_BV], 1)

@@ -1,4 +1,4 @@
-"""Whether a metric can be evaluated, by shapes alone: nothing is computed."""
+"""Check of metrics by shapes alone, before anything is computed."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Networks by name, groups of them, the way to build one and to load its weights."""
+"""Networks and groups by name, their construction, and PyTorch weights."""
 
 from jaxproto.models.adapters import from_equinox, from_linen, from_nnx
 from jaxproto.models.from_torch import (

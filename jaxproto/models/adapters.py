@@ -1,9 +1,9 @@
-"""Networks of one's own in Flax NNX, Flax Linen or Equinox, as entries of `NETS`.
+"""Adapters of modules in Flax NNX, Flax Linen or Equinox to entries of `NETS`.
 
-What is given is a body: a module that makes features [B, width] of a batch. Channel
-pooling to `feat_dim` and a linear head are put on it, as on the library's own
-networks. Parameters are dictionaries named after the module's attributes. Everything
-else that the module keeps (BatchNorm statistics, counts) belongs to the client.
+The module is the body: it makes features [B, width] of a batch. Channel pooling to
+`feat_dim` and a linear head are added, as in the library's own networks. Parameters are
+dictionaries named after the module's attributes. Other state of the module (BatchNorm
+statistics, counts) belongs to the client.
 """
 
 import inspect
@@ -31,7 +31,7 @@ class PureModule(NamedTuple):
 
 
 def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
-    """A network whose body is a Flax NNX module.
+    """Returns a network whose body is a Flax NNX module.
 
     Dropout draws from the step's key; without a key it is off.
 
@@ -75,7 +75,7 @@ def from_nnx(make: Callable[..., nnx.Module]) -> Factory:
 
 
 def _streams(like: Tree, key: Array | None) -> Tree:
-    """The random streams of a module, begun anew from a key."""
+    """Returns the random streams of a module, restarted from a key."""
     key = jax.random.key(0) if key is None else key
     leaves, tree = jax.tree.flatten(like)
 
@@ -89,7 +89,7 @@ def _streams(like: Tree, key: Array | None) -> Tree:
 
 
 def from_linen(module: linen.Module) -> Factory:
-    """A network whose body is a Flax Linen module.
+    """Returns a network whose body is a Flax Linen module.
 
     Args:
       module: maps x [B, ...] to [B, width]; if its call takes `train`, it is told
@@ -119,7 +119,7 @@ def from_linen(module: linen.Module) -> Factory:
 
 
 def from_equinox(make: Callable[..., Any]) -> Factory:
-    """A network whose body is an Equinox module.
+    """Returns a network whose body is an Equinox module.
 
     Its call is for one example, as usual in Equinox, with the batch as the axis `batch`
     (for `equinox.nn.BatchNorm`). It gets `key` if it takes one, and `state` if it takes
@@ -162,7 +162,7 @@ def from_equinox(make: Callable[..., Any]) -> Factory:
 
 
 def _each(model, x_B, state, key):
-    """An Equinox module on every example of a batch; features and state."""
+    """Applies an Equinox module to every example of a batch."""
     takes = inspect.signature(model.__call__).parameters
     keys = None
     if key is not None and "key" in takes:
@@ -209,19 +209,19 @@ class TreeNames:
         ]
 
     def dictionary(self, tree: Tree) -> dict:
-        """By the names of attributes, entries and places."""
+        """Converts a tree to dictionaries by names of attributes and entries."""
         leaves = zip(jax.tree.leaves(tree), self.dtypes, strict=True)
         strong = [jax.lax.convert_element_type(a, dtype) for a, dtype in leaves]
         return traverse_util.unflatten_dict(dict(zip(self.paths, strong, strict=True)))
 
     def tree(self, dictionary: dict) -> Tree:
-        """What `dictionary` was made of."""
+        """Converts dictionaries back to the tree."""
         found = traverse_util.flatten_dict(dictionary)
         return jax.tree.unflatten(self.structure, [found[path] for path in self.paths])
 
 
 def _factory(given, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
-    """What makes a `Net`; it counts as made where `given` was, outside the package."""
+    """Returns the factory of a `Net`, with the module and name of `given`."""
 
     def network(input_shape, num_classes, feat_dim, ops=None) -> Net:
         del ops
@@ -234,7 +234,7 @@ def _factory(given, body: Callable[[tuple[int, ...]], PureModule]) -> Factory:
 
 
 def _with_head(body: PureModule, num_classes: int, feat_dim: int) -> Net:
-    """Body, channel pooling, linear head."""
+    """Adds channel pooling and a linear head to a body."""
 
     def init(key):
         body_key, head_key = jax.random.split(key)

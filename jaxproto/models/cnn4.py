@@ -39,14 +39,14 @@ class FedAvgCNN(nnx.Module):
         self.fc1 = Chain(Linear(rows * cols * 64, hidden, draws))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, C] to [B, hidden]."""
+        """Maps [B, H, W, C] to [B, hidden]."""
         for conv in (self.conv1, self.conv2):
             x = call.ops.max_pool(jax.nn.relu(conv(x, call)), 2, 2)
         return jax.nn.relu(self.fc1(flatten(x), call))
 
 
 def map_size(pixels: int, padding: int) -> int:
-    """Rows or columns of the last map."""
+    """Returns the rows or columns of the last map."""
     for _ in range(2):
         pixels = (pixels + 2 * padding - 4) // 2
     return pixels
@@ -89,5 +89,5 @@ def cnn4_d(
     feat_dim: int,
     ops: Ops | None = None,
 ) -> Net:
-    """As cnn4, with feat_dim hidden units: what the papers' cost tables imply."""
+    """FedAvgCNN with feat_dim hidden units, as the papers' cost tables imply."""
     return cnn4(input_shape, num_classes, feat_dim, ops, hidden=feat_dim)

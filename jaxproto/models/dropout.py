@@ -1,4 +1,4 @@
-"""Dropout, stochastic depth, and where a network's features meet its dropout.
+"""Dropout, stochastic depth, and the placement of dropout relative to features.
 
 A placement is a function `place(x, pool, call)` from what the body returns, [B, width],
 and the channel pooling to the features (what prototypes and the pull towards them use)
@@ -35,7 +35,7 @@ def drop_rows(x: Array, rate: float, call: CallContext) -> Array:
 
 
 def apply_mask(x, shape, rate, call):
-    """Zeroes by a mask of `shape`; nothing without a key or at rate 0."""
+    """Zeroes elements by a random mask of `shape`, with a key and a rate above 0."""
     if call.keys is None or rate == 0:
         return x
     keep = jax.random.bernoulli(call.keys(), 1 - rate, shape)
@@ -43,26 +43,26 @@ def apply_mask(x, shape, rate, call):
 
 
 def no_dropout(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
-    """No dropout."""
+    """Places no dropout."""
     del call
     feat = examples(x)
     return feat, feat
 
 
 def logits_only(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
-    """The clean placement: the head sees dropped-out features, nobody else does."""
+    """Places dropout before the head only; features are clean."""
     feat = examples(x)
     return feat, dropout(feat, RATE, call)
 
 
 def before_pool(x: Array, examples: Examples, call: CallContext) -> tuple[Array, Array]:
-    """As MobileNetV2 was released: at the end of the base, so features are dropped."""
+    """Places dropout at the end of the base, as the released MobileNetV2."""
     return no_dropout(dropout(x, RATE, call), examples, call)
 
 
 def dropout_features(
     x: Array, examples: Examples, call: CallContext
 ) -> tuple[Array, Array]:
-    """As EfficientNet was released: the head's in-place dropout hits the features."""
+    """Drops the features themselves, as in-place dropout of EfficientNet's head."""
     feat = dropout(examples(x), RATE, call)
     return feat, feat

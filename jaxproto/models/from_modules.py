@@ -99,7 +99,7 @@ def head(params: Tree, feat: Array) -> Array:
 
 
 def with_compute_dtype(dtype: str, net: Net) -> Net:
-    """The same network with its body computed in another precision.
+    """Returns the network with its body computed in another precision.
 
     Parameters, gradients, normalisation, features and logits stay float32. Inputs that
     are no floating-point numbers (tokens) pass as they are.

@@ -1,4 +1,4 @@
-"""PyTorch weights in and out: a rename and a transposition per array.
+"""Conversion of PyTorch weights: a rename and a transposition per array.
 
 A network's parameters are named as in torchvision and the released code, so `kernel`
 and `scale` become `weight`, and statistics `running_mean` and `running_var`. The body's
@@ -32,13 +32,13 @@ COUNTER = "num_batches_tracked"  # PyTorch counts batches; nothing here uses it
 
 
 def given_head(net: Net, entries: dict) -> dict:
-    """The head comes with the weights."""
+    """Takes the head from the weights."""
     del net
     return entries
 
 
 def fresh_head(key: Array) -> Head:
-    """The head starts as `init(key)` would draw it; one in the weights is left out.
+    """Draws a new head by `init(key)`; a head in the weights is ignored.
 
     For a pretrained body whose own classifier has other classes or features.
     """
@@ -61,7 +61,7 @@ def from_torch(
     vocab_size: int | None = None,
     head: Head = given_head,
 ) -> tuple[Tree, Tree]:
-    """Parameters and statistics of the network `name` from PyTorch's `state_dict`.
+    """Converts PyTorch's `state_dict` to parameters and statistics of a network.
 
     Args:
       name: a key of NETS.
@@ -103,9 +103,9 @@ def from_torch(
 
 
 def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
-    """The inverse of `from_torch`, under the prefixes `base.` and `head.`.
+    """Converts to arrays for PyTorch, under the prefixes `base.` and `head.`.
 
-    PyTorch's `load_state_dict` takes it once every array is made a tensor.
+    PyTorch's `load_state_dict` takes them as tensors.
     """
     entries = torch_entries(params) | torch_entries(norm)
     return {
@@ -115,32 +115,32 @@ def to_torch(params: Tree, norm: Tree) -> dict[str, np.ndarray]:
 
 
 def is_mapped(name: str) -> bool:
-    """Whether a network is one of this package, whose arrays PyTorch has as well."""
+    """Returns whether a network is one of this package, with a PyTorch counterpart."""
     make = NETS.get(name)
     made_in = getattr(getattr(make, "func", make), "__module__", "")
     return made_in.startswith("jaxproto.models.")
 
 
 def torch_entries(tree: Tree) -> dict:
-    """PyTorch's names and layout, `base.` left out; of arrays or of their shapes."""
+    """Returns arrays or shapes by PyTorch's names and layout, without `base.`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {entry_name(path): in_torch_layout(path, leaf) for path, leaf in leaves}
 
 
 def entry_name(path) -> str:
-    """PyTorch's name of a leaf at `path`."""
+    """Returns PyTorch's name of the leaf at `path`."""
     half, *middle, last = (key.key for key in path)
     start = ["head"] if half == "head" else []
     return ".".join([*start, *middle, LAST.get(last, last)])
 
 
 def torch_axes(path, leaf) -> tuple[int, ...]:
-    """The axes of a leaf in PyTorch's order; embeddings are alike."""
+    """Returns the axes of a leaf in PyTorch's order."""
     return (0, 1) if path[-1].key == "table" else AXES[leaf.ndim]
 
 
 def in_torch_layout(path, leaf):
-    """An array, or its shape, with its axes in PyTorch's order."""
+    """Transposes an array, or its shape, to PyTorch's order of axes."""
     order = torch_axes(path, leaf)
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(tuple(leaf.shape[i] for i in order), leaf.dtype)
@@ -148,7 +148,7 @@ def in_torch_layout(path, leaf):
 
 
 def read(weights: Weights | str | Path) -> Weights:
-    """The mapping itself, or the one in a file.
+    """Returns a mapping of weights, read from its file if it is a path.
 
     Raises:
       UserError: no such file, of another kind, or not readable.
@@ -174,13 +174,13 @@ def read(weights: Weights | str | Path) -> Weights:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of the file."""
+    """Reads all arrays of a file."""
     with np.load(path) as file:
         return dict(file)
 
 
 def canonical(weights: Weights) -> dict:
-    """Arrays as `torch_entries` names them, batch counters left out.
+    """Renames arrays as `torch_entries` does, without batch counters.
 
     Raises:
       UserError: two entries mean the same, or one is no array.
@@ -225,7 +225,7 @@ def check(name: str, wanted: dict[str, tuple], entries: dict) -> None:
 
 
 def as_array(name: str, value) -> np.ndarray:
-    """A float32 array of an array or a tensor (of PyTorch, which is not imported).
+    """Converts an array or a PyTorch tensor to float32, without importing PyTorch.
 
     Raises:
       UserError: it is neither.

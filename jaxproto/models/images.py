@@ -1,10 +1,10 @@
-"""What networks on images ask of their input."""
+"""Check of inputs for networks on images."""
 
 from jaxproto.errors import UserError
 
 
 def image_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """`shape` if it is that of an image [H, W, channels].
+    """Returns `shape` if it is that of an image [H, W, channels].
 
     Raises:
       UserError: names the network and the shape.

@@ -18,19 +18,19 @@ from jaxproto.types import Array
 
 
 class KeyStream:
-    """A new key at every call, for dropout and the like."""
+    """Stream of keys, for dropout."""
 
     def __init__(self, key: Array):
         self.key, self.given = key, 0
 
     def __call__(self) -> Array:
-        """The next key."""
+        """Returns the next key."""
         self.given += 1
         return jax.random.fold_in(self.key, self.given)
 
 
 class CallContext(NamedTuple):
-    """How a network is applied."""
+    """Settings of one application of a network."""
 
     train: bool
     ops: Ops
@@ -38,7 +38,7 @@ class CallContext(NamedTuple):
 
 
 class InitialDraws:
-    """Initial random values, cut from one long draw of each kind.
+    """Random initial values, cut from one long draw of each kind.
 
     A draw per array would compile a random generator per array. Without values it
     gives zeros, and `used` tells how many of each kind a network takes.
@@ -48,15 +48,15 @@ class InitialDraws:
         self.values, self.used = values, {"uniform": 0, "normal": 0}
 
     def uniform(self, shape: tuple[int, ...]) -> Array:
-        """U(-1, 1)."""
+        """Returns values from U(-1, 1)."""
         return self.cut("uniform", shape)
 
     def normal(self, shape: tuple[int, ...]) -> Array:
-        """N(0, 1)."""
+        """Returns values from N(0, 1)."""
         return self.cut("normal", shape)
 
     def cut(self, kind, shape):
-        """The next values of a kind."""
+        """Returns the next values of a kind."""
         start = self.used[kind]
         self.used[kind] = stop = start + math.prod(shape)
         if self.values is None:
@@ -65,7 +65,7 @@ class InitialDraws:
 
 
 def draw_initial(key: Array, sizes: dict[str, int]) -> InitialDraws:
-    """As many values as a network takes."""
+    """Draws the random values of a network."""
     uniform, normal = jax.random.split(key)
     return InitialDraws(
         {
@@ -76,12 +76,12 @@ def draw_initial(key: Array, sizes: dict[str, int]) -> InitialDraws:
 
 
 def kaiming_uniform(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """PyTorch's default for weights and biases: U(-1, 1) / sqrt(fan_in)."""
+    """Draws PyTorch's default of weights and biases: U(-1, 1) / sqrt(fan_in)."""
     return draws.uniform(shape) / math.sqrt(fan_in)
 
 
 def kaiming_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """He's normal values by fan-out, as torchvision draws convolutions [kh, kw, ., C].
+    """Draws He's normal values by fan-out, as torchvision for [kh, kw, ., C].
 
     The number of inputs plays no part; it is there for the signature.
     """
@@ -91,38 +91,38 @@ def kaiming_normal(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> 
 
 
 def zeros(draws: InitialDraws, shape: tuple[int, ...], fan_in: int) -> Array:
-    """Zeros, under the signature of an initialiser."""
+    """Returns zeros, with the signature of an initialiser."""
     del draws, fan_in
     return jnp.zeros(shape)
 
 
 def relu(x: Array, call: CallContext) -> Array:
-    """max(x, 0), as a member of a Chain."""
+    """Returns max(x, 0), as a member of a Chain."""
     del call
     return jax.nn.relu(x)
 
 
 def relu6(x: Array, call: CallContext) -> Array:
-    """x between 0 and 6; no gradient at either end, as in PyTorch."""
+    """Clips x to [0, 6], without gradient at either end, as in PyTorch."""
     del call
     low, high = (jnp.asarray(end, x.dtype) for end in (0, 6))
     return jax.lax.clamp(low, x, high)
 
 
 def silu(x: Array, call: CallContext) -> Array:
-    """x times its sigmoid."""
+    """Returns x times its sigmoid."""
     del call
     return jax.nn.silu(x)
 
 
 def identity(x: Array, call: CallContext) -> Array:
-    """x."""
+    """Returns x."""
     del call
     return x
 
 
 class Linear(nnx.Module):
-    """x @ kernel + bias."""
+    """Linear layer: x @ kernel + bias."""
 
     def __init__(
         self, inputs: int, outputs: int, draws: InitialDraws, bias: bool = True
@@ -133,7 +133,7 @@ class Linear(nnx.Module):
             self.bias = nnx.Param(init(draws, (outputs,), inputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, inputs] to [B, outputs]."""
+        """Maps [B, inputs] to [B, outputs]."""
         x = call.ops.product(x, self.kernel[...].astype(x.dtype))
         return x + self.bias[...].astype(x.dtype) if hasattr(self, "bias") else x
 
@@ -163,7 +163,7 @@ class Conv(nnx.Module):
             self.bias = nnx.Param(bias_init(draws, (outputs,), fan_in))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         where = self.kernel[...].astype(x.dtype), self.stride, self.padding
         if self.groups == 1:
             x = call.ops.conv(x, *where)
@@ -184,7 +184,7 @@ class BatchNorm(nnx.Module):
         self.var = nnx.BatchStat(jnp.ones(width))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """Uses, and remembers, the batch's statistics when training."""
+        """Normalises x; in training by the batch, updating the statistics."""
         stats, given = (self.mean, self.var), x.dtype
         held = [v[...] for v in (self.scale, self.bias, *stats)]
         x = at_least_single(x)
@@ -215,7 +215,7 @@ class GroupNorm(nnx.GroupNorm):
 
     # Called as the layers here are, not as Flax's: its place in the tree must stay
     def __call__(self, x: Array, call: CallContext) -> Array:  # type: ignore[override]
-        """[B, H, W, width] to the same."""
+        """Maps [B, H, W, width] to this shape."""
         del call
         return super().__call__(at_least_single(x)).astype(x.dtype)
 
@@ -241,11 +241,11 @@ class Chain(nnx.Module):
 def conv_norm(
     inputs: int, outputs: int, size: int, activation, draws: InitialDraws, **options
 ) -> Chain:
-    """Convolution that keeps the map (but for its stride), norm, activation."""
+    """Chains a convolution with padding, normalisation and activation."""
     conv = Conv(inputs, outputs, size, draws, padding=(size - 1) // 2, **options)
     return Chain(conv, BatchNorm(outputs), activation)
 
 
 def flatten(x: Array) -> Array:
-    """[B, H, W, C] to [B, C * H * W] in PyTorch's order, so that weights carry over."""
+    """Flattens [B, H, W, C] to [B, C * H * W] in PyTorch's order, for its weights."""
     return x.transpose(0, 3, 1, 2).reshape(len(x), -1)

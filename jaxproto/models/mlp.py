@@ -22,7 +22,7 @@ class Perceptron(nnx.Module):
             setattr(self, f"fc{i + 1}", layer)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, ...] to [B, last width]."""
+        """Maps [B, ...] to [B, last width]."""
         x = flatten(x) if x.ndim == 4 else x.reshape(len(x), -1)
         for i in range(1, self.depth + 1):
             x = getattr(self, f"fc{i}")(x, call)

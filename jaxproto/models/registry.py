@@ -1,4 +1,4 @@
-"""The networks by name, groups of them, and the way to build one."""
+"""Registry of networks and groups, and the construction of a network."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -75,7 +75,7 @@ def build(
     compute_dtype: str = "float32",
     vocab_size: int | None = None,
 ) -> Net:
-    """The network `name` for inputs of one shape.
+    """Builds a network for inputs of one shape.
 
     Args:
       name: a key of NETS.
@@ -101,7 +101,7 @@ def build(
 
 
 def _asked(name, extra):
-    """Of `extra` what the network asks for; texts go to who asks for a vocabulary."""
+    """Selects the arguments that a network takes; checks the kind of its inputs."""
     takes = inspect.signature(NETS[name]).parameters
     if ("vocab_size" in takes) != (extra["vocab_size"] is not None):
         kinds = ("texts", "numbers")
@@ -115,7 +115,7 @@ def _asked(name, extra):
 
 
 def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Networks of a group, given by its name, as one network or as a tuple of names."""
+    """Returns the networks of a group, a network name or a tuple of names."""
     if not isinstance(group, str):
         return tuple(choose_from("network", name, NETS) for name in group)
     name = choose_from("network or group", group, {*NETS, *GROUPS})
@@ -125,6 +125,6 @@ def group_members(group: str | tuple[str, ...]) -> tuple[str, ...]:
 def assign_networks(
     group: str | tuple[str, ...], client_ids: Iterable[int]
 ) -> tuple[str, ...]:
-    """The network of each client: client i gets entry i mod n of the group's n."""
+    """Assigns networks to clients: client i gets entry i mod n of the group's n."""
     names = group_members(group)
     return tuple(names[i % len(names)] for i in client_ids)

@@ -54,7 +54,7 @@ class BasicBlock(nnx.Module):
             self.downsample = Chain(short, norm(outputs))
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         first, second = (getattr(self, name) for name in self.norms)
         short = self.downsample(x, call) if hasattr(self, "downsample") else x
         x = jax.nn.relu(first(self.conv1(x, call), call))
@@ -78,7 +78,7 @@ class ResNet(nnx.Module):
             setattr(self, name, stage)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, channels] to [B, last width]."""
+        """Maps [B, H, W, channels] to [B, last width]."""
         x = jax.nn.relu(self.bn1(self.conv1(x, call), call))
         x = call.ops.max_pool(x, 3, 2, 1)
         for name in self.order:
@@ -87,7 +87,7 @@ class ResNet(nnx.Module):
 
 
 def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
-    """`layer_0`, `layer_1`, ...: one block each, halving the map from the second on."""
+    """Makes `layer_0`, `layer_1`, ... of one block each; later ones halve the map."""
     inputs = (64, *widths)
     return {
         f"layer_{i}": BasicBlock(inputs[i], width, 1 if i == 0 else 2, draws)
@@ -96,7 +96,7 @@ def one_block_stages(widths: tuple[int, ...], draws: InitialDraws) -> dict:
 
 
 def two_block_stages(draws: InitialDraws, norm: Norm) -> dict:
-    """torchvision's `layer1` to `layer4`: two blocks each."""
+    """Makes torchvision's `layer1` to `layer4` of two blocks each."""
     inputs, options = (64, *WIDTHS), (("bn1", "bn2"), norm)
     return {
         f"layer{i + 1}": Chain(

@@ -45,7 +45,7 @@ class ShuffleUnit(nnx.Module):
         )
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, inputs] to [B, H', W', outputs]."""
+        """Maps [B, H, W, inputs] to [B, H', W', outputs]."""
         if hasattr(self, "branch1"):
             return call.ops.shuffle(self.branch1(x, call), self.branch2(x, call))
         kept, used = jnp.split(x, 2, -1)
@@ -53,13 +53,13 @@ class ShuffleUnit(nnx.Module):
 
 
 def pointwise(inputs: int, outputs: int, draws: InitialDraws) -> tuple:
-    """1x1 convolution, norm, ReLU, for a Chain."""
+    """Makes 1x1 convolution, norm and ReLU for a Chain."""
     conv = Conv(inputs, outputs, 1, draws, init=kaiming_uniform)
     return conv, BatchNorm(outputs), relu
 
 
 def depthwise(width: int, stride: int, draws: InitialDraws) -> tuple:
-    """Depthwise 3x3 convolution and norm, for a Chain."""
+    """Makes depthwise 3x3 convolution and norm for a Chain."""
     conv = Conv(
         width,
         width,
@@ -88,7 +88,7 @@ class ShuffleNetV2(nnx.Module):
         self.conv5 = conv_norm(inputs, WIDTH, 1, relu, draws, **options)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, H, W, channels] to [B, 1024]."""
+        """Maps [B, H, W, channels] to [B, 1024]."""
         x = call.ops.max_pool(self.conv1(x, call), 3, 2, 1)
         for n in range(2, 2 + len(STAGES)):
             x = getattr(self, f"stage{n}")(x, call)

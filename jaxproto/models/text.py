@@ -39,7 +39,7 @@ RATE = 0.8  # of TextCNN's dropout
 
 
 class TextFeatures(NamedTuple):
-    """Which positions of a text count, and what its features are."""
+    """Choice of counted positions of a text, and of its features."""
 
     counts: Callable[[Array], Array]  # tokens [B, L] -> [B, L] bool
     features: Callable[[Array], Array]  # [B, D] -> [B, D]
@@ -63,7 +63,7 @@ class Embedding(nnx.Module):
 
 
 def embed(table: Array, token: Array, dtype: str) -> Array:
-    """Rows of the table, [B, L] to [B, L, width]."""
+    """Looks up rows of the table, [B, L] to [B, L, width]."""
     real_BL1 = (token != PADDING)[..., None]
     return table[token].astype(dtype) * real_BL1.astype(dtype)
 
@@ -93,7 +93,7 @@ class FastText(nnx.Module):
         self.fc1 = Linear(width, width, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, L] to [B, width]; the mean of no word is 0."""
+        """Maps [B, L] to [B, width]; the mean of no word is 0."""
         length_B = jnp.sum(self.reading.counts(x), 1)
         table = self.embedding.table[...]
 
@@ -125,7 +125,7 @@ class TextCNN(nnx.Module):
         self.fc1 = Linear(len(SIZES) * FILTERS, width, draws)
 
     def __call__(self, x: Array, call: CallContext) -> Array:
-        """[B, L] to [B, width]."""
+        """Maps [B, L] to [B, width]."""
         length_B = jnp.sum(self.reading.counts(x), 1)
         missing = max(SIZES) - x.shape[1]
         x = jnp.pad(x, ((0, 0), (0, max(missing, 0))), constant_values=PADDING)
@@ -143,7 +143,7 @@ class TextCNN(nnx.Module):
 
 
 def max_over_time(x_BLD: Array, length_B: Array, filters: list[Conv1d]) -> Array:
-    """The largest answer of each filter to a window of each text, [B, all filters].
+    """Returns the largest output of each filter over a text [B, all filters].
 
     A window lies within the text; a text shorter than it has one, filled up with zeros.
     One product gives the answer of every word of every filter to every position, and
@@ -180,7 +180,7 @@ def network(
     vocab_size: int,
     compute_dtype: str = "float32",
 ) -> Net:
-    """A network on texts whose vectors have as many values as its features.
+    """Returns a network on texts whose vectors have as many values as its features.
 
     Args:
       make: `FastText` or `TextCNN`.

@@ -131,7 +131,7 @@ def say(console: Console, text: str):
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def save(run: Run, r: int, state: State):
+def save_checkpoint(run: Run, r: int, state: State):
     """Writes a checkpoint; Ctrl-C waits until it is complete."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)
     with signals.uninterrupted():

@@ -132,9 +132,9 @@ class LoopRun:
         if multihost.any_process(self.run.callbacks.stop is not None):
             self.status = self.run.callbacks.status(self.run.config)
 
-    def save(self, r: int, model: Model):
+    def save_checkpoint(self, r: int, model: Model):
         """Writes a checkpoint."""
-        lifecycle.save(self.run, r, self._state(model))
+        lifecycle.save_checkpoint(self.run, r, self._state(model))
 
     def end(self, model: Model) -> dict:
         """Writes pictures and summary, and returns the summary."""
@@ -231,7 +231,7 @@ def _rounds(
         stop = multihost.any_process(stop_requested())
         for i, member in active.items():
             if last or member.status or stop or r % every == 0:
-                member.save(r, engine.member(model, i))
+                member.save_checkpoint(r, engine.member(model, i))
         active = {i: m for i, m in active.items() if not m.status}
         if stop and active:
             leave([*members.keys() - active.keys()], model)

@@ -255,7 +255,7 @@ KINDS = {  # of `list`: a line that it prints
     "samplers": r"random_count +\S",
     "optimizers": r"adamw +\S",
     "metrics": r"auc +Area under the ROC curve",
-    "plots": r"confusion +Which class",
+    "plots": r"confusion +Draws confusion",
     "sweeps": r"sweeps/clients +\S",
 }
 

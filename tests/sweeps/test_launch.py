@@ -92,7 +92,7 @@ CANNOT_WORK = [
     ("--launcher=print --part=0/2", "--part=0/2 does nothing with --launcher=print"),
     ("--launcher=print --task_cpus=2", "--task_cpus=2 does nothing"),
     ("--launcher=ray --part=0/2", "--part=0/2 does nothing with --launcher=ray"),
-    ("--launcher=ray --task_gpus=1.5", "--task_gpus=1.5 is no whole number"),
+    ("--launcher=ray --task_gpus=1.5", "--task_gpus=1.5 is neither a whole number"),
     ("--launcher=slurm", "--launcher"),
 ]
 

@@ -1,1 +1,1 @@
-"""Who gets which examples: the partitions, and public examples."""
+"""Partitions of examples over clients, and public examples."""

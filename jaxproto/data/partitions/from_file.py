@@ -1,4 +1,4 @@
-"""A partition in a CSV file: made elsewhere, or saved by a run as `indices.csv`.
+"""Partitions in CSV files: from other programs, or `indices.csv` of a run.
 
 A line per example, with the columns
 
@@ -8,7 +8,8 @@ A line per example, with the columns
     part     train or test; without this column every client's examples are divided as
              those of any other partition
 
-in any order; other columns are ignored. What no line names is nobody's.
+in any order; other columns are ignored. Examples that no line names belong to no
+client.
 """
 
 import csv
@@ -30,7 +31,7 @@ PART = {"train": True, "test": False}  # as the column `part` says it
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """The lines of a file, in its order."""
+    """Lines of a file, in its order."""
 
     number: np.ndarray  # [R] of the line in the file, from 1
     client: np.ndarray  # [R]
@@ -39,10 +40,10 @@ class Listed:
 
 
 def partition_lines(dataset: Dataset, divided: Partition) -> str:
-    """The contents of a file from which `load` makes the same partition.
+    """Formats a partition as a file that `load` reads.
 
-    Rows stay in the order in which unshuffled batches run. An official test part on
-    which every client is tested is left out, as `load` adds it for `pooled=False`.
+    Rows stay in the order of unshuffled batches. An official test part that is common
+    to all clients is left out, as `load` adds it for `pooled=False`.
     """
     parts = {"train": divided.train}
     if not _all_official(dataset, divided.test):
@@ -70,21 +71,20 @@ def load(
     train_share: float = 0.75,
     seed: int = 1,
 ) -> Partition:
-    """Reads the partition of a data set over `clients` clients.
+    """Reads the partition of a data set from a file.
 
     Args:
       path: of the CSV file.
-      source: the data set; who has a public example does not keep it.
-      clients: how many.
+      dataset: to divide; clients do not get its public examples.
+      clients: number of clients.
       pooled: True takes train and test examples from the file. False takes training
         examples of the official training part, and tests every client on the whole
         official test part.
-      train_share: part of a client's examples to train on, and
-      seed: of their division, where the file does not say it (then the order of its
-        lines does not matter).
+      train_share: share of a client's examples to train on, if the file has no parts.
+      seed: of that division, which does not depend on the order of the lines.
 
     Raises:
-      UserError: names the file, and the line that cannot be used; as `public.withdraw`.
+      UserError: an invalid line of the file; or from `public.withdraw`.
     """
     registry.check_arguments(train_share, seed)
     tested = None if pooled else registry.official_test(dataset)
@@ -105,17 +105,17 @@ def load(
 
 
 def _hands(listed, clients, lines):
-    """The rows of each client among some of the lines, in their order."""
+    """Returns the rows of each client in some of the lines, in their order."""
     index_R = listed.index[lines]
     return [index_R[rows] for rows in rows_by_class(listed.client[lines], clients)]
 
 
 def read(path: str | os.PathLike) -> Listed:
-    """Reads a file, whatever the data set.
+    """Reads the lines of a file, without reference to a data set.
 
     Raises:
-      UserError: no such file, no CSV, a column missing, or a line that has no whole
-        numbers, or a part other than train and test.
+      UserError: no such file, no CSV, a missing column, or a line without whole numbers
+        or with a part other than train and test.
     """
     atomic.check_regular(f"file:{path}", os.path.expanduser(path))
     try:
@@ -138,7 +138,7 @@ def read(path: str | os.PathLike) -> Listed:
 
 
 def _places(path, names):
-    """The position of each column that we know."""
+    """Returns the position of each known column."""
     missing = [name for name in NEEDED if name not in names]
     if missing:
         raise UserError(
@@ -156,7 +156,7 @@ def _places(path, names):
 
 
 def _parse(path, number, row, place):
-    """Returns client, index and whether it is for training (1 or 0) of a line."""
+    """Parses client, index and training flag (1 or 0) of a line."""
     if len(row) <= max(place.values()):
         raise UserError(
             f"file:{path}, line {number}: has {len(row)} values, too few for the "
@@ -178,7 +178,7 @@ def _parse(path, number, row, place):
 
 
 def _first(bad_R, listed):
-    """Which of the bad lines comes first, and its number; None without one."""
+    """Returns the first bad line and its number; None if no line is bad."""
     if not bad_R.any():
         return None
     line = int(bad_R.argmax())

@@ -1,7 +1,7 @@
 """Schemes that divide examples over clients, drawn from numpy's Generator.
 
-A scheme looks at labels only (`skew.feature`: at sources only) and uses every example
-exactly once. `pfllib` has the legacy streams, `partition` the registry.
+A scheme depends on labels only (`skew.feature`: on sources only) and uses every example
+exactly once. `pfllib` has the legacy streams, `schemes` the registry.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ Rng = np.random.Generator | np.random.RandomState
 
 
 def labels(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """The class [N] of every example, and how many classes there are."""
+    """Returns the class [N] of every example, and the number of classes."""
     return dataset.y, dataset.num_classes
 
 
 class Scheme(NamedTuple):
-    """How examples are dealt out, and the random stream that goes with it."""
+    """Division of examples over clients, with the random stream that it uses."""
 
     # y_N, num_classes, clients, rng -> the rows of each client
     assign: Callable[[np.ndarray, int, int, Rng], list[np.ndarray]]
@@ -40,17 +40,17 @@ def iid() -> Scheme:
 
 
 def dirichlet(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> Scheme:
-    """Deals out each class in proportions drawn from Dirichlet(alpha).
+    """Divides each class in proportions drawn from Dirichlet(alpha).
 
-    As in PFLlib's: a client that already holds its fair share N / K
-    gets nothing of the next class, and all is drawn again while a client has fewer
-    than `min_size`. Unlike there, cuts are rounded (the remainders do not pile up on
-    the last client), and after `max_tries` the poorest clients are topped up from the
-    richest (`ensure_min_size`), so it always ends.
+    As in PFLlib, a client that has its fair share N / K already gets nothing of the
+    next class, and all is drawn again while a client has fewer than `min_size`
+    examples. Unlike in PFLlib, cuts are rounded (remainders do not pile up on the last
+    client), and after `max_tries` the smallest clients are topped up from the largest
+    (`ensure_min_size`).
 
     Args:
       alpha: small is uneven; 0.1 in papers T and N.
-      min_size: examples per client; 2 is the least that divides into train and test.
+      min_size: examples per client; 2 at least to have training and test examples.
       max_tries: draws before topping up.
     """
     check_positive("alpha", alpha)
@@ -85,8 +85,8 @@ def _dirichlet_counts(count_C, clients, alpha, rng):
 def ensure_min_size(count_KC: np.ndarray, min_size: int) -> np.ndarray:
     """Returns counts [K, C] in which every client has at least `min_size` examples.
 
-    The client with the fewest gets one example of the commonest class of the client
-    with the most, until none is short. There must be K * min_size examples.
+    The smallest client gets one example of the majority class of the largest client,
+    until all have enough. There must be K * min_size examples.
     """
     count_KC = count_KC.copy()
     size_K = count_KC.sum(axis=1)
@@ -104,8 +104,7 @@ def pathological(classes_per_client: int) -> Scheme:
     """Gives each client this many classes, and each class to equally many clients.
 
     The clients of a class (their numbers differ by at most one between classes) share
-    its examples equally. N's code has 2 for CIFAR-10, 10 for
-    CIFAR-100.
+    its examples equally. N's code has 2 for CIFAR-10, 10 for CIFAR-100.
     """
     check_whole("classes_per_client", classes_per_client)
 
@@ -128,7 +127,7 @@ def pathological(classes_per_client: int) -> Scheme:
 
 
 def _owners(exists_C, clients, classes_per_client, rng):
-    """Returns [K, C] bool: each client takes the classes with most places left."""
+    """Returns the classes of each client [K, C] bool, those with most places first."""
     left_C = np.zeros(len(exists_C), int)
     class_P = rng.permutation(np.flatnonzero(exists_C))
     whole, rest = divmod(clients * classes_per_client, len(class_P))
@@ -148,7 +147,7 @@ def rows_by_class(y_N: np.ndarray, num_classes: int) -> list[np.ndarray]:
 
 
 def _deal(y_N, count_KC, rng):
-    """Returns per client the rows that `count_KC` asks for, shuffled in each class."""
+    """Returns the rows of each client by counts [K, C], shuffled in each class."""
     client_rows = []
     for rows, count_K in zip(
         rows_by_class(y_N, count_KC.shape[1]), count_KC.T, strict=True
@@ -158,7 +157,7 @@ def _deal(y_N, count_KC, rng):
 
 
 def check_positive(argument: str, value: float) -> None:
-    """Raises a UserError unless `value` is in (0, 1e6]."""
+    """Raises UserError unless `value` is in (0, 1e6]."""
     if not 0 < value <= 1e6:
         raise errors.UserError(
             f"{argument} is {value}, but must be above 0 and at most 1e6. Small values "
@@ -167,13 +166,13 @@ def check_positive(argument: str, value: float) -> None:
 
 
 def check_whole(argument: str, value: int) -> None:
-    """Raises a UserError unless `value` is an integer of at least 1."""
+    """Raises UserError unless `value` is an integer of at least 1."""
     if value < 1 or value != int(value):
         raise errors.UserError(f"{argument} is {value}. Give an integer of at least 1.")
 
 
 def check_enough_examples(examples: int, clients: int, min_size: int) -> None:
-    """Raises a UserError unless every client can have `min_size` of the examples."""
+    """Raises UserError unless every client can have `min_size` examples."""
     check_whole("clients", clients)
     check_whole("min_size", min_size)
     if clients * min_size > examples:
@@ -186,7 +185,7 @@ def check_enough_examples(examples: int, clients: int, min_size: int) -> None:
 
 
 def check_classes(there: int, classes_per_client: int) -> None:
-    """Raises a UserError if a client is to have more classes than there are."""
+    """Raises UserError if clients should have more classes than there are."""
     if classes_per_client > there:
         raise errors.UserError(
             f"classes_per_client is {classes_per_client}, but only {there} classes "

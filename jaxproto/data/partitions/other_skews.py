@@ -1,4 +1,4 @@
-"""Skews other than that of labels: how much clients have, and where it comes from.
+"""Partitions with skew of quantity or of features.
 
 Li, Diao, Chen, He, "Federated Learning on Non-IID Data Silos: An Experimental Study",
 ICDE 2022, https://arxiv.org/abs/2102.02079, section 4 (their code: Xtra-Computing/
@@ -57,11 +57,11 @@ def quantity_skew(alpha: float, *, min_size: int = 2, max_tries: int = 100) -> S
 
 
 def by_domain() -> Scheme:
-    """Deals out whole sources of examples (writers, cameras), as equally as it goes.
+    """Gives whole sources of examples (writers, cameras) to clients, equally.
 
-    Clients' numbers of sources differ by at most one. With fewer sources than clients,
-    every client has one, the numbers of clients of a source differ by at most one, and
-    they share it equally.
+    Numbers of sources per client differ by at most one. With fewer sources than
+    clients, every client has one source, numbers of clients per source differ by at
+    most one, and clients of a source share it equally.
     """
 
     def assign(domain_N, num_domains, clients, rng):

@@ -1,4 +1,4 @@
-"""The partitions of PFLlib and HtFLlib, bit for bit, from numpy's legacy stream.
+"""Partitions of PFLlib and HtFLlib, bit for bit, from numpy's legacy stream.
 
 Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated
 Learning Library and Benchmark", JMLR 2025, https://arxiv.org/abs/2312.04992; the papers
@@ -23,7 +23,10 @@ from jaxproto.data.partitions import label_skew
 def pfllib_dirichlet(
     alpha: float, *, least_samples: int = 1, max_tries: int = 1_000
 ) -> label_skew.Scheme:
-    """Their Dirichlet partition; CIFAR-10 at alpha 0.01 and seed 1 takes 37 tries."""
+    """PFLlib's Dirichlet partition.
+
+    CIFAR-10 at alpha 0.01 and seed 1 takes 37 tries.
+    """
     label_skew.check_positive("alpha", alpha)
     label_skew.check_whole("max_tries", max_tries)
 
@@ -50,9 +53,10 @@ def pfllib_dirichlet(
 
 
 def _draw(rows_C, fair_share, clients, alpha, rng):
-    """One attempt at the Dirichlet partition.
+    """Draws one attempt at the Dirichlet partition.
 
-    Returns the rows of each class, shuffled; where to cut them; the sizes of clients.
+    Returns:
+      Shuffled rows of each class, positions to cut them, and sizes of clients.
     """
     drawn, cuts, size_K = [], [], np.zeros(clients, int)
     for rows in rows_C:
@@ -72,11 +76,10 @@ def _draw(rows_C, fair_share, clients, alpha, rng):
 def pfllib_pathological(
     classes_per_client: int, *, least_samples: int = 1
 ) -> label_skew.Scheme:
-    """Their partition by classes: uneven sizes, examples in the order of the data set.
+    """PFLlib's partition by classes: uneven sizes, examples in the order of the data.
 
-    Where clients * classes_per_client is no multiple of the number of classes, theirs
-    can leave the last classes to nobody (GTSRB: 43 classes, 20 clients of 4); these
-    examples are then in no client.
+    If clients * classes_per_client is no multiple of the number of classes, the last
+    classes can be left to no client (GTSRB: 43 classes, 20 clients of 4).
     """
     label_skew.check_whole("classes_per_client", classes_per_client)
 
@@ -101,7 +104,7 @@ def pfllib_pathological(
 
 
 def _amounts(c, examples, owners, least, rng):
-    """Examples of class c for all of its owners but the last, who gets the rest."""
+    """Draws the examples of class c for its owners; the last owner gets the rest."""
     fair = examples / owners
     low, high = int(max(fair / 10, least)), int(fair)
     if low >= high and owners > 1:

@@ -1,8 +1,8 @@
-"""Public examples: labelled rows that the server and every client know.
+"""Public examples: labelled rows that the server and every client have.
 
-They are either taken from whoever the division gave them to, or come from a data set of
-their own; no client has them as its own either way. A method with
-public examples so has the clients of one without, but for these examples.
+They are withdrawn from the partition, or come from another data set; no client has them
+in its own shard. A method with public examples so has the same partition as one
+without, except for these examples.
 """
 
 import os
@@ -30,17 +30,18 @@ def load(
     other: str = "",
     pixels: int = 0,
 ) -> Dataset:
-    """The data set called `name`, as `datasets.load` has it, with public examples.
+    """Loads a data set by `datasets.load`, with public examples.
 
     Args:
-      name, data_dir, seed: as in `datasets.load`; the seed also draws the public ones.
-      pooled, share, classes: as in `make_some_public`; a share of 0 takes none.
-      other: name of a data set whose examples are public instead, or "".
+      name, data_dir, seed: as in `datasets.load`; the seed also draws public examples.
+      pooled, share, classes: as in `make_some_public`; a share of 0 chooses no
+      examples.
+      other: name of a data set whose examples are public instead; "" is none.
       pixels: as in `datasets.load`, for both data sets.
 
     Raises:
-      UserError: as `datasets.load`, `sample_public_rows` and `append_public`; a share
-        and another data set.
+      UserError: from `datasets.load`, `sample_public_rows` and `append_public`; both
+        `share` and `other`.
     """
     if other and share:
         raise errors.UserError(
@@ -67,16 +68,16 @@ def load(
 def sample_public_rows(
     y: np.ndarray, share: float, classes: float, seed: int
 ) -> np.ndarray:
-    """Rows of a class-balanced sample of some of the classes, sorted.
+    """Draws a class-balanced sample of some of the classes; returns sorted rows.
 
     Args:
       y: labels [N].
-      share: of all N examples; at least one of each covered class is taken.
-      classes: share of the classes that are covered, at least one.
-      seed: of the data. Any whole number: the partition refuses what it cannot use.
+      share: share of all N examples; at least one example of each covered class.
+      classes: share of the classes that are covered; at least one class.
+      seed: of the data, any whole number.
 
     Raises:
-      UserError: a share that is none; a covered class has too few examples.
+      UserError: an invalid share; a covered class has too few examples.
     """
     if not 0 < share < 1:
         raise errors.UserError(
@@ -107,16 +108,15 @@ def _sample(y_N, c, each, rng):
 def make_some_public(
     dataset: Dataset, *, share: float, classes: float, pooled: bool, seed: int
 ) -> Dataset:
-    """The data set with some of its own examples public.
+    """Makes some examples of a data set public.
 
-    Args:
-      source: without public examples.
-      share, classes, seed: as in `sample_public_rows`.
-      pooled: whether clients divide the official test part too; if not, it stays whole
-        and the public examples are training ones.
+    Args: dataset: without public examples. share, classes, seed: as in
+      `sample_public_rows`. pooled: whether the official test part is divided over
+      clients, too; if not, public
+        examples come from the training part.
 
     Raises:
-      UserError: as `sample_public_rows`.
+      UserError: from `sample_public_rows`.
     """
     y_N = dataset.y if pooled else dataset.y[: dataset.train_size]
     rows = sample_public_rows(y_N, share, classes, seed)
@@ -124,10 +124,10 @@ def make_some_public(
 
 
 def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
-    """The data set with all examples of another one as public ones.
+    """Appends all examples of another data set as public ones.
 
     Raises:
-      UserError: their inputs, their numbers of classes or the classes' names differ.
+      UserError: inputs, numbers of classes or names of classes differ.
     """
     for what, have, got in (
         ("inputs of shape", dataset.x.shape[1:], extra.x.shape[1:]),
@@ -153,7 +153,7 @@ def append_public(dataset: Dataset, extra: Dataset) -> Dataset:
 
 
 def _check_names(dataset, extra):
-    """Class 3 must be the same in both; sets without names may go with any names."""
+    """Raises UserError if both data sets have names of classes, and they differ."""
     names = [
         s.classes or tuple(map(str, range(s.num_classes))) for s in (dataset, extra)
     ]
@@ -170,16 +170,16 @@ def _check_names(dataset, extra):
 
 
 def _with_nobodys(domain_N, more):
-    """Sources of examples, and -1 for `more` examples that are never dealt out."""
+    """Appends the source -1 for `more` examples, which are given to no client."""
     nobody = np.full(more, -1, np.int32)
     return None if domain_N is None else np.concatenate([domain_N, nobody])
 
 
 def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
-    """Divides the data set as `partition.divide` with the arguments `local`.
+    """Divides a data set by `schemes.partition_dataset`, and withdraws public examples.
 
     Raises:
-      UserError: as `partition.divide` and `remove_public`.
+      UserError: from `schemes.partition_dataset` and `remove_public`.
     """
     return remove_public(
         dataset, partition_dataset(private_part(dataset), scheme, **options)
@@ -187,9 +187,9 @@ def divide(dataset: Dataset, scheme: Scheme, **options) -> Partition:
 
 
 def private_part(dataset: Dataset) -> Dataset:
-    """The data set as it is divided: nothing public, no rows of another one.
+    """Returns the data set to divide, without public and appended examples.
 
-    Without the inputs: they may be many, and no scheme looks at them.
+    Inputs are left out, as no scheme needs them.
     """
     size = len(dataset.y) - dataset.foreign
     return dataset._replace(
@@ -202,10 +202,10 @@ def private_part(dataset: Dataset) -> Dataset:
 
 
 def remove_public(dataset: Dataset, parts: Partition) -> Partition:
-    """The partition without public examples.
+    """Removes public examples from a partition.
 
     Raises:
-      UserError: a client has no others to train or to be tested on.
+      UserError: a client has no other examples to train or to be tested on.
     """
     if dataset.public is None:
         return parts

@@ -1,7 +1,7 @@
-"""Who gets which examples: schemes by name, and the division into train and test.
+"""Partition schemes by name, and the division into training and test examples.
 
-Another scheme is one more function that returns a `Scheme`; `file.py` has the
-partitions that were made elsewhere.
+Another scheme is one more function that returns a `Scheme`; `file.py` reads partitions
+of other programs.
 """
 
 import math
@@ -34,7 +34,7 @@ PARTITIONS: dict[str, Callable[..., Scheme]] = {
 
 
 class Partition(NamedTuple):
-    """Rows of `Dataset.x` per client, in the order in which unshuffled batches run."""
+    """Rows of `Dataset.x` per client, in the order of unshuffled batches."""
 
     train: tuple[np.ndarray, ...]  # K arrays of int32
     test: tuple[np.ndarray, ...]  # K arrays of int32
@@ -52,20 +52,19 @@ def partition_dataset(
     """Divides a data set over clients, and each client's examples into train and test.
 
     Args:
-      source: the data set.
-      scheme: how examples are dealt out, such as `dirichlet(0.1)`.
-      clients: how many.
+      dataset: to divide.
+      scheme: of the division over clients, such as `dirichlet(0.1)`.
+      clients: number of clients.
       pooled: True pools the official parts and divides every client's examples by
-        `train_share` (docs/decisions.md#pool). False deals out the official
-        training part, all of it to train on, and tests every client on the whole
-        official test part.
-      train_share: part of a client's examples to train on if pooled; 0.75 in all
+        `train_share` (docs/decisions.md#pool). False divides the official training part
+        and tests every client on the whole official test part.
+      train_share: share of a client's examples to train on if pooled; 0.75 in all
         papers.
-      seed: of the data, apart from those of the models.
+      seed: of the partition; models have another.
 
     Raises:
-      UserError: impossible for these sizes; a client is left without training or test
-        examples; no official test part to keep.
+      UserError: impossible sizes; a client without training or test examples; no
+        official test part, and `pooled` is False.
     """
     check_arguments(train_share, seed)
     rng = scheme.make_rng(seed)
@@ -78,7 +77,7 @@ def partition_dataset(
 def make_partition(
     train: Sequence[np.ndarray], test: Sequence[np.ndarray]
 ) -> Partition:
-    """The rows as a `Partition` holds them."""
+    """Makes a `Partition` of rows."""
     return Partition(
         *(tuple(np.asarray(rows, np.int32) for rows in part) for part in (train, test))
     )
@@ -115,10 +114,10 @@ def _keep_official_test(dataset, scheme, clients, train_share, rng):
 
 
 def official_test(dataset: Dataset) -> np.ndarray:
-    """The rows of the official test part, without public ones.
+    """Returns the rows of the official test part, without public examples.
 
     Raises:
-      UserError: there is none.
+      UserError: there is no official test part.
     """
     size, examples = dataset.train_size, len(dataset.y)
     public = () if dataset.public is None else dataset.public
@@ -133,7 +132,7 @@ def official_test(dataset: Dataset) -> np.ndarray:
 
 
 def check_arguments(train_share: float, seed: int) -> None:
-    """Raises a UserError unless both are in their range."""
+    """Raises UserError unless both arguments are in their range."""
     if not 0 < train_share < 1:
         raise errors.UserError(
             f"train_share is {train_share}. Give a number between 0 and 1, like 0.75."

@@ -1,1 +1,1 @@
-"""Data sets from TFDS, and from files of one's own."""
+"""Readers of data sets: TFDS, and the user's own files."""

@@ -1,4 +1,4 @@
-"""Data sets of texts from one's own csv files: a text and a label in each row."""
+"""Data sets of texts from csv files: a text and a label in each row."""
 
 import csv
 import os
@@ -20,14 +20,14 @@ MANY = 10  # rows from which labels that hardly repeat are taken for texts
 
 
 class CsvRows(NamedTuple):
-    """The rows of one file."""
+    """Rows of one file."""
 
     text: list[str]
     label: list[str]
 
 
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
-    """Returns the data set in a csv file or in a folder.
+    """Reads the data set in a csv file or in a folder.
 
     A folder holds train.csv and, for an official test part, test.csv. Two files joined
     by a comma are such a pair too. A header row names the columns `text` and `label`,
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
 
 
 def _files(path, name):
-    """The training file, and the test file where there is one."""
+    """Returns the training file, and the test file where there is one."""
     pair = path.split(",")
     if os.path.isdir(path):
         files = [os.path.join(path, TRAIN)]
@@ -83,7 +83,7 @@ def _files(path, name):
 
 
 def _read(file, name):
-    """Rows of one file; blank lines do not count."""
+    """Reads the rows of one file, without blank lines."""
     rows, columns, width = CsvRows([], []), (0, 1), 2
     limit = csv.field_size_limit(LONGEST)
     try:
@@ -117,7 +117,7 @@ def _read(file, name):
 
 
 def _header(row, at):
-    """Where the columns are, if the row names them; None if it names neither."""
+    """Returns the positions of the columns that a row names; None if it names none."""
     names = [cell.strip().lower() for cell in row]
     there = [column in names for column in COLUMNS]
     if any(there) and not all(there):
@@ -160,7 +160,7 @@ def _check_repeat(name, label_N):
 
 
 def _undecodable(file):
-    """The first line that is not utf-8."""
+    """Returns the first line that is not utf-8."""
     for number, line in enumerate(Path(file).read_bytes().split(b"\n"), 1):
         try:
             line.decode()

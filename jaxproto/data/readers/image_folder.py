@@ -1,11 +1,10 @@
-"""Data sets from one's own image files: a folder per class, as torchvision reads them.
+"""Data sets from image files: a folder per class, as torchvision reads them.
 
     PATH/cat/1.png             PATH/train/cat/1.png
     PATH/dog/2.jpg             PATH/val/..., PATH/test/dog/2.jpg
 
 Classes are the names of the folders, sorted; images are in order of class and path.
-Images that are turned by a note of the camera (EXIF) stay as they were saved, and of
-several frames the first counts.
+The orientation in EXIF data is ignored, and the first of several frames is read.
 """
 
 import os
@@ -30,7 +29,7 @@ NO_CLASS = re.compile(r"\.|__MACOSX$")  # .git, .ipynb_checkpoints and the like
 
 
 class FolderListing(NamedTuple):
-    """What lies in the folder."""
+    """Contents of the folder."""
 
     files: dict[str, list[list[str]]]  # part -> class -> images
     classes: list[str]
@@ -38,7 +37,7 @@ class FolderListing(NamedTuple):
 
 
 def load(path: str | os.PathLike, size: int = 0) -> Dataset:
-    """Returns the data set in a folder of class folders.
+    """Reads the data set in a folder of class folders.
 
     Args:
       path: the folder. With train/ in it (and val/, which is pooled into it, and
@@ -67,7 +66,7 @@ def load(path: str | os.PathLike, size: int = 0) -> Dataset:
 
 
 def _list(name, root):
-    """Finds classes and images without opening one."""
+    """Lists classes and images without opening any."""
     if not root.is_dir():
         raise errors.UserError(f"{name}: no such folder. Looked for {root}.")
     parts, notes = _parts(name, root)
@@ -98,7 +97,7 @@ def _list(name, root):
 
 
 def _parts(name, root):
-    """Returns part -> [class -> folder] and what is not read."""
+    """Returns part -> [class -> folder], and a note on folders that are not read."""
     above = _folders(name, root)
     split = {part: _folders(name, above[part]) for part in PARTS if part in above}
     if not split.get("train"):
@@ -118,7 +117,7 @@ def _parts(name, root):
 
 
 def _folders(name, path):
-    """Name -> path of the folders in a folder, without hidden ones, sorted."""
+    """Returns name -> path of the folders in a folder, sorted, without hidden ones."""
     try:
         found = [p for p in path.iterdir() if not NO_CLASS.match(p.name) and p.is_dir()]
     except OSError as error:
@@ -135,7 +134,7 @@ def _folders(name, path):
 
 
 def _check_annotations(name, above):
-    """Tiny ImageNet as it is downloaded: val/images and a table instead of classes."""
+    """Raises UserError for val/images and a table, as of downloaded Tiny ImageNet."""
     for folder in above.values():
         tables = sorted(folder.glob("*_annotations.txt"))
         if tables:
@@ -147,7 +146,7 @@ def _check_annotations(name, above):
 
 
 def _inside(name, root, folder):
-    """The images in a class folder, at any depth; how many files are none."""
+    """Returns the images in a class folder, at any depth; how many files are none."""
     files, other, seen = [], 0, set()
     for where, inner, names in os.walk(folder, followlinks=True):
         _check_link(name, root, where, seen)
@@ -159,9 +158,9 @@ def _inside(name, root, folder):
 
 
 def _check_link(name, root, where, seen):
-    """Refuses a folder behind a link that leaves the data set, or that loops.
+    """Raises UserError for a link that leaves the data set, or that loops.
 
-    Such a link can lead to all files of a machine, or to the same ones for ever.
+    Such a link can lead to all files of a machine, or to an endless loop.
     """
     real = os.path.realpath(where)
     way = "Replace the link by the folder, or name the folder that holds all."
@@ -186,7 +185,7 @@ def _check_some(name, root, files):
 
 
 def _read(name, root, found, size, begin):
-    """Reads all images into the sink, and returns the checked data set."""
+    """Reads all images into a sink, and returns the checked data set."""
     flat = {
         part: [(file, c) for c, some in enumerate(classes) for file in some]
         for part, classes in found.files.items()
@@ -216,7 +215,7 @@ def _read(name, root, found, size, begin):
 
 
 def _duplicates(name, files, heads, y_N, sizes):
-    """Counts files of the same bytes; refuses those of two classes."""
+    """Counts files with equal content; raises UserError for those of two classes."""
     first, copies, across = {}, [], 0
     cut = sizes["train"]
     for row, head in enumerate(heads):

@@ -1,4 +1,4 @@
-"""Data sets from one's own npz file, with the keys that Keras uses."""
+"""Data sets from npz files, with the keys that Keras uses."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ LARGE = 2**25  # bytes of arrays; from there on the file goes through the cache
 
 
 def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
-    """Returns the data set in an npz file.
+    """Reads the data set in an npz file.
 
-    The keys are x_train, y_train, x_test, y_test, and num_classes where the largest
-    label does not tell. A file with none but the training keys has no test part. With
-    domain_train (and domain_test) it says where each example comes from.
+    The keys are x_train, y_train and optionally x_test, y_test, num_classes (if labels
+    do not include the last class), and domain_train, domain_test for sources of
+    examples.
 
     Args:
       path: of the file.
@@ -48,7 +48,7 @@ def load(path: str | os.PathLike, pixels: int = 0) -> dataset.Dataset:
 
 
 def _size(file):
-    """Bytes of all arrays, 0 where the file is no archive: reading it says why."""
+    """Returns the bytes of all arrays; 0 if the file is no archive."""
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as z:
         return sum(member.file_size for member in z.infolist())
     return 0
@@ -82,7 +82,7 @@ def _load(name, path, pixels, begin):
 
 
 def _read(path, name):
-    """Returns the arrays we know, and the names of all that the file holds."""
+    """Reads the arrays of known keys, and the names of all keys."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             known = {*TRAIN, *TEST, *OPTIONAL} & {*archive.files}

@@ -29,13 +29,13 @@ TITLE = "title"  # a text beside the text, as AG News has, comes first
 def load(
     name: str, data_dir: str | os.PathLike | None = None, pixels: int = 0
 ) -> dataset.Dataset:
-    """Returns the prepared data set NAME, NAME/CONFIG or NAME:VERSION.
+    """Reads the prepared data set NAME, NAME/CONFIG or NAME:VERSION.
 
     The last of the splits train, validation, test is the official test part; the
     others together are the training part. Images are decoded once, see `cache`.
 
     Args:
-      name: as TFDS spells it; without a version, the newest that is there.
+      name: of TFDS; without a version, the newest one.
       data_dir: holds the prepared sets; TFDS's own default (TFDS_DATA_DIR or
         ~/tensorflow_datasets) if None.
       pixels: height and width that images are resized to; 0 leaves them as they are.
@@ -60,7 +60,7 @@ def load(
 
 def _read(name, path, pixels, begin):
     with _explained(name, path):
-        import tensorflow_datasets as tfds  # takes a second: only who needs it pays
+        import tensorflow_datasets as tfds  # imported here, as it takes a second
 
         info = (builder := tfds.builder_from_directory(path)).info
     keys = _keys(name, info)
@@ -90,12 +90,12 @@ def _read(name, path, pixels, begin):
 
 
 def find_version(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Returns the directory of the version that `name` asks for, or of the newest.
+    """Returns the directory of the version in `name`, or of the newest.
 
-    A name without a configuration will do where one alone is there.
+    The configuration may be left out if there is only one.
 
     Raises:
-      UserError: names the directory and the sets and versions that are there.
+      UserError: no such set; lists the sets and versions of the directory.
     """
     default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     root = pathlib.Path(data_dir or default).expanduser().absolute()
@@ -128,7 +128,7 @@ def _order(path):
 
 @contextlib.contextmanager
 def _explained(name, where):
-    """Turns whatever TFDS, riegeli or PIL raise into our words, and hushes TFDS."""
+    """Turns errors of TFDS, riegeli and PIL into UserError, and silences TFDS."""
     level = absl.logging.get_verbosity()
     absl.logging.set_verbosity(absl.logging.ERROR)  # "OpenCV is not installed ..."
     try:
@@ -162,7 +162,7 @@ def _keys(name, info):
 
 
 def _form(name, key, feature, pixels):
-    """Returns the shape and type of an input as it is kept."""
+    """Returns the shape and type of an input in the cache."""
     shape = feature.shape
     dtype = np.dtype(np.float32 if feature.np_dtype.kind == "f" else feature.np_dtype)
     if pixels:
@@ -188,14 +188,14 @@ def _parts(name, info):
 
 
 class RecordReader(NamedTuple):
-    """What to do with the records of a split, and after the last one."""
+    """Consumer of the records of a split."""
 
     each: Callable[[Sequence], np.ndarray]  # hands its inputs on, returns y [N]
     all: Callable[[], np.ndarray]  # the inputs of all splits
 
 
 def _arrays(keys, shape, pixels, varies, sink):
-    """Images and other numbers, into the sink."""
+    """Returns a reader of images and other numbers into a sink."""
 
     def one(record):
         x = record[keys[0]]
@@ -217,7 +217,7 @@ def _arrays(keys, shape, pixels, varies, sink):
 
 
 def _texts(keys):
-    """Texts, those of several keys joined by a space, and the label of the last key."""
+    """Returns a reader of texts (several keys joined by a space) and labels."""
     texts = []
 
     def text(value):

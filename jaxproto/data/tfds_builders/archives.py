@@ -1,4 +1,4 @@
-"""Archives as their makers publish them: fetched, and read without unpacking.
+"""Published archives: download, and reading without unpacking.
 
 A `ArchiveFiles` is a zip archive or the folder that it was unpacked to. Images come as
 RGB: the original bytes where they can stay, otherwise the same pixels as PNG.
@@ -20,7 +20,7 @@ Examples = Iterator[tuple[str, dict[str, Any]]]  # key, {"image": bytes, "label"
 
 
 class Archive(NamedTuple):
-    """A file to download, or to find in --manual_dir."""
+    """File to download, or to find in --manual_dir."""
 
     name: str
     url: str
@@ -29,7 +29,7 @@ class Archive(NamedTuple):
 
 
 class ArchiveFiles(NamedTuple):
-    """The files of an archive, or of the folder that it was unpacked to."""
+    """Files of an archive, or of the folder that it was unpacked to."""
 
     where: str
     names: list[str]  # sorted, parts joined by /
@@ -37,13 +37,13 @@ class ArchiveFiles(NamedTuple):
 
 
 def fetch(archives: Sequence[Archive], downloads) -> list[pathlib.Path]:
-    """Returns where each archive lies, as a zip file or unpacked in a folder.
+    """Returns the path of each archive, a zip file or an unpacked folder.
 
     An archive in `downloads.manual_dir` is taken as it is (its own checksums are
     verified as it is read); the others are downloaded and must have the known md5.
 
     Args:
-      archives: what is needed.
+      archives: to fetch.
       downloads: TFDS's download manager.
 
     Raises:
@@ -82,7 +82,7 @@ def _check_md5(archive, path):
 
 @contextlib.contextmanager
 def open_archive(path: pathlib.Path, holds: str) -> Iterator[ArchiveFiles]:
-    """Opens a zip file, or a folder with what it holds, and closes it.
+    """Opens a zip file, or the folder that it was unpacked to, and closes it.
 
     Raises:
       UserError: not a whole zip file, or nothing named `holds` in it; later, from
@@ -128,12 +128,12 @@ def _explained(path, member=""):
 def check_rgb(
     files: ArchiveFiles, name: str, size: tuple[int, int] | None = None
 ) -> bytes:
-    """Returns an image, which decodes to RGB, as JPEG or PNG.
+    """Reads an image as JPEG or PNG that decodes to RGB.
 
     Args:
-      files: where it lies.
-      name: of the image in there.
-      size: width and height that it must have; any if None.
+      files: of the archive.
+      name: of the image in the archive.
+      size: required width and height in pixels; any if None.
 
     Raises:
       UserError: it cannot be decoded, or has another size.

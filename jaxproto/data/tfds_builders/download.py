@@ -1,4 +1,4 @@
-"""Runs a TFDS builder quietly, and says in our words what went wrong."""
+"""Quiet runs of TFDS builders, with errors as UserError."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ def prepare_quietly(builder, manual_dir: pathlib.Path | None):
     Raises:
       UserError: no network, a package is missing, an archive is damaged, the disk.
     """
-    import tensorflow_datasets as tfds  # takes a second: only who needs it pays
+    import tensorflow_datasets as tfds  # imported here, as it takes a second
     from tensorflow_datasets.core.download import downloader
 
     config = tfds.download.DownloadConfig(manual_dir=manual_dir)
@@ -32,7 +32,7 @@ def prepare_quietly(builder, manual_dir: pathlib.Path | None):
 
 @contextlib.contextmanager
 def silence_tfds() -> Iterator[None]:
-    """Keeps the chatter of TFDS and urllib3 away; progress bars go to stderr."""
+    """Silences logs of TFDS and urllib3; progress bars go to stderr."""
     level, retries = absl.logging.get_verbosity(), logging.getLogger("urllib3")
     before = retries.level
     absl.logging.set_verbosity(absl.logging.ERROR)
@@ -46,7 +46,7 @@ def silence_tfds() -> Iterator[None]:
 
 
 def set_progress_bars(shown: bool):
-    """Turns TFDS's progress bars on or off, for good."""
+    """Turns TFDS's progress bars on or off for the process."""
     import tensorflow_datasets as tfds
 
     (tfds.enable_progress_bar if shown else tfds.disable_progress_bar)()
@@ -54,7 +54,7 @@ def set_progress_bars(shown: bool):
 
 @contextlib.contextmanager
 def _explained(builder) -> Iterator[None]:
-    """Turns what TFDS and requests raise into our words."""
+    """Turns errors of TFDS and requests into UserError."""
     import requests
     from tensorflow_datasets.core import download
 
@@ -98,7 +98,7 @@ def files(builder) -> list[tuple[str, str]]:
 
 
 def missing_package_error(name: str, error: ImportError) -> UserError:
-    """Returns the error that names the package and how it is installed."""
+    """Returns the error for a missing package, with its installation."""
     package = (error.name or "").partition(".")[0]
     way = EXTRA if package == "tensorflow" else f"pip install {package or 'it'}"
     return UserError(

@@ -108,12 +108,12 @@ class Gtsrb43(tfds.core.GeneratorBasedBuilder):
 
     @property
     def archives(self) -> tuple[archives.Archive, ...]:
-        """What is downloaded."""
+        """Archives to download."""
         return (TRAIN[self.builder_config.name], *TEST)
 
     @property
     def official_sizes(self) -> dict[str, int]:
-        """How many examples the archives hold."""
+        """Numbers of examples in the archives."""
         return {"train": SIZES[self.builder_config.name], "test": 12_630}
 
     def _info(self):

@@ -37,12 +37,12 @@ class TinyImagenet(tfds.core.GeneratorBasedBuilder):
 
     @property
     def archives(self) -> tuple[archives.Archive, ...]:
-        """What is downloaded."""
+        """Archives to download."""
         return (ARCHIVE,)
 
     @property
     def official_sizes(self) -> dict[str, int]:
-        """How many examples the archive holds."""
+        """Numbers of examples in the archive."""
         return {"train": 100_000, "validation": 10_000}
 
     def _info(self):

@@ -1,4 +1,4 @@
-"""The channels of two arrays in turn: the shuffle of ShuffleNetV2."""
+"""Channel shuffle of ShuffleNetV2: interleaved channels of two arrays."""
 
 import jax
 import jax.numpy as jnp
@@ -7,12 +7,12 @@ from jaxproto.types import Array
 
 
 def interleave(a: Array, b: Array) -> Array:
-    """Channels a_0, b_0, a_1, ...: [..., C] and [..., C] to [..., 2 C]."""
+    """Interleaves channels a_0, b_0, a_1, ...: two [..., C] to [..., 2 C]."""
     return jnp.stack((a, b), -1).reshape(*a.shape[:-1], -1)
 
 
 def interleave_by_product(a: Array, b: Array) -> Array:
-    """The same as two products with matrices of zeros and ones, for TPUs.
+    """Interleaves channels by two products with matrices of 0 and 1, for TPUs.
 
     In full precision a number of a product is one channel and zeros added up, so that
     values and gradients are the same; but what is infinite makes all channels NaN.

@@ -20,12 +20,12 @@ TOGETHER = 10  # arrays summed in one pass
 
 
 def at_least_single(x: Array) -> Array:
-    """x in float32, unless it is more precise already."""
+    """Converts x to float32, unless it is more precise."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def total(arrays: Iterable[Array]) -> Array:
-    """The sum of one array or more of one shape, one after the other."""
+    """Adds arrays of one shape, one after the other."""
     return functools.reduce(operator.add, arrays)
 
 
@@ -51,7 +51,7 @@ def rows_first(images: Sequence[Array]) -> Array:
 
 
 def blocks(images: Sequence[Array]) -> Iterator[list[Array]]:
-    """Slices of at most SHORT rows of images [B, H, W, C]."""
+    """Yields slices of at most SHORT rows of images [B, H, W, C]."""
     for start in range(0, images[0].shape[1], SHORT):
         stop = min(start + SHORT, images[0].shape[1])
         yield [lax.slice_in_dim(a, start, stop, axis=1) for a in images]
@@ -63,7 +63,7 @@ def channel_sums(*arrays: Array) -> list[Array]:
 
 
 def channel_sums_short(*arrays: Array) -> Sequence[Array]:
-    """As `channel_sums`, first over groups of SHORT, all arrays in one pass."""
+    """Computes `channel_sums` in groups of SHORT, all arrays in one pass."""
     channels = arrays[0].shape[-1]
     if arrays[0].size // channels % SHORT:
         return channel_sums(*arrays)
@@ -72,7 +72,7 @@ def channel_sums_short(*arrays: Array) -> Sequence[Array]:
 
 
 class Sums(NamedTuple):
-    """How batch normalisation sums up."""
+    """Form of the sums of batch normalisation."""
 
     channels: Callable[..., Sequence[Array]]  # arrays [..., C] -> their sums [C]
     passes: int = 2  # over the input; `norm.moments` says what one pass means

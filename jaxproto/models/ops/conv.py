@@ -24,7 +24,7 @@ DIMS = ("NHWC", "HWIO", "NHWC")
 def conv_lax(
     x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
 ) -> Array:
-    """Convolution as XLA's own operation.
+    """Convolves by XLA's own operation.
 
     Args:
       x: [B, H, W, C].
@@ -45,7 +45,7 @@ def conv_lax(
 
 
 def depthwise_lax(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """Depthwise convolution, kernel [kh, kw, 1, C], as XLA's own operation."""
+    """Convolves depthwise, kernel [kh, kw, 1, C], by XLA's own operation."""
     return conv_lax(x, kernel, stride, padding, groups=x.shape[-1])
 
 
@@ -65,7 +65,7 @@ def conv_matmul(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 
 
 def conv_by_tap(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
-    """All shifted slices concatenated at once."""
+    """Concatenates all shifted slices at once."""
     slices, live = patches(x, kernel, stride, padding)
     return times(jnp.concatenate(slices, -1), live)
 
@@ -90,7 +90,7 @@ def conv_by_row(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> A
 
 
 def times(x: Array, kernel: Array) -> Array:
-    """x [B, H, W, N] times a kernel [..., C'] that holds N rows."""
+    """Multiplies x [B, H, W, N] by a kernel [..., C'] of N rows."""
     matrix = kernel.reshape(x.shape[-1], -1)
     return product(x.reshape(-1, x.shape[-1]), matrix).reshape(*x.shape[:3], -1)
 
@@ -109,7 +109,7 @@ def conv_gemm(x: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Arr
 def grouped_matmul(
     x: Array, kernel: Array, stride: int = 1, padding: int = 0, groups: int = 1
 ) -> Array:
-    """Grouped convolution as shifted slices and one matrix per group."""
+    """Convolves in groups by shifted slices and one matrix per group."""
     slices, live = patches(x, kernel, stride, padding)
     x = jnp.stack(slices, 3)  # [B, H, W, taps, C]
     x = x.reshape(*x.shape[:4], groups, -1)
@@ -119,7 +119,7 @@ def grouped_matmul(
 
 
 def patches(x: Array, kernel: Array, stride: int, padding: int):
-    """One slice [B, H', W', C] per live tap, and the live taps of the kernel."""
+    """Returns a slice [B, H', W', C] per live tap, and the live taps of the kernel."""
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     x = window_taps.pad(x, rows, cols)
     slices = [
@@ -133,7 +133,7 @@ def patches(x: Array, kernel: Array, stride: int, padding: int):
 def taps(
     kernel: Array, rows: window_taps.WindowAxis, cols: window_taps.WindowAxis
 ) -> Array:
-    """The live taps of the kernel."""
+    """Returns the live taps of the kernel."""
     i, j = rows.live, cols.live
     return kernel[i.start : i.stop, j.start : j.stop]
 
@@ -142,7 +142,7 @@ def taps(
 def depthwise_shift(
     x: Array, kernel: Array, stride: int = 1, padding: int = 0
 ) -> Array:
-    """Depthwise convolution as a sum of shifted products.
+    """Convolves depthwise by a sum of shifted products.
 
     Columns are shifted once and rows after each row's sum: k + k slices, not k * k.
     XLA's own transpose of this is up to three times slower than the gradient below,
@@ -153,7 +153,7 @@ def depthwise_shift(
 
 
 def row_sums(x, kernel, rows, cols):
-    """Sum over the live taps (i, j) of x, already padded, shifted, times kernel."""
+    """Sums padded and shifted x times kernel over the live taps (i, j)."""
     by_col = {j: window_taps.shift(x, j, 2, cols) for j in cols.live}
     by_row = (
         window_taps.shift(
@@ -170,7 +170,7 @@ def depthwise_forward(x, kernel, stride, padding):
 
 
 def depthwise_backward(stride, padding, kept, grad):
-    """Gradients with respect to input and kernel."""
+    """Computes the gradients for input and kernel."""
     x, kernel = kept
     rows, cols = window_taps.axes(x, kernel.shape[:2], stride, padding)
     grad_x = depthwise_grad_input(kernel, grad, rows, cols)
@@ -178,7 +178,7 @@ def depthwise_backward(stride, padding, kept, grad):
 
 
 def depthwise_grad_input(kernel, grad, rows, cols):
-    """Stride-1 sum over the gradient, spread out, with the live taps turned round."""
+    """Sums the spread gradient with stride 1 over the reversed live taps."""
     turned = jnp.flip(taps(kernel, rows, cols), (0, 1))
     around = [spread_out(a) for a in (rows, cols)]
     spread = lax.pad(grad, jnp.zeros((), grad.dtype), ((0, 0, 0), *around, (0, 0, 0)))
@@ -189,14 +189,14 @@ def depthwise_grad_input(kernel, grad, rows, cols):
 
 
 def spread_out(along) -> tuple[int, int, int]:
-    """Zeros before, after and between outputs: a window per element of the input."""
+    """Returns the zeros before, after and between outputs."""
     before = along.live.stop - 1 - along.padding
     reached = (along.out - 1) * along.stride + 1 + before
     return before, along.size + len(along.live) - 1 - reached, along.stride - 1
 
 
 def depthwise_grad_kernel(x, kernel, grad, rows, cols):
-    """Per live tap the sum of gradient times shifted input; the others get none.
+    """Sums gradient times shifted input per live tap; other taps get none.
 
     One pass over a few rows gives all taps: up to seven times faster than a sum per
     tap. The barrier keeps what made x from being computed once per tap.

@@ -1,4 +1,4 @@
-"""Products of rows with a matrix, as convolutions need them on CPU.
+"""Products of rows with a matrix, for convolutions on CPU.
 
 Of three products - rows times matrix and the two gradients - XLA's libraries run some
 faster with operands and result turned round. Left alone XLA turns them back, so a
@@ -19,7 +19,7 @@ FEW = 64  # rows below which a gradient is made from the matrix as first operand
 
 @jax.custom_vjp
 def product(x: Array, matrix: Array) -> Array:
-    """x [R, N] times a matrix [N, N'], with faster gradients."""
+    """Multiplies x [R, N] by a matrix [N, N'], with faster gradients."""
     return x @ matrix
 
 
@@ -29,7 +29,7 @@ def forward(x, matrix):
 
 
 def backward(kept, grad):
-    """Gradients of the rows and of the matrix.
+    """Computes the gradients of the rows and of the matrix.
 
     Of a few rows and a large matrix, the gradient of the matrix is written as a sum of
     products of vectors: XLA makes it where it is added to the matrix, and never writes
@@ -44,7 +44,7 @@ def backward(kept, grad):
 
 
 def grad_of_few(x: Array, grad: Array) -> Array:
-    """As grad_matrix, as a sum over rows of products of vectors."""
+    """Computes `grad_matrix` as a sum over rows of outer products."""
     parts = (a[:, None] * b for a, b in zip(x, grad, strict=True))
     return functools.reduce(operator.add, parts)
 
@@ -53,7 +53,7 @@ product.defvjp(forward, backward)
 
 
 def grad_rows(grad: Array, matrix: Array) -> Array:
-    """grad [R, N'] times the transpose of a matrix [N, N'].
+    """Multiplies grad [R, N'] by the transpose of a matrix [N, N'].
 
     The second operand is copied before the product: for a few rows that takes longer
     than the product.
@@ -64,7 +64,7 @@ def grad_rows(grad: Array, matrix: Array) -> Array:
 
 
 def grad_matrix(x: Array, grad: Array) -> Array:
-    """The transpose of x [R, N] times grad [R, N'].
+    """Multiplies the transpose of x [R, N] by grad [R, N'].
 
     A sum over rows copies its first operand more slowly than its second, so the
     narrower one comes first, unless the result is too large to be turned.
@@ -76,5 +76,5 @@ def grad_matrix(x: Array, grad: Array) -> Array:
 
 
 def contract(a: Array, b: Array, axis: int) -> Array:
-    """Sum over one axis of both matrices; the others in order."""
+    """Contracts one axis of both matrices."""
     return lax.dot_general(a, b, (((axis,), (axis,)), ((), ())))

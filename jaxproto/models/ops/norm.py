@@ -42,7 +42,7 @@ def batch_norm(
 
 
 def normalise(x, scale, bias, near, sums, eps):
-    """As batch_norm, and what the gradient needs."""
+    """Computes `batch_norm`, and the values for its gradient."""
     mean, var = moments(x, near, sums)
     rsd = lax.rsqrt(var + eps)
     return (x - mean) * (rsd * scale) + bias, mean, var, rsd
@@ -51,7 +51,7 @@ def normalise(x, scale, bias, near, sums, eps):
 def moments(
     x: Array, near: Array | float, sums: channel_sums.Sums
 ) -> tuple[Array, Array]:
-    """Mean and biased variance of x [..., C] per channel.
+    """Computes mean and biased variance of x [..., C] per channel.
 
     In two passes the mean comes first. One pass sums x and its square, which what makes
     x can do in passing, and loses as many digits as the mean's square has more than the
@@ -77,7 +77,7 @@ def batch_norm_forward(x, scale, bias, near, sums, eps):
 
 
 def batch_norm_backward(sums, eps, kept, grads):
-    """Gradients with respect to x, scale and bias; none to `near`."""
+    """Computes the gradients for x, scale and bias; none for `near`."""
     del eps
     x, scale, mean, rsd = kept
     grad = grads[0]
@@ -100,7 +100,7 @@ def with_batch(
     var: Array,
     sums: channel_sums.Sums,
 ) -> tuple[Array, Array, Array]:
-    """x [..., C] normalised by itself, and the running statistics after it."""
+    """Normalises x [..., C] by itself, and updates the running statistics."""
     out, own_mean, own_var = batch_norm(x, scale, bias, mean, sums)
     elements = x.size // x.shape[-1]
     return out, *update_stats(mean, var, own_mean, own_var, elements)
@@ -117,7 +117,7 @@ def with_stats(
 def update_stats(
     old_mean: Array, old_var: Array, mean: Array, var: Array, n: int
 ) -> tuple[Array, Array]:
-    """Running statistics after a batch of n elements per channel.
+    """Updates running statistics by a batch of n elements per channel.
 
     The running variance takes the unbiased one, n / (n - 1) times the batch's; for
     n = 1, which PyTorch refuses, the biased one (zero) as it is.

@@ -1,4 +1,4 @@
-"""The form of each operation that a platform runs fastest."""
+"""Fastest forms of operations by platform."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Ops(NamedTuple):
 
 
 def traced_once(f: Callable, *static: str) -> Callable:
-    """`f`, traced once for each shape instead of once for each layer."""
+    """Traces `f` once for each shape instead of once for each layer."""
     return jax.jit(f, static_argnames=static)
 
 
@@ -57,7 +57,7 @@ PLATFORMS = {"cpu": CPU, "tpu": TPU, "gpu": GPU}
 
 
 def ops_for(platform: str | None = None) -> Ops:
-    """The operations for 'cpu', 'gpu', 'tpu', ...; by default where JAX runs now.
+    """Returns the operations for a platform; by default the one of JAX.
 
     Those of TPU and GPU are chosen by what XLA compiles for them (`benchmarks.tpu`,
     `benchmarks.cuda`); their times are not known.

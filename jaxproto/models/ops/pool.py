@@ -1,4 +1,4 @@
-"""Pooling: over windows of images [B, H, W, C], over whole images, over channels."""
+"""Pooling over windows of images [B, H, W, C], over images and over channels."""
 
 import functools
 
@@ -12,7 +12,7 @@ from jaxproto.types import Array
 
 
 def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
-    """Maximum over windows as a chain over shifted columns, then shifted rows.
+    """Computes maxima over windows as a chain over shifted columns, then rows.
 
     Of equal elements the first in row-major order gets the whole gradient, as in
     PyTorch and in `max_pool_lax` (`jnp.maximum` would split it), and NaN stays NaN.
@@ -33,18 +33,18 @@ def max_pool_chain(x: Array, size: int, stride: int, padding: int = 0) -> Array:
 
 
 def first_max(a: Array, b: Array) -> Array:
-    """Elementwise maximum whose gradient goes to `a` where both are equal."""
+    """Computes the elementwise maximum; gradients of ties go to `a`."""
     return jnp.where(exceeds(b, a), b, a)
 
 
 def exceeds(b: Array, a: Array) -> Array:
-    """Whether the maximum goes from `a` to `b`, which comes later."""
+    """Returns whether the maximum goes from `a` to `b`, which comes later."""
     return (b > a) | jnp.isnan(b)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def max_pool_disjoint(x: Array, size: int) -> Array:
-    """Maximum over windows side by side: as `max_pool_chain`, with a shorter gradient.
+    """Computes maxima over disjoint windows, with a shorter gradient.
 
     Each element compares its place with that of its window's maximum; the chain's
     transpose spreads and adds up one map per column and row of the window.
@@ -67,7 +67,7 @@ def disjoint_forward(x, size):
 
 
 def disjoint_backward(size, kept, grad):
-    """The whole gradient of a window to its tap; none to rows and columns left over."""
+    """Gives the gradient of a window to its maximum, none to remaining elements."""
     tap, (_, height, width, _) = kept
     here = jnp.arange(size * size).reshape(size, 1, size, 1)
     tap, spread = (a[:, :, None, :, None] for a in (tap, grad))
@@ -82,25 +82,25 @@ max_pool_disjoint.defvjp(disjoint_forward, disjoint_backward)
 
 
 def max_pool_lax(x: Array, size: int, stride: int, padding: int = 0) -> Array:
-    """Maximum over windows as XLA's own operation."""
+    """Computes maxima over windows by XLA's own operation."""
     return reduce_window(x, -jnp.inf, lax.max, size, stride, padding)
 
 
 def reduce_window(x, start, combine, size, stride, padding):
-    """`combine` over square windows of the two middle axes."""
+    """Combines square windows of the two middle axes."""
     around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     window_BHWC, stride_BHWC = (1, size, size, 1), (1, stride, stride, 1)
     return lax.reduce_window(x, start, combine, window_BHWC, stride_BHWC, around)
 
 
 def global_mean(x: Array) -> Array:
-    """Mean over the image: [B, H, W, C] to [B, C]."""
+    """Averages over the image: [B, H, W, C] to [B, C]."""
     return jnp.mean(x, (1, 2))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def channel_pool(feat: Array, dim: int) -> Array:
-    """PyTorch's AdaptiveAvgPool1d along the channels: [B, C] to [B, dim].
+    """Pools channels as PyTorch's AdaptiveAvgPool1d: [B, C] to [B, dim].
 
     Output i is the mean of inputs floor(i C / dim) to ceil((i + 1) C / dim) - 1; the
     windows overlap where dim does not divide C, and repeat channels where dim > C.
@@ -116,7 +116,7 @@ def channel_pool_forward(feat, dim):
 
 
 def channel_pool_backward(dim, channels, grad):
-    """The transposed matrix, whose columns are short windows as well."""
+    """Returns the transposed matrix, whose columns are short windows as well."""
     return (weighted_gathers(grad, pool_matrix(channels, dim).T),)
 
 
@@ -124,7 +124,7 @@ channel_pool.defvjp(channel_pool_forward, channel_pool_backward)
 
 
 def pool_matrix(channels: int, dim: int) -> np.ndarray:
-    """The averaging matrix [channels, dim] of `channel_pool`."""
+    """Returns the averaging matrix [channels, dim] of `channel_pool`."""
     i = np.arange(dim)
     first, stop = i * channels // dim, -(-(i + 1) * channels // dim)
     c = np.arange(channels)[:, None]
@@ -132,7 +132,7 @@ def pool_matrix(channels: int, dim: int) -> np.ndarray:
 
 
 def weighted_gathers(x: Array, matrix: np.ndarray) -> Array:
-    """x [B, N] times a matrix [N, N'] with few entries, all adjacent, per column."""
+    """Multiplies x [B, N] by a matrix [N, N'] with few, adjacent entries per column."""
     if matrix.shape[0] == matrix.shape[1]:
         return x
     used = matrix > 0

@@ -1,4 +1,4 @@
-"""Leaving out the end of a batch that is padding only.
+"""Cutting of the end of a batch that is padding only.
 
 Arrays have one length in a program, texts have not. A few lengths are compiled, and
 each batch takes the shortest that holds it. A step of TextCNN on 32 texts of at most 51
@@ -18,7 +18,7 @@ SHORTEST = 32  # columns
 
 
 def compiled_lengths(longest: int) -> list[int]:
-    """Each is half as long again as the one before; the last is all."""
+    """Returns lengths that grow by half up to the longest."""
     found, n = [], SHORTEST
     while n < longest:
         found.append(n)
@@ -27,7 +27,7 @@ def compiled_lengths(longest: int) -> list[int]:
 
 
 def trim_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
-    """`f` of x [B, L] without columns at its end, for CPU.
+    """Applies `f` to x [B, L] without columns at its end, for CPU.
 
     Its gradient computes `f` once more: kept values would be those of every length.
 
@@ -43,6 +43,6 @@ def trim_by_switch(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
 
 
 def no_trim(f: Callable[[Array], Array], x: Array, used: Array) -> Array:
-    """`f` of all of x: under `vmap` every length would be computed."""
+    """Applies `f` to all of x, as `vmap` would compute every length."""
     del used
     return f(x)

@@ -14,7 +14,7 @@ from jaxproto.types import Array
 
 
 class WindowAxis(NamedTuple):
-    """A window along one axis; everything is a Python int."""
+    """Window along one axis, as Python ints."""
 
     size: int  # elements of the input
     window: int
@@ -43,7 +43,7 @@ class WindowAxis(NamedTuple):
 def axes(
     x: Array, window: tuple[int, ...], stride: int, padding: int
 ) -> tuple[WindowAxis, ...]:
-    """The windows along height and width of x [B, H, W, C]."""
+    """Returns the windows along height and width of x [B, H, W, C]."""
     return tuple(
         WindowAxis(n, k, stride, padding)
         for n, k in zip(x.shape[1:3], window, strict=True)
@@ -51,7 +51,7 @@ def axes(
 
 
 def pad(x: Array, rows: WindowAxis, cols: WindowAxis, value: float = 0.0) -> Array:
-    """x [B, H, W, C] with as much of the padding, of `value`, as live taps read."""
+    """Pads x [B, H, W, C] with `value` as far as live taps read."""
     if rows.around == cols.around == (0, 0):
         return x
     around = ((0, 0, 0), (*rows.around, 0), (*cols.around, 0), (0, 0, 0))
@@ -59,7 +59,7 @@ def pad(x: Array, rows: WindowAxis, cols: WindowAxis, value: float = 0.0) -> Arr
 
 
 def shift(x: Array, tap: int, axis: int, along: WindowAxis) -> Array:
-    """What one live tap reads of the padded x along an axis (1 height, 2 width)."""
+    """Slices what a live tap reads of padded x along an axis (1 height, 2 width)."""
     start = tap - along.live.start
     stop = start + (along.out - 1) * along.stride + 1
     return lax.slice_in_dim(x, start, stop, along.stride, axis)

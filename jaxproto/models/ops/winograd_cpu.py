@@ -32,7 +32,7 @@ CHANNELS = 32  # below, adding up rows takes as long as the products it saves
 
 
 class Filter(NamedTuple):
-    """The three matrices, as above."""
+    """Matrices A, B and G of a minimal filter."""
 
     out: np.ndarray  # A [m, n]
     kernel: np.ndarray  # G [n, k]
@@ -41,7 +41,7 @@ class Filter(NamedTuple):
 
 @functools.cache
 def minimal(m: int, k: int) -> Filter:
-    """The filter for m outputs of a kernel of k."""
+    """Returns the filter for m outputs of a kernel of k."""
     point, n = np.array(POINTS[: m + k - 2], float), m + k - 1
     a, g, b = np.zeros((m, n)), np.zeros((n, k)), np.zeros((n, n))
     a[:, :-1] = point ** np.arange(m)[:, None]
@@ -55,7 +55,7 @@ def minimal(m: int, k: int) -> Filter:
 
 
 class Plan(NamedTuple):
-    """Sizes of one convolution; everything is a Python int."""
+    """Sizes of one convolution, as Python ints."""
 
     height: int  # of the input
     rows: int  # of the output
@@ -72,7 +72,7 @@ class Plan(NamedTuple):
 
 
 def plan(x: Array, kernel: Array, padding: int) -> Plan:
-    """Sizes for x [B, H, W, C] and kernel [k, k, C, C']."""
+    """Plans the convolution of x [B, H, W, C] with kernel [k, k, C, C']."""
     k = len(kernel)
     rows, cols = (n + 2 * padding - k + 1 for n in x.shape[1:3])
     m = ROWS[k]
@@ -81,7 +81,7 @@ def plan(x: Array, kernel: Array, padding: int) -> Plan:
 
 @functools.cache
 def transforms(p: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """B and A for all rows of an image: [n tiles, height] and [rows, n tiles]."""
+    """Returns B [n tiles, height] and A [rows, n tiles] for all rows of an image."""
     out, _, rows = minimal(p.m, p.k)
     whole_in = np.zeros((p.n, p.tiles, p.height + 2 * p.padding + p.m), np.float32)
     whole_out = np.zeros((p.tiles, p.m, p.n, p.tiles), np.float32)
@@ -93,7 +93,7 @@ def transforms(p: Plan) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fits(x: Array, kernel: Array, stride: int) -> bool:
-    """Whether this is the fastest form of a convolution on CPU."""
+    """Returns whether this is the fastest form of a convolution on CPU."""
     k, width, inputs, outputs = kernel.shape
     large = min(inputs, outputs) >= CHANNELS and min(x.shape[1:3]) >= 4
     exact = x.dtype == kernel.dtype == jnp.float32  # fewer digits would not do
@@ -102,7 +102,7 @@ def fits(x: Array, kernel: Array, stride: int) -> bool:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def conv_winograd(x: Array, kernel: Array, padding: int = 0) -> Array:
-    """Convolution of stride 1, without bias.
+    """Convolves with stride 1, without bias.
 
     Args:
       x: [B, H, W, C].
@@ -113,7 +113,7 @@ def conv_winograd(x: Array, kernel: Array, padding: int = 0) -> Array:
 
 
 def forward(x, kernel, padding):
-    """The output, and what the gradients need."""
+    """Returns the output, and what the gradients need."""
     p = plan(x, kernel, padding)
     wide = windows(x, p)
     product = wide @ transformed(kernel, p)
@@ -123,7 +123,7 @@ def forward(x, kernel, padding):
 
 
 def backward(padding, kept, grad):
-    """Gradients with respect to input and kernel."""
+    """Computes the gradients for input and kernel."""
     x, kernel, wide = kept
     p, outputs = plan(x, kernel, padding), kernel.shape[3]
     grad = grad.swapaxes(0, 1).reshape(p.rows, -1)
@@ -141,12 +141,12 @@ conv_winograd.defvjp(forward, backward)
 
 
 def over_rows(matrix: np.ndarray, x: Array) -> Array:
-    """A constant [N', N] times x [N, ...]: [N', ...]."""
+    """Multiplies a constant [N', N] by x [N, ...] to [N', ...]."""
     return jnp.matmul(matrix, x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
 
 
 def by_column(matrix: np.ndarray, x: Array) -> Array:
-    """A constant [N', N] times each [N, C] of x [B, W, N, C].
+    """Multiplies a constant [N', N] by each [N, C] of x [B, W, N, C].
 
     One product per image and column leaves the channels an axis of their own, along
     which XLA then vectorises whatever it computes in passing.
@@ -155,13 +155,13 @@ def by_column(matrix: np.ndarray, x: Array) -> Array:
 
 
 def transformed(kernel: Array, p: Plan) -> Array:
-    """G g, [n, k C, C']."""
+    """Computes G g, [n, k C, C']."""
     matrix = minimal(p.m, p.k).kernel.astype(np.float32)
     return over_rows(matrix, kernel).reshape(p.n, -1, kernel.shape[3])
 
 
 def windows(x: Array, p: Plan) -> Array:
-    """B d with each column's neighbours: [n, tiles B cols, k C]."""
+    """Computes B d with the neighbours of each column: [n, tiles B cols, k C]."""
     x = jnp.pad(x, ((0, 0), (0, 0), (p.padding, p.padding), (0, 0)))
     rows = by_column(transforms(p)[0], x.swapaxes(1, 2)).transpose(2, 0, 1, 3)
     slices = [rows[:, :, j : j + p.cols] for j in range(p.k)]
@@ -169,7 +169,7 @@ def windows(x: Array, p: Plan) -> Array:
 
 
 def grad_input(x: Array, grad_wide: Array, p: Plan) -> Array:
-    """The transpose of `windows`: columns first, then rows."""
+    """Returns the transpose of `windows`: columns first, then rows."""
     wide = grad_wide.reshape(p.n * p.tiles, len(x), p.cols, -1)
     shifted = (
         jnp.pad(part, ((0, 0), (0, 0), (j, p.k - 1 - j), (0, 0)))
