@@ -202,7 +202,7 @@ def deciding(
         options.append((own, note))
         if len(own) < len(found) and claim.elsewhere != "no":
             every = {unit: d for (unit, _), d in found.items()}
-            options.append((every, f"{note}, other data than printed"))
+            options.append((every, f"{note}, other data or networks"))
     most = max(options, key=lambda option: len(option[0]))
     return next((option for option in options if enough(option[0])), most)
 

@@ -106,8 +106,8 @@ three partitions or seeds: all as claimed (within 5 % or the printed digits) is 
 some is level, none contradicted.
 
 The decisive pairs are those on a data set and networks of the paper, or, if there are
-fewer than two seeds, those on all data: then the last column says "other data than
-printed". A claim that names data or networks is tested on no others. Runs have the
+fewer than two seeds, those on all data: then the last column says "other data or
+networks". A claim that names data or networks is tested on no others. Runs have the
 default reading of their method, and only without two such seeds the reading `paper`.
 Methods are judged by the rule of their paper ([decisions](decisions.md#judged)). The
 papers print the best round.

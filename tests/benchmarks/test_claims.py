@@ -103,7 +103,7 @@ def test_a_missing_side_is_named(verdict):
 
 def test_other_data_decide_where_the_claim_allows_it(verdict):
     found = verdict(claim(data="cifar100"), *two(0.1, 0.2))
-    assert found.where == "cifar10 2, other data than printed"
+    assert found.where == "cifar10 2, other data or networks"
     found = claims.test(claim(data="cifar100", elsewhere="no"), ())[BEST]
     assert found.verdict == pairs.NOT_RUN
 
@@ -184,7 +184,9 @@ def test_every_claim_cites_its_place_and_names_settings_that_exist():
             assert side.method in METHODS
             own = config.method_fields(side.method)
             assert {k for k in side.fields if "." not in k} <= own.keys()
-            assert {k for k in side.fields if "." in k} <= fields
+            named = {k for k in side.fields if "." in k}
+            assert named <= fields
+            assert named == {k for k in about.sides[0].fields if "." in k}
         assert (about.kind == "open") == (not about.left)
         assert about.printed or about.kind != "open"
 
