@@ -40,6 +40,7 @@ from results.claim_pairs import (
 
 RESULTS = Path(__file__).parent
 PAGE = RESULTS.parent / "docs" / "claims.md"
+FORMULAS = {*formulas.ALIGNED, "cost", "ratio"}  # kinds that need no run
 VERDICTS = (SHOWN, LEVEL, CONTRADICTED, NOT_RUN)
 
 
@@ -84,13 +85,13 @@ def read_runs(paths: Iterable[Path]) -> tuple[SeedGroup, ...]:
 
 HEAD = """# Claims of the papers
 
-Every order and number that the four papers claim, and what the records of this
-repository say. `python -m results.claims` makes this page from `results/claims.csv`
+Orders and numbers that the four papers claim, and what the records of this repository
+say. `python -m results.claims` makes this page from `results/claims.csv`
 and `results/*/records`.
 
 **A pair** is two runs of equal data set, partition, networks, number of rounds and
-seed, in the difference of their accuracies in points. Where a pair exists at several
-lengths, it counts once, with the mean. Of a claim about several settings, the smallest
+seed; the difference of their accuracies in points counts. Where a pair exists at
+several lengths, it counts once, with the mean. Of several settings, the smallest
 difference counts. A claim is
 
 - **shown**, if the difference has the claimed sign in at least three quarters of the
@@ -110,7 +111,8 @@ fewer than two seeds, those on all data: then the last column says "other data o
 networks". A claim that names data or networks is tested on no others. Runs have the
 default reading of their method, and only without two such seeds the reading `paper`.
 Methods are judged by the rule of their paper ([decisions](decisions.md#judged)). The
-papers print the best round.
+papers print the best round. The earlier records of Fashion-MNIST and CIFAR share one
+partition each, so that their pairs say nothing of other partitions.
 """
 
 
@@ -132,10 +134,13 @@ def counts(found: Sequence[tuple[Claim, Mapping[str, Tested]]]) -> str:
     for paper, statistic in ((p, s) for p in papers for s in STATISTICS if "best" in s):
         of = [t[statistic].verdict for c, t in found if paper in (c.paper, "all")]
         number = Counter(of)
-        rows.append(
-            [paper, statistic, str(len(of)), *(str(number[v]) for v in VERDICTS)]
-        )
-    return table(["paper", "statistic", "claims", *VERDICTS], rows)
+        kinds = [c.kind for c, _ in found if paper in (c.paper, "all")]
+        computed = sum(kind in FORMULAS for kind in kinds)
+        numbers = [len(of), *(number[v] for v in VERDICTS), computed]
+        rows.append([paper, statistic, *map(str, numbers)])
+    return table(
+        ["paper", "statistic", "claims", *VERDICTS, "of all by formulas"], rows
+    )
 
 
 def line(claim: Claim, tested: Mapping[str, Tested]) -> list[str]:

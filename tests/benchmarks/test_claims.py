@@ -202,9 +202,10 @@ def test_the_readme_quotes_the_counts_of_the_page():
     )
     assert [name for name, _ in rows] == ["pooled", "mean over clients"]
     for _, cells in rows:
-        total, shown, level, contradicted, not_run = cells.split(" | ")
+        total, shown, level, contradicted, not_run, computed = cells.split(" | ")
         assert f"{shown} shown, {level} level, {contradicted} contradicted" in text
     assert f"{total} claims" in text and f"{not_run} not run" in text
+    assert f"({computed} on costs" in text
 
 
 @pytest.mark.long
