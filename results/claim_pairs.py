@@ -1,0 +1,294 @@
+"""Claims about orders, decided by pairs of recorded runs.
+
+`results.claims` has the columns of the ledger, and the rule of verdicts.
+"""
+
+import functools
+import statistics as stats
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jaxproto import config
+from jaxproto.config import presets
+from jaxproto.config.fields import FOLLOW
+from jaxproto.config.paper_variants import READINGS
+from jaxproto.errors import UserError
+from jaxproto.reporting.compare import SeedGroup
+from jaxproto.reporting.compare.measures import Measure, values
+from jaxproto.reporting.compare.paper_cells import matches
+from jaxproto.reporting.compare.paper_numbers import GROUPS, PAPERS, SPELLINGS
+from jaxproto.reporting.compare.paper_rules import GLOBAL, RECEIVED
+
+SHOWN, LEVEL, CONTRADICTED, NOT_RUN = "shown", "level", "contradicted", "not run"
+STATISTICS = {  # column -> statistic over rounds, average
+    f"{over}, {title}": (over, Measure(average=average))
+    for over in ("best", "final")
+    for title, average in (("pooled", "pooled"), ("mean over clients", "client"))
+}
+TUNED = {"mu", "num_examples", "s", "server_batch"}  # no claim depends on them unsaid
+BY_READING = ("", "paper")  # in the order in which they are asked
+
+
+class Claim(NamedTuple):
+    """A row of `claims.csv`."""
+
+    paper: str
+    place: str
+    claim: str
+    kind: str
+    data: str
+    networks: str
+    left: str
+    right: str
+    parameters: str
+    elsewhere: str
+    printed: str
+
+    @property
+    def sides(self) -> list["Side"]:
+        """The settings that are compared."""
+        return [Side.of(text) for text in self.texts]
+
+    @property
+    def texts(self) -> list[str]:
+        """The sides as the ledger has them."""
+        return [text for text in (self.left, *self.right.split(" | ")) if text]
+
+    def allows(self, group: SeedGroup) -> bool:
+        """Returns whether runs have the parameters."""
+        return allows(Side.of(f"any {self.parameters}").fields, group.config)
+
+    def printed_on(self, group: SeedGroup) -> bool:
+        """Returns whether runs have a data set and networks of the printed numbers."""
+        of_data = self.data == "any" or dataset(group) in self.data.split("|")
+        wanted = {"model.group": GROUPS.get(self.networks, self.networks)}
+        alike = self.networks == "any" or matches(wanted, group.config, "")
+        return of_data and alike
+
+
+class Side(NamedTuple):
+    """A method and the fields that a claim names."""
+
+    method: str
+    fields: dict
+
+    @classmethod
+    def of(cls, text: str) -> "Side":
+        """Returns the side that a cell of the ledger describes."""
+        method, *fields = text.split()
+        return cls(method, dict(f.split("=") for f in fields))
+
+    def has(self, group: SeedGroup, reading: str) -> bool:
+        """Returns whether runs are of this side in a reading."""
+        if group.method != self.method:
+            return False
+        wanted = defaults(self.method, reading)
+        if self.method == "protonorm":  # the gamma of the data set
+            gamma = presets.UPSCALE.get(dataset(group), wanted["method.upscale"])
+            wanted = wanted | {"method.upscale": gamma}
+        given = {k if "." in k else f"method.{k}": v for k, v in self.fields.items()}
+        rest = {k: v for k, v in wanted.items() if k not in given}
+        return matches(rest, group.config, "") and allows(given, group.config)
+
+    def rule(self, paper: str) -> str:
+        """Returns the rule by which the paper judges the method (`paper_rules`)."""
+        if paper == PAPERS["refprotofl"]:
+            return "head"
+        rule = "global" if self.method in GLOBAL else "head"
+        return "received" if self.method in RECEIVED else rule
+
+
+class Unit(NamedTuple):
+    """A pair of runs of a claim, without their length: what counts once."""
+
+    data: str
+    setting: tuple  # fields of data and networks, as texts
+    seed: int
+
+
+class Tested(NamedTuple):
+    """A verdict under one statistic."""
+
+    verdict: str
+    effect: str = ""
+    where: str = ""
+
+
+@functools.cache
+def defaults(method: str, reading: str) -> dict:
+    """Returns the fields of a method in a reading."""
+    fields = {f"method.{k}": v for k, v in config.method_fields(method).items()}
+    fields |= READINGS.get(method, {}).get(reading, {})
+    return {k: v for k, v in fields.items() if k.removeprefix("method.") not in TUNED}
+
+
+def allows(given: Mapping[str, str], fields: Mapping) -> bool:
+    """Returns whether fields have one of the values `a|b` that texts allow."""
+    return all(
+        any(_alike(fields.get(k), v) for v in texts.split("|"))
+        for k, texts in given.items()
+    )
+
+
+def _alike(value, text: str) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) == float(text)
+    return str(value) == text
+
+
+def dataset(group: SeedGroup) -> str:
+    """Returns the preset of a data set: `flowers102` of `npz:flowers102_32.npz`."""
+    name = SPELLINGS.get(group.dataset, group.dataset)
+    return name.removesuffix("_32")
+
+
+def differences(
+    claim: Claim, groups: Sequence[SeedGroup], reading: str, statistic: str
+) -> dict[tuple[Unit, bool], float]:
+    """Returns {(unit, is it printed data): the smallest of a claim's differences}."""
+    named = {k for side in claim.sides for k in side.fields if "." in k}
+    units: dict[tuple, tuple[Unit, bool]] = {}
+    found = []  # by side: {(setting, seed): accuracy}
+    for side in claim.sides:
+        accuracies: dict[tuple, float] = {}
+        for group in groups:
+            if not (side.has(group, reading) and claim.allows(group)):
+                continue
+            fields = {k: str(v) for k, v in group.config.items() if k not in named}
+            key = tuple(sorted(f for f in fields.items() if f[0][:7] != "method."))
+            rule = side.rule(claim.paper)
+            for seed, accuracy in values(group, rule, *STATISTICS[statistic]).items():
+                if (key, seed) in accuracies:
+                    raise UserError(f"{claim.claim} Two runs of {side} in a pair.")
+                accuracies[key, seed] = accuracy
+                units[key, seed] = unit_of(group, fields, seed), claim.printed_on(group)
+        found.append(accuracies)
+    pairs = defaultdict(list)
+    for place in set.intersection(*map(set, found)):
+        row = [accuracies[place] for accuracies in found]
+        uppers = row if claim.kind == "chain" else row[:1] * len(row)
+        smallest = min(a - b for a, b in zip(uppers, row[1:], strict=False))
+        pairs[units[place]].append(smallest)
+    return {unit: stats.fmean(pairs[unit]) for unit in sorted(pairs)}
+
+
+def unit_of(group: SeedGroup, fields: Mapping[str, str], seed: int) -> Unit:
+    """Returns what a run shares with those of other lengths."""
+    own = {k: v for k, v in fields.items() if k.startswith(("data.", "model."))}
+    if own["data.seed"] == str(FOLLOW):
+        own["data.seed"] = str(seed)
+    return Unit(dataset(group), tuple(sorted(own.items())), seed)
+
+
+def enough(by_unit: Mapping[Unit, float]) -> bool:
+    """Returns whether there are pairs of two seeds."""
+    return len({unit.seed for unit in by_unit}) > 1
+
+
+def deciding(
+    claim: Claim, groups: Sequence[SeedGroup], statistic: str
+) -> tuple[dict[Unit, float], str]:
+    """Returns the differences that decide, and where they are from.
+
+    They are the first with two seeds of: on the paper's data, on all data, both in the
+    default reading, and the same in the reading `paper`. If none has, the most.
+    """
+    options = []
+    for reading in BY_READING:
+        found = differences(claim, groups, reading, statistic)
+        own = {unit: d for (unit, printed), d in found.items() if printed}
+        note = f", reading `{reading}`" * bool(reading)
+        options.append((own, note))
+        if len(own) < len(found) and claim.elsewhere != "no":
+            every = {unit: d for (unit, _), d in found.items()}
+            options.append((every, f"{note}, other data or networks"))
+    most = max(options, key=lambda option: len(option[0]))
+    return next((option for option in options if enough(option[0])), most)
+
+
+def spread(by_unit: Mapping[Unit, float]) -> float:
+    """Returns the deviation of pairs about the mean of their data set."""
+    by_data = defaultdict(list)
+    for unit, difference in by_unit.items():
+        by_data[unit.data].append(difference)
+    free = len(by_unit) - len(by_data)
+    if not free:
+        return stats.stdev(by_unit.values())
+    return (sum(len(d) * stats.pvariance(d) for d in by_data.values()) / free) ** 0.5
+
+
+def decide(by_unit: Mapping[Unit, float]) -> str:
+    """Returns the verdict on `left above right` from two differences or more."""
+    row = [*by_unit.values()]
+    mean, error = stats.fmean(row), spread(by_unit) / len(row) ** 0.5
+    for sign, verdict in ((1, SHOWN), (-1, CONTRADICTED)):
+        agree = sum(sign * d > 0 for d in row)
+        if sign * mean > 2 * error and agree >= 0.75 * len(row):
+            return verdict
+    return LEVEL
+
+
+def of_records(claim: Claim, groups: Sequence[SeedGroup], statistic: str) -> Tested:
+    """Returns the verdict of runs on an order."""
+    by_unit, note = deciding(claim, groups, statistic)
+    if not enough(by_unit):
+        reason = by_unit and f"one seed only: {count(by_unit)}{note}"
+        return Tested(NOT_RUN, where=reason or missing(claim, groups))
+    verdict = decide(by_unit)
+    if claim.kind == "equal":
+        verdict = {LEVEL: SHOWN}.get(verdict, CONTRADICTED)
+    effect = f"{stats.fmean(by_unit.values()):+.2f} ± {spread(by_unit):.2f}"
+    return Tested(verdict, effect, count(by_unit) + note)
+
+
+def missing(claim: Claim, groups: Sequence[SeedGroup]) -> str:
+    """Returns which runs a claim lacks."""
+    absent = [
+        f"`{text}`"
+        for text, side in zip(claim.texts, claim.sides, strict=True)
+        if not any(
+            side.has(group, reading)
+            and claim.allows(group)
+            and (claim.elsewhere != "no" or claim.printed_on(group))
+            for group in groups
+            for reading in BY_READING
+        )
+    ]
+    if not absent:
+        return "no two runs of equal setting and length"
+    where = f" with `{claim.parameters}`" * bool(claim.parameters)
+    where += f" on {claim.data}, {claim.networks}" * (claim.elsewhere == "no")
+    return f"no run of {' and '.join(absent)}{where}"
+
+
+def of_iterations(claim: Claim, groups: Sequence[SeedGroup]) -> Tested:
+    """Returns the verdict on fewer iterations in the last tenth of the rounds."""
+    fewer = defaultdict(list)
+    for group in groups:
+        for run in group.finished if claim.sides[0].has(group, "") else ():
+            row = [n for record in run.evaluations() for n in every_round(record)]
+            tenth = max(1, len(row) // 10)
+            if row:
+                unit = Unit(dataset(group), (), run.config["seed"])
+                drop = stats.fmean(row[:tenth]) - stats.fmean(row[-tenth:])
+                fewer[unit].append(drop)
+    by_unit = {unit: stats.fmean(fewer[unit]) for unit in sorted(fewer)}
+    if not enough(by_unit):
+        return Tested(NOT_RUN, where=missing(claim, groups))
+    mean = stats.fmean(by_unit.values())
+    effect = f"{mean:.1f} ± {spread(by_unit):.1f} fewer"
+    return Tested(decide(by_unit), "", f"{effect}: {count(by_unit)}")
+
+
+def count(by_unit: Iterable[Unit]) -> str:
+    """Returns the number of pairs by data set."""
+    on = Counter(unit.data for unit in by_unit)
+    return ", ".join(f"{data} {number}" for data, number in on.items())
+
+
+def every_round(record: Mapping) -> list[float]:
+    """Returns the iterations of each round up to an evaluation, from the last one."""
+    key = "alignment_iterations"
+    last = [record[key]] if key in record else []  # of old runs not even that
+    return record.get("every_round", {}).get(key, last)

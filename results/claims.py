@@ -1,0 +1,174 @@
+"""Tests the claims of the papers, `claims.csv`, against records of runs.
+
+    python -m results.claims [RECORDS...] [--out docs/claims.md]
+
+RECORDS are folders of runs, or folders that hold such; by default those of
+`results/*/records`. The page explains the rule. Columns of `claims.csv`:
+
+- kind: `order`, left above each of right; `chain`, left above right and each of right
+  above the next; `equal`, left level with right; `cost`, millions of scalars per round;
+  `ratio`, cost of right over cost of left; `iterations`, `nearer`, `optimal` and
+  `short of optimal` of the alignment; `open`, no command tests it yet.
+- left, right: a method and its fields, `tinyproto base=fedtgp s=50`; right may hold
+  several, separated by ` | `. A field with a dot is one of the configuration, and may
+  differ between the sides. Other fields of the method are those of the reading.
+- data, networks: of the printed numbers; `any` where the paper names none.
+- parameters: fields that the runs of both sides have; `a|b` allows several values.
+- elsewhere: `no` where the sentence names data or networks: no others test it.
+- printed: the paper's difference in points, cost, ratio or, of `open`, what is missing.
+"""
+
+import argparse
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from jaxproto.reporting.compare import RunFolder, SeedGroup, group_by_seed, is_run
+from results import claim_pairs as pairs
+from results import formula_claims as formulas
+from results.claim_pairs import (
+    CONTRADICTED,
+    LEVEL,
+    NOT_RUN,
+    SHOWN,
+    STATISTICS,
+    Claim,
+    Tested,
+)
+
+RESULTS = Path(__file__).parent
+PAGE = RESULTS.parent / "docs" / "claims.md"
+FORMULAS = {*formulas.ALIGNED, "cost", "ratio"}  # kinds that need no run
+VERDICTS = (SHOWN, LEVEL, CONTRADICTED, NOT_RUN)
+
+
+def of_formulas(claim: Claim) -> Tested:
+    """Returns the verdict of formulas and kernels, for three partitions or seeds."""
+    if claim.kind in formulas.ALIGNED:
+        shape = pairs.Side.of(claim.left).fields
+        right, told = formulas.aligned(claim.kind, int(shape["K"]), int(shape["d"]))
+        where = f"random prototypes {len(right)}"
+    else:
+        right, told = formulas.costs(claim)
+        where = f"partitions {len(formulas.PARTITIONS)}"
+    verdict = SHOWN if all(right) else LEVEL if any(right) else CONTRADICTED
+    return Tested(verdict, "", f"{told}: {where}")
+
+
+def test(claim: Claim, groups: Sequence[SeedGroup]) -> dict[str, Tested]:
+    """Returns the verdict under every statistic."""
+    if claim.kind in ("order", "chain", "equal"):
+        return {s: pairs.of_records(claim, groups, s) for s in STATISTICS}
+    if claim.kind == "open":
+        one = Tested(NOT_RUN, where=claim.printed)
+    elif claim.kind == "iterations":
+        one = pairs.of_iterations(claim, groups)
+    else:
+        one = of_formulas(claim)
+    return dict.fromkeys(STATISTICS, one)
+
+
+def ledger() -> list[Claim]:
+    """Returns the claims of the papers."""
+    text = (RESULTS / "claims.csv").read_text()
+    return [Claim(**row) for row in csv.DictReader(text.splitlines())]
+
+
+def read_runs(paths: Iterable[Path]) -> tuple[SeedGroup, ...]:
+    """Returns the finished runs in folders, or in the folders directly inside them."""
+    inside = [q for p in paths for q in ([p] if is_run(p) else sorted(p.glob("*")))]
+    runs = (RunFolder.read(p) for p in inside if is_run(p))
+    return group_by_seed(run for run in runs if run.finished)
+
+
+HEAD = """# Claims of the papers
+
+Orders and numbers that the four papers claim, and what the records of this repository
+say. `python -m results.claims` makes this page from `results/claims.csv`
+and `results/*/records`.
+
+**A pair** is two runs of equal data set, partition, networks, number of rounds and
+seed; the difference of their accuracies in points counts. Where a pair exists at
+several lengths, it counts once, with the mean. Of several settings, the smallest
+difference counts. A claim is
+
+- **shown**, if the difference has the claimed sign in at least three quarters of the
+  pairs, and its mean exceeds two standard errors;
+- **contradicted**, if the same holds of the opposite sign;
+- **level**, if neither holds;
+- **not run**, if the pairs have fewer than two seeds; the last column has the reason.
+
+The standard error is the deviation of pairs about the mean of their data set, divided
+by the root of their number; the effect is mean ± deviation. A claim that two settings
+are level is shown by "level". A claim about costs or the alignment is computed for
+three partitions or seeds: all as claimed (within 5 % or the printed digits) is shown,
+some is level, none contradicted.
+
+The decisive pairs are those on a data set and networks of the paper, or, if there are
+fewer than two seeds, those on all data: then the last column says "other data or
+networks". A claim that names data or networks is tested on no others. Runs have the
+default reading of their method, and only without two such seeds the reading `paper`.
+Methods are judged by the rule of their paper ([decisions](decisions.md#judged)). The
+papers print the best round. The earlier records of Fashion-MNIST and CIFAR share one
+partition each, so that their pairs say nothing of other partitions.
+"""
+
+
+def page(claims: Sequence[Claim], groups: Sequence[SeedGroup]) -> str:
+    """Returns the page of claims."""
+    found = [(claim, test(claim, groups)) for claim in claims]
+    parts = [HEAD, counts(found)]
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        rows = [line(c, t) for c, t in found if c.paper == paper]
+        title = ["claim", "place", "printed", *STATISTICS, "pairs, or the reason"]
+        parts.append(f"## {paper}\n\n" + table(title, rows))
+    return "\n".join(parts)
+
+
+def counts(found: Sequence[tuple[Claim, Mapping[str, Tested]]]) -> str:
+    """Returns the table of verdicts by paper and statistic, best round."""
+    rows = []
+    papers = [*dict.fromkeys(claim.paper for claim, _ in found), "all"]
+    for paper, statistic in ((p, s) for p in papers for s in STATISTICS if "best" in s):
+        of = [t[statistic].verdict for c, t in found if paper in (c.paper, "all")]
+        number = Counter(of)
+        kinds = [c.kind for c, _ in found if paper in (c.paper, "all")]
+        computed = sum(kind in FORMULAS for kind in kinds)
+        numbers = [len(of), *(number[v] for v in VERDICTS), computed]
+        rows.append([paper, statistic, *map(str, numbers)])
+    return table(
+        ["paper", "statistic", "claims", *VERDICTS, "of all by formulas"], rows
+    )
+
+
+def line(claim: Claim, tested: Mapping[str, Tested]) -> list[str]:
+    """Returns the cells of a claim."""
+    cells = [f"{t.verdict} {t.effect}".strip() for t in tested.values()]
+    where = dict.fromkeys(t.where for t in tested.values())
+    printed = claim.printed if claim.kind in ("order", "equal") else ""
+    return [claim.claim, claim.place, printed, *cells, "; ".join(where)]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    escaped = (" | ".join(x.replace("|", "\\|") for x in row) for row in lines)
+    return "".join(f"| {row} |\n" for row in escaped)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Writes the page."""
+    parser = argparse.ArgumentParser(prog="python -m results.claims")
+    parser.add_argument(
+        "records", nargs="*", type=Path, help="default: results/*/records"
+    )
+    parser.add_argument("--out", type=Path, default=PAGE)
+    args = parser.parse_args(argv)
+    groups = read_runs(args.records or sorted(RESULTS.glob("*/records")))
+    args.out.write_text(page(ledger(), groups))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

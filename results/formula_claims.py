@@ -1,0 +1,155 @@
+"""Claims that formulas and kernels decide: costs, and the alignment of ProtoNorm."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxproto import config, kernels, models
+from jaxproto.data.partitions import pfllib
+from jaxproto.experiment import build
+from jaxproto.summary import nominal_cost
+from jaxproto.types import Spec
+
+PARTITIONS = (1, 0, 2)  # seeds of Dirichlet 0.1
+CLIENTS = 20
+NETWORKS = {"ResNet-18": "resnet18"}  # printed -> what is counted; else
+COUNTED = "cnn4_d"
+PER_CLASS = {  # classes, examples of each, inputs; where all classes have equally many
+    "cifar10": (10, 6_000, (32, 32, 3)),
+    "cifar100": (100, 600, (32, 32, 3)),
+    "tiny_imagenet": (200, 550, (32, 32, 3)),  # the inputs that printed costs imply
+    "ag_news": (4, 31_900, (32, 32, 3)),  # no formula that is asked counts a network
+}
+TOLERANCE = 0.05  # of printed costs and ratios, beside their last digit
+
+
+@cache
+def classes_held(data: str, seed: int) -> tuple[int, ...]:
+    """Returns K_i of every client."""
+    classes, each, _ = PER_CLASS[data]
+    y_N, scheme = np.repeat(np.arange(classes), each), pfllib.pfllib_dirichlet(0.1)
+    client_rows = scheme.assign(y_N, classes, CLIENTS, scheme.make_rng(seed))
+    return tuple(len(np.unique(y_N[rows])) for rows in client_rows)
+
+
+@cache
+def scalars(
+    name: str, fields: tuple[tuple[str, str], ...], data: str, networks: str
+) -> list[int]:
+    """Returns the scalars of a round by the papers' formulas, for each partition.
+
+    Args:
+      name: of a method.
+      fields: of the method.
+      networks: that all clients have, where a formula counts them.
+    """
+    classes, each, shape = PER_CLASS[data]
+    made = config.experiment(name, data)
+    wanted = {f"method.{k}": _as(made.method[k], v) for k, v in fields}
+    config.apply_fields(made, wanted)
+    spec = Spec(classes, made.model.feat_dim)
+    network = partial(
+        models.build,
+        input_shape=shape,
+        num_classes=classes,
+        feat_dim=spec.feat_dim,
+    )
+    method = build.build_method(made.method, spec, classes * each, made, network)
+    if method.nominal is None:
+        raise ValueError(f"{name} has no formula of its cost")
+    parameters = nominal_cost.parameters(
+        method, network(NETWORKS.get(networks, COUNTED))
+    )
+    held = (classes_held(data, seed) for seed in PARTITIONS)
+    return [method.nominal(classes_K, parameters) for classes_K in held]
+
+
+def _as(default, text: str):
+    return type(default)(text)
+
+
+def closeness(found: float, printed: str) -> bool:
+    """Returns whether a number is the printed one, within `TOLERANCE` or its digits."""
+    if printed.startswith("<"):
+        return found < float(printed[1:])
+    digit = 10.0 ** -len(printed.partition(".")[2])
+    return abs(found - float(printed)) <= max(TOLERANCE * float(printed), digit / 2)
+
+
+@cache
+def alignment(classes: int, dim: int, seed: int) -> dict[str, float]:
+    """Returns what aligning random rectified prototypes gives.
+
+    Returns:
+      `before` and `after`, mean distance; `smallest`, smallest distance after, relative
+      to that of a regular simplex, the optimum; `steps`.
+    """
+    rows_CD = jax.nn.relu(jax.random.normal(jax.random.key(seed), (classes, dim)))
+    present_C = jnp.ones(classes, bool)
+    unit_CD = rows_CD / jnp.linalg.norm(rows_CD, axis=1, keepdims=True)
+    point_CD, steps = kernels.align(rows_CD, present_C)
+    after = kernels.spacing(point_CD, present_C)
+    simplex = math.sqrt(2 * classes / (classes - 1))
+    return {
+        "before": float(kernels.spacing(unit_CD, present_C).mean_distance),
+        "after": float(after.mean_distance),
+        "smallest": float(after.smallest_distance) / simplex,
+        "steps": float(steps),
+    }
+
+
+NEAR = 0.95  # of the optimal smallest distance
+ALIGNED: Mapping[
+    str, tuple[Callable[[Mapping], bool], str]
+] = {  # kind -> check, effect
+    "nearer": (
+        lambda a: abs(a["after"] - math.sqrt(2)) < abs(a["before"] - math.sqrt(2)),
+        "mean distance {before:.2f} to {after:.2f}",
+    ),
+    "optimal": (lambda a: a["smallest"] >= NEAR, "{smallest:.2f} of the optimum"),
+    "short of optimal": (
+        lambda a: a["smallest"] < NEAR,
+        "{smallest:.2f} of the optimum",
+    ),
+}
+
+
+def aligned(kind: str, classes: int, dim: int, seeds: Sequence[int] = (0, 1, 2)):
+    """Returns whether each seed's alignment is as claimed, and a text on the first."""
+    check, text = ALIGNED[kind]
+    found = [alignment(classes, dim, seed) for seed in seeds]
+    return [check(a) for a in found], text.format(**found[0])
+
+
+def costs(claim) -> tuple[list[bool], str]:
+    """Returns whether each partition has the printed costs, and those of the first.
+
+    A ratio is a cost of `claim.right` over that of `claim.left`, at least as printed.
+    """
+    names = claim.data.split("|")
+    printed = dict(zip(names, claim.printed.split("|"), strict=True))
+    found: dict[str, list[float]] = {}
+    for data in names:
+        sides = [
+            _scalars(text, data, claim.networks) for text in (claim.left, claim.right)
+        ]
+        left = np.array(sides[0])
+        found[data] = [*(left / 1e6 if claim.kind == "cost" else sides[1] / left)]
+    if claim.kind == "cost":
+        pairs = [[closeness(x, printed[d]) for x in row] for d, row in found.items()]
+    else:
+        least = {d: (1 - TOLERANCE * (x != "1")) * float(x) for d, x in printed.items()}
+        pairs = [[x > least[d] for x in row] for d, row in found.items()]
+    told = ", ".join(f"{d} {row[0]:.3g}" for d, row in found.items())
+    unit = "M" if claim.kind == "cost" else "times"
+    return [all(row) for row in zip(*pairs, strict=True)], f"{told} {unit}"
+
+
+def _scalars(text: str, data: str, networks: str) -> np.ndarray:
+    name, *fields = text.split() or ["local"]
+    pairs = tuple(tuple(f.split("=")) for f in fields)
+    return np.array(scalars(name, pairs, data, networks))
