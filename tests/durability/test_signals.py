@@ -103,8 +103,8 @@ def test_sigterm_saves_the_round_that_is_running(tmp_path):
 SLOW = """
 import sys, time
 from jaxproto import cli
-from jaxproto.training import loop, signals as stopping
-stopping.install_signal_handlers()
+from jaxproto.training import loop, signals
+signals.install_signal_handlers()
 
 def slow(*args):
     sys.stdout.write("in a round\\n"), sys.stdout.flush()
@@ -140,7 +140,7 @@ def test_a_long_round_ends_with_the_grace_or_a_second_signal(
 TOLD = """
 import json, sys, time
 from jaxproto import cli
-from jaxproto.training import signals as stopping
+from jaxproto.training import signals
 from jaxproto.callbacks import WRITERS, Callback
 
 class Last(Callback):
@@ -152,7 +152,7 @@ class Last(Callback):
         time.sleep({hangs})
 
 WRITERS["last"] = Last
-stopping.install_signal_handlers()
+signals.install_signal_handlers()
 cli.call("run", "main.py", sys.argv[1:])
 """
 
