@@ -21,6 +21,7 @@ COMMANDS = {  # name -> what it does
     "cost": "scalars and bytes of a round, without training",
     "fields": "every field that crosses the network, and what it reveals",
     "leak": "attacks on the uploads of finished runs: tables, pictures",
+    "audit": "lower bounds on epsilon of runs under privacy, beside the claimed one",
     "compare": "one table of finished runs",
     "plot": "a picture of finished runs, as in the papers",
     "report": "one HTML page about a run, several runs or a sweep",

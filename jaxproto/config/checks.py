@@ -148,6 +148,11 @@ def check_together(config):
             f"{config.data.public_source!r} and the anchors of "
             f"{config.method.name} need public ones; set these to 0, '' and none."
         )
+    if config.data.name == registry.NODES and config.data.tokens:
+        raise UserError(
+            f"data.tokens is {config.data.tokens!r}, but the nodes of data.name=nodes "
+            "agree on their vocabulary; leave it empty."
+        )
     if needs_public and not shared:
         raise UserError(
             f"{config.method.name} with method.anchors={config.method.anchors} needs "

@@ -105,6 +105,7 @@ FIELDS = {
     "data.data_dir": Field("", "folder of prepared TFDS data sets; empty: TFDS's default", program=UNUSED, names_run=False, compared=False, resume=MOVED),
     "data.pixels": Field(0, "height and width to which images are resized; 0: unchanged", PIXELS),
     "data.vocab_size": Field(0, "maximum vocabulary size of texts; 0: all training words", or_zero("all words")),
+    "data.tokens": Field("", "file with the vocabulary of texts, such as vocabulary.txt of a run; empty: words of the training texts"),
     "data.max_len": Field(200, "maximum number of words of a text; the rest is cut", COUNT),  # T's code
     "data.min_texts": Field(5, "training texts of a node that must contain a word before it reports the word (data.name=nodes)", COUNT),
     "data.clients": Field(20, "number of clients", COUNT),  # N 5.1
@@ -152,6 +153,7 @@ FIELDS = {
     "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
     "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),
     "privacy.delta": Field(1e-5, "delta of the (epsilon, delta) guarantee", BETWEEN_0_AND_1, UNUSED),
+    "privacy.secret": Field(True, "on nodes, noise and sampling follow from a secret of each node; off (rehearsals): from seed", program=UNUSED, names_run=False, compared=False),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
     "wire.check": Field(False, "encode and decode every message of every round", compared=False),

@@ -50,6 +50,13 @@ def privacy_of(run) -> Privacy:
     return Privacy(privacy.unit, privacy.clip, privacy.noise, participants)
 
 
+def rehearsal(config):
+    """Returns a configuration in which the noise on nodes follows from the seed."""
+    rehearsed = config.copy_and_resolve_references()
+    rehearsed.privacy.secret = config.privacy.unit == OFF
+    return rehearsed
+
+
 def private_local_training(run, plain: LocalTraining) -> LocalTraining:
     """Returns local training, by DP-SGD where examples are the unit."""
     if run.privacy.unit != EXAMPLE:
@@ -99,6 +106,9 @@ def check(config):
         _refuse(unit, "data.name", NODES, "a data set that both sides know", exact)
     if unit == CLIENT:
         _check_shares(config)
+    elif (dtype := config.model.compute_dtype) != "float32":
+        why = "other numbers are too coarse to clip an example's gradient to its norm"
+        _refuse(unit, "model.compute_dtype", dtype, "float32", why)
 
 
 def _check_shares(config):
@@ -133,6 +143,14 @@ def check_networks(unit: str, cohorts):
             )
 
 
+def check_vocabulary(config, dataset):
+    """Raises UserError for texts whose vocabulary is made of the training texts."""
+    if config.privacy.unit != OFF and dataset.tokens and not config.data.tokens:
+        why = "a vocabulary of the training texts discloses words of single texts"
+        vocabulary = "a file with a public vocabulary"
+        _refuse(config.privacy.unit, "data.tokens", "", vocabulary, why)
+
+
 def is_stateless(config) -> bool:
     """Returns whether clients keep no state that later uploads depend on.
 
@@ -150,6 +168,9 @@ def _releases_only_networks(config) -> bool:
 def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
     """Returns the privacy entry of a record for the first `rounds` rounds.
 
+    With unit `client`, epsilon holds against a participant of the other clients: it
+    knows its own share of the noise, and the rounds in which it takes part.
+
     Args:
       taken_K: number of rounds that each client took part in, [K].
     """
@@ -160,13 +181,16 @@ def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
         and is_stateless(config)
     )
     if amplified:
-        sampling = accounting.Sampling(config.data.clients, clients_per_round(config))
+        others = max(config.data.clients - 1, 1)
+        drawn = min(clients_per_round(config), others)
         epsilon = accounting.epsilon_subsampled(
-            privacy.noise, rounds, privacy.delta, sampling
+            noise_multiplier(config),
+            rounds,
+            privacy.delta,
+            accounting.Sampling(others, drawn),
         )
     else:
-        times = most_rounds * num_releases(config)
-        epsilon = accounting.epsilon_composed(privacy.noise, times, privacy.delta)
+        epsilon = epsilon_without_sampling(config, most_rounds)
     return {
         "unit": privacy.unit,
         "epsilon": epsilon,
@@ -174,6 +198,20 @@ def epsilon_record(config, taken_K: np.ndarray, rounds: int) -> dict:
         "most_rounds": most_rounds,
         "amplified": amplified,
     }
+
+
+def epsilon_without_sampling(config, rounds: int) -> float:
+    """Returns the exact epsilon of a unit whose client takes part in all rounds."""
+    times, noise = rounds * num_releases(config), noise_multiplier(config)
+    return accounting.epsilon_composed(noise, times, config.privacy.delta)
+
+
+def noise_multiplier(config) -> float:
+    """Returns the multiplier of the noise that the adversary does not know."""
+    noise = config.privacy.noise
+    if config.privacy.unit == CLIENT:
+        return mechanism.noise_against_participants(noise, clients_per_round(config))
+    return noise
 
 
 def num_releases(config) -> int:

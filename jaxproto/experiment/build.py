@@ -102,6 +102,7 @@ def experiment(
     names = network_names(config.model.group)
     given = given or data.build_data(fields.resolved_data_fields(config), tokens)
     dataset, partition, num_examples = given
+    privacy.check_vocabulary(config, dataset)
     spec = Spec(dataset.num_classes, config.model.feat_dim)
     network = network_factory(dataset, spec, config.model.compute_dtype)
     cohorts = build_cohorts(names, partition, network)

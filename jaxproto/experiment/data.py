@@ -11,6 +11,7 @@ from jaxproto.data.partitions.registry import PARTITIONS, Partition
 from jaxproto.data.registry import Dataset
 from jaxproto.errors import choose_from
 from jaxproto.experiment import memory
+from jaxproto.io import atomic
 
 
 class FederationData(NamedTuple):
@@ -60,6 +61,9 @@ def build_data(config, tokens: tuple[str, ...] | None = None) -> FederationData:
     )
     memory.check_counts(config.clients, dataset.num_classes)
     partition = build_partition(config, dataset)
+    if config.tokens and tokens is None:
+        atomic.check_regular("data.tokens", config.tokens)
+        tokens = text.read(config.tokens)
     sizes = {"vocab_size": config.vocab_size, "max_len": config.max_len}
     dataset = text.encode(dataset, partition, **sizes, known=tokens)
     return FederationData(dataset, partition, sum(map(len, partition.train)))

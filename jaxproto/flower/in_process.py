@@ -6,6 +6,7 @@ from pathlib import Path
 import ml_collections
 from rich.console import Console
 
+from jaxproto.config.privacy import rehearsal
 from jaxproto.errors import UserError
 from jaxproto.flower.node import Payload
 from jaxproto.flower.private_data_node import make_node, parse_node_data
@@ -54,6 +55,8 @@ def run_in_process(
 ) -> dict:
     """Runs a federation in this process, without Flower; returns its summary.
 
+    Noise and sampling follow from the seed.
+
     Args:
       workdir: Folder of the server; clients have theirs in its `nodes/`.
       data: Data source of each client, such as folder:PATH; () for none.
@@ -61,5 +64,6 @@ def run_in_process(
     Raises:
       UserError: the configuration or the data cannot be used.
     """
+    config = rehearsal(config)
     link = InProcessLink(config, Path(workdir) / "nodes", data)
     return run_server(config, workdir, link, console or Console(soft_wrap=True))

@@ -1,8 +1,9 @@
 """Client on a node: the programs of the simulator on a cohort of one client.
 
 The cohort follows from the configuration and the partition; random numbers follow from
-seed, round and id, as in the simulator. The node saves a checkpoint after each round it
-takes part in, so a server that resumes a few rounds earlier finds the earlier state.
+seed, round and id, as in the simulator, and under privacy from a secret of the node.
+The node saves a checkpoint after each round it takes part in, so a server that resumes
+a few rounds earlier finds the earlier state.
 """
 
 import dataclasses
@@ -22,8 +23,10 @@ from jaxproto.execution import one_by_one
 from jaxproto.experiment import build, cohorts
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.data import FederationData
+from jaxproto.flower import privacy_account, secret_keys
 from jaxproto.flower.protocol import Messages, experiment
 from jaxproto.participation import Participation
+from jaxproto.privacy import EXAMPLE
 from jaxproto.storage import checkpoint, records, workdir
 from jaxproto.training import programs, xla_cache
 from jaxproto.types import Client, Tree
@@ -98,6 +101,7 @@ class Node:
         compiled = jax.tree.map(jax.jit, programs.build_programs(self.exp))
         self.run = programs.with_floats(compiled, self.exp.floats)
         self.examples = build.examples(federation.dataset)
+        self._context = secret_keys.round_contexts(config, path)
 
     def answer(self, stage: str, message: Payload, memory: MutableMapping) -> Payload:
         """Answers a message of the server.
@@ -122,7 +126,7 @@ class Node:
         memory["first"], memory["round"] = message["down"], message["round"]
         empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), missing)
         down = wire.unpack(self.messages.join(first, empty))
-        context = programs.round_context(self.config.seed, message["round"])
+        context = self._context(message["round"])
         inputs = programs.RoundInputs(context, self._participation(True), down)
         args = self.client(message["round"]), self.examples, *self.exp.train
         uploads, report = self.run.pre_upload[0](inputs, *args)
@@ -130,7 +134,8 @@ class Node:
 
     def _train(self, message: Payload, memory: MutableMapping) -> Payload:
         down, r = self._receive(message, memory), message["round"]
-        context = programs.round_context(self.config.seed, r)
+        privacy_account.check_training(self.config, self.path, r, message["down"])
+        context = self._context(r)
         participation = self._participation(message["reports"])
         inputs = programs.RoundInputs(context, participation, down)
         args = self.client(r), self.examples, *self.exp.train
@@ -138,9 +143,12 @@ class Node:
         self._save(r + 1, client)
         fields = ("loss", float), ("steps", int), ("finite", bool), ("sent", int)
         reply = {name: kind(getattr(report, name)[0]) for name, kind in fields}
+        if self.config.privacy.unit == EXAMPLE:
+            del reply["loss"]  # an exact function of the examples
         return reply | ({"up": self._encode(uploads.up)} if message["reports"] else {})
 
     def _evaluate(self, message: Payload) -> Payload:
+        privacy_account.check_evaluation(self.config, message["round"])
         down = wire.unpack(
             self.messages.decode(message["down"], self.messages.down_shapes, "down")
         )

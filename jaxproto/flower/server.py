@@ -75,14 +75,17 @@ class Server(Engine):
         seed: int,
         link: Link,
         report_fault: Callable[[LostMessage], None],
+        context: Callable[[int], programs.RoundContext] | None = None,
     ):
         """Compiles the programs of the server.
 
         Args:
           report_fault: Receives every lost or refused message.
+          context: Number and key of a round; None derives them from the seed.
         """
         self.exp = exp = exp._replace(store=NODES)
         self.seed, self.link, self.report_fault = seed, link, report_fault
+        self._context = context or partial(programs.round_context, seed)
         self.messages = Messages(exp, exp.cohorts)
         compiled = jax.tree.map(jax.jit, programs.build_programs(exp))
         self.run = programs.with_floats(compiled, exp.floats)
@@ -104,7 +107,7 @@ class Server(Engine):
 
     def round(self, r: int, model: Model) -> tuple[Model, list[rounds.RoundOutputs]]:
         """Exchanges messages with the connected participants and updates the server."""
-        context = programs.round_context(self.seed, r)
+        context = self._context(r)
         drawn = jax.device_get(self.run.participate(context, model.server))
         participants = self._participants(r, drawn)
         server, pre_reports, bytes_down = model.server, list[PreReport](), 0

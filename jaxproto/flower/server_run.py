@@ -16,6 +16,7 @@ from rich.console import Console
 from jaxproto.config import check
 from jaxproto.data.registry import NODES
 from jaxproto.experiment import build
+from jaxproto.flower import secret_keys
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
@@ -59,10 +60,12 @@ def _train(start: runner.Start, link: Link) -> dict:
     config, path = start.config, start.path
     xla_cache.enable_xla_cache()
     report_fault = partial(_log_fault, path, start.console)
+    context = secret_keys.round_contexts(config, path)
     if config.data.name == NODES:
         server = _handshake_server(start, link, report_fault)
     else:
-        server = Server(experiment(config, path), config.seed, link, report_fault)
+        exp = experiment(config, path)
+        server = Server(exp, config.seed, link, report_fault, context)
         run_summary.partition(server.exp, path, start.console)
     exp = server.exp
     workdir.save_tokens(path, exp.dataset.tokens)
@@ -85,7 +88,7 @@ def _train(start: runner.Start, link: Link) -> dict:
         grace=start.grace,
         progress=start.progress,
         callbacks=start.callback_list(),
-        privacy=privacy_ledger.privacy_ledger(config, exp),
+        privacy=privacy_ledger.privacy_ledger(config, exp, context),
         # reference accuracies need examples by class, which the server lacks:
         omitted=reference_accuracy.ENTRIES if config.data.name == NODES else (),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import ml_collections
 
+from jaxproto.config.privacy import rehearsal
 from jaxproto.errors import UserError
 from jaxproto.flower.apps import client_app, server_app
 from jaxproto.flower.private_data_node import parse_node_data
@@ -26,6 +27,8 @@ def simulate(
 ) -> dict:
     """Runs a federation in the simulation of Flower; returns the summary of the server.
 
+    Noise and sampling follow from the seed.
+
     Args:
       workdir: Folder of the server; clients have theirs in its `nodes/`.
       data: Data source of each client, such as folder:PATH; () for none.
@@ -37,7 +40,7 @@ def simulate(
     os.environ.update(QUIET)
     from flwr.simulation import run_simulation
 
-    path = Path(workdir).resolve()
+    path, config = Path(workdir).resolve(), rehearsal(config)
     run_simulation(
         server_app(config, path, **times),
         client_app(config, path, data=parse_node_data(config, data)),

@@ -125,6 +125,7 @@ def collect_report(
     sent, size = zeros(np.int64), zeros(np.int64)
     fields: dict[str, np.ndarray] = {"loss": loss, "steps": steps, "finite": finite}
     for i, reply in replies.items():
+        loss[i] = np.nan  # unless it is sent
         for name in fields.keys() & reply.keys():
             fields[name][i] = reply[name]
         if i in ups:

@@ -148,7 +148,7 @@ def run_summary(
     classes_K = (exp.counts.train + exp.counts.test > 0).sum(1)
     net = exp.cohorts[0].net
     more = metric_record.metric_summary(records, exp.metrics)
-    privacy = records[-1].get("privacy") if records else None
+    privacy = status.get("privacy") or (records[-1].get("privacy") if records else None)
     warm = [r["seconds"] for r in records[1:]] or [r["seconds"] for r in records]
     return {
         **status,

@@ -139,11 +139,14 @@ def save_checkpoint(run: Run, r: int, state: State):
     run.callbacks.notify("on_checkpoint", r, directory / str(r))
 
 
-def diverged_status(run: Run, error: Diverged) -> dict:
-    """Returns the status of a diverged run, with advice."""
+def diverged_status(run: Run, r: int, error: Diverged) -> dict:
+    """Returns the status of a run that diverged in round `r`, with advice.
+
+    Uploads of that round were sent: its privacy is spent.
+    """
     reason = f"{error} {_advice(run.path)}"
     say(run.console, f"diverged: {reason}")
-    return {"status": Status.DIVERGED.value, "reason": reason}
+    return {"status": Status.DIVERGED.value, "reason": reason} | run.privacy(r)
 
 
 def _advice(path: Path) -> str:

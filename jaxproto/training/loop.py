@@ -109,7 +109,7 @@ class LoopRun:
         try:
             self.counts, self.last = finish_round(exp, r - 1, self.counts, outputs)
         except Diverged as e:
-            self.status = lifecycle.diverged_status(self.run, e)
+            self.status = lifecycle.diverged_status(self.run, r, e)
             return
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())

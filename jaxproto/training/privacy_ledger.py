@@ -1,6 +1,7 @@
 """Differential privacy of a run: entries of the records, by round."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,31 +13,42 @@ from jaxproto.experiment.build import Experiment
 from jaxproto.privacy import OFF
 from jaxproto.training import programs
 
+RoundContexts = Callable[[jax.Array], programs.RoundContext]
+
 
 def privacy_ledger(
-    config: ml_collections.ConfigDict, exp: Experiment
+    config: ml_collections.ConfigDict,
+    exp: Experiment,
+    context: RoundContexts | None = None,
 ) -> Callable[[int], dict[str, dict]]:
     """Returns a function from rounds done to {"privacy": entry}, or {} if it is off.
 
-    Participation follows from the seed, so a resumed run counts its earlier rounds.
+    Participation follows from the keys of rounds, so a resumed run counts its earlier
+    rounds.
+
+    Args:
+      context: Number and key of a round; None derives them from the seed.
     """
     if config.privacy.unit == OFF:
         return lambda rounds: {}
-    total_RK = np.cumsum(participation_matrix(config, exp), 0)
+    total_RK = np.cumsum(participation_matrix(config, exp, context), 0)
+    mark = {} if config.privacy.secret else {"rehearsed": True}
     return lambda rounds: {
-        "privacy": privacy.epsilon_record(config, total_RK[rounds - 1], rounds)
+        "privacy": privacy.epsilon_record(config, total_RK[rounds - 1], rounds) | mark
     }
 
 
 def participation_matrix(
-    config: ml_collections.ConfigDict, exp: Experiment
+    config: ml_collections.ConfigDict,
+    exp: Experiment,
+    context: RoundContexts | None = None,
 ) -> np.ndarray:
     """Returns which clients train in which round [R, K]."""
     clients = len(exp.partition.train)
+    context = context or partial(programs.round_context, config.seed)
 
     def one(r):
-        context = programs.round_context(config.seed, r)
-        key = programs.sampling_key(context)
+        key = programs.sampling_key(context(r))
         return exp.sampler(key, clients, r).trains
 
     return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(config.rounds)))

@@ -3,7 +3,7 @@
 import importlib.util
 
 import pytest
-from support.federated import QUIET, Calls, both, faults, simulated, small
+from support.federated import QUIET, Calls, faults, metrics, simulated, small
 
 from jaxproto.flower.server import REFUSED
 from jaxproto.flower.server_run import run_server
@@ -33,7 +33,15 @@ def private(method, unit, **changes):
     ],
 )
 def test_records_and_epsilon_are_those_of_the_simulator(method, unit, law, tmp_path):
-    told, said = both(private(method, unit, **law), tmp_path)
+    c = private(method, unit, privacy__secret=False, **law)
+    told = simulated(c, tmp_path / "simulated")
+    said = run_server(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
+    served, alone = (metrics(tmp_path / name) for name in ("served", "simulated"))
+    for own, other in zip(served, alone, strict=True):
+        assert own["privacy"]["rehearsed"]  # its noise follows from the seed
+        if unit == "example":  # a node keeps its loss
+            assert own.pop("loss") is None and other.pop("loss") > 0
+    assert served == alone != []
     kept = RunFolder.read(tmp_path / "served").summary
     assert said["privacy"] == kept["privacy"] == told["privacy"]
     assert said["privacy"]["unit"] == unit and said["privacy"]["epsilon"] > 0

@@ -110,6 +110,14 @@ WITHOUT = (
 )
 
 
+BESIDE = (  # what nodes send beside uploads; a simulation sends nothing
+    "beside uploads, on nodes: {loss}; steps, finite, sent: exactly how many local "
+    "steps, whether all numbers are finite, and how many scalars the upload has; at an "
+    "evaluation, evaluation sums: every metric over the test examples, exactly.{spent}"
+)
+LOSS = "loss: the mean training loss, an exact function of the training examples"
+
+
 class Field(NamedTuple):
     """One array of a message, per client."""
 
@@ -243,17 +251,34 @@ def _of_messages(
 ) -> TableView:
     unit = config.privacy.unit
     exp = build.experiment(config, jax.default_backend(), given=given)
+    beside = _beside(unit)
     if every:
         exps = cost.experiment_of_each_method(config, exp)
         each = {k: v if isinstance(v, str) else _fields_of(v) for k, v in exps.items()}
-        return table(each, "every method", named=True)
+        shown = table(each, "every method", named=True)
+        return shown._replace(notes=(*shown.notes, beside))
     build.check_experiment(exp)
     hidden = [_hidden(unit, field) for field in _fields_of(exp)]
     shown = table({config.method.name: hidden}, config.method.name)
+    shown = shown._replace(notes=(*shown.notes, beside))
     if unit == OFF:
         return shown
     notes = _guaranteed(unit, config.rounds, account(config, exp), hidden)
     return shown._replace(notes=(*shown.notes, *notes))
+
+
+def _beside(unit: str) -> str:
+    """Returns the note on what nodes send beside uploads."""
+    if unit == OFF:
+        return BESIDE.format(loss=LOSS, spent="")
+    if unit == CLIENT:
+        spent = " Epsilon counts none of this, as the server is trusted."
+        return BESIDE.format(loss=LOSS, spent=spent)
+    spent = (
+        " Epsilon counts none of this: steps follow from public sizes, and test "
+        "examples are not protected."
+    )
+    return BESIDE.format(loss="no training loss", spent=spent)
 
 
 def _hidden(unit: str, field: Field) -> Field:

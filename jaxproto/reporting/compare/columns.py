@@ -188,12 +188,19 @@ PRIVACY_COLUMNS = {  # title -> entry of the summary, format
 
 
 def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Returns unit, epsilon and delta; the largest over seeds."""
+    """Returns unit, epsilon and delta; the largest over seeds.
+
+    The epsilon of a rehearsal, whose noise follows from the configuration, is marked.
+    """
 
     def largest(group: SeedGroup, key: str, form: str) -> CellValue:
         privacy = (r.results.get("privacy") for r in group.finished)
-        values = [one[key] for one in privacy if one is not None]
-        return entry(format(max(values), form)) if values else CellValue()
+        entries = [one for one in privacy if one is not None]
+        if not entries:
+            return CellValue()
+        text = format(max(one[key] for one in entries), form)
+        rehearsed = key == "epsilon" and any("rehearsed" in one for one in entries)
+        return entry(f"{text} (rehearsed)" if rehearsed else text)
 
     private = any("privacy" in r.results for g in groups for r in g.finished)
     return {

@@ -1,0 +1,41 @@
+"""Audit of the epsilon that runs under differential privacy claim for a round."""
+
+from collections.abc import Sequence
+
+from jaxproto.cli import table_output
+from jaxproto.cli.argparse_types import Parser
+from jaxproto.contrib import privacy_audit
+from jaxproto.errors import UserError
+from jaxproto.summary import table_formats
+
+
+def main(prog: str, arguments: Sequence[str]) -> bool:
+    """Prints claimed and audited epsilon; exit code 1 if a claim is refuted.
+
+    Raises:
+      UserError: an argument or a run cannot be used.
+    """
+    default = privacy_audit.AuditRequest()
+    parser = Parser(prog=prog, description=__doc__)
+    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of runs")
+    parser.add_argument(
+        "--trials", type=int, default=default.trials, help="keys per data set"
+    )
+    parser.add_argument("--confidence", type=float, default=default.confidence)
+    parser.add_argument("--client", type=int, default=0, help="id of the client")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data_dir", default="", help="folder of a moved data set")
+    names = table_formats.FORMATS
+    parser.add_argument("--format", choices=names, default="text")
+    args = parser.parse_args(arguments)
+    if args.trials < 2 or not 0 < args.confidence < 1:
+        raise UserError(
+            f"trials is {args.trials} and confidence {args.confidence:g}; give at "
+            "least 2 trials, and a confidence above 0 and below 1."
+        )
+    fields = {name: getattr(args, name) for name in default._fields}
+    request = privacy_audit.AuditRequest(**fields)
+    audits = [privacy_audit.audit(workdir, request) for workdir in args.workdirs]
+    view = privacy_audit.view(audits, request)
+    table_output.print_table(view, args.format)
+    return any(audit.audited > audit.claimed for audit in audits)

@@ -1,0 +1,210 @@
+"""Empirical lower bounds on epsilon: what one round of a client gives away.
+
+A client's round is computed with many keys on two neighbouring data sets. An adversary
+tells them apart by a threshold on the release, projected on the difference that they
+make without noise. The threshold comes from one half of the keys; the other half bounds
+its error rates by Clopper and Pearson's intervals. A bound above the claimed epsilon
+refutes the guarantee; one below it proves nothing.
+
+Jagielski, Ullman, Oprea: Auditing Differentially Private Machine Learning, NeurIPS
+2020.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from scipy import stats
+
+from jaxproto.client import (
+    LocalTask,
+    begin_local_training,
+    finish_local_training,
+    local_steps,
+)
+from jaxproto.config import privacy
+from jaxproto.contrib.leakage import next_upload
+from jaxproto.contrib.leakage.next_upload import NextRound
+from jaxproto.errors import UserError
+from jaxproto.execution import MAX_STEPS
+from jaxproto.privacy import CLIENT, EXAMPLE, OFF
+from jaxproto.saved_runs.saved_client import check_id
+from jaxproto.summary.table_formats import TableView
+from jaxproto.types import Array
+
+BATCH = 32  # keys at a time
+NOISELESS = 8  # keys of the direction in which releases are compared
+THRESHOLDS = 1000
+
+Release = Callable[[Array, Array, float], Array]  # key, labels [N], noise -> [S]
+
+
+class AuditRequest(NamedTuple):
+    """Options of an audit."""
+
+    trials: int = 20_000  # keys per data set
+    confidence: float = 0.95
+    client: int = 0
+    seed: int = 0
+    data_dir: str = ""
+
+
+class Audit(NamedTuple):
+    """Claimed and audited epsilon of one round."""
+
+    method: str
+    unit: str
+    noise: float
+    clip: float
+    delta: float
+    claimed: float
+    audited: float
+
+
+def audit(workdir: str | Path, request: AuditRequest) -> Audit:
+    """Audits the next round of a client after the last checkpoint of a run.
+
+    Raises:
+      UserError: the folder has no run under privacy, or the run has no such client.
+    """
+    next = next_upload.next_round(workdir, request.data_dir)
+    config = next.run.config
+    if config.privacy.unit == OFF:
+        raise UserError(f"{workdir} has privacy.unit=off: there is no claim to audit.")
+    check_id(request.client, len(next.run.exp.partition.train))
+    release, noise = client_release(next, request.client), visible_noise(config)
+
+    @jax.jit
+    def noiseless(y_N):
+        keys = jax.random.split(jax.random.key(request.seed), NOISELESS)
+        return jax.vmap(lambda key: release(key, y_N, 0.0))(keys).mean(0)
+
+    @jax.jit
+    def projections(keys, y_N, towards):
+        def project(key):
+            return jnp.vdot(release(key, y_N, noise), towards)
+
+        return jax.lax.map(project, keys, batch_size=BATCH)
+
+    first = next.examples.y
+    others = neighbours(next, request.client)
+    still = noiseless(first)
+    moved = [noiseless(y) - still for y in others]
+    far = int(np.argmax([np.linalg.norm(a) for a in moved]))
+    keys = jax.random.split(jax.random.key(request.seed + 1), (2, request.trials))
+    pair = [
+        np.asarray(projections(of, y, moved[far]))
+        for of, y in zip(keys, (first, others[far]), strict=True)
+    ]
+    settings = config.privacy
+    return Audit(
+        method=config.method.name,
+        unit=settings.unit,
+        noise=settings.noise,
+        clip=settings.clip,
+        delta=settings.delta,
+        claimed=privacy.epsilon_without_sampling(config, 1),
+        audited=epsilon_lower_bound(*pair, settings.delta, request.confidence),
+    )
+
+
+def visible_noise(config) -> float:
+    """Returns `privacy.noise` for which a single upload has the noise of the sum.
+
+    With unit `client`, the adversary sees the sum of the uploads and knows one share.
+    """
+    noise = privacy.noise_multiplier(config)
+    if config.privacy.unit == CLIENT:
+        noise *= privacy.clients_per_round(config) ** 0.5
+    return noise
+
+
+def client_release(next: NextRound, id: int) -> Release:
+    """Returns a function of the upload of a client, flat, with other labels."""
+    exp, (index, cohort) = next.run.exp, next_upload.cohort_and_index(next.run, id)
+    row, r = cohort.ids.index(id), jnp.int32(next.run.round)
+    state, tables = next.run.state.clients[index], exp.train[index]
+    client, shard = jax.tree.map(lambda a: jnp.asarray(a)[row], (state, tables))
+    client = cohort.persistence.restore(exp.method, cohort.net, client)
+
+    def release(key, y_N, noise):
+        parts = exp.parts({**exp.floats, "privacy.noise": noise})
+        local, examples = parts.local.at_round(r), next.examples.replace(y=y_N)
+        task = LocalTask(parts.method, cohort.net, local, key, next.down, examples)
+        start = begin_local_training(task, client, shard)
+        end = local_steps(task, start, 0, MAX_STEPS, client, shard)
+        _, up, _ = finish_local_training(task, end, client, shard)
+        return ravel_pytree(up)[0]
+
+    return release
+
+
+def neighbours(next: NextRound, id: int) -> list[Array]:
+    """Returns the labels [N] of neighbouring data sets.
+
+    The labels of the replaced unit, an example or all of a client, are shifted.
+    """
+    rows, y_N = next.run.exp.partition.train[id], next.examples.y
+    rows = rows[:1] if next.run.config.privacy.unit == EXAMPLE else rows
+    classes = next.run.exp.spec.num_classes
+    others = [(y_N[rows] + shift) % classes for shift in range(1, classes)]
+    return [y_N.at[rows].set(y) for y in others]
+
+
+def epsilon_lower_bound(
+    first: np.ndarray, second: np.ndarray, delta: float, confidence: float
+) -> float:
+    """Returns a lower bound on epsilon that holds with a confidence.
+
+    Args:
+      first: Statistic of the releases of one data set [T]; smaller ones are likelier.
+      second: Statistic of the releases of its neighbour [T].
+      delta: Of (epsilon, delta).
+      confidence: Probability that both error rates are within their bounds.
+    """
+    half = len(first) // 2
+    halves = (first[:half], second[:half]), (first[half:], second[half:])
+    at = np.quantile(np.concatenate(halves[0]), np.linspace(0, 1, THRESHOLDS))
+    chosen = at[_bounds(*halves[0], at, delta, confidence).argmax()]
+    return float(max(_bounds(*halves[1], chosen[None], delta, confidence)[0], 0.0))
+
+
+def _bounds(first, second, at, delta, confidence) -> np.ndarray:
+    """Returns the larger bound of both sides of every threshold `at`."""
+    miss = (1 - confidence) / 4  # two sides, two error rates each
+    above = [(t[:, None] > at).sum(0) for t in (second, first)]
+    below = [len(first) - above[1], len(first) - above[0]]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sides = [
+            np.log(np.maximum(_low(likely, len(first), miss) - delta, 0))
+            - np.log(_high(rare, len(first), miss))
+            for likely, rare in (above, below)
+        ]
+    return np.maximum(*sides)
+
+
+def _low(hits, trials, miss):
+    """Returns Clopper and Pearson's lower bound on a probability."""
+    return np.where(hits == 0, 0.0, stats.beta.ppf(miss, hits, trials - hits + 1))
+
+
+def _high(hits, trials, miss):
+    """Returns Clopper and Pearson's upper bound on a probability."""
+    bound = stats.beta.ppf(1 - miss, hits + 1, trials - hits)
+    return np.where(hits == trials, 1.0, bound)
+
+
+def view(audits: Sequence[Audit], request: AuditRequest) -> TableView:
+    """Returns a table of audits."""
+    rows = tuple((*a[:-2], round(a.claimed, 2), round(a.audited, 2)) for a in audits)
+    head = (*Audit._fields[:-2], "epsilon of a round", "audited: at least")
+    notes = (
+        f"{request.trials:,} keys for each of two neighbouring data sets of client "
+        f"{request.client}, confidence {request.confidence:g}. A bound above epsilon "
+        "refutes the guarantee; one below it proves nothing.",
+    )
+    return TableView("Claimed and audited epsilon", head, rows, notes)

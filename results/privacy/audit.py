@@ -1,0 +1,49 @@
+"""Claimed and audited epsilon of one round, for every private method.
+
+    python -m results.privacy.audit OUT
+
+Writes audit.csv; OUT receives the runs.
+"""
+
+import csv
+import itertools
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+import jaxproto
+from jaxproto import config
+from jaxproto.config.privacy import private_methods
+from jaxproto.contrib import privacy_audit
+from jaxproto.privacy import CLIENT, EXAMPLE
+
+HERE = Path(__file__).parent
+NOISES = (2.0, 4.0, 8.0)
+REQUEST = privacy_audit.AuditRequest(trials=10_000)
+
+
+def configured(method: str, unit: str, noise: float):
+    """Twenty clients of the digits, one round."""
+    made = config.experiment(method, "digits")
+    made.model.group, made.data.clients, made.rounds = "mlp", 20, 1
+    made.privacy.unit, made.privacy.noise = unit, noise
+    return made
+
+
+def main(out: str):
+    """Runs and audits all settings."""
+    cases = itertools.product((CLIENT, EXAMPLE), private_methods(), NOISES)
+    with (HERE / "audit.csv").open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(privacy_audit.Audit._fields)
+        for case in cases:
+            path = Path(out) / "_".join(map(str, case))
+            unit, method, noise = case
+            jaxproto.run(configured(method, unit, noise), path, Console(quiet=True))
+            table.writerow(privacy_audit.audit(path, REQUEST))
+            file.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,79 @@
+"""The audit finds a guarantee that holds, and one that does not."""
+
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+from support import attacked
+from support.refusal import refused
+
+from jaxproto.cli import audit as command
+from jaxproto.config.privacy import private_methods
+from jaxproto.contrib.privacy_audit import AuditRequest, audit, epsilon_lower_bound
+from jaxproto.privacy import CLIENT, EXAMPLE, accounting, mechanism
+from jaxproto.summary import pictures
+from jaxproto.training import runner
+
+pytest.importorskip("dp_accounting", reason="extra `privacy`")
+REQUEST = AuditRequest(trials=4000)
+
+
+def trained(tmp_path, monkeypatch, method="fedavg", unit=EXAMPLE, **changes):
+    """The folder of a run of one round on made-up examples."""
+    monkeypatch.setattr(pictures, "draw_all", lambda *args: None)
+    file = attacked.data(tmp_path / "toy.npz")
+    fields = {"rounds": 1, "privacy__unit": unit, "privacy__noise": 2.0} | changes
+    runner.run(
+        attacked.small(method, file, **fields), tmp_path / "run", Console(quiet=True)
+    )
+    return tmp_path / "run"
+
+
+def test_the_bound_of_a_gaussian_is_below_its_epsilon_and_near():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(0, 1, 100_000), rng.normal(1, 1, 100_000)
+    epsilon = accounting.epsilon_composed(2.0, 1, 1e-5)  # moved by one deviation
+    found = epsilon_lower_bound(first, second, 1e-5, 0.95)
+    assert 0.5 * epsilon < found < epsilon
+    assert epsilon_lower_bound(second, second, 1e-5, 0.95) < 0.1
+    # nobody errs: what Clopper and Pearson leave of 500 keys
+    apart = epsilon_lower_bound(np.zeros(1000), np.ones(1000), 0.0, 0.95)
+    high = stats.beta.ppf(1 - 0.0125, 1, 500)
+    assert apart == pytest.approx(np.log((1 - high) / high))
+
+
+def test_a_round_has_no_more_than_its_epsilon_unless_noise_is_missing(
+    tmp_path, monkeypatch, capsys
+):
+    workdir = trained(tmp_path, monkeypatch)
+    found = audit(workdir, REQUEST)
+    assert found.claimed == accounting.epsilon_composed(2.0, 1, 1e-5)
+    assert 0.3 < found.audited < found.claimed
+    given = [str(workdir), "--trials=4000", "--format=json"]
+    assert not command.main("audit", given)
+    assert json.loads(capsys.readouterr().out)
+    whole = mechanism.add_gaussian_noise
+    monkeypatch.setattr(
+        mechanism,
+        "add_gaussian_noise",
+        lambda tree, deviation, key: whole(tree, deviation / 10, key),
+    )
+    assert audit(workdir, REQUEST).audited > found.claimed
+    assert command.main("audit", given)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unit", [CLIENT, EXAMPLE])
+@pytest.mark.parametrize("method", private_methods())
+def test_every_private_method_keeps_its_claim(method, unit, tmp_path, monkeypatch):
+    found = audit(trained(tmp_path, monkeypatch, method, unit), REQUEST)
+    assert 0 < found.audited < found.claimed
+
+
+def test_what_cannot_be_audited_is_refused(tmp_path, monkeypatch):
+    with refused("privacy.unit=off"):
+        audit(trained(tmp_path, monkeypatch, unit="off"), REQUEST)
+    with refused("at least 2 trials"):
+        command.main("audit", ["x", "--trials=1"])
