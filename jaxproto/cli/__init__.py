@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from jaxproto.cli import import_flag
 from jaxproto.errors import UserError, choose_from
 from jaxproto.training import signals
 
@@ -40,7 +41,10 @@ def usage() -> str:
     width = max(map(len, COMMANDS)) + 2
     lines = [f"  {name:<{width}}{about}" for name, about in COMMANDS.items()]
     head = "usage: jaxproto COMMAND ... (or: python -m jaxproto COMMAND ...)"
-    tail = "`jaxproto COMMAND --help` lists the flags of a command."
+    tail = (
+        "`jaxproto COMMAND --help` lists the flags of a command. --import=FILE.py, for "
+        "every command, imports a file that registers your methods and networks."
+    )
     return "\n".join([head, "", *lines, "", tail]) + "\n"
 
 
@@ -73,7 +77,7 @@ def call(name: str, prog: str, arguments: Sequence[str]):
         choose_from("command", name, COMMANDS)
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-        sys.exit(command(prog, list(arguments)))
+        sys.exit(command(prog, import_flag.import_files(arguments)))
     except UserError as e:
         sys.exit(f"error: {e}")
     except OSError as e:

@@ -21,7 +21,7 @@ from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
 from jaxproto.data.partitions.registry import Partition
 from jaxproto.data.registry import Dataset
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError, choose_from, is_own
 from jaxproto.experiment import data, memory, statelessness
 from jaxproto.experiment.cohorts import (
     CohortPlan,
@@ -34,6 +34,7 @@ from jaxproto.experiment.cohorts import (
     two_examples,
 )
 from jaxproto.experiment.data import FederationData
+from jaxproto.experiment.method_check import check_method, make_method
 from jaxproto.experiment.sampler import build_sampler, max_rows_of
 from jaxproto.experiment.shape_checks import check_cohorts
 from jaxproto.experiment.traced import Floats, replace_floats, traced_floats
@@ -110,6 +111,8 @@ def experiment(
     parts = partial(build_parts, config, spec, num_examples, network)
     built = parts({})
     method, sampler = built.method, built.sampler
+    if is_own(METHODS[config.method.name]):
+        check_method(method, cohorts[0].net, local, spec, two_examples(dataset))
     max_participants = max_rows_of(
         method, sampler, cohorts[0].net, len(partition.train)
     )
@@ -259,7 +262,7 @@ def build_method(
         k: f(run, arguments) for k, f in DERIVED_ARGUMENTS.items() if k in parameters
     }
     arguments = registries.group_arguments(METHODS[name], arguments)
-    return dataclasses.replace(METHODS[name](spec, **arguments), name=name)
+    return dataclasses.replace(make_method(name, spec, arguments), name=name)
 
 
 def network_factory(

@@ -32,6 +32,7 @@ import numpy as np
 
 from jaxproto import models, participation
 from jaxproto.config import registries
+from jaxproto.errors import is_own
 from jaxproto.experiment import traced
 from jaxproto.experiment.build import Experiment
 from jaxproto.io import atomic, owner_only
@@ -112,9 +113,7 @@ def compile_lock(
 
 def has_user_code(tables: Iterable[Mapping[str, object]]) -> bool:
     """Returns whether an entry of a registry is from outside the package."""
-    entries = (f for table in tables for f in table.values())
-    modules = (getattr(getattr(f, "func", f), "__module__", "") for f in entries)
-    return any(not module.startswith("jaxproto.") for module in modules)
+    return any(is_own(f) for table in tables for f in table.values())
 
 
 def cache_key(config: ml_collections.ConfigDict, exp: Experiment) -> str:

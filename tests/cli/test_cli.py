@@ -12,10 +12,12 @@ import pytest
 from support.commands import called, ending
 from support.every import check_every
 
+import jaxproto
 from jaxproto import cli, config, sweeps
 from jaxproto.cli import list_names
 from jaxproto.data import registry
 from jaxproto.errors import UserError
+from jaxproto.methods import METHODS
 from jaxproto.training import program_cache, runner, signals
 
 ROOT = Path(__file__).parents[2]
@@ -309,3 +311,33 @@ def test_print_config_says_value_origin_choices_and_meaning(command):
         "method.upscale = 10.0  (configs/protonorm.py)",
         "data.train_share = 0.75  (default)",
     } <= {*lines}
+
+
+MINE = """
+import jaxproto
+from jaxproto.methods.fedavg import fedavg
+jaxproto.METHODS["of_a_file"] = lambda spec, *, share: fedavg(spec)
+"""
+
+
+def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, capsys):
+    file, broken = tmp_path / "mine_of_a_test.py", tmp_path / "broken_of_a_test.py"
+    file.write_text(MINE)
+    broken.write_text("x = 1\ny = x / 0\n")
+    name = "of_a_file"
+    try:
+        code, out = door(capsys, "list", "methods", f"--import={file}")
+        assert not code and name in out.split()
+        made = config.experiment(name, "digits")
+        made.imports = str(file)
+        (tmp_path / "config.json").write_text(made.to_json())
+    finally:
+        METHODS.pop(name, None)
+        sys.modules.pop(file.stem, None)
+    with pytest.raises(UserError, match=rf"'{name}' of {file}.*--import={file}"):
+        jaxproto.load(tmp_path)
+    for path, words in (
+        (tmp_path / "none.py", "no such Python file"),
+        (broken, "ZeroDivisionError: division by zero, line 2 of"),
+    ):
+        assert words in called("list", "methods", f"--import={path}")
