@@ -5,6 +5,7 @@
 """
 
 import importlib
+import importlib.metadata
 
 _HOMES = {  # public name -> module, name in the module
     "METHODS": ("methods", "METHODS"),
@@ -36,6 +37,8 @@ __all__ = [
 
 
 def __getattr__(name):
+    if name == "__version__":
+        return importlib.metadata.version("jaxproto")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, inside = _HOMES[name]
@@ -43,4 +46,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+import jaxproto
 from jaxproto.cli import import_flag
 from jaxproto.errors import UserError, choose_from
 from jaxproto.training import signals
@@ -28,6 +29,8 @@ COMMANDS = {  # name -> what it does
     "prepare": "download and prepare a data set for data.name=tfds:NAME",
     "cache": "list or clear the cache of decoded data sets",
     "list": "the names that a configuration can choose from",
+    "new": "write a method of your own to start from, with a test",
+    "completion": "print a script that completes commands in bash or zsh",
 }
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 FUNCTIONS = {  # command -> module and function, where not `main` of its own module
@@ -63,6 +66,9 @@ def main(arguments: Sequence[str] | None = None):
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
         sys.exit(0 if arguments else 1)
+    if arguments[0] == "--version":
+        sys.stdout.write(f"jaxproto {jaxproto.__version__}\n")
+        sys.exit(0)
     name, *rest = arguments
     call(name, f"jaxproto {name}", rest)
 

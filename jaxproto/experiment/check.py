@@ -7,7 +7,7 @@ from jaxproto import config as configuration
 from jaxproto.experiment import build
 
 
-def check(config: ml_collections.ConfigDict):
+def check(config: ml_collections.ConfigDict | str):
     """Checks all that a run checks before it compiles; reads the data set.
 
     A run calls the same checks. Functions of your own method and networks are traced
@@ -15,11 +15,12 @@ def check(config: ml_collections.ConfigDict):
     and the found shapes, and the line of your file.
 
     Args:
-      config: Configuration; see `jaxproto.default_config`.
+      config: Configuration, or the name of one such as "protonorm:digits".
 
     Raises:
       UserError: The run cannot work.
     """
+    config = configuration.from_name(config)
     configuration.check(config)
     exp = build.experiment(config, jax.default_backend())
     build.check_experiment(exp)

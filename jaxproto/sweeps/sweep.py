@@ -11,6 +11,7 @@ from rich.console import Console
 from jaxproto import mesh
 from jaxproto.callbacks import callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
+from jaxproto.config import from_name
 from jaxproto.storage import workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps import execute, live_table, outputs
@@ -29,7 +30,7 @@ class SweepResult(NamedTuple):
 
 
 def sweep(
-    config: ml_collections.ConfigDict,
+    config: ml_collections.ConfigDict | str,
     axes: AxesSpec,
     outdir: str | Path = "",
     console: Console | None = None,
@@ -51,7 +52,7 @@ def sweep(
     (1, 4)
 
     Args:
-      config: Configuration that the cells have in common.
+      config: Configuration that the cells have in common, or the name of one.
       axes: {field: values} or texts as of `--sweep`; see `sweeps/axes.py`.
       outdir: Folder of run directories, table and plots; "" is `runs/` for the cells
         and `sweeps/<config>-<dataset>-<fields>` for the rest.
@@ -68,6 +69,7 @@ def sweep(
       signals.StoppedBySignal: SIGTERM came; the running rounds are saved.
     """
     console, how = console or Console(), how or SweepOptions()
+    config = from_name(config)
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
     callback_factories(how.callbacks)  # before anything trains
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)

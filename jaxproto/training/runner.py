@@ -11,7 +11,7 @@ import ml_collections
 from rich.console import Console
 
 from jaxproto.callbacks import Callback, make_callbacks
-from jaxproto.config import check
+from jaxproto.config import check, from_name
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.mesh import ONE, parse_devices
@@ -54,7 +54,7 @@ class PreparedRun(NamedTuple):
 
 
 def run(
-    config: ml_collections.ConfigDict,
+    config: ml_collections.ConfigDict | str,
     workdir: str | Path = "",
     console: Console | None = None,
     *,
@@ -68,7 +68,7 @@ def run(
     A larger `config.rounds` extends a finished run.
 
     Args:
-      config: Configuration; see `jaxproto.config.default`.
+      config: Configuration, or the name of one such as "protonorm:digits".
       workdir: Folder of the run; "" is `runs/<config>-<dataset>-seed<seed>`.
       console: Console of progress and tables.
       cache: Cache of traced programs: `program_cache.no_cache`, or `disk_cache` if no
@@ -91,6 +91,7 @@ def run(
     """
     primary = multihost.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
+    config = from_name(config)
     check(config)
     active = make_callbacks(callbacks) if primary else []
     layout = parse_devices(devices)

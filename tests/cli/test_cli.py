@@ -1,5 +1,6 @@
 """The command line: one line of error without a traceback, and the exit code."""
 
+import importlib
 import json
 import os
 import re
@@ -341,3 +342,35 @@ def test_import_makes_methods_of_a_file_known_to_a_command(tmp_path, capsys):
         (broken, "ZeroDivisionError: division by zero, line 2 of"),
     ):
         assert words in called("list", "methods", f"--import={path}")
+
+
+def test_new_writes_a_method_whose_test_passes_and_overwrites_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert door(capsys, "new", "written_here")[0] is None
+    try:
+        module = importlib.import_module("written_here")
+        c = module.get_config()
+        c.data.clients, c.model.group = 4, "mlp"
+        jaxproto.check(c)
+        tests = runpy.run_path("test_written_here.py")
+        tests["test_it_fits_the_interface"]()
+    finally:
+        METHODS.pop("written_here", None)
+    for name, words in (
+        ("written_here", "is a method already|exists already"),
+        ("fedavg", "'fedavg' is a method already"),
+        ("2b", "is no name in Python"),
+    ):
+        assert re.search(words, called("new", name))
+
+
+def test_version_and_completion(capsys):
+    assert door(capsys, "--version")[1] == f"jaxproto {jaxproto.__version__}\n"
+    code, script = door(capsys, "completion", "bash")
+    assert not code and " compare " in script and " protonorm " in script
+    ask = 'COMP_WORDS=(jaxproto com); COMP_CWORD=1; _jaxproto; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
+    assert done.stdout.split() == ["compare", "completion"]
