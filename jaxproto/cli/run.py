@@ -113,10 +113,12 @@ def _debug(config, sweep: bool) -> bool:
 
 def _run(config, path: str, grace: float, options: Mapping) -> bool:
     """Runs an experiment; returns whether it has finished."""
+    from jaxproto.mesh import available_devices
     from jaxproto.storage.default_workdir import resolve_workdir
     from jaxproto.storage.status import status_of
     from jaxproto.training import multihost, program_cache, runner
 
+    available_devices()
     workdir = path or resolve_workdir(config, config_command.plain_config())
     cache = program_cache.disk_cache
     with multihost.fail_together():

@@ -18,7 +18,7 @@ from jaxproto.errors import UserError, describe_failure, place_of, shorten
 from jaxproto.experiment import statelessness
 from jaxproto.method import Aggregation, Method, no_pre_upload
 from jaxproto.methods import METHODS
-from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree
+from jaxproto.types import Data, Examples, LossAux, Net, Spec, Tree, describe
 
 EXAMPLES, CLIENTS = 3, 2  # of the check
 BRANCH = (
@@ -90,7 +90,7 @@ def check_method(
     value, aux = trace("loss", params, norm, batch, down, client, f=loss)
     if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
         raise _error(
-            method, "loss", f"returns {_array(value)}; it must return a float scalar"
+            method, "loss", f"returns {describe(value)}; it must return a float scalar"
         )
     _same(method, "loss", aux.norm, norm, "LossAux.norm, the statistics `norm`,")
     grads = trace("transform_grads", params)
@@ -112,7 +112,7 @@ def check_method(
 
     features = trace("features", client, batch.x, net=net)
     if features.ndim != 2 or len(features) != EXAMPLES:
-        what = f"returns {_array(features)}; it must return features [{EXAMPLES},D]"
+        what = f"returns {describe(features)}; it must return features [{EXAMPLES},D]"
         raise _error(method, "features", what)
     by_rule = trace("predict", client, batch.x, down, net=net, kind=_rules)
     for rule, scores in by_rule.items():
@@ -222,7 +222,9 @@ def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
     trees = (dict(jax.tree_util.tree_leaves_with_path(t)) for t in (expected, found))
     want, have = trees
     for path in {**want, **have}:
-        a, b = (_array(tree.get(path)) for tree in (want, have))
+        a, b = (
+            describe(tree[path]) if path in tree else "nothing" for tree in (want, have)
+        )
         if a != b:
             name = jax.tree_util.keystr(path)
             at = f" at {name}" if name else ""
@@ -233,13 +235,6 @@ def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
         raise _error(method, slot, f"returns the tree {b}; {source} has {a}")
 
 
-def _array(a: Any) -> str:
-    """Returns type and shape of an array, such as "float32[4,10]"."""
-    if a is None:
-        return "nothing"
-    return f"{a.dtype}[{','.join(map(str, a.shape))}]"
-
-
 def _check_scores(method: Method, rule: str, scores, features, classes: int):
     """Raises UserError for predictions that are no scores of the classes [B, C].
 
@@ -248,7 +243,7 @@ def _check_scores(method: Method, rule: str, scores, features, classes: int):
     columns = scores.shape[-1] if scores.ndim == 2 else 0
     if columns < classes or classes != columns == features.shape[-1]:
         what = (
-            f"returns {_array(scores)} for the rule {rule!r}; it must return a score "
+            f"returns {describe(scores)} for the rule {rule!r}; it must return a score "
             f"for every class, [{EXAMPLES},{classes}] for {EXAMPLES} examples"
         )
         raise _error(method, "predict", what)

@@ -70,6 +70,7 @@ def sweep(
     """
     console, how = console or Console(), how or SweepOptions()
     config = from_name(config)
+    mesh.available_devices()
     how = how._replace(callbacks=[*how.callbacks, *callbacks])
     callback_factories(how.callbacks)  # before anything trains
     execute.execution_mode(how.cells_at_once, jax.default_backend(), how.cores)

@@ -14,7 +14,7 @@ from jaxproto.callbacks import Callback, make_callbacks
 from jaxproto.config import check, from_name
 from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
-from jaxproto.mesh import ONE, parse_devices
+from jaxproto.mesh import ONE, available_devices, describe_devices, parse_devices
 from jaxproto.storage.default_workdir import default_workdir
 from jaxproto.storage.workdir import (
     expected_rounds,
@@ -89,6 +89,7 @@ def run(
         unused folder. Later, if a file cannot be written.
       signals.StoppedBySignal: SIGTERM came, and the running round is saved.
     """
+    available_devices()
     primary = multihost.is_primary()
     console = (console or Console()) if primary else Console(quiet=True)
     config = from_name(config)
@@ -134,6 +135,7 @@ def prepare(start: Start, cache: program_cache.ProgramCache) -> PreparedRun:
     build.check_experiment(exp)
     build.check_early_stopping_rule(exp, config.early_stopping.rule)
     multihost.check(exp)
+    say(start.console, describe_devices(layout))
     run_summary.partition(exp, start.path, start.console)
     if layout is ONE:
         wrap, examples = cache(cache_folder, config, exp), build.examples(exp.dataset)

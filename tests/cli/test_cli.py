@@ -374,3 +374,18 @@ def test_version_and_completion(capsys):
     ask = 'COMP_WORDS=(jaxproto com); COMP_CWORD=1; _jaxproto; echo "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
     assert done.stdout.split() == ["compare", "completion"]
+
+
+def test_the_name_of_a_preset_as_data_and_a_platform_that_is_not_here_are_explained():
+    where = "JAX_PLATFORMS=cuda, but JAX finds no such device here.*jaxproto.cuda12"
+    for fields, platform, words in (
+        (["--config.data.name=mnist"], "cpu", "mnist: give it as a preset.*tfds:mnist"),
+        ([], "cuda", where),
+    ):
+        command = [sys.executable, "main.py", PROTONORM, *fields]
+        env = {**os.environ, "JAX_PLATFORMS": platform}
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert re.search(words, done.stderr.splitlines()[-1])
