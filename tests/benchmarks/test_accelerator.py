@@ -1,4 +1,4 @@
-"""The benchmark of an accelerator: its stages, their limits, and the forms it chooses."""
+"""The benchmark of an accelerator: stages, limits, and the forms it chooses."""
 
 import json
 
