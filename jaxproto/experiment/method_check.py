@@ -229,9 +229,8 @@ def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
             name = jax.tree_util.keystr(path)
             at = f" at {name}" if name else ""
             raise _error(method, slot, f"returns {b}{at}; {source} has {a} there")
-    structures = [jax.tree.structure(tree) for tree in (expected, found)]
-    if structures[0] != structures[1]:
-        a, b = map(shorten, structures)
+    a, b = (shorten(jax.tree.structure(tree)) for tree in (expected, found))
+    if a != b:
         raise _error(method, slot, f"returns the tree {b}; {source} has {a}")
 
 
