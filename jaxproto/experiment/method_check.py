@@ -229,9 +229,10 @@ def _same(method: Method, slot: str, found: Tree, expected: Tree, source: str):
             name = jax.tree_util.keystr(path)
             at = f" at {name}" if name else ""
             raise _error(method, slot, f"returns {b}{at}; {source} has {a} there")
-    a, b = (shorten(jax.tree.structure(tree)) for tree in (expected, found))
+    a, b = (repr(jax.tree.structure(tree)) for tree in (expected, found))
     if a != b:
-        raise _error(method, slot, f"returns the tree {b}; {source} has {a}")
+        what = f"returns the tree {shorten(b)}; {source} has {shorten(a)}"
+        raise _error(method, slot, what)
 
 
 def _check_scores(method: Method, rule: str, scores, features, classes: int):
