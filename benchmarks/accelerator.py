@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -264,6 +264,21 @@ def fastest_forms(lines: list[dict]) -> dict[str, str]:
     return {kind: min(times, key=times.__getitem__) for kind, times in total.items()}
 
 
+def write_forms(
+    platform: str, names: Mapping[str, str], source: str, file: Path = forms.FILE
+):
+    """Writes the forms of a platform.
+
+    Args:
+      names: Field of `Ops` -> name in `FORMS`; other fields are left out.
+      source: Origin of the choice, such as the device that was measured.
+    """
+    known = {kind: name for kind, name in names.items() if kind in forms.FORMS}
+    entry = {"source": source, "forms": known}
+    table = json.loads(file.read_text()) | {platform: entry}
+    file.write_text(json.dumps(table, indent=2) + "\n")
+
+
 def with_roofline(lines: list[dict]) -> list[dict]:
     """Adds to training speeds their share of the fastest product of the precision."""
     peak = {
@@ -298,7 +313,7 @@ def main(argv):
     if s["choose"]:
         machine = measure.machine()
         source = f"{machine['accelerator'] or machine['cpu']}, benchmarks.accelerator"
-        forms.write(jax.default_backend(), chosen, source)
+        write_forms(jax.default_backend(), chosen, source)
     rows = [[line["stage"], _text(line)] for line in lines]
     view = measure.table("Measurements of this accelerator", ("stage", "result"), rows)
     results = {"lines": lines, "fastest_forms": chosen}

@@ -64,7 +64,8 @@ def run_command(
     def main(_):
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # JAX and matplotlib log a lot
-        config_flag.value.imports = ",".join(import_flag.imported)
+        if "imports" in config_flag.value:
+            config_flag.value.imports = ",".join(import_flag.imported)
         config.check(config_flag.value)
         if print_config.value:
             sys.stdout.write(format_fields(config_flag.value, words[1:]))

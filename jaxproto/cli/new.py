@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jaxproto.cli.argparse_types import Parser
 from jaxproto.errors import UserError
+from jaxproto.io import atomic
 from jaxproto.methods import METHODS
 
 METHOD = '''"""NAME: FedProto whose server keeps a share of the old prototypes.
@@ -99,6 +100,6 @@ def main(prog: str, arguments: Sequence[str]):
         if Path(file).exists():
             raise UserError(f"{file} exists already; choose another name.")
     for file, text in files.items():
-        Path(file).write_text(text.replace("NAME", name))
+        atomic.write(file, text.replace("NAME", name).encode())
     method, test = files
     sys.stdout.write(NEXT.format(method=method, test=test))

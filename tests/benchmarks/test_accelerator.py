@@ -24,8 +24,8 @@ def test_the_fastest_form_over_all_cases_is_chosen_and_read_back(tmp_path):
     file.write_text("{}")
     chosen = accelerator.fastest_forms(LINES)
     assert chosen == {"conv": "lax", "sums": "short"}
-    forms.write("gpu", chosen, "a test", file)
-    forms.write("tpu", {"conv": "gemm"}, "a test", file)
+    accelerator.write_forms("gpu", chosen, "a test", file)
+    accelerator.write_forms("tpu", {"conv": "gemm"}, "a test", file)
     assert forms.chosen("gpu", file) == {"conv": conv.conv_lax}
     assert forms.chosen("tpu", file) == {"conv": conv.conv_gemm}
     assert forms.chosen("cpu", file) == {}

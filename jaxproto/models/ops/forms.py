@@ -27,16 +27,3 @@ def chosen(platform: str, file: Path = FILE) -> dict[str, Callable]:
     """Returns the function of each operation that the file names for a platform."""
     names = json.loads(file.read_text()).get(platform, {}).get("forms", {})
     return {kind: FORMS[kind][name] for kind, name in names.items()}
-
-
-def write(platform: str, names: Mapping[str, str], source: str, file: Path = FILE):
-    """Writes the forms of a platform.
-
-    Args:
-      names: Field of `Ops` -> name in `FORMS`; other fields are left out.
-      source: Origin of the choice, such as the device that was measured.
-    """
-    known = {kind: name for kind, name in names.items() if kind in FORMS}
-    entry = {"source": source, "forms": known}
-    table = json.loads(file.read_text()) | {platform: entry}
-    file.write_text(json.dumps(table, indent=2) + "\n")
