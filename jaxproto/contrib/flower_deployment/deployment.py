@@ -118,7 +118,6 @@ class Deployment:
         self.database = self.home / "superlink.db"  # of known nodes
         self.database.unlink(missing_ok=True)  # all nodes of this deployment are new
         self.nodes: dict[int, subprocess.Popen] = {}
-        self._keys: dict[int, Path] = {}  # registered ones, by client
         self.superlink: subprocess.Popen | None = None
         bin = Path(sys.executable).parent
         search_path = os.pathsep.join([str(bin), os.environ.get("PATH", "")])
@@ -182,7 +181,7 @@ class Deployment:
 
     def start_node(self, client: int, **options: int):
         """Starts the SuperNode of a client; `options` extend its node configuration."""
-        key = self._keys.get(client) or self._register(client)
+        key = self._register(client)
         folder = self.path / "nodes" / str(client)
         node_config = f"client={client} folder={json.dumps(str(folder))}"
         if source := self.sources[client]:
@@ -200,6 +199,9 @@ class Deployment:
     def _register(self, client: int) -> Path:
         """Makes the key of a node and registers it with the SuperLink.
 
+        The key is new at each start, because the SuperLink admits the key of a killed
+        node only after a minute.
+
         Raises:
           UserError: the SuperLink does not register the key.
         """
@@ -208,7 +210,6 @@ class Deployment:
         command = "flwr", "supernode", "register", public, "here"
         if self._start(name, *command).wait():
             raise UserError(f"a node's key is not registered; see {self.log(name)}.")
-        self._keys[client] = key
         return key
 
     def run(self) -> subprocess.Popen:
