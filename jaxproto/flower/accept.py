@@ -6,7 +6,7 @@ reply that fails is a fault of its client and counts as lost. No reply ends a ru
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -98,10 +98,11 @@ def accepted_replies(
     return parsed
 
 
-def number(reply: Payload, name: str, kind: type, least: float, most: float):
+def number(reply: Payload, name: str, kind: type, least: float, most: float) -> Any:
     """Returns a number of a reply; raises UserError for another type or range."""
-    value = reply[name]
-    if type(value) is not kind or not least <= value <= most:
+    value: Any = reply[name]
+    is_kind = type(value) is kind  # a bool is no int
+    if not is_kind or not least <= value <= most:
         raise UserError(
             f"{name} is {shorten(value)}, not {kind.__name__} from {least:g} to "
             f"{most:g}."
@@ -127,8 +128,8 @@ class ReplyParser:
           stage: "first" (of two exchanges) or "train".
         """
         if reply.get("finite", True) is not True:
-            loss = shorten(reply.get("loss"))
-            raise UserError(f"its training diverged, with loss {loss}.")
+            why = f"its training diverged, with loss {shorten(reply.get('loss'))}."
+            raise UserError(why)
         bound, loss, steps, like = self.limits.bound, np.nan, 0, self.shapes.first
         if stage == "train":
             like, steps = self.shapes.up, number(reply, "steps", int, 0, MAX_STEPS)

@@ -120,7 +120,8 @@ def collect_report(clients: int, updates: Mapping[int, Update]) -> Report:
     for i, update in updates.items():
         for name, array in arrays.items():
             array[i] = getattr(update, name)
-    return Report(id=np.arange(clients), finite=np.ones(clients, bool), **arrays)
+    arrays |= {"id": np.arange(clients), "finite": np.ones(clients, bool)}
+    return Report(**arrays)
 
 
 def restrict_evaluated(exp: Experiment, ids: Sequence[int]) -> Experiment:

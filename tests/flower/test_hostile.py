@@ -1,6 +1,5 @@
 """Every lie of one client is a line of faults, and its round is one without it."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -88,8 +87,8 @@ TESTS = str(Path(__file__).parents[1])
 
 
 @pytest.mark.long
-@pytest.mark.skipif(find_spec("flwr") is None, reason="extra `flower`")
 def test_sixty_lies_in_a_deployment_are_sixty_faults_and_no_traceback(tmp_path):
+    pytest.importorskip("flwr")
     from jaxproto.contrib.flower_deployment import deployment
 
     plan, schemas = hostile.planned("fedavg", [1, 2]), tmp_path / "schemas"
@@ -115,3 +114,26 @@ def test_sixty_lies_in_a_deployment_are_sixty_faults_and_no_traceback(tmp_path):
         logs = [log.read_text() for log in there.home.glob("*.log")]
     assert len(logs) == 9 and not any("Traceback" in text for text in logs)
     assert_refused(c, plan, tmp_path / "run", tmp_path / "losing")
+
+
+@pytest.mark.long
+def test_an_upload_that_makes_the_server_infinite_is_left_out(tmp_path):
+    c, schemas = small("fedavg", 3, wire__bound=3.4e38), tmp_path / "schemas"
+    write_schemas(c, schemas)
+
+    plan = {("train", 1, 2): (hostile.number(3e38), "")}
+
+    def lying(stage, r, i, fields):
+        return hostile.lied(plan, schemas, stage, r - 1, i, fields)
+
+    def losing(stage, r, i, fields):
+        return {REFUSED: "lost"} if (stage, r - 1, i) in plan else fields
+
+    run(c, tmp_path / "lying", lying)
+    run(c, tmp_path / "losing", losing)
+    assert federated.faults(tmp_path / "lying") == [(2, 2, "train")]
+    assert federated.why(tmp_path / "lying") == [
+        "its upload makes the server's state infinite"
+    ]
+    both = (metrics(tmp_path / name) for name in ("lying", "losing"))
+    assert [r["rules"] for r in next(both)] == [r["rules"] for r in next(both)]

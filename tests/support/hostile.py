@@ -72,7 +72,7 @@ def own_counts(value):
         return int.from_bytes(p[at : at + 2], "little").bit_count()
 
     def edit(p):
-        at = 2 + 4 * 8 * rows(p, 0)  # after the prototypes of public classes
+        at = 2 + 4 * 32 * rows(p, 0)  # after the prototypes of public classes
         counts = struct.pack("<i", value) * rows(p, at)
         return p[: at + 2] + counts + p[at + 2 + len(counts) :]
 
