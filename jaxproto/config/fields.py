@@ -155,6 +155,7 @@ FIELDS = {
     "privacy.delta": Field(1e-5, "delta of the (epsilon, delta) guarantee", BETWEEN_0_AND_1, UNUSED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
+    "wire.bound": Field(1e6, "largest absolute value that a server accepts in an upload of a node", POSITIVE, UNUSED, names_run=False, compared=False, resume=MORE),
     "wire.check": Field(False, "encode and decode every message of every round", compared=False),
     "early_stopping.rule": Field("", "prediction rule whose pooled accuracy is watched; empty: the first rule", program=UNUSED, resume=STOPPED),
     "early_stopping.patience": Field(0, "evaluations without improvement before a run stops; 0: off", or_zero("off"), UNUSED, resume=STOPPED),

@@ -9,15 +9,17 @@ import os
 import stat
 from pathlib import Path
 
+from jaxproto.errors import UserError
+
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class NotOwnedError(Exception):
+class NotOwnedError(UserError):
     """Error of a file or folder that another user could have written."""
 
 
 def owner_only_folder(path: Path):
-    """Makes a folder, and its missing parents, with mode 0700.
+    """Makes a folder, and its missing parents, with mode 0700, also an existing folder.
 
     Raises:
       Refused: the folder exists, and others can write into it.
@@ -29,6 +31,7 @@ def owner_only_folder(path: Path):
             part.mkdir(mode=0o700, exist_ok=True)
             part.chmod(0o700)  # whatever the umask
     _check(path, path.stat(), "700")
+    path.chmod(0o700)
 
 
 def read_owner_only(path: Path) -> bytes:
