@@ -197,6 +197,16 @@ def test_runs_of_different_settings_never_share_a_cell(tmp_path):
     assert "rounds differs: 5 in cifar10; 300 in cifar100." in table.notes
 
 
+def test_records_of_several_commits_and_readings_are_told_apart(tmp_path):
+    a = folder(tmp_path / "a", more={"commit": "aa", "reading": "code"})
+    b = folder(tmp_path / "b", "fedtgp", more={"commit": "bb", "reading": "code"})
+    notes = made(a, b).notes
+    assert "commit differs: aa in FedProto; bb in FedTGP." in notes
+    assert not any(note.startswith("reading differs") for note in notes)
+    notes = made(a, folder(tmp_path / "c", "fedtgp")).notes
+    assert "reading differs: code in FedProto; unknown in FedTGP." in notes
+
+
 def test_unfinished_and_diverged_runs_are_named_and_left_out(tmp_path):
     good = folder(tmp_path / "good")
     bad = folder(tmp_path / "bad", seed=1, status="diverged", accuracy=0.0)
