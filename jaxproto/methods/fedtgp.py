@@ -166,7 +166,8 @@ def server_loss(
     value: ArrayLike | float = jnp.nan, some: ArrayLike | bool = True
 ) -> Diagnostics:
     """Returns the loss of a server's step for the records; nan without uploads."""
-    return Diagnostics({"server_loss": jnp.where(some, value, jnp.nan)})
+    loss = jnp.float32(jnp.where(some, value, jnp.nan))  # not weakly typed
+    return Diagnostics({"server_loss": loss})
 
 
 def fedtgp(
