@@ -88,7 +88,7 @@ def options_changed() -> bool:
     return OPTIONS != BUILTIN_OPTIONS
 
 
-def needs_rounds(config) -> bool:
+def needs_rounds(method: str, schedule: str) -> bool:
     """Returns whether a round depends on the total number of rounds."""
-    parameters = inspect.signature(METHODS[config.method.name]).parameters
-    return "rounds" in parameters or config.optimizer.schedule == "cosine"
+    parameters = inspect.signature(METHODS[method]).parameters
+    return "rounds" in parameters or schedule == "cosine"

@@ -21,6 +21,7 @@ from jaxproto.io import atomic
 from jaxproto.io.json_files import Damaged, json_type
 
 LAST = 10  # evaluations in the recent mean
+AVERAGES = ("pooled", "client_mean")  # of a rule's accuracy
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -138,7 +139,9 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
     Returns:
       {rule: {"pooled": {"best", "best_round", "final", "mean_last", "last_n"},
       "client_mean": {...}}}, in the order of the last record. `mean_last` is the mean
-      of the last `last_n` evaluations, at most 10.
+      of the last `last_n` evaluations, at most 10. Where every record has the correct
+      predictions of every client, `client_best` is the accuracy if each client counts
+      with its own best evaluation (ProtoNorm 5.1).
     """
     rules = records[-1]["rules"] if records else {}
 
@@ -147,8 +150,22 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
             [(r["round"], r["rules"].get(rule, {}).get(average)) for r in records]
         )
 
-    averages = ("pooled", "client_mean")
-    return {rule: {a: summarize(rule, a) for a in averages} for rule in rules}
+    result = {}
+    for rule in rules:
+        own = _each_at_its_best(records, rule)
+        result[rule] = {a: summarize(rule, a) | own.get(a, {}) for a in AVERAGES}
+    return result
+
+
+def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
+    """Returns `client_best` by average; {} unless records list the clients."""
+    rows = [r.get("by_client", {}).get(f"correct_{rule}") for r in records]
+    if None in rows:
+        return {}
+    best_K = np.max(rows, axis=0)
+    size_K = np.array(records[0]["by_client"]["test_examples"])
+    values = float(best_K.sum() / size_K.sum()), float((best_K / size_K).mean())
+    return {a: {"client_best": x} for a, x in zip(AVERAGES, values, strict=True)}
 
 
 def summarize_series(

@@ -1,6 +1,6 @@
 """Evaluation of a run on the host: calls of compiled programs, and records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from jaxproto.training.threads import run_parallel
 from jaxproto.types import Tree
 
 MAX_LISTED_CLIENTS = 100  # records list bytes by client for at most so many clients
+MAX_LISTED_ACCURACIES = 1000  # and correct predictions for so many evaluated clients
 
 
 class EvaluationSums(NamedTuple):
@@ -91,6 +92,7 @@ def record(
         **_evaluated_clients(exp, len(size_K)),
         **last._asdict(),
         "bytes_by_client": _bytes_by_client(last),
+        **_correct_by_client(exp, right, size_K),
         "bytes_total": total,
         **{name: float(value) for name, value in outcome.diagnostics.items()},
         "every_round": {
@@ -107,18 +109,37 @@ def _bytes_by_client(last: RoundSummary) -> dict[str, list[int]]:
     return {way: a.tolist() for way, a in ways if len(a) <= MAX_LISTED_CLIENTS}
 
 
+def _correct_by_client(exp: Experiment, right, size_K: np.ndarray) -> dict[str, dict]:
+    """Returns `by_client`, columns of whole numbers, if there are few clients."""
+    if len(size_K) > MAX_LISTED_ACCURACIES:
+        return {}
+    columns = correct_columns(exp, right, size_K).items()
+    return {"by_client": {name: a.astype(int).tolist() for name, a in columns}}
+
+
+def correct_columns(
+    exp: Experiment, right: Mapping[str, np.ndarray], size_K: np.ndarray, **more
+) -> dict[str, np.ndarray]:
+    """Returns columns with a row per evaluated client, by client id.
+
+    Args:
+      right: Correct predictions by rule; this and others in the order of cohorts.
+    """
+    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    rules = {f"correct_{rule}": hits_K for rule, hits_K in right.items()}
+    every = {"id": id_K, "test_examples": size_K, **rules, **more}
+    return {name: column[np.argsort(id_K)] for name, column in every.items()}
+
+
 def client_columns(
     exp: Experiment, last: RoundSummary, outcome: EvaluationSums
 ) -> dict[str, np.ndarray]:
-    """Returns columns of results with a row per evaluated client, by client id."""
+    """Returns `correct_columns` with all other metrics, and bytes of the round."""
     sums, size_K = by_client(exp, outcome.sums)
-    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
-    right = metric_record.accuracies(sums).items()
-    rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
-    rules |= metric_record.client_columns(besides_accuracy(exp.metrics), sums)
-    moved = {f"bytes_{way}": each[id_K] for way, each in last.bytes_by_client.items()}
-    every = {"id": id_K, "test_examples": size_K, **rules, **moved}
-    return {name: column[np.argsort(id_K)] for name, column in every.items()}
+    more = metric_record.client_columns(besides_accuracy(exp.metrics), sums)
+    columns = correct_columns(exp, metric_record.accuracies(sums), size_K, **more)
+    moved = last.bytes_by_client.items()
+    return columns | {f"bytes_{way}": each[columns["id"]] for way, each in moved}
 
 
 def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:

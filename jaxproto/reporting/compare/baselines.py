@@ -58,11 +58,11 @@ def collapsed_rules(run: RunFolder, alone: MajorityShare | None) -> dict[str, in
 
 
 def _local(rows: Sequence[Row]) -> Iterable[str]:
-    datasets = dict.fromkeys(g.dataset for _, g in rows)
-    with_local = {g.dataset for _, g in rows if g.method == REFERENCE}
+    blocks = dict.fromkeys(g.block for _, g in rows)
+    with_local = {g.block for _, g in rows if g.method == REFERENCE}
     if with_local:
         yield f"Reference: {REFERENCE}, clients that never exchange anything."
-    if missing := [d for d in datasets if d not in with_local]:
+    if missing := [b for b in blocks if b not in with_local]:
         yield (
             f"No run of {REFERENCE} on {', '.join(missing)}: what clients reach alone, "
             f"the reference, is not in this table (configs/{REFERENCE}.py)."
@@ -99,4 +99,4 @@ def _collapses(rows: Sequence[Row], shares: Known) -> Iterable[str]:
         ]
         if texts:
             collapses = ", ".join(texts) + f" {reference_accuracy.MEANS}"
-            yield f"{g.dataset}: {name} collapsed: {collapses}."
+            yield f"{g.block}: {name} collapsed: {collapses}."
