@@ -111,12 +111,14 @@ class Method:
     receive: Callable = lambda params, down: params  # params, down -> params
     receive_stats: Callable = lambda norm, down: norm  # norm, down -> norm
     transform_grads: Callable = lambda grads: grads  # before the optimiser
+    transform_updates: Callable = lambda updates: updates  # after the optimiser
     predict: Callable = predict_by_head  # net, client, x, down -> {rule: scores_BC}
     pre_upload: Callable = no_pre_upload  # net, client, data, down -> message
     pre_aggregate: Callable = lambda server, ups, key: server  # ups [K, ...] -> server
     release: Callable | None = None  # net, after, data, up, down, key -> upload that is
     # sent instead; None sends `up`
     setup: Tree = ()  # sent once to every client, before the first round
+    sends_public: bool = False  # clients get the public examples before the first round
     adjust_sampler: Callable = lambda sampler, server: sampler  # -> of this round
     check_input: Callable = lambda x: None  # by shape; UserError if it cannot be used
     features: Callable = own_features  # net, client, x -> features of prototypes [B, D]

@@ -139,7 +139,7 @@ def test_a_record_has_every_quantity_in_order_and_its_scores_are_what_a_run_coun
     quantities = [record.BATCHES, record.FIRST, record.STEP, record.WEIGHTS]
     quantities += [record.LOSS, record.LOCAL, record.MEAN]
     quantities += [record.ITERATIONS, record.GLOBAL]
-    for rule in record.RULES:
+    for rule in ("head", "local", "global"):
         quantities += [record.SCORES.format(rule), record.CORRECT.format(rule)]
         for i, rows in enumerate(start.test):
             scores = made[f"scores, {rule}"][record.client(i)]
@@ -185,6 +185,14 @@ COMPARED = [
     ("protonorm", {}),
     ("fedproto", {"reg": "l2_of_means", "lam": 1.0}),
     ("protonorm", {"group": "cnn4_d,resnet4", "epochs": 2}),
+    ("fedtgp", {}),
+    ("tinyproto_fp", {}),
+    ("tinyproto_ft", {}),
+    ("cps", {}),
+    ("ppa", {}),
+    ("cpkd", {}),
+    ("cpkd", {"reg": "l2_of_means", "lam": 1.0}),
+    ("refprotofl", {}),
 ]
 
 
@@ -212,7 +220,37 @@ MISTAKES = [
     ("fedproto", "aggregate=as_printed", 1, record.MEAN),
     ("protonorm", "iterations=0", 1, record.ITERATIONS),
     ("protonorm", "upscale=10.01", 1, "scores, global"),
+    ("fedtgp", "tau=0.1", 1, record.GENERATOR),
+    ("tinyproto_fp", "scaling=mean", 1, record.GLOBAL),
+    ("cps", "compare=sparse", 2, record.FIRST),
+    ("cpkd", "distill=none", 2, record.FIRST),
+    ("refprotofl", "anchors=own", 1, record.ANCHORS),
+    ("refprotofl", "budget=0.11", 1, record.ADAPTER),
 ]
+
+
+@pytest.mark.parametrize("network", rules.BATCH_NORM)
+def test_networks_with_batch_norm_agree_with_pytorch(network):
+    """And with ResNets at a rate at which their statistics drift in a round."""
+    pytest.importorskip("torch")
+    compared = both("local", group=network, rounds=1, most=20)
+    assert str(compare.first(compared.stages())) == "None"
+    for mistake in parity.MISTAKES["batch_norm"]:
+        assert compare.first(compared.stages([mistake])), mistake
+
+
+def test_statistics_may_drift_by_a_tenth_of_their_size_and_weights_may_not():
+    """After a round; after a single step neither."""
+
+    def out(name, quantity):
+        where, before = f"client 0, base.bn.{name}", np.asarray([2.3])
+        ours, theirs = ({quantity: {where: np.asarray([[v]])}} for v in (2.39, 2.27))
+        found = compare.one_round(1, {where: before[None]}, ours, theirs, theirs)
+        return found[0].out
+
+    assert not out("running_var", record.WEIGHTS)
+    assert out("weight", record.WEIGHTS)
+    assert out("running_var", record.STEP)
 
 
 @every(MISTAKES)
@@ -222,6 +260,15 @@ def test_a_mistake_in_pytorch_is_named_by_what_it_changes_first(
     pytest.importorskip("torch")
     first = compare.first(both(method).stages([mistake]))
     assert (first.round, first.quantity) == (round, quantity)
+
+
+@every([row for row in parity.ROWS if row not in parity.METHODS])
+def test_every_mistake_of_the_table_is_found(row):
+    pytest.importorskip("torch")
+    assert len(parity.MISTAKES[row]) >= 5
+    compared = both(row, most=100, clients=4)  # of different sizes
+    for mistake in parity.MISTAKES[row]:
+        assert compare.first(compared.stages([mistake])), mistake
 
 
 def test_the_command_writes_both_sides_and_ends_with_a_status(tmp_path, capsys):
