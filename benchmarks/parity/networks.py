@@ -56,7 +56,7 @@ def names_of(every: Iterable[str]) -> dict[str, str]:
 
     def name_of(ours):
         name = block.sub(number, ours.replace("base.", "base.0."))
-        if efficient:  # what comes after the blocks
+        if efficient and not block.search(ours):  # what comes after the blocks
             name = name.replace("features.8.", f"features.{len(blocks) + 1}.")
         if small := re.search(r"layer_(\d)\.", name):
             # the small ResNets, one block per stage: bn2 and bn3, as released

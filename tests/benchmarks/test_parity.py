@@ -242,15 +242,16 @@ def test_networks_with_batch_norm_agree_with_pytorch(network):
 def test_statistics_may_drift_by_a_tenth_of_their_size_and_weights_may_not():
     """After a round; after a single step neither."""
 
-    def out(name, quantity):
-        where, before = f"client 0, base.bn.{name}", np.asarray([2.3])
-        ours, theirs = ({quantity: {where: np.asarray([[v]])}} for v in (2.39, 2.27))
-        found = compare.one_round(1, {where: before[None]}, ours, theirs, theirs)
-        return found[0].out
+    def found(name, quantity):
+        where = f"client 0, base.bn.{name}"
+        before, *both = ({where: np.asarray([[v]])} for v in (2.3, 2.39, 2.27))
+        ours, theirs = ({quantity: side} for side in both)
+        (one,) = compare.one_round(1, before, ours, theirs, theirs)
+        return one.quantity, one.out
 
-    assert not out("running_var", record.WEIGHTS)
-    assert out("weight", record.WEIGHTS)
-    assert out("running_var", record.STEP)
+    assert found("running_var", record.WEIGHTS) == (record.STATISTICS, False)
+    assert found("weight", record.WEIGHTS) == (record.WEIGHTS, True)
+    assert found("running_var", record.STEP) == (record.STEP_STATISTICS, True)
 
 
 @every(MISTAKES)
