@@ -122,6 +122,8 @@ class Method:
     """`norm, down -> norm`: BatchNorm statistics when a client gets the broadcast."""
     transform_grads: Callable = lambda grads: grads
     """`grads -> grads`: gradients before the optimiser."""
+    transform_updates: Callable = lambda updates: updates
+    """`updates -> updates`: updates of the optimiser before they are added."""
     predict: Callable = predict_by_head
     """`net, client, x, down -> {rule: scores [B, C]}`: predictions by every rule."""
     pre_upload: Callable = no_pre_upload
@@ -132,6 +134,8 @@ class Method:
     """`net, after, data, up, down, key -> up`: message that is sent instead of `up`."""
     setup: Tree = ()
     """Message that is sent once to every client, before round 1."""
+    sends_public: bool = False
+    """Whether clients get the public examples before round 1."""
     adjust_sampler: Callable = lambda sampler, server: sampler
     """`sampler, server -> sampler`: sampler of this round."""
     check_input: Callable = lambda x: None

@@ -58,7 +58,7 @@ READINGS: dict[str, dict[str, dict]] = {
         "code": {**HTFLLIB, **SQUARED, "method.collect": "before_training"},
     },
     "protonorm": {
-        "paper": DISTANCE,
+        "paper": {**DISTANCE, "method.initial": "random"},  # N Algorithm 2, line 1
         "code": {
             **RELEASED_CODE,
             **SQUARED,

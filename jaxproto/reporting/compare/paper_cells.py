@@ -7,6 +7,7 @@ those of `paper_variants.in_table`. A reading never changes the identity of a ce
 """
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -113,7 +114,7 @@ def _method(row: PublishedNumber) -> PaperCell:
         return PaperCell(
             {"method.name": "refprotofl", **identity}, {"data.public_share": 0.01}
         )
-    if "CPS" in row.variant or row.variant in ("PPA", "CPKD"):
+    if re.search("CPS|PPA|CPKD", row.variant):
         return _components(row)
     name = method_of_title(row.method)
     scaled = name in ("fedproto", "fedtgp")

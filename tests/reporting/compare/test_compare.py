@@ -469,7 +469,7 @@ def test_every_cell_of_a_table_has_its_own_name_and_is_found_again(table):
     """Its configuration stands in the cell in any reading; networks read its data."""
     of_table = [
         r
-        for r in cells.published_numbers()
+        for r in names.table_rows()
         if (r.source, r.table) == names.TABLES[table] and r.metric in cells.ACCURACY
     ]
     there = names.cells_of_table(table)
@@ -553,6 +553,15 @@ def test_the_commands_of_the_table_file_are_cells():
     examples = re.findall("`([a-z0-9]+-[a-z0-9.-]+)`", names.__doc__)
     every = {name for table in names.TABLES for name in names.cells_of_table(table)}
     assert examples and every >= set(examples)
+
+
+def test_pairs_of_components_are_cells_without_printed_numbers():
+    """Section 5.2 of S, on three data sets and both bases."""
+    lines = table_file()["main"](["cps_pairs"]).splitlines()
+    assert len(lines) == 18 and all(x.endswith("  # not printed") for x in lines)
+    made = names.configuration("cps_pairs", "cifar10-fedtgp-ppa-cpkd").method
+    assert (made.base, made.scaling, made.distill) == ("fedtgp", "sum", "cpkd")
+    assert (made.masks, made.lam) == ("none", 10.0)
 
 
 def test_a_whole_table_is_commands_that_a_shell_reads():
