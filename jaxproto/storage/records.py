@@ -158,12 +158,15 @@ def rule_summary(records: Sequence[Mapping]) -> dict[str, dict[str, dict]]:
 
 
 def _each_at_its_best(records: Sequence[Mapping], rule: str) -> dict[str, dict]:
-    """Returns `client_best` by average; {} unless records list the clients."""
-    rows = [r.get("by_client", {}).get(f"correct_{rule}") for r in records]
-    if None in rows:
+    """Returns `client_best` by average; {} unless all records list the same clients."""
+    tables = [r.get("by_client", {}) for r in records]
+    rows, same = ([t.get(k) for t in tables] for k in (f"correct_{rule}", "id"))
+    if None in rows or same.count(same[0]) < len(same):
         return {}
-    best_K = np.max(rows, axis=0)
-    size_K = np.array(records[0]["by_client"]["test_examples"])
+    size_K = np.array(tables[0]["test_examples"])
+    best_K, size_K = np.max(rows, axis=0)[size_K > 0], size_K[size_K > 0]
+    if not size_K.size:
+        return {}
     values = float(best_K.sum() / size_K.sum()), float((best_K / size_K).mean())
     return {a: {"client_best": x} for a, x in zip(AVERAGES, values, strict=True)}
 
