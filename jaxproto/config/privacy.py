@@ -104,6 +104,13 @@ def check(config):
 def _check_shares(config):
     """Raises UserError if a round may add less noise than is accounted for."""
     law, up = config.participation.law, config.wire.up
+    for path, value in (
+        ("attack.kind", config.attack.kind),
+        ("robust.aggregate", config.robust.aggregate),
+    ):
+        if value != OFF:
+            fixed = "the sum of all uploads has the noise, and each client adds a share"
+            _refuse(CLIENT, path, value, OFF, fixed)
     if law not in FIXED_SIZE_LAWS:
         fixed = "noise comes in shares from a known number of clients"
         _refuse(CLIENT, "participation.law", law, " or ".join(FIXED_SIZE_LAWS), fixed)

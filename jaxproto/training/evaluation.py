@@ -79,7 +79,7 @@ def record(
     outcome: EvaluationSums,
 ) -> dict:
     """Returns the record of an evaluation for `metrics.jsonl`."""
-    sums, size_K = by_client(exp, outcome.sums)
+    sums, size_K, _ = by_client(exp, outcome.sums)
     right = metric_record.accuracies(sums)
     rules = {rule: run_summary.accuracy(n_K, size_K) for rule, n_K in right.items()}
     more = besides_accuracy(exp.metrics)
@@ -111,8 +111,7 @@ def client_columns(
     exp: Experiment, last: RoundSummary, outcome: EvaluationSums
 ) -> dict[str, np.ndarray]:
     """Returns columns of results with a row per evaluated client, by client id."""
-    sums, size_K = by_client(exp, outcome.sums)
-    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    sums, size_K, id_K = by_client(exp, outcome.sums)
     right = metric_record.accuracies(sums).items()
     rules = {f"correct_{rule}": hits_K for rule, hits_K in right}
     rules |= metric_record.client_columns(besides_accuracy(exp.metrics), sums)
@@ -127,8 +126,8 @@ def _evaluated_clients(exp: Experiment, evaluated: int) -> dict[str, int]:
     return {} if every else {"evaluated_clients": evaluated}
 
 
-def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
-    """Returns sums per rule and metric, and test examples, of evaluated clients.
+def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray, np.ndarray]:
+    """Returns sums per rule and metric, test examples and ids, of evaluated clients.
 
     Args:
       sums: See `EvaluationSums`.
@@ -137,4 +136,7 @@ def by_client(exp: Experiment, sums) -> tuple[dict[str, Tree], np.ndarray]:
     cohorts = zip(exp.cohorts, rows, sums, strict=True)
     parts = [cohort.scoring.by_client(tests, each) for cohort, tests, each in cohorts]
     size_K = np.array([len(test) for tests in rows for test in tests])
-    return jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K
+    id_K = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    scored_K = np.asarray(exp.method.scored(id_K))
+    every = jax.tree.map(lambda *a: np.concatenate(a), *parts), size_K, id_K
+    return jax.tree.map(lambda a: a[scored_K], every)

@@ -1,0 +1,338 @@
+"""Attacks, robust centres, and what both do to methods, in toys and in runs."""
+
+import io
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+from support import toys
+from support.every import check_every
+from support.refusal import refused
+
+import jaxproto
+from jaxproto import config
+from jaxproto.config.robustness import hostile_clients
+from jaxproto.experiment import build, traced
+from jaxproto.methods import METHODS
+from jaxproto.robustness import ATTACKS, CENTRES, Attack, attacked, attacks, robust
+from jaxproto.robustness.robust import centred
+from jaxproto.types import Protos
+
+SHARE = 0.3
+TOYS = {"tinyproto": {"s": 6, "mu": 0.04}}
+RNG = np.random.default_rng(0)
+
+
+# ---------------------------------------------------------------- centres
+
+
+def trimmed(x, share):
+    b = min(int(np.ceil(share * len(x) - 1e-4)), (len(x) - 1) // 2)
+    return np.sort(x, 0)[b : len(x) - b].mean(0)
+
+
+def clipped(x, share):
+    length = np.linalg.norm(x, axis=1)
+    limit = np.sort(length)[(len(x) - 1) // 2]
+    return (x * np.minimum(1, limit / length)[:, None]).mean(0)
+
+
+def krum(x, share):
+    b = min(int(np.ceil(share * len(x) - 1e-4)), (len(x) - 1) // 2)
+    score = []
+    for i in range(len(x)):
+        away = np.sort([np.sum((a - x[i]) ** 2) for j, a in enumerate(x) if j != i])
+        score.append(away[: max(len(x) - b - 2, 1)].sum())
+    return x[np.argmin(score)]
+
+
+def geometric(x, share):
+    """The gradient of the sum of distances vanishes there: checked by descent."""
+    point = x.mean(0)
+    for _ in range(5000):
+        away = np.maximum(np.linalg.norm(x - point, axis=1), 1e-12)
+        point = (x / away[:, None]).sum(0) / (1 / away).sum()
+    return point
+
+
+REFERENCES = {
+    "median": lambda x, share: np.median(x, 0),
+    "trimmed_mean": trimmed,
+    "clipped_mean": clipped,
+    "krum": krum,
+    "geometric_median": geometric,
+}
+
+
+def test_centres_are_those_of_numpy_over_the_senders_alone():
+    assert {*REFERENCES} == {*CENTRES}
+
+    def check(name, senders, share):
+        x = RNG.normal(size=(9, 5)).astype(np.float32)
+        sent = np.arange(9) < senders
+        sent = RNG.permutation(sent)
+        found = jax.jit(CENTRES[name])(jnp.asarray(x), jnp.asarray(sent), share)
+        wanted = REFERENCES[name](x[sent].astype(float), share)
+        close = 2e-2 if name == "geometric_median" else 1e-5
+        np.testing.assert_allclose(found, wanted, atol=close)
+
+    check_every([*itertools.product(CENTRES, (1, 2, 3, 6, 9), (0.2, SHARE))], check)
+
+
+def test_no_minority_moves_a_centre_far_and_nobody_gives_zero():
+    honest = RNG.normal(size=(7, 4)).astype(np.float32)
+    for name, centre in CENTRES.items():
+        for far in (50.0, 1e30):
+            x = jnp.asarray(np.concatenate([honest, np.full((3, 4), far)]), jnp.float32)
+            found = centre(x, jnp.ones(10, bool), SHARE)
+            assert np.linalg.norm(found) < 3.0, (name, far)
+        assert not np.any(centre(x, jnp.zeros(10, bool), SHARE)), name
+
+
+def test_uploads_have_one_centre_per_class_and_one_of_all_arrays():
+    """Lost and infinite uploads count in neither; whole numbers stay."""
+    mean = RNG.normal(size=(6, 3, 2)).astype(np.float32)
+    count = np.float32([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 0], [1, 1, 1], [0] * 3])
+    mean *= count[..., None] > 0
+    mean[4, 2] = np.nan  # so that all of client 4 is lost
+    weights = RNG.normal(size=(6, 2, 2)).astype(np.float32)
+    weights[5] = 0
+    size = np.int32([3, 1, 4, 1, 5, 0])
+    up = Protos(jnp.asarray(mean), jnp.asarray(count)), jnp.asarray(weights), size
+    protos, arrays, sizes = jax.device_get(
+        jax.jit(lambda up: centred(up, CENTRES["krum"], SHARE))(up)
+    )
+    np.testing.assert_array_equal(sizes, [3, 1, 4, 1, 0, 0])
+    held = [[0, 1, 2, 3], [0, 2, 3]]
+    for c, who in enumerate(held):
+        wanted = krum(mean[who, c], SHARE)
+        np.testing.assert_allclose(protos.mean[who, c], [wanted] * len(who), rtol=1e-5)
+    assert not protos.count[4:].any() and not protos.mean[:, 2].any()
+    wanted = krum(weights[:4].reshape(4, -1), SHARE).reshape(2, 2)
+    np.testing.assert_allclose(arrays[:4], [wanted] * 4, atol=1e-5)
+    assert not arrays[4:].any()
+
+
+# ---------------------------------------------------------------- attacks
+
+MEAN = np.float32([[1, 0], [0, 2], [0, 0]])
+COUNT = np.float32([1, 3, 0])
+S = 2.0
+CHANGED = {  # attack -> prototypes, their counts, and weights that were 1 and are 3
+    "sign_flip": (-S * MEAN, COUNT, 1 - S * 2),
+    "scale": (10 * S * MEAN, COUNT, 1 + 10 * S * 2),
+    "nan": (MEAN * np.nan, COUNT, np.nan),
+    "prototype_roll": (S * MEAN[[2, 0, 1]], COUNT[[2, 0, 1]], 3),
+    "prototype_magnet": (S * np.float32([[0.5, 1]] * 3), [3] * 3, 3),
+}
+
+
+def test_every_attack_sends_what_its_line_says():
+    protos = Protos(jnp.asarray(MEAN), jnp.asarray(COUNT))
+    up, untrained = (protos, jnp.full(2, 3.0), 7), (protos, jnp.full(2, 1.0), 7)
+    up, untrained = jax.tree.map(jnp.asarray, (up, untrained))
+
+    def sent(kind):
+        attack = Attack(kind, lambda id: id < 1, S)
+        return attacks.changed(attack, up, untrained, jax.random.key(0))
+
+    for kind, (mean, count, weight) in CHANGED.items():
+        protos, weights, size = sent(kind)
+        np.testing.assert_allclose(protos.mean, mean, err_msg=kind)
+        np.testing.assert_allclose(protos.count, count, err_msg=kind)
+        np.testing.assert_allclose(weights, weight, err_msg=kind)
+        assert size == 7
+    many = jax.tree.map(lambda a: jnp.full((1, 4000), a), (3.0, 1.0))
+    noise = attacks.noisy(*many, S, jax.random.key(0)) - 3.0
+    np.testing.assert_allclose([noise.mean(), noise.std()], [0, S * 2], atol=0.2)
+    rest = {"label_flip", "noise", "alie"}  # the first and last in tests of their own
+    assert {*ATTACKS} == {*CHANGED} | rest
+
+
+def test_alie_sends_the_mean_less_deviations_of_those_who_hold_a_class():
+    mean = RNG.normal(size=(4, 2, 3)).astype(np.float32)
+    count = np.float32([[1, 1], [1, 0], [1, 1], [0, 0]])
+    mean *= count[..., None]
+    weights = np.float32([[1.0], [2.0], [6.0], [0.0]])
+    up = Protos(jnp.asarray(mean), jnp.asarray(count)), jnp.asarray(weights)
+    hostile = jnp.asarray([True, False, False, True])  # the last was lost
+    protos, sent = attacks.deviated(up, hostile, S)
+    for c, who in enumerate([[0, 1, 2], [0, 2]]):
+        wanted = mean[who, c].mean(0) - S * mean[who, c].std(0)
+        np.testing.assert_allclose(protos.mean[0, c], wanted, rtol=1e-4)
+    np.testing.assert_array_equal(protos.mean[1:], mean[1:])
+    np.testing.assert_allclose(sent[0], 3 - S * weights[:3].std(), rtol=1e-5)
+    np.testing.assert_array_equal(sent[1:], weights[1:])
+
+
+def uploads(method):
+    """Of the toy's six clients, none of whom has trained before."""
+    return toys.run(method, rounds=1).report.up
+
+
+def test_flipped_labels_are_those_of_a_client_whose_labels_are_flipped(monkeypatch):
+    plain = toys.method(METHODS["fedproto"])
+    flipped = attacked(plain, Attack("label_flip", lambda id: id == 2))
+    found, honest = uploads(flipped), uploads(plain)
+    pool_and_rows = toys.pool_and_rows
+
+    def with_flipped():
+        examples, rows = pool_and_rows()
+        y = examples.y.at[rows[2]].set(toys.SPEC.num_classes - 1 - examples.y[rows[2]])
+        return examples.replace(y=y), rows
+
+    monkeypatch.setattr(toys, "pool_and_rows", with_flipped)
+    wanted = uploads(plain)
+    for a, b, c in zip(*map(jax.tree.leaves, (found, wanted, honest)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+        others = np.arange(6) != 2
+        np.testing.assert_allclose(a[others], c[others], atol=1e-5)
+    assert toys.gap(found, honest) > 1e-2
+
+
+def test_honest_clients_of_every_method_send_what_they_sent():
+    """And hostile ones something else."""
+    for name in ("fedavg", "fedproto", "fednova", "tinyproto", "fedgh"):
+        plain = toys.method(
+            METHODS[name], **{"tinyproto": {"s": 6, "mu": 0.04}}.get(name, {})
+        )
+        scaled = attacked(plain, Attack("scale", lambda id: id == 2))
+        found, honest = (jax.tree.leaves(uploads(m)) for m in (scaled, plain))
+        others = np.arange(6) != 2
+        for a, b in zip(found, honest, strict=True):
+            np.testing.assert_allclose(a[others], b[others], atol=1e-5, err_msg=name)
+        assert toys.gap([a[2] for a in found], [b[2] for b in honest]) > 1e-2
+
+
+# ---------------------------------------------------------------- breakdown
+
+
+def errors(name, kind, centre):
+    """Distance of the server's state from that without attack, by its length."""
+    plain = toys.method(METHODS[name])
+    clean = plain if centre is None else robust(plain, CENTRES[centre], SHARE)
+    hostile = attacked(clean, Attack(kind, lambda id: id == 0, 30.0))
+    a, b = (jax.tree.leaves(toys.run(m).server) for m in (clean, hostile))
+    away = sum(float(np.sum((x - y) ** 2)) for x, y in zip(a, b, strict=True))
+    return np.sqrt(away / sum(float(np.sum(x**2)) for x in a))
+
+
+@pytest.mark.parametrize("centre", CENTRES)
+def test_one_of_six_networks_moves_the_mean_far_and_robust_centres_little(centre):
+    for kind in ("sign_flip", "scale", "noise"):
+        assert errors("fedavg", kind, None) > 2.0
+        assert errors("fedavg", kind, centre) < 0.5, kind
+
+
+def accuracy(tmp_path, method, **fields):
+    """Accuracy of honest clients, and lines of the console."""
+    c = config.experiment(method, "digits")
+    c.update_from_flattened_dict(
+        {
+            "model.group": "mlp",
+            "data.clients": 10,
+            "data.partition": "iid",
+            "rounds": 6,
+            "eval_every": 6,
+            "attack.share": 0.2,
+            **fields,
+        }
+    )
+    console = Console(file=io.StringIO(), width=200)
+    path = tmp_path / "-".join(map(str, [method, *fields.values()]))
+    summary = jaxproto.run(c, path, console)
+    rule = {"fedavg": "received"}.get(method, "global")
+    final = summary["rules"].get(rule, {}).get("pooled", {}).get("final")
+    return final, summary["status"], console.file.getvalue()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "kind", "strength"),
+    [("fedavg", "scale", 3.0), ("fedavg", "nan", 1.0), ("fedproto", "sign_flip", 10.0)],
+)
+def test_with_a_fifth_of_hostile_clients_the_mean_falls_and_the_median_stays(
+    method, kind, strength, tmp_path
+):
+    clean, *_ = accuracy(tmp_path, method)
+    attack = {"attack.kind": kind, "attack.strength": strength}
+    fallen, status, _ = accuracy(tmp_path, method, **attack)
+    kept, _, lines = accuracy(
+        tmp_path, method, **attack, **{"robust.aggregate": "median"}
+    )
+    assert kept > clean - 0.1
+    if kind == "nan":
+        assert status == "diverged"
+        assert lines.count("not finite, so counted as lost: clients ") == 6
+    else:
+        assert fallen < clean - 0.3
+
+
+# ---------------------------------------------------------------- configurations
+
+
+def configured(method="fedproto", **fields):
+    c = config.experiment(method, "digits")
+    c.model.group = "mlp"
+    c.update_from_flattened_dict({k.replace("__", "."): v for k, v in fields.items()})
+    return c
+
+
+def test_hostile_clients_are_drawn_by_the_seed_of_the_data_or_listed():
+    ids = np.arange(20)
+    few, many = (
+        np.asarray(hostile_clients(configured(attack__share=share))(ids))
+        for share in (0.1, 0.3)
+    )
+    assert (few.sum(), many.sum()) == (2, 6) and not np.any(few & ~many)
+    other = configured(attack__share=0.3, data__seed=2, seed=5)
+    assert np.any(np.asarray(hostile_clients(other)(ids)) != many)
+    listed = hostile_clients(configured(attack__clients="3, 7"))(ids)
+    np.testing.assert_array_equal(np.flatnonzero(listed), [3, 7])
+
+
+def test_programs_of_default_runs_know_nothing_of_attacks_and_shares_are_arguments():
+    c = configured(attack__share=0.4, robust__share=0.1, attack__strength=7.0)
+    assert traced.program_settings(c) == traced.program_settings(configured())
+    assert not [
+        k for k in traced.traced_floats(c) if k.startswith(("attack", "robust"))
+    ]
+    on = {"attack__kind": "scale", "robust__aggregate": "krum"}
+    a, b = configured(**on), configured(**on, attack__share=0.4, robust__share=0.1)
+    assert traced.program_settings(a) == traced.program_settings(b)
+    assert traced.traced_floats(a) != traced.traced_floats(b)
+
+
+WRONG = [
+    (
+        {"attack__clients": "3,x"},
+        "attack.clients is '3,x'; it must be ids from",
+    ),
+    ({"attack__clients": "20"}, "is '20'; it must be ids from 0 to 19"),
+    ({"attack__share": 1.0}, "attack.share is 1.0; it must be at least 0 and below 1"),
+    (
+        {"robust__share": 0.5},
+        "robust.share is 0.5; it must be at least 0 and",
+    ),
+    ({"attack__kind": "flip"}, "unknown attack.kind 'flip'"),
+]
+
+
+def test_what_cannot_be_is_named_before_training(tmp_path):
+    for fields, message in WRONG:
+        with refused(message):
+            config.check(configured(**fields))
+    of_networks = configured("fedavg", attack__kind="prototype_roll")
+    with refused("attack.kind is 'prototype_roll', but fedavg sends nothing that it"):
+        jaxproto.run(of_networks, tmp_path / "a", Console(quiet=True))
+    chosen = configured(
+        "refprotofl", robust__aggregate="median", data__public_share=0.1
+    )
+    with refused("clients of this method choose the entries that they send"):
+        jaxproto.run(chosen, tmp_path / "b", Console(quiet=True))
+    alone = configured(attack__kind="nan", attack__clients="0,1", data__clients=2)
+    with refused("all clients that are evaluated are hostile"):
+        build.check_experiment(build.experiment(alone, "cpu"))
