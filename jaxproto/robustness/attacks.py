@@ -2,21 +2,9 @@
 
 A hostile client trains as all others and changes what it sends; with `label_flip` it
 trains with wrong labels. An attack is part of the method, so that nodes apply it to
-their own uploads. `s` is the strength, `d` the change of a value by local training; the
-change of a prototype is the prototype.
-
-    label_flip        class j becomes class C - 1 - j in training and in uploads
-    sign_flip         -s d instead of d
-    scale             10 s d instead of d
-    noise             d + s rms(d) z, with standard normal z
-    nan               no number
-    prototype_roll    the prototype of class j, s times, as that of class j + 1
-    prototype_magnet  the mean of the own prototypes, s times, as that of every class
-    alie              mean - s std over the uploads of the round (Baruch et al.: A
-                      Little Is Enough, NeurIPS 2019)
-
-Hostile clients of `alie` know the uploads of the others: the server replaces theirs
-before it aggregates, and one bit of a message marks them.
+their own uploads. docs/how_to/robustness.md has a line for each kind. `alie` is by
+Baruch et al.: A Little Is Enough, NeurIPS 2019: its clients know the uploads of the
+others, so that the server replaces theirs; one bit of a message marks them.
 """
 
 import dataclasses

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from rich.console import Console
 from support import toys
 from support.every import check_every
+from support.federated import both, metrics, simulated, small
 from support.refusal import refused
 
 import jaxproto
@@ -17,12 +19,13 @@ from jaxproto import config
 from jaxproto.config.robustness import hostile_clients
 from jaxproto.experiment import build, traced
 from jaxproto.methods import METHODS
+from jaxproto.methods.fedavg import FedAvgUpload
+from jaxproto.methods.fedproto import FedProtoState
 from jaxproto.robustness import ATTACKS, CENTRES, Attack, attacked, attacks, robust
 from jaxproto.robustness.robust import centred
 from jaxproto.types import Protos
 
 SHARE = 0.3
-TOYS = {"tinyproto": {"s": 6, "mu": 0.04}}
 RNG = np.random.default_rng(0)
 
 
@@ -50,9 +53,8 @@ def krum(x, share):
 
 
 def geometric(x, share):
-    """The gradient of the sum of distances vanishes there: checked by descent."""
     point = x.mean(0)
-    for _ in range(5000):
+    for _ in range(3000):
         away = np.maximum(np.linalg.norm(x - point, axis=1), 1e-12)
         point = (x / away[:, None]).sum(0) / (1 / away).sum()
     return point
@@ -76,20 +78,23 @@ def test_centres_are_those_of_numpy_over_the_senders_alone():
         sent = RNG.permutation(sent)
         found = jax.jit(CENTRES[name])(jnp.asarray(x), jnp.asarray(sent), share)
         wanted = REFERENCES[name](x[sent].astype(float), share)
-        close = 2e-2 if name == "geometric_median" else 1e-5
-        np.testing.assert_allclose(found, wanted, atol=close)
+        if name == "geometric_median":  # many points may be nearly as good
+            found, wanted = (
+                np.linalg.norm(x[sent] - point, axis=1).sum()
+                for point in (found, wanted)
+            )
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
 
     check_every([*itertools.product(CENTRES, (1, 2, 3, 6, 9), (0.2, SHARE))], check)
 
 
-def test_no_minority_moves_a_centre_far_and_nobody_gives_zero():
+def test_no_minority_moves_a_centre_far():
     honest = RNG.normal(size=(7, 4)).astype(np.float32)
     for name, centre in CENTRES.items():
         for far in (50.0, 1e30):
             x = jnp.asarray(np.concatenate([honest, np.full((3, 4), far)]), jnp.float32)
             found = centre(x, jnp.ones(10, bool), SHARE)
             assert np.linalg.norm(found) < 3.0, (name, far)
-        assert not np.any(centre(x, jnp.zeros(10, bool), SHARE)), name
 
 
 def test_uploads_have_one_centre_per_class_and_one_of_all_arrays():
@@ -193,82 +198,76 @@ def test_flipped_labels_are_those_of_a_client_whose_labels_are_flipped(monkeypat
     assert toys.gap(found, honest) > 1e-2
 
 
-def test_honest_clients_of_every_method_send_what_they_sent():
-    """And hostile ones something else."""
-    for name in ("fedavg", "fedproto", "fednova", "tinyproto", "fedgh"):
-        plain = toys.method(
-            METHODS[name], **{"tinyproto": {"s": 6, "mu": 0.04}}.get(name, {})
-        )
-        scaled = attacked(plain, Attack("scale", lambda id: id == 2))
-        found, honest = (jax.tree.leaves(uploads(m)) for m in (scaled, plain))
-        others = np.arange(6) != 2
-        for a, b in zip(found, honest, strict=True):
-            np.testing.assert_allclose(a[others], b[others], atol=1e-5, err_msg=name)
-        assert toys.gap([a[2] for a in found], [b[2] for b in honest]) > 1e-2
+def test_only_hostile_clients_send_something_else():
+    plain = toys.method(METHODS["fednova"])  # of a change, a number and n_i
+    scaled = attacked(plain, Attack("scale", lambda id: id == 2, 0.5))
+    found, honest = uploads(scaled), uploads(plain)
+    factor = np.where(np.arange(6) == 2, 5.0, 1.0)
+    for a, b in zip(*map(jax.tree.leaves, (found.change, honest.change)), strict=True):
+        wanted = b * factor.reshape(-1, *[1] * (b.ndim - 1))
+        np.testing.assert_allclose(a, wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(found[1:], honest[1:])
 
 
 # ---------------------------------------------------------------- breakdown
 
 
-def errors(name, kind, centre):
-    """Distance of the server's state from that without attack, by its length."""
-    plain = toys.method(METHODS[name])
-    clean = plain if centre is None else robust(plain, CENTRES[centre], SHARE)
-    hostile = attacked(clean, Attack(kind, lambda id: id == 0, 30.0))
-    a, b = (jax.tree.leaves(toys.run(m).server) for m in (clean, hostile))
-    away = sum(float(np.sum((x - y) ** 2)) for x, y in zip(a, b, strict=True))
-    return np.sqrt(away / sum(float(np.sum(x**2)) for x in a))
-
-
-@pytest.mark.parametrize("centre", CENTRES)
-def test_one_of_six_networks_moves_the_mean_far_and_robust_centres_little(centre):
-    for kind in ("sign_flip", "scale", "noise"):
-        assert errors("fedavg", kind, None) > 2.0
-        assert errors("fedavg", kind, centre) < 0.5, kind
-
-
-def accuracy(tmp_path, method, **fields):
-    """Accuracy of honest clients, and lines of the console."""
-    c = config.experiment(method, "digits")
-    c.update_from_flattened_dict(
-        {
-            "model.group": "mlp",
-            "data.clients": 10,
-            "data.partition": "iid",
-            "rounds": 6,
-            "eval_every": 6,
-            "attack.share": 0.2,
-            **fields,
-        }
+def sent_by_ten(kind):
+    """Networks and prototypes of ten clients near 1, the first two hostile."""
+    x = jnp.asarray(1 + 0.1 * RNG.normal(size=(10, 3, 4)), jnp.float32)
+    holds = jnp.asarray(np.arange(10)[:, None] % 4 != np.arange(3), jnp.float32)
+    up = Protos(x * holds[..., None], holds), x, jnp.full(10, 7).at[:2].set(10**6)
+    change = partial(attacks.changed, Attack(kind, None, 30.0), key=jax.random.key(0))
+    untrained = jax.tree.map(jnp.zeros_like, up[1:])
+    changed = jax.vmap(change)(up, (up[0], *untrained))
+    hostile_K = np.arange(10) < 2
+    return jax.tree.map(
+        lambda a, b: jnp.where(hostile_K.reshape(-1, *[1] * (a.ndim - 1)), a, b),
+        changed,
+        up,
     )
+
+
+def test_a_fifth_of_hostile_clients_moves_the_mean_far_and_robust_centres_little():
+    networks = {"net": jnp.zeros((3, 4))}
+    fedavg, fedproto = (toys.method(METHODS[m]) for m in ("fedavg", "fedproto"))
+
+    def check(kind, centre):
+        protos, params, size = sent_by_ten(kind)
+        for method, state, up in (
+            (fedavg, networks, FedAvgUpload({"net": params}, size)),
+            (fedproto, FedProtoState(protos, ()), protos),
+        ):
+            used = robust(method, CENTRES[centre], SHARE) if centre else method
+            end = used.aggregation(None, state, up, jax.random.key(0))
+            away = np.max(np.abs(jax.tree.leaves(end)[0] - 1.0))
+            assert away < 0.8 if centre else not away < 3.0, (method.title, away)
+
+    kinds = ("sign_flip", "scale", "noise", "nan")
+    check_every([*itertools.product(kinds, (None, *CENTRES))], check)
+
+
+@pytest.mark.long
+def test_a_run_stops_at_nan_unless_its_aggregation_drops_it(tmp_path):
+    c = small("fedavg", 3, attack__kind="nan", attack__clients="1")
+    assert simulated(c, tmp_path / "mean")["status"] == "diverged"
+    c.robust.aggregate = "median"
     console = Console(file=io.StringIO(), width=200)
-    path = tmp_path / "-".join(map(str, [method, *fields.values()]))
-    summary = jaxproto.run(c, path, console)
-    rule = {"fedavg": "received"}.get(method, "global")
-    final = summary["rules"].get(rule, {}).get("pooled", {}).get("final")
-    return final, summary["status"], console.file.getvalue()
+    assert jaxproto.run(c, tmp_path / "median", console)["status"] == "finished"
+    lines = console.file.getvalue()
+    assert lines.count("not finite, so counted as lost: clients 1") == 3
+    assert [r["evaluated_clients"] for r in metrics(tmp_path / "median")] == [2] * 3
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("method", "kind", "strength"),
-    [("fedavg", "scale", 3.0), ("fedavg", "nan", 1.0), ("fedproto", "sign_flip", 10.0)],
+    ("method", "kind"), [("fedavg", "alie"), ("fedproto", "noise")]
 )
-def test_with_a_fifth_of_hostile_clients_the_mean_falls_and_the_median_stays(
-    method, kind, strength, tmp_path
+def test_records_of_nodes_that_attack_are_those_of_the_simulator(
+    method, kind, tmp_path
 ):
-    clean, *_ = accuracy(tmp_path, method)
-    attack = {"attack.kind": kind, "attack.strength": strength}
-    fallen, status, _ = accuracy(tmp_path, method, **attack)
-    kept, _, lines = accuracy(
-        tmp_path, method, **attack, **{"robust.aggregate": "median"}
-    )
-    assert kept > clean - 0.1
-    if kind == "nan":
-        assert status == "diverged"
-        assert lines.count("not finite, so counted as lost: clients ") == 6
-    else:
-        assert fallen < clean - 0.3
+    fields = {"robust__aggregate": "clipped_mean", "attack__clients": "1"}
+    both(small(method, attack__kind=kind, **fields), tmp_path)
 
 
 # ---------------------------------------------------------------- configurations
