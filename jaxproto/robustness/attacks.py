@@ -82,11 +82,12 @@ def change_uploads(method: Method, attack: Attack) -> Method:
         untrained, _ = method.upload(net, before, before, data, down, sums)
         return (up, untrained), memory
 
-    def release(net, after, data, both, down, key):
-        up, untrained = both
+    def release(net, after, data, up, down, key):
+        up, untrained = (up, None) if attack.kind in OF_PROTOS else up
         if method.release is not None:
             up = method.release(net, after, data, up, down, key)
-        return sent(after, up, untrained, jax.random.fold_in(key, NOISE))
+        key = jax.random.fold_in(key, NOISE)
+        return sent(after, up, up if untrained is None else untrained, key)
 
     def pre_upload(net, client, data, down):
         message = method.pre_upload(net, client, data, down)
@@ -103,8 +104,10 @@ def change_uploads(method: Method, attack: Attack) -> Method:
             )
         return jax.tree.map(lambda a, b: jnp.where(hostile, a, b), new, up)
 
-    more = {} if method.pre_upload is no_pre_upload else {"pre_upload": pre_upload}
-    return dataclasses.replace(method, upload=upload, release=release, **more)
+    more: dict = {} if attack.kind in OF_PROTOS else {"upload": upload}
+    if method.pre_upload is not no_pre_upload:
+        more["pre_upload"] = pre_upload
+    return dataclasses.replace(method, release=release, **more)
 
 
 def changed(attack: Attack, up: Tree, untrained: Tree, key: Array) -> Tree:

@@ -140,7 +140,7 @@ class Outcome(NamedTuple):
 def compiled(exp: Experiment, run, rounds: int):
     """Returns the program (kind, rule, share, strength, seed) -> `Outcome`."""
     plain = build.federation(exp)
-    (cohort,), (tests,) = exp.cohorts, exp.test
+    (cohort,), (tests,) = exp.cohorts, jax.tree.map(jnp.asarray, exp.test)
 
     @jax.jit
     def program(kind, rule, share, strength, seed):
