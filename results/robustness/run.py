@@ -66,7 +66,7 @@ class Setting(NamedTuple):
     seeds: Sequence[int]
 
 
-DIGITS = {"model.group": "mlp", "data.alpha": 0.5, "rounds": 10}
+DIGITS = {"model.group": "mlp", "data.alpha": 0.5, "rounds": 60}
 FASHION = {
     "model.group": "mlp",
     "model.feat_dim": 64,
@@ -75,7 +75,7 @@ FASHION = {
     "data.train_share": 0.1,
     "local.batch_size": 32,
     "optimizer.learning_rate": 0.05,
-    "rounds": 5,
+    "rounds": 20,
 }
 FEW = ("label_flip", "sign_flip", *attacks.OF_PROTOS, "alie")
 SETS = {
