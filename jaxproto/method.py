@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
+import numpy as np
 
-from jaxproto.types import Array, Client, Net, Tree
+from jaxproto.types import Array, ArrayLike, Client, Net, Tree
 
 
 def own_network(net: Net, key: Array):
@@ -32,6 +33,11 @@ def no_pre_upload(net: Net, client: Client, data, down: Tree):
     return ()
 
 
+def every_client(id_K: ArrayLike) -> ArrayLike:
+    """Returns that the results of every client count."""
+    return np.ones(len(id_K), bool)
+
+
 @dataclasses.dataclass(frozen=True)
 class Aggregation:
     """Aggregation of the uploads of a round to the next state of the server.
@@ -43,6 +49,8 @@ class Aggregation:
     finish: Callable  # net, server, reduced, key -> server
     summand: Callable | None = None  # up of one client -> tree that is summed over the
     # clients, zeros for a lost upload; None: `finish` gets all uploads [K, ...]
+    drops_non_finite: bool = False  # whether an upload that is not finite counts as
+    # lost; otherwise it ends the run
 
     def __call__(self, net: Net, server: Tree, up: Tree, key: Array) -> Tree:
         """Returns the next state of the server from uploads [K, ...]."""
@@ -56,7 +64,7 @@ class Aggregation:
 
     def of_uploads(self) -> "Aggregation":
         """Returns this aggregation as one that gets all uploads."""
-        return Aggregation(self.__call__)
+        return dataclasses.replace(self, finish=self.__call__, summand=None)
 
 
 Nominal = Callable[[Sequence[int], Mapping[str, int]], int]  # classes_K, sizes of
@@ -142,6 +150,8 @@ class Method:
     """`x -> None`: raises UserError, by the shape of inputs that cannot be used."""
     features: Callable = own_features
     """`net, client, x -> [B, D]`: features of which prototypes are means."""
+    scored: Callable = every_client
+    """`client ids [K] -> [K]`: whether results have a client; hostile ones are out."""
     client_view: Callable = lambda down: down
     """`down -> down`: prototypes as clients use them, for pictures."""
     title: str = ""

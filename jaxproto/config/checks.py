@@ -7,7 +7,7 @@ import ml_collections
 import numpy as np
 
 from jaxproto import models
-from jaxproto.config import privacy
+from jaxproto.config import privacy, robustness
 from jaxproto.config.factory_fields import all_fields
 from jaxproto.config.fields import (
     FIELDS,
@@ -137,6 +137,7 @@ def check_together(config):
     """Raises UserError for fields that do not go together."""
     network_names(config.model.group)
     privacy.check(config)
+    robustness.check(config)
     num_evaluated(config)
     metrics_by_name(config.eval.metrics)
     shared = config.data.public_share or config.data.public_source

@@ -31,7 +31,8 @@ from jaxproto.hyperparameters import (
 )
 from jaxproto.methods import METHODS
 from jaxproto.metrics import METRICS
-from jaxproto.privacy import UNITS
+from jaxproto.privacy import OFF, UNITS
+from jaxproto.robustness import ATTACKS, CENTRES
 
 MAX_DEPTH = 8  # nested fields of a configuration; its own are two deep
 FOLLOW = -1  # `data.seed` that takes the value of `seed`
@@ -78,6 +79,7 @@ class Field:
 
 
 NON_NEGATIVE = Range("0 (off) or more", 0)
+BELOW_HALF = Range("at least 0 and below 0.5", 0, 0.5, "[)")
 BETWEEN_0_AND_1 = Range("above 0 and below 1", 0, 1, "()")
 PIXELS = Range(f"0 (unchanged) or more, {MAX_PIXELS} at most", 0, MAX_PIXELS)
 ALPHA = Range("above 0 and at most 1e6", 0, 1e6, "(]")
@@ -153,6 +155,12 @@ FIELDS = {
     "privacy.clip": Field(1.0, "maximum L2 norm of what a unit contributes to a sum", POSITIVE, TRACED),
     "privacy.noise": Field(1.0, "standard deviation of the noise on a sum, in units of privacy.clip", POSITIVE, TRACED),
     "privacy.delta": Field(1e-5, "delta of the (epsilon, delta) guarantee", BETWEEN_0_AND_1, UNUSED),
+    "attack.kind": Field("off", "attack of the hostile clients, whose own results are left out", Names([OFF], ATTACKS)),
+    "attack.share": Field(0.2, "share of hostile clients, drawn by data.seed", BELOW_ONE, TRACED),
+    "attack.clients": Field("", "ids of the hostile clients joined by commas; empty: attack.share of them"),
+    "attack.strength": Field(1.0, "strength of the attack, in units of its kind", POSITIVE, TRACED),
+    "robust.aggregate": Field("off", "robust centre of the uploads, of which the server takes its mean", Names([OFF], CENTRES)),
+    "robust.share": Field(0.3, "share of hostile clients that trimmed_mean and krum withstand", BELOW_HALF, TRACED),
     "wire.up": Field("float32", "number format of values from client to server", Names(wire.FORMATS)),
     "wire.down": Field("float32", "number format of values from server to client", Names(wire.FORMATS)),
     "wire.bound": Field(1e6, "largest absolute value that a server accepts in an upload of a node", POSITIVE, UNUSED, names_run=False, compared=False, resume=MORE),

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxproto import batches, models, participation, wire
 from jaxproto.client import LocalTraining
-from jaxproto.config import fields, privacy, registries
+from jaxproto.config import fields, privacy, registries, robustness
 from jaxproto.config.checks import network_names, num_evaluated
 from jaxproto.config.optimizers import build_local_training
 from jaxproto.data import partition_stats
@@ -28,6 +28,7 @@ from jaxproto.experiment.cohorts import (
     ExecutionChoices,
     build_cohorts,
     choose_store,
+    evaluated_ids,
     evaluation_tables,
     make_stateless,
     plan_execution,
@@ -198,8 +199,9 @@ def build_parts(
     """
     config = replace_floats(config, values)
     try:
+        method = build_method(config.method, spec, num_examples, config, network)
         parts = Parts(
-            method=build_method(config.method, spec, num_examples, config, network),
+            method=robustness.with_robustness(method, config),
             local=privacy.private_local_training(config, build_local_training(config)),
             sampler=build_sampler(config.participation),
             dropout=config.participation.dropout,
@@ -294,6 +296,12 @@ def flatten_inputs(x: np.ndarray) -> np.ndarray:
 
 def check_experiment(exp: Experiment):
     """Raises UserError before training if method, networks and data do not fit."""
+    ids = np.array([i for cohort in exp.cohorts for i in evaluated_ids(cohort)])
+    if not np.any(exp.method.scored(ids)):
+        raise UserError(
+            "all clients that are evaluated are hostile, and their results are left "
+            "out; lower attack.share, or raise eval.clients."
+        )
     x = jax.eval_shape(batches.normalise_inputs, jnp.zeros_like(exp.dataset.x[:1]))
     check_cohorts(exp.method, exp.cohorts, exp.spec, x, exp.metrics)
     memory.check_experiment_memory(exp)

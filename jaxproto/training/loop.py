@@ -31,6 +31,7 @@ from jaxproto.training.rounds import (
     RoundOutputs,
     RoundSummary,
     computed,
+    dropped_line,
     finish_round,
     round_context,
 )
@@ -111,6 +112,8 @@ class LoopRun:
         except Diverged as e:
             self.status = lifecycle.diverged_status(self.run, e)
             return
+        if line := dropped_line(r, outputs.reports):
+            self.run.console.print(line, highlight=False, soft_wrap=True)
         self._bar.round(r, seconds)
         self.run.callbacks.round(r, seconds, self.last._asdict())
 

@@ -116,6 +116,7 @@ def kinds(method):
     c, found = config.default(), {}
     c.method.update(config.method_fields(method))
     c.privacy.unit = "client"
+    c.attack.kind, c.robust.aggregate = "scale", "median"
     for path, value in config.flatten(c).items():
         if type(value) is float and path not in fields.fields_where(
             program=fields.UNUSED
