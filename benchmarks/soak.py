@@ -63,12 +63,8 @@ def data(path: Path, clients: int):
 def soak(s: dict) -> dict:
     """Trains, and returns the samples."""
     c = config_.experiment("fedproto", "neutral")
-    c.rounds, c.data.clients, c.eval_every, c.eval.clients = (
-        s["rounds"],
-        s["clients"],
-        10,
-        50,
-    )
+    c.rounds, c.data.clients = s["rounds"], s["clients"]
+    c.eval_every, c.eval.clients = EVERY, "50"
     c.model.group, c.model.feat_dim, c.checkpoint_every = "mlp", 16, 10
     c.participation.law, c.participation.fraction = "uniform", s["fraction"]
     c.clients.store, c.data.partition, c.local.batch_size = s["store"], "iid", 4

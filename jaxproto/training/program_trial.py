@@ -12,28 +12,28 @@ from pathlib import Path
 
 from jaxproto.storage import file_lock
 
-_files: ContextVar[list[Path]] = ContextVar("files")
-_marks: ContextVar[contextlib.ExitStack] = ContextVar("marks")
+_Trial = tuple[list[Path], contextlib.ExitStack]  # loaded files, and their marks
+_trial: ContextVar[_Trial | None] = ContextVar("trial", default=None)
 
 
 @contextlib.contextmanager
 def trial() -> Iterator[list[Path]]:
     """Yields the files of programs that this thread loads until the block ends."""
-    files = list[Path]()
-    with contextlib.ExitStack() as marks:
-        tokens = _files.set(files), _marks.set(marks)
-        try:
+    files, marks = list[Path](), contextlib.ExitStack()
+    token = _trial.set((files, marks))
+    try:
+        with marks:
             yield files
-        finally:
-            _files.reset(tokens[0])
-            _marks.reset(tokens[1])
+    finally:
+        _trial.reset(token)
 
 
 def has_survived(file: Path) -> bool:
     """Marks a program; returns whether no process has died while it compiled it."""
-    if (marks := _marks.get(None)) is None:
+    if (current := _trial.get()) is None:
         return True
-    _files.get().append(file)
+    files, marks = current
+    files.append(file)
     mark = file.with_name(f"{file.name}.trial")
     died = mark.exists()
     try:

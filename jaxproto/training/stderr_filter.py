@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ABORT = rb"client\.h:\d+\] Terminating process"
-NOISE = rb"^[WEI]\d+ .*(coordination_service|grpc)|GRPC error|\{grpc_message:"
+NOISE = rb"^[WEI]\d+ .*(coordination_service|grpc)|^Additional GRPC error|^:UNKNOWN:"
 
 
 def install(line: str):

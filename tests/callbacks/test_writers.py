@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 from support import runs, told
 from support.runs import small
-from tensorboardX.event_file_writer import EventsWriter
 
 import jaxproto
 from jaxproto import callbacks as writers
@@ -258,22 +257,14 @@ def test_records_that_vanish_while_a_run_trains_are_written_anew(
 
 
 def test_callbacks_that_hang_are_dropped_after_a_while(plain, tmp_path, monkeypatch):
-    """Also TensorBoard's, whose queue has no reader after an error such as ENOSPC."""
-
     class Hanging(Callback):
         def on_evaluation(self, record):
             threading.Event().wait()
 
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(callback_list, "EVENT", 1.0)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    monkeypatch.setattr(EventsWriter, "write_event", full)
-    text = run(each_round(), tmp_path, "tensorboard", Hanging())[1]
-    for name in ("TensorBoard", "Hanging"):
-        (line,) = [x for x in text.splitlines() if f"{name} is switched off: on_" in x]
-        assert line.endswith(": TimeoutError: takes over 1 s"), line
+    text = run(each_round(), tmp_path, Hanging())[1]
+    (line,) = [x for x in text.splitlines() if "Hanging is switched off: on_eval" in x]
+    assert line.endswith(": TimeoutError: takes over 1 s"), line
     assert runs.records(tmp_path) == runs.records(plain)
 
 

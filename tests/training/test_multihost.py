@@ -163,7 +163,8 @@ F1125 03:56:02.9 31073 client.h:80] Terminating process because
 
 
 @pytest.mark.parametrize(
-    ("end", "last"), [("", ""), (PAGES, "lost\n"), ("own\n", "own\n")]
+    ("end", "last"),
+    [("", ""), (PAGES, "lost\n"), ("error: GRPC error\n", "error: GRPC error\n")],
 )
 def test_an_abort_of_jax_is_one_line(end, last):
     command = [sys.executable, "-I", "-S", stderr_filter.__file__, "lost"]

@@ -260,7 +260,10 @@ print(traces)
 @pytest.mark.long
 def test_a_program_that_cannot_be_compiled_is_made_anew_whatever_its_checksum(tmp_path):
     """Also where the compiler crashes: then by the next start."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
     for share in np.linspace(0, 1, 12):
         cache(tmp_path)
         for attempt in range(2):
