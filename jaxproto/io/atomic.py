@@ -6,6 +6,7 @@ of a killed process (`remove_leftovers`).
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -166,6 +167,12 @@ def remove(path: Path):
     else:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+def check_free(path: Path, size: int):
+    """Raises Unwritable if the disk of a file or folder to be written lacks room."""
+    if shutil.disk_usage(path.parent).free < size:
+        raise Unwritable(path, size, os.strerror(errno.ENOSPC))
 
 
 def reserve(path: Path, size: int):

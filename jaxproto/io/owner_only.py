@@ -32,6 +32,9 @@ def owner_only_folder(path: Path):
             part.chmod(0o700)  # whatever the umask
     _check(path, path.stat(), "700")
     path.chmod(0o700)
+    parent = path.parent.stat()  # whose writers can replace this folder
+    if not parent.st_mode & stat.S_ISVTX:
+        _check(path.parent, parent, "755", stat.S_IWOTH, also=0)
 
 
 def read_owner_only(path: Path) -> bytes:
@@ -46,15 +49,17 @@ def read_owner_only(path: Path) -> bytes:
         return file.read()
 
 
-def _check(path: Path, status: os.stat_result, mode: str):
+def _check(
+    path: Path, status: os.stat_result, mode: str, others: int = OTHERS, also: int = -1
+):
     if not hasattr(os, "geteuid"):  # Windows: the user's folders are the user's
         return
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (os.geteuid(), also):
         raise NotOwnedError(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()} who runs "
             "this: remove it"
         )
-    if status.st_mode & OTHERS:
+    if status.st_mode & others:
         raise NotOwnedError(
             f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): "
             f"remove it, or chmod {mode} if nobody did"

@@ -147,9 +147,9 @@ def in_threads(
                 return
             try:
                 train_cell(cell, shared, how, board)
-            except workdir.WorkdirBusy:  # other cells first
+            except workdir.WorkdirBusy as e:  # other cells first
                 queue.append((cell, shared))
-                board.busy(cell)
+                board.busy(cell, str(e))
                 stop.wait(POLL)
             except BaseException:
                 stop.set()

@@ -1,6 +1,7 @@
 """Sweep over a configuration, from its axes to its table."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +13,13 @@ from jaxproto import mesh
 from jaxproto.callbacks import callback_factories
 from jaxproto.callbacks.registry import CallbackSpec
 from jaxproto.config import from_name
-from jaxproto.storage import workdir
+from jaxproto.storage import file_lock, workdir
 from jaxproto.storage.run_folder import RunFolder
 from jaxproto.sweeps import execute, live_table, outputs
 from jaxproto.sweeps.axes import AxesSpec, parse_axes
 from jaxproto.sweeps.execute import SweepOptions
 from jaxproto.sweeps.plan import Plan, plan, select_part
-from jaxproto.training import programs
+from jaxproto.training import lifecycle, programs
 
 
 class SweepResult(NamedTuple):
@@ -98,7 +99,9 @@ def result(whole: Plan, console: Console) -> SweepResult:
         return SweepResult(whole, summaries, [])
     whole.folder.mkdir(parents=True, exist_ok=True)
     # parts may end at the same time
-    with workdir.exclusive_lock(whole.folder / ".lock"):
+    say = partial(lifecycle.say, console)
+    lock = whole.folder / workdir.LOCK
+    with file_lock.exclusive_lock(lock, say, "writes the table"):
         return SweepResult(whole, summaries, outputs.write(whole, summaries))
 
 

@@ -28,7 +28,7 @@ from jax import lax
 from jaxproto import config, evaluation, federation
 from jaxproto.config.robustness import hostile_clients
 from jaxproto.evaluation import EvaluationInputs
-from jaxproto.experiment import build, display_names
+from jaxproto.experiment import build
 from jaxproto.experiment.build import Experiment
 from jaxproto.experiment.traced import replace_floats
 from jaxproto.method import Aggregation, Method
@@ -46,6 +46,9 @@ METHODS = {  # -> rule that predicts with what was aggregated
     "tinyproto": "global",
     "fedavg": "received",
 }
+TITLES = dict(
+    zip(METHODS, ("FedProto", "ProtoNorm", "TinyProto", "FedAvg"), strict=True)
+)
 MEAN = "mean"  # aggregation of the method itself
 RULES = (MEAN, *CENTRES)
 CLEAN = "none"
@@ -241,7 +244,7 @@ def drawn():
     for name, of in SETS.items():
         rows = read(HERE / f"{name}.csv")
         for method in [m for m in METHODS if any(r["method"] == m for r in rows)]:
-            title = display_names.METHODS[method]
+            title = TITLES[method]
             sys.stdout.write(f"\n{name}, {title}\n\n{table(rows, method, of.shares)}\n")
             if len(of.shares) > 1:
                 draw(rows, method, of)

@@ -212,7 +212,7 @@ def test_the_plan_in_lines_and_of_how_many_cells_a_part_is(sweep):
     )
 
 
-def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
+def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep, monkeypatch):
     whole, summaries = sweep(["method.lam=1,2"], ({"head": 0.5, "local": 0.25},))
     (one, two), (told, text) = whole.cells, shown(whole)
     told.ended(one, summaries[one.name], 1.25)
@@ -227,8 +227,14 @@ def test_the_board_tells_when_a_cell_ends_and_the_time_left(sweep):
         "20 s a round: 0:00:40 for 2 rounds one after the other",
         "method.lam=2: a note",
     ]
-    told.busy(two)
+    told.busy(two, "process 7 is running")
     assert told.row(two).state == "busy elsewhere"
+    assert "process 7" not in text.getvalue()  # it may be for a moment
+    monkeypatch.setattr(live_table.file_lock, "NOTICE", -1.0)
+    for _ in range(2):
+        told.busy(two, "process 7 is running")
+    assert text.getvalue().endswith("method.lam=2: waiting, process 7 is running\n")
+    assert text.getvalue().count("process 7") == 1
     one_cell, _ = sweep(["seed=0"])
     told, text = shown(one_cell)
     with told.progress(one_cell.cells[0], 2, 0, None) as progress:
