@@ -9,7 +9,7 @@ from jaxproto.cli import table_output
 from jaxproto.cli.argparse_types import Parser, new_file
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.reporting import compare
+from jaxproto.reporting import compare, leave_out
 from jaxproto.reporting.compare import (
     columns,
     measures,
@@ -28,9 +28,8 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     args = parse_args(prog, arguments)
-    print_comparison(
-        compare.group_by_seed(map(compare.load, _folders_of_runs(args.workdirs))), args
-    )
+    runs = leave_out.read_all(_folders_of_runs(args.workdirs), leave_out.read_run)
+    print_comparison(compare.group_by_seed(runs), args)
 
 
 def parse_args(prog: str, arguments: Sequence[str]) -> argparse.Namespace:

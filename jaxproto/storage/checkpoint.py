@@ -156,7 +156,7 @@ def restore_latest(
     Raises:
       UserError: no checkpoint can be used, or the saved tree differs from `like`.
     """
-    directory = Path(directory).resolve()
+    directory = Path(os.path.realpath(directory))  # `resolve` raises for loops
     unusable: dict[int, manifest.Unusable] = {}
     for r in reversed(rounds(directory)):
         try:

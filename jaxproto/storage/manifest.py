@@ -93,7 +93,7 @@ def read_leaves(folder: Path) -> list[dict]:
 
 def _body(folder):
     try:
-        body = json.loads((folder / NAME).read_bytes())
+        body = json.loads(atomic.read(folder / NAME))
         crc = body.pop("crc32")
     except FileNotFoundError as e:
         raise Damaged(f"{NAME} is missing") from e

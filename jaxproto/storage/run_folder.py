@@ -6,26 +6,53 @@ foreign files have one message each.
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from jaxproto.config import default, upgrade_saved
-from jaxproto.errors import UserError
-from jaxproto.io.json_files import Damaged, read_json
-from jaxproto.storage.records import Coverage, coverage, read, read_last, record_error
+from jaxproto.config import upgrade_saved
+from jaxproto.config.factory_fields import all_fields
+from jaxproto.errors import UserError, first_unprintable
+from jaxproto.io.json_files import (
+    EVERY,
+    SHOWN,
+    Damaged,
+    Number,
+    Schema,
+    find_error,
+    read_json,
+)
+from jaxproto.storage.records import (
+    COUNT,
+    NUMBER,
+    NUMBERS,
+    Coverage,
+    coverage,
+    read,
+    read_last,
+    record_error,
+)
 from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
 NODES = "nodes.json"  # of a run whose clients are processes of their own
-NEEDED = {"status": str, "rounds": int, "rules": dict}  # entries of every summary
-ENTRIES: dict[str, type] = {  # entry of a summary -> its type
-    **NEEDED,
-    "metrics": dict,
-    "scalars_per_round": dict,
-    "bytes_per_round": dict,
+KNOWN = Number(null=False)
+DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
+EMPTY = {"pooled": {"final": None}}
+BY_CLASS = {"final": NUMBERS}
+SUMMARY_SCHEMA: Schema = {
+    "status": str,
+    "rounds": COUNT,
+    "rules": {EVERY: {"pooled": DIGEST, "client_mean": DIGEST}},
+    "metrics?": {EVERY: {EVERY: {EVERY: (DIGEST, BY_CLASS)}}},
+    "commonest_class?": {"pooled": KNOWN, "client_mean": KNOWN, "examples": COUNT},
+    "collapsed?": {EVERY: COUNT},
+    "bytes_total?": (NUMBERS, type(None)),
+    **dict.fromkeys(("seconds_per_round?", "compile_seconds?"), NUMBER),
+    **dict.fromkeys(("scalars_per_round?", "bytes_per_round?"), NUMBERS),
+    "peak_memory_bytes?": NUMBERS,
 }
-DIGEST = ("best", "final")  # entries of a rule in every version
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +82,7 @@ class RunFolder:
           UserError: a file in it is damaged.
         """
         path = Path(path)
-        config, summary = read_config(path), _read(path / SUMMARY, _wrong_in_summary)
+        config, summary = read_config(path), _read(path / SUMMARY, _summary_error)
         return cls(path, config or {}, summary, (path / NODES).exists(), name)
 
     @classmethod
@@ -105,11 +132,10 @@ class RunFolder:
         Raises:
           UserError: a line is no record.
         """
-        file = self.path / METRICS
-        records = read(file)
+        records = read(self.path / METRICS)
         for i, record in enumerate(records):
-            if not _are_rules(rules := record.get("rules")):
-                raise record_error(file, i, f"its rules are {str(rules)[:40]!r}")
+            if not record.get("rules"):
+                raise record_error(self.path / METRICS, i, "it has no rules")
         return records
 
     @property
@@ -153,7 +179,7 @@ class RunFolder:
 
 def is_run(path: str | Path) -> bool:
     """Returns whether a folder has a file of a run."""
-    return any((Path(path) / name).exists() for name in (CONFIG, SUMMARY, METRICS))
+    return any(os.path.exists(Path(path) / n) for n in (CONFIG, SUMMARY, METRICS))
 
 
 def has_begun(path: Path) -> bool:
@@ -167,15 +193,15 @@ def read_config(path: Path) -> dict | None:
     Raises:
       UserError: the file is damaged or not a configuration.
     """
-    config = _read(path / CONFIG, _wrong_in_config)
+    config = _read(path / CONFIG, _config_error)
     return None if config is None else upgrade_saved(config)
 
 
-def _read(file: Path, find_error: Callable[[Mapping], str]) -> dict | None:
+def _read(file: Path, find: Callable[[Mapping], str]) -> dict | None:
     """Reads a JSON file of a run; returns None if there is no file."""
     try:
         content = read_json(file)
-        if content is not None and (error := find_error(content)):
+        if content is not None and (error := find(content)):
             raise Damaged(error)
     except Damaged as e:
         raise UserError(
@@ -185,57 +211,44 @@ def _read(file: Path, find_error: Callable[[Mapping], str]) -> dict | None:
     return content
 
 
-def _wrong_in_config(config: Mapping) -> str:
-    """Returns an error that names the first field of a wrong type, or nothing."""
-    error = _wrong_type(config, {**default().to_dict(), "method": {"name": ""}})
-    if not error and "name" not in config.get("method", {}):
-        error = "method.name is absent"
-    return error and f"it is no configuration: {error}"
-
-
-def _wrong_type(config: Mapping, example: Mapping) -> str:
-    """Returns the first field whose type differs from that in the example."""
-    for key, value in config.items():
-        like = example.get(key, value)
-        if isinstance(like, Mapping) and isinstance(value, Mapping) and key in example:
-            if nested_error := _wrong_type(value, like):
-                return f"{key}.{nested_error}"
-        elif isinstance(value, Mapping) or _type(value) != _type(like):
-            return f"{key} is {str(value)[:40]!r}"
-    return ""
-
-
-def _type(value) -> type:
-    return float if isinstance(value, int | float) else type(value)
-
-
-def _wrong_in_summary(summary: Mapping) -> str:
-    """Returns an error that names the first wrong entry, or nothing."""
-    error = _wrong_entry(summary)
+def _summary_error(summary: Mapping) -> str:
+    error = find_error(summary, SUMMARY_SCHEMA)
+    for rule in () if error else summary.get("collapsed", ()):
+        if summary["rules"].get(rule, EMPTY)["pooled"]["final"] is None:
+            error = f"collapsed has rule {rule}, which has no accuracy"
     return error and f"it is no summary of a run: {error}"
 
 
-def _wrong_entry(summary: Mapping) -> str:
-    for name in sorted({*NEEDED, *(ENTRIES.keys() & summary.keys())}):
-        if name not in summary:
-            return f"it lacks {name}"
-        value = summary[name]
-        if not isinstance(value, ENTRIES[name]) or isinstance(value, bool):
-            return f"{name} is {str(value)[:40]!r}"
-    for rule, averages in summary["rules"].items():
-        digests = averages if isinstance(averages, dict) else {"all": averages}
-        for average, digest in digests.items():
-            if not _are_numbers(digest) or not {*DIGEST} <= digest.keys():
-                return f"{average} of rule {rule} is {str(digest)[:40]!r}"
+def _config_error(config: Mapping) -> str:
+    error = find_error(config, _config_schema(config)) or _unprintable(config)
+    return error and f"it is no configuration: {error}"
+
+
+def _config_schema(config: Mapping) -> Schema:
+    """Returns the types of all known fields; `method.name` alone is required."""
+    method = config.get("method")
+    name = method.get("name") if isinstance(method, dict) else ""
+    schema: dict[str, Any] = {}
+    for path, field in all_fields(str(name)).items():
+        kind: Any = type(field.default)
+        if kind in (int, float):
+            kind = Number(whole=kind is int, null=False)
+        section, dot, key = path.partition(".")
+        place = schema.setdefault(f"{section}?", {}) if dot else schema
+        place[f"{key or section}?"] = kind
+    return schema | {"method": schema.pop("method?") | {"name": str}}
+
+
+def _unprintable(config: Mapping, above: str = "") -> str:
+    """Returns an error that names a field whose name or text no field has."""
+    for key, value in config.items():
+        if "." in key or first_unprintable(key):
+            return f"{above}{key[:SHOWN]!r} is no name of a field"
+        if isinstance(value, dict):
+            if above:
+                return f"{above}{key} is {str(value)[:SHOWN]!r}"
+            if error := _unprintable(value, f"{key}."):
+                return error
+        elif bad := first_unprintable(str(value)):
+            return f"{above}{key} has the character {bad}"
     return ""
-
-
-def _are_rules(rules) -> bool:
-    """Returns whether these can be the accuracies of a record."""
-    return isinstance(rules, dict) and all(map(_are_numbers, rules.values()))
-
-
-def _are_numbers(values) -> bool:
-    return isinstance(values, dict) and all(
-        isinstance(value, int | float | None) for value in values.values()
-    )

@@ -2,6 +2,8 @@
 
 import contextlib
 import fcntl
+import heapq
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -32,8 +34,8 @@ class WorkdirLock:
     def __init__(self, path: Path):
         """Lists the existing files, and the folders that do not exist yet."""
         self._path = path
-        self._missing = [p for p in (path, *path.parents) if not p.exists()]
-        self._existing = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        self._missing = [p for p in (path, *path.parents) if not os.path.exists(p)]
+        self._existing = {*os.listdir(path)} if os.path.isdir(path) else set()
         self._keep = False
 
     def keep(self):
@@ -44,7 +46,7 @@ class WorkdirLock:
         """Removes what this start has made, unless it became a run."""
         if self._keep:
             return
-        if self._path.is_dir():
+        if os.path.isdir(self._path):
             for path in self._path.iterdir():
                 if path.name not in self._existing:
                     atomic.remove(path)
@@ -149,16 +151,16 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     return {k: v for k, v in flatten(config).items() if k not in free}
 
 
-def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
-    """Returns the rounds whose evaluation a run must have so far."""
+def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[int]:
+    """Yields the rounds whose evaluation a run must have so far, ascending."""
     summary = RunFolder.at(path).summary or {"rounds": 0}
     every, last = config.eval_every, {config.rounds, summary["rounds"]} - {0}
-    return sorted({*range(every, config.rounds + 1, every), *last})
+    return heapq.merge(range(every, config.rounds + 1, every), sorted(last))
 
 
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
     """Raises UserError if an ended run lacks records of its evaluations."""
-    due = [r for r in expected_rounds(path, config) if r <= rounds]
+    due = itertools.takewhile(rounds.__ge__, expected_rounds(path, config))
     coverage = RunFolder.at(path).covered(due)
     if coverage.until < rounds:
         raise UserError(

@@ -1,18 +1,15 @@
 """Accuracy of each client against its size, where an evaluation has kept it."""
 
-import io
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jaxproto.data import partition_stats
-from jaxproto.errors import UserError, first_few
-from jaxproto.io import atomic
+from jaxproto.errors import escape_unprintable, first_few
 from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.reporting.html.table import Table, per_cent
+from jaxproto.storage import records
 from jaxproto.storage.run_folder import RunFolder
 
 MAX_CLIENTS = 2000  # clients of a run that are drawn
@@ -22,7 +19,7 @@ HOVER = (
     "%{fullData.name}, client %{customdata[0]}: %{y:.2f} %<br>"
     "%{x} training, %{customdata[1]} test examples, round "
 )
-UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+UNREADABLE = (ValueError, KeyError, TypeError)
 SPREAD = ("client_mean", "client_std", "client_min", "client_max")
 
 
@@ -40,14 +37,12 @@ def client_accuracy(lines: Sequence[SeedGroupView]) -> dict:
             without.append(run.name)
             continue
         try:
-            with np.load(io.BytesIO(atomic.read(file)), allow_pickle=False) as columns:
-                table = {name: np.asarray(columns[name]) for name in columns.files}
+            table = records.read_columns(file)
             round_ = int(file.stem) if file.stem.isdecimal() else run.round
             traces += _traces(line, run, table, round_)
         except UNREADABLE as e:
-            notes.append(f"{run.name}: its tables of clients cannot be read ({e}).")
-        except UserError as e:
-            notes.append(f"{run.name}: {e}")
+            why = escape_unprintable(str(e))
+            notes.append(f"{run.name}: its tables of clients cannot be read ({why}).")
         else:
             if (num := len(table["id"])) > MAX_CLIENTS:
                 share = f"{MAX_CLIENTS} of {num:,} clients, drawn at random"
