@@ -108,7 +108,7 @@ def read(path: str | os.PathLike, most: int = LARGEST) -> bytes:
             why = f"it has {format_bytes(size)}, over {format_bytes(most)}"
             raise _unusable(path, why)
         try:
-            return file.read(most)
+            return file.read(size)
         except MemoryError as e:
             why = f"its {format_bytes(size)} do not fit into memory"
             raise _unusable(path, why) from e

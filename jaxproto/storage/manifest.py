@@ -97,6 +97,8 @@ def _body(folder):
         crc = body.pop("crc32")
     except FileNotFoundError as e:
         raise Damaged(f"{NAME} is missing") from e
+    except OSError as e:
+        raise Damaged(f"{NAME}: {e.strerror}") from e
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as e:
         raise Damaged(f"{NAME} cannot be read") from e
     if zlib.crc32(_canonical(body)) != crc:

@@ -50,8 +50,8 @@ class WorkdirLock:
             for path in self._path.iterdir():
                 if path.name not in self._existing:
                     atomic.remove(path)
-        with contextlib.suppress(OSError):  # another start uses it
-            for folder in self._missing:
+        for folder in self._missing:
+            with contextlib.suppress(OSError):  # another start uses it, or was not made
                 folder.rmdir()
 
 

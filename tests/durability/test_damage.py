@@ -124,7 +124,10 @@ GOES_ON = [  # what is said of a run that has not ended, and its damage
         "is damaged (manifest.json cannot be read); " + FROM_3,
         lambda run: manifest(run).write_bytes(DEEP),
     ),
-    ("manifest.json: Is a directory); " + FROM_3, lambda run: is_folder(manifest(run))),
+    (
+        "manifest.json: it is a folder, no regular file); " + FROM_3,
+        lambda run: is_folder(manifest(run)),
+    ),
     (AFTER_4, lambda run: (run / "checkpoints/7.partial").write_text("x")),
     (AFTER_4, left_in_cleaning),
     (AFTER_4, lambda run: copy(run, "2", "1")),  # a fourth, left by a kill
