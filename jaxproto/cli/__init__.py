@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.training import signals
@@ -75,19 +76,10 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     """
     with _errors_in_one_line():
         choose_from("command", name, COMMANDS)
-        _check_current_folder()
+        _ = Path.cwd()
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
         sys.exit(command(prog, list(arguments)))
-
-
-def _check_current_folder():
-    try:
-        os.getcwd()
-    except OSError as e:
-        raise UserError(
-            f"the current folder is gone ({e.strerror}): change to another one."
-        ) from e
 
 
 @contextlib.contextmanager
@@ -109,6 +101,8 @@ def _errors_in_one_line() -> Iterator[None]:
             sys.exit(128 + signal.SIGPIPE)
         if e.errno == errno.ENAMETOOLONG:
             sys.exit(f"error: {shorten(str(e.filename))}: {e.strerror}. Shorten it.")
+        if e.errno == errno.ENOENT and not e.filename:  # of `cwd` alone
+            sys.exit("error: the current folder is gone: change to another one.")
         if e.errno not in DISK_ERRORS:
             raise
         what = f"cannot write {e.filename or 'the output'}: {e.strerror}"

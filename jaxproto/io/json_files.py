@@ -2,18 +2,17 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxproto.errors import first_unprintable
 from jaxproto.io import atomic
 
 LARGEST = 2**28  # bytes of a file
 INT64 = 2**63
 SHOWN = 40  # characters of a wrong value in a message
 EVERY = "*"  # in a schema: all entries
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Damaged(ValueError):
@@ -39,7 +38,7 @@ def read_json(path: str | Path) -> dict | None:
 
 
 def parse_object(content: bytes) -> dict:
-    """Parses a JSON object of finite float64, int64 and Unicode texts.
+    """Parses a JSON object whose numbers are finite float64 and int64.
 
     Raises:
       Damaged: it is something else.
@@ -48,12 +47,8 @@ def parse_object(content: bytes) -> dict:
         value = json.loads(
             content, parse_float=_float, parse_int=_int, parse_constant=_float
         )
-        if SURROGATE.search(content):
-            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as e:
         raise Damaged("it is nested too deep") from e
-    except UnicodeEncodeError as e:
-        raise Damaged("a text of it has half a character (a surrogate)") from e
     except Damaged:
         raise
     except ValueError as e:
@@ -128,18 +123,15 @@ def _find_in_object(value: Any, schema: Mapping, name: str) -> str:
         return _wrong(name, value)
     for key, kind in schema.items():
         entry = key.removesuffix("?")
-        found = value if key == EVERY else _some(value, entry)
-        if not found and entry == key != EVERY:
+        if entry == key != EVERY and entry not in value:
             return f"it lacks {entry if name == 'it' else f'{name}.{entry}'}"
-        for k, v in found.items():
+        for k in value if key == EVERY else {entry} & value.keys():
             at = k if name == "it" else f"{name}.{k}"
-            if error := find_error(v, kind, at):
+            if key == EVERY and first_unprintable(k):
+                return f"{at[:SHOWN]!r} is no name"
+            if error := find_error(value[k], kind, at):
                 return error
     return ""
-
-
-def _some(value: Mapping, entry: str) -> dict:
-    return {entry: value[entry]} if entry in value else {}
 
 
 def _wrong(name: str, value: Any) -> str:

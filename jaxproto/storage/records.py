@@ -18,28 +18,10 @@ import jax
 import numpy as np
 
 from jaxproto.errors import UserError
-from jaxproto.hyperparameters import MAX_INT
 from jaxproto.io import atomic
-from jaxproto.io.json_files import (
-    EVERY,
-    Damaged,
-    NotJson,
-    Number,
-    find_error,
-    parse_object,
-)
+from jaxproto.io.json_files import Damaged, NotJson, parse_object
+from jaxproto.storage import schemas
 
-NUMBER = Number()
-COUNT = Number(0, whole=True, null=False, most=MAX_INT)
-NUMBERS = {EVERY: NUMBER}
-RECORD = {  # schema of a line of `metrics.jsonl`
-    "round": COUNT,
-    "rules?": {EVERY: NUMBERS},
-    "metrics?": {EVERY: {EVERY: {EVERY: (NUMBER, NUMBERS)}}},
-    "bytes_total?": NUMBERS,
-    **dict.fromkeys(("bytes_up?", "bytes_down?", "seconds?", "loss?"), NUMBER),
-    "every_round?": {EVERY: [NUMBER]},
-}
 EXPANDED = 2**30  # bytes of the arrays of an npz file
 LAST = 10  # evaluations in the recent mean
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -304,6 +286,6 @@ def _parse_record(line: bytes) -> dict:
       Damaged: it is none.
     """
     record = parse_object(line)
-    if error := find_error(record, RECORD):
+    if error := schemas.find_record_error(record):
         raise Damaged(error)
     return record

@@ -9,50 +9,17 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from jaxproto.config import upgrade_saved
-from jaxproto.config.factory_fields import all_fields
-from jaxproto.errors import UserError, first_unprintable
-from jaxproto.io.json_files import (
-    EVERY,
-    SHOWN,
-    Damaged,
-    Number,
-    Schema,
-    find_error,
-    read_json,
-)
-from jaxproto.storage.records import (
-    COUNT,
-    NUMBER,
-    NUMBERS,
-    Coverage,
-    coverage,
-    read,
-    read_last,
-    record_error,
-)
+from jaxproto.errors import UserError
+from jaxproto.io.json_files import Damaged, read_json
+from jaxproto.storage import schemas
+from jaxproto.storage.records import Coverage, coverage, read, read_last, record_error
 from jaxproto.storage.status import Status, status_of
 
 CONFIG, SUMMARY, METRICS = "config.json", "summary.json", "metrics.jsonl"
 NODES = "nodes.json"  # of a run whose clients are processes of their own
-KNOWN = Number(null=False)
-DIGEST = {"best": NUMBER, "final": NUMBER, EVERY: NUMBER}
-EMPTY = {"pooled": {"final": None}}
-BY_CLASS = {"final": NUMBERS}
-SUMMARY_SCHEMA: Schema = {
-    "status": str,
-    "rounds": COUNT,
-    "rules": {EVERY: {"pooled": DIGEST, "client_mean": DIGEST}},
-    "metrics?": {EVERY: {EVERY: {EVERY: (DIGEST, BY_CLASS)}}},
-    "commonest_class?": {"pooled": KNOWN, "client_mean": KNOWN, "examples": COUNT},
-    "collapsed?": {EVERY: COUNT},
-    "bytes_total?": (NUMBERS, type(None)),
-    **dict.fromkeys(("seconds_per_round?", "compile_seconds?"), NUMBER),
-    **dict.fromkeys(("scalars_per_round?", "bytes_per_round?"), NUMBERS),
-    "peak_memory_bytes?": NUMBERS,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +49,10 @@ class RunFolder:
           UserError: a file in it is damaged.
         """
         path = Path(path)
-        config, summary = read_config(path), _read(path / SUMMARY, _summary_error)
+        config, summary = (
+            read_config(path),
+            _read(path / SUMMARY, schemas.find_summary_error),
+        )
         return cls(path, config or {}, summary, (path / NODES).exists(), name)
 
     @classmethod
@@ -193,7 +163,7 @@ def read_config(path: Path) -> dict | None:
     Raises:
       UserError: the file is damaged or not a configuration.
     """
-    config = _read(path / CONFIG, _config_error)
+    config = _read(path / CONFIG, schemas.find_config_error)
     return None if config is None else upgrade_saved(config)
 
 
@@ -209,46 +179,3 @@ def _read(file: Path, find: Callable[[Mapping], str]) -> dict | None:
             "or choose another folder with --workdir."
         ) from e
     return content
-
-
-def _summary_error(summary: Mapping) -> str:
-    error = find_error(summary, SUMMARY_SCHEMA)
-    for rule in () if error else summary.get("collapsed", ()):
-        if summary["rules"].get(rule, EMPTY)["pooled"]["final"] is None:
-            error = f"collapsed has rule {rule}, which has no accuracy"
-    return error and f"it is no summary of a run: {error}"
-
-
-def _config_error(config: Mapping) -> str:
-    error = find_error(config, _config_schema(config)) or _unprintable(config)
-    return error and f"it is no configuration: {error}"
-
-
-def _config_schema(config: Mapping) -> Schema:
-    """Returns the types of all known fields; `method.name` alone is required."""
-    method = config.get("method")
-    name = method.get("name") if isinstance(method, dict) else ""
-    schema: dict[str, Any] = {}
-    for path, field in all_fields(str(name)).items():
-        kind: Any = type(field.default)
-        if kind in (int, float):
-            kind = Number(whole=kind is int, null=False)
-        section, dot, key = path.partition(".")
-        place = schema.setdefault(f"{section}?", {}) if dot else schema
-        place[f"{key or section}?"] = kind
-    return schema | {"method": schema.pop("method?") | {"name": str}}
-
-
-def _unprintable(config: Mapping, above: str = "") -> str:
-    """Returns an error that names a field whose name or text no field has."""
-    for key, value in config.items():
-        if "." in key or first_unprintable(key):
-            return f"{above}{key[:SHOWN]!r} is no name of a field"
-        if isinstance(value, dict):
-            if above:
-                return f"{above}{key} is {str(value)[:SHOWN]!r}"
-            if error := _unprintable(value, f"{key}."):
-                return error
-        elif bad := first_unprintable(str(value)):
-            return f"{above}{key} has the character {bad}"
-    return ""

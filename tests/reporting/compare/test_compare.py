@@ -134,7 +134,7 @@ def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
         folder(
             tmp_path / method,
             method,
-            more={"rules": {"head": {"pooled": digest}}},
+            more={"rules": {"head": {"pooled": digest, "client_mean": digest}}},
             history=history,
         )
         for method, digest, history in (
