@@ -145,7 +145,7 @@ def parse_devices(which: str) -> OneDevice:
             "each; leave it out."
         )
     words = [str(i) for i in range(count)] if which == "all" else which.split(",")
-    if not all(word.strip().isdecimal() for word in words):
+    if not all(word.strip().isascii() and word.strip().isdecimal() for word in words):
         raise UserError(
             f"--devices={which} names no devices; it is all, a number such as 4, or "
             "places from 0 such as 0,2."

@@ -5,14 +5,18 @@ The module is imported when the command is called, so that `--help` of one comma
 not wait for the libraries of another.
 """
 
+import contextlib
 import errno
 import importlib
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import jaxproto
 from jaxproto.cli import import_flag
-from jaxproto.errors import UserError, choose_from
+from jaxproto.errors import UserError, choose_from, shorten
 from jaxproto.training import signals
 
 COMMANDS = {  # name -> what it does
@@ -64,11 +68,13 @@ def main(arguments: Sequence[str] | None = None):
         signals.install_signal_handlers()
         arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        sys.stdout.write(usage())
-        sys.exit(0 if arguments else 1)
+        with _errors_in_one_line():
+            sys.stdout.write(usage())
+            sys.exit(0 if arguments else 1)
     if arguments[0] == "--version":
-        sys.stdout.write(f"jaxproto {jaxproto.__version__}\n")
-        sys.exit(0)
+        with _errors_in_one_line():
+            sys.stdout.write(f"jaxproto {jaxproto.__version__}\n")
+            sys.exit(0)
     name, *rest = arguments
     call(name, f"jaxproto {name}", rest)
 
@@ -79,14 +85,35 @@ def call(name: str, prog: str, arguments: Sequence[str]):
     Args:
       prog: what the user typed, for messages.
     """
-    try:
+    with _errors_in_one_line():
         choose_from("command", name, COMMANDS)
+        _ = Path.cwd()
         module, function = FUNCTIONS.get(name, (name, "main"))
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
         sys.exit(command(prog, import_flag.import_files(arguments)))
+
+
+@contextlib.contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    """Ends the process with a line in place of the traceback of an error of the user.
+
+    A reader that closes the output early, as `head` does, ends the process in silence.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except UserError as e:
         sys.exit(f"error: {e}")
     except OSError as e:
+        lost = not _output_works()
+        if isinstance(e, BrokenPipeError) and lost:
+            sys.exit(128 + signal.SIGPIPE)
+        if e.errno == errno.ENAMETOOLONG:
+            sys.exit(f"error: {shorten(str(e.filename))}: {e.strerror}. Shorten it.")
+        if e.errno == errno.ENOENT and not e.filename:  # of `cwd` alone
+            sys.exit("error: the current folder is gone: change to another one.")
         if e.errno not in DISK_ERRORS:
             raise
         what = f"cannot write {e.filename or 'the output'}: {e.strerror}"
@@ -95,3 +122,13 @@ def call(name: str, prog: str, arguments: Sequence[str]):
         hint = str(e) or signals.exit_hint()
         sys.stderr.write(": ".join(filter(None, ["interrupted", hint])) + "\n")
         sys.exit(130)
+
+
+def _output_works() -> bool:
+    """Flushes the output; what cannot be written is dropped, also at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

@@ -9,7 +9,7 @@ from jaxproto.cli import table_output
 from jaxproto.cli.argparse_types import Parser, new_file
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.reporting import compare
+from jaxproto.reporting import compare, leave_out
 from jaxproto.reporting.compare import (
     columns,
     measures,
@@ -29,7 +29,7 @@ def main(prog: str, arguments: Sequence[str]):
       UserError: an argument, a work directory or the file to write cannot be used.
     """
     args = parse_args(prog, arguments)
-    runs = [compare.load(path) for path in _folders_of_runs(args.workdirs)]
+    runs = leave_out.read_all(_folders_of_runs(args.workdirs), leave_out.read_run)
     if args.rounds is not None:
         runs = [run_groups.until(run, args.rounds) for run in runs]
     print_comparison(compare.group_by_seed(runs), args)

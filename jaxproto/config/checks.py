@@ -126,7 +126,7 @@ def num_evaluated(config) -> int:
     value = config.eval.clients
     if value == "all":
         return 0
-    if not value.isdecimal() or not 1 <= int(value) <= MAX_INT:
+    if not (value.isascii() and value.isdecimal()) or not 1 <= int(value) <= MAX_INT:
         raise UserError(
             f"eval.clients is {value!r}; it is all, or a number of clients such as 100."
         )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from jaxproto.data import text
 from jaxproto.data.dataset import Dataset
+from jaxproto.data.labels import check_alike
 from jaxproto.errors import UserError, first_few, first_unprintable, shorten
 from jaxproto.io import atomic
 
@@ -222,6 +223,7 @@ def _majority(told: Mapping[int, NodeDescription]) -> Mapping[int, NodeDescripti
 def _labels(told: Mapping[int, NodeDescription]) -> tuple[str, ...]:
     """Returns all labels, sorted: numbers by value, others as text."""
     every = sorted({label for of in told.values() for label in of.labels})
+    check_alike("nodes", every)
     whole = [label for label in every if _is_number(label)]
     if len(whole) == len(every):
         return tuple(sorted(every, key=int))

@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 from jaxproto.errors import UserError
+from jaxproto.io import atomic
 
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -44,9 +45,9 @@ def read_owner_only(path: Path) -> bytes:
       Refused: another user could have written it.
       OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with atomic.open_regular(path) as file:
         _check(path, os.fstat(file.fileno()), "600")
-        return file.read()
+        return atomic.read(path)
 
 
 def _check(

@@ -83,6 +83,7 @@ def configuration(run: RunFolder, data_dir: str = "") -> ml_collections.ConfigDi
         )
     choose_from("method", name, METHODS)
     config.method = ml_collections.ConfigDict(config_.method_fields(name))
+    config_.check_keys(config, run.config)
     config.update_from_flattened_dict(run.config)
     config.data.data_dir = data_dir or config.data.data_dir
     config_.check(config)

@@ -11,6 +11,7 @@ an attribute `watched` are diagnostics of earlier rounds. If an older checkpoint
 one, it is nan; one that the state does not have is ignored.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -153,7 +154,7 @@ def restore_latest(
     Raises:
       UserError: no checkpoint can be used, or the saved tree differs from `like`.
     """
-    directory = Path(directory).resolve()
+    directory = Path(os.path.realpath(directory))  # `resolve` raises for loops
     unusable: dict[int, manifest.Unusable] = {}
     for r in reversed(rounds(directory)):
         try:

@@ -110,7 +110,7 @@ def is_complete(folder: Path) -> bool:
 
 def _body(folder):
     try:
-        body = json.loads((folder / NAME).read_bytes())
+        body = json.loads(atomic.read(folder / NAME))
         crc = body.pop("crc32")
     except FileNotFoundError as e:
         raise Damaged(f"{NAME} is missing") from e

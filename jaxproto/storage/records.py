@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import sys
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,10 @@ import numpy as np
 
 from jaxproto.errors import UserError
 from jaxproto.io import atomic
-from jaxproto.io.json_files import Damaged, json_type
+from jaxproto.io.json_files import Damaged, NotJson, parse_object
+from jaxproto.storage import schemas
 
+EXPANDED = 2**30  # bytes of the arrays of an npz file
 LAST = 10  # evaluations in the recent mean
 AVERAGES = ("pooled", "client_mean")  # of a rule's accuracy
 PACKAGES = ("jaxproto", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -36,6 +39,23 @@ def write_columns(path: Path, columns: Mapping[str, np.ndarray]):
     with atomic.write_errors(path.parent, 0):
         path.parent.mkdir(exist_ok=True)
     atomic.write(path, content.getvalue())
+
+
+def read_columns(path: Path) -> dict[str, np.ndarray]:
+    """Reads the arrays of an npz file.
+
+    Raises:
+      Damaged: the file cannot be read, or its arrays are too large.
+    """
+    try:
+        content = io.BytesIO(atomic.read(path))
+        with zipfile.ZipFile(content) as archive:
+            if sum(member.file_size for member in archive.infolist()) > EXPANDED:
+                raise Damaged("its arrays are too large")
+        with np.load(content, allow_pickle=False) as columns:
+            return {name: np.asarray(columns[name]) for name in columns.files}
+    except Exception as e:  # zip, zlib and numpy raise half a dozen kinds
+        raise Damaged(str(e)) from e
 
 
 def append(path: str | Path, record: Mapping):
@@ -73,7 +93,7 @@ def read_last(path: str | Path) -> dict | None:
     """
     size = 1 << 16
     try:
-        with Path(path).open("rb") as file:
+        with atomic.open_regular(path) as file:
             end = file.seek(0, os.SEEK_END)
             while True:
                 start = file.seek(max(0, end - size))
@@ -111,11 +131,13 @@ def coverage(path: str | Path, due: Iterable[int]) -> Coverage:
 
     Args:
       path: a JSON-lines file; a missing file has no records.
-      due: rounds that must have a record. Other rounds may have one: an extended run
-        has a record where it first ended.
+      due: rounds that must have a record, ascending. Other rounds may have one: an
+        extended run has a record where it first ended.
     """
     recorded = [record["round"] for record in read(path)]
-    gaps = {r: f"which lacks round {r}" for r in {*due} - {*recorded}}
+    known = {*recorded}
+    missing = next((r for r in due if r not in known), None)
+    gaps = {} if missing is None else {missing: f"which lacks round {missing}"}
     for i, (previous, r) in enumerate(itertools.pairwise([0, *recorded])):
         if r <= previous:
             gaps[r] = f"which has round {r} in line {i + 1}, after round {previous}"
@@ -250,7 +272,7 @@ def to_json_values(obj: Any) -> Any:
 def _parse_lines(path):
     """Returns every line with its record, without a truncated last line."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = atomic.read(path).splitlines()
     except FileNotFoundError:
         return []
     except OSError as e:
@@ -263,14 +285,10 @@ def _parse_lines(path):
         try:
             parsed.append((line, _parse_record(line)))
         except Damaged as e:
-            if isinstance(e, _Incomplete) and i + 1 == len(lines):
+            if isinstance(e, NotJson) and i + 1 == len(lines):
                 break
             raise record_error(path, i, e) from e
     return parsed
-
-
-class _Incomplete(Damaged):
-    """A line that is not JSON: the process that wrote it may have been killed."""
 
 
 def record_error(path: Path, i: int, why: object) -> UserError:
@@ -282,16 +300,12 @@ def record_error(path: Path, i: int, why: object) -> UserError:
 
 
 def _parse_record(line: bytes) -> dict:
-    """Parses a line into a record, whose round must be a whole number."""
-    try:
-        record = json.loads(line)
-    except RecursionError as e:
-        raise Damaged("it is nested too deep") from e
-    except ValueError as e:
-        raise _Incomplete(f"it is not JSON ({e})") from e
-    if not isinstance(record, dict):
-        raise Damaged(f"it holds {json_type(record)}, no object")
-    round = record.get("round", "absent")
-    if not isinstance(round, int) or isinstance(round, bool) or round < 0:
-        raise Damaged(f"its round is {str(round)[:40]!r}, no whole number")
+    """Parses a line into a record.
+
+    Raises:
+      Damaged: it is none.
+    """
+    record = parse_object(line)
+    if error := schemas.find_record_error(record):
+        raise Damaged(error)
     return record

@@ -1,6 +1,8 @@
 """Work directory of a run: its lock, and checks of its configuration and records."""
 
 import contextlib
+import heapq
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -48,8 +50,10 @@ class WorkdirLock:
     def __init__(self, path: Path):
         """Lists the existing files, and the folders that do not exist yet."""
         self._path = path
-        self._missing = [p for p in (path, *path.parents) if not p.exists()]
-        self._written = [n for n in (LOCK, CONFIG, *STARTED) if not (path / n).exists()]
+        self._missing = [p for p in (path, *path.parents) if not os.path.exists(p)]
+        self._written = [
+            n for n in (LOCK, CONFIG, *STARTED) if not os.path.exists(path / n)
+        ]
         self._keep = False
 
     def keep(self):
@@ -62,8 +66,8 @@ class WorkdirLock:
             return
         for name in self._written:
             atomic.remove(self._path / name)
-        with contextlib.suppress(OSError):  # another process uses it
-            for folder in self._missing:
+        for folder in self._missing:
+            with contextlib.suppress(OSError):  # another start uses it, or was not made
                 folder.rmdir()
 
 
@@ -177,16 +181,16 @@ def settings(config: ml_collections.ConfigDict) -> dict:
     return {k: v for k, v in flatten(config).items() if k not in free}
 
 
-def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> list[int]:
-    """Returns the rounds whose evaluation a run must have so far."""
+def expected_rounds(path: Path, config: ml_collections.ConfigDict) -> Iterator[int]:
+    """Yields the rounds whose evaluation a run must have so far, ascending."""
     summary = RunFolder.at(path).summary or {"rounds": 0}
     every, last = config.eval_every, {config.rounds, summary["rounds"]} - {0}
-    return sorted({*range(every, config.rounds + 1, every), *last})
+    return heapq.merge(range(every, config.rounds + 1, every), sorted(last))
 
 
 def check_complete(path: Path, config: ml_collections.ConfigDict, rounds: int):
     """Raises UserError if an ended run lacks records of its evaluations."""
-    due = [r for r in expected_rounds(path, config) if r <= rounds]
+    due = itertools.takewhile(rounds.__ge__, expected_rounds(path, config))
     coverage = RunFolder.at(path).covered(due)
     if coverage.until < rounds:
         raise UserError(

@@ -1,6 +1,6 @@
 """Start, resume, checkpoints and end of a run in its work directory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,7 +89,7 @@ def finished_summary(start: Start) -> dict | None:
     return summary
 
 
-def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
+def resume(run: Run, state: State, due: Iterable[int]) -> tuple[int, State]:
     """Restores the newest valid checkpoint, and truncates the metrics to its round.
 
     Args:
@@ -112,7 +112,7 @@ def resume(run: Run, state: State, due: Sequence[int]) -> tuple[int, State]:
 
 
 def _restore_latest(
-    run: Run, like: State, due: Sequence[int]
+    run: Run, like: State, due: Iterable[int]
 ) -> checkpoint.Restored | None:
     """Restores the newest valid checkpoint, with its client rows into the store."""
     directory, settings = run.path / "checkpoints", workdir.settings(run.config)

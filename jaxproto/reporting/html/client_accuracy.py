@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxproto.data import partition_stats
-from jaxproto.errors import UserError, first_few
+from jaxproto.errors import UserError, escape_unprintable, first_few
 from jaxproto.reporting.html import figure
 from jaxproto.reporting.html.run_view import SeedGroupView
 from jaxproto.reporting.html.table import Table, per_cent
@@ -33,7 +33,8 @@ def client_accuracy(lines: Sequence[SeedGroupView]) -> dict:
         try:
             traces += _traces(line, run, run.last["by_client"])
         except UNREADABLE as e:
-            notes.append(f"{run.name}: its clients cannot be read ({e}).")
+            why = escape_unprintable(str(e))
+            notes.append(f"{run.name}: its clients cannot be read ({why}).")
     if without:
         notes.append(
             f"No accuracies of single clients in {first_few(without)}: records list "

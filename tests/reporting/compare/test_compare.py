@@ -231,7 +231,7 @@ def test_a_mean_of_the_last_evaluations_says_of_how_many(tmp_path):
         folder(
             tmp_path / method,
             method,
-            more={"rules": {"head": {"pooled": digest}}},
+            more={"rules": {"head": {"pooled": digest, "client_mean": digest}}},
             history=history,
         )
         for method, digest, history in (
@@ -262,7 +262,9 @@ def test_what_one_class_is_worth_stands_below_the_table(tmp_path):
     a, b = folder(tmp_path / "a"), folder(tmp_path / "b", "fedtgp", model__feat_dim=9)
     c = folder(tmp_path / "c", "fedgh", data__clients=3)
     (b / "partition.csv").write_text("c,s,0,1\n0,train,2,1\n0,test,3,1\n")
-    unknown = "unknown (no partition.csv: older runs, or nodes with their own data)"
+    unknown = (
+        "unknown (no usable partition.csv: older runs, or nodes with their own data)"
+    )
     assert SHARE + f"{unknown}." in made(a, c).notes
     here = "75.00 %, mean over clients 75.00 % in FedProto, FedTGP"
     assert SHARE + f"{here}; {unknown} in FedGH." in made(a, b, c).notes
