@@ -1,5 +1,6 @@
 """Attack on the uploads of finished runs, with its table and pictures."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,10 +83,10 @@ def _parse_numbers(name: str, text: str, kind):
 
 
 def _parse_sizes(text: str) -> list[tuple[int, int]]:
-    parts = [part.split("x") for part in text.split(",")]
-    if any(len(p) != 2 or not all(n.isdecimal() and int(n) for n in p) for p in parts):
+    if any(not re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", p) for p in text.split(",")):
         raise UserError(f"sizes is {text!r}; give examples x steps, as 1x1,8x1,2x4.")
-    return [(int(batch), int(steps)) for batch, steps in parts]
+    pairs = [map(int, part.split("x")) for part in text.split(",")]
+    return [(batch, steps) for batch, steps in pairs]
 
 
 def _write(name: str, table: leakage.AttackTable, out: Path) -> list[Path]:
