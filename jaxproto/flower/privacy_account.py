@@ -7,6 +7,7 @@ import ml_collections
 
 from jaxproto.errors import UserError
 from jaxproto.io import json_files
+from jaxproto.io.owner_only import owner_only_folder
 from jaxproto.privacy import EXAMPLE, OFF
 from jaxproto.storage import records
 
@@ -24,7 +25,7 @@ def check_training(
     """
     if config.privacy.unit == OFF:
         return
-    if not 0 <= r < config.rounds:
+    if r not in range(config.rounds):
         raise UserError(
             f"round {r + 1} is refused: the run has {config.rounds} rounds, and "
             "epsilon counts no other."
@@ -37,12 +38,12 @@ def check_training(
             f"{file} is damaged ({e}): it says which rounds the node has answered. "
             "Start the federation anew in another folder."
         ) from e
-    if answered.setdefault(str(r), digest) != digest:
+    if answered.setdefault(str(int(r)), digest) != digest:
         raise UserError(
             f"a second, different broadcast of round {r + 1} is refused: two uploads "
             "with the same noise would give it away."
         )
-    path.mkdir(parents=True, exist_ok=True)
+    owner_only_folder(path)
     records.write_json(file, answered)
 
 

@@ -52,7 +52,8 @@ def folder_secret(path: Path) -> bytes:
     """
     file = path / FILE
     if not file.exists():
-        path.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            owner_only.owner_only_folder(path)
         atomic.write(file, secrets.token_bytes(KEY_BYTES), private=True)
     try:
         secret = owner_only.read_owner_only(file)

@@ -16,8 +16,8 @@ from rich.console import Console
 from jaxproto.config import check
 from jaxproto.data.registry import NODES
 from jaxproto.experiment import build
-from jaxproto.flower.accept import partition_limits, schema_limits
 from jaxproto.flower import secret_keys
+from jaxproto.flower.accept import partition_limits, schema_limits
 from jaxproto.flower.handshake import HandshakeLink, describe_schema
 from jaxproto.flower.protocol import experiment
 from jaxproto.flower.server import Link, LostMessage, Server
