@@ -26,16 +26,21 @@ def privacy_ledger(
     Participation follows from the keys of rounds, so a resumed run counts its earlier
     rounds.
 
+    An entry is rehearsed if noise and sampling follow from the seed.
+
     Args:
-      context: Number and key of a round; None derives them from the seed.
+      context: Number and secret key of a round; None derives the key from the seed.
     """
     if config.privacy.unit == OFF:
         return lambda rounds: {}
     total_RK = np.cumsum(participation_matrix(config, exp, context), 0)
-    mark = {} if config.privacy.secret else {"rehearsed": True}
-    return lambda rounds: {
-        "privacy": privacy.epsilon_record(config, total_RK[rounds - 1], rounds) | mark
-    }
+    rehearsed = {"rehearsed": context is None or not config.privacy.secret}
+
+    def entry(rounds: int) -> dict[str, dict]:
+        spent = privacy.epsilon_record(config, total_RK[rounds - 1], rounds)
+        return {"privacy": spent | rehearsed}
+
+    return entry
 
 
 def participation_matrix(

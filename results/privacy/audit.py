@@ -19,7 +19,13 @@ from jaxproto.contrib import privacy_audit
 from jaxproto.privacy import CLIENT, EXAMPLE
 
 HERE = Path(__file__).parent
-NOISES = (2.0, 4.0, 8.0)
+NOISES = (1.0, 2.0, 4.0)
+COMMAND = (
+    "python main.py --config=configs/{method}.py:digits --config.model.group=mlp "
+    "--config.data.clients=20 --config.rounds=1 --config.privacy.unit={unit} "
+    "--config.privacy.noise={noise} --workdir=RUN; "
+    "python -m jaxproto audit RUN --trials={trials}"
+)
 REQUEST = privacy_audit.AuditRequest(trials=10_000)
 
 
@@ -36,12 +42,14 @@ def main(out: str):
     cases = itertools.product((CLIENT, EXAMPLE), private_methods(), NOISES)
     with (HERE / "audit.csv").open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(privacy_audit.Audit._fields)
+        table.writerow((*privacy_audit.Audit._fields, "command"))
         for case in cases:
             path = Path(out) / "_".join(map(str, case))
             unit, method, noise = case
             jaxproto.run(configured(method, unit, noise), path, Console(quiet=True))
-            table.writerow(privacy_audit.audit(path, REQUEST))
+            audit = privacy_audit.audit(path, REQUEST)
+            command = COMMAND.format(**audit._asdict(), trials=REQUEST.trials)
+            table.writerow((*audit, command))
             file.flush()
 
 

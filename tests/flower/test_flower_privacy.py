@@ -38,7 +38,7 @@ def test_records_and_epsilon_are_those_of_the_simulator(method, unit, law, tmp_p
     said = run_server(c, tmp_path / "served", Calls(c, tmp_path / "nodes"), QUIET)
     served, alone = (metrics(tmp_path / name) for name in ("served", "simulated"))
     for own, other in zip(served, alone, strict=True):
-        assert own["privacy"]["rehearsed"]  # its noise follows from the seed
+        assert own["privacy"]["rehearsed"] is True  # its noise follows from the seed
         if unit == "example":  # a node keeps its loss
             assert own.pop("loss") is None and other.pop("loss") > 0
     assert served == alone != []

@@ -1,8 +1,10 @@
 """Nodes under privacy: secret noise, an account of rounds, no loss."""
 
+import csv
 import json
 import stat
 
+import jax
 import numpy as np
 import pytest
 from support.federated import QUIET, Calls, metrics, small, why
@@ -13,6 +15,7 @@ from jaxproto.experiment import build
 from jaxproto.flower import privacy_account, secret_keys
 from jaxproto.flower.node import Node
 from jaxproto.flower.server_run import run_server
+from jaxproto.reporting import compare
 from jaxproto.training import privacy_ledger
 
 pytest.importorskip("dp_accounting", reason="extra `privacy`")
@@ -46,7 +49,7 @@ def federation(tmp_path_factory):
 
 def test_noise_is_secret_and_the_same_again(federation):
     c, path, asked, said, summary = federation
-    assert "rehearsed" not in summary["privacy"]
+    assert summary["privacy"]["rehearsed"] is False
     request, sent = asked["train", 0], said["train", 2, 0]["up"]
     again = Node(c, 0, path / "nodes/0").answer("train", request, {})
     assert again["up"] == sent
@@ -75,12 +78,19 @@ def test_a_node_sends_no_loss_and_evaluates_where_it_must(federation):
 def test_a_node_answers_a_round_of_the_run_once(federation):
     c, path, asked, _, _ = federation
     node, request = Node(c, 0, path / "nodes/0"), asked["train", 0]
-    for r in (-1, 2, 1_000_000):
+    like, told = node.messages.down_shapes, request["down"]
+    down = node.messages.decode(told, like, "down", request["round"])
+
+    def tell(r, down):
+        told = node.messages.encode(down, "down", r)
+        return node.answer("train", {**request, "round": r, "down": told}, {})
+
+    for r in (2, 1_000_000):
         with pytest.raises(UserError, match="the run has 2 rounds"):
-            node.answer("train", {**request, "round": r}, {})
-    other = {**request, "down": asked["train", 0]["down"][:-1] + b"x"}
-    with pytest.raises(UserError, match="second, different broadcast of round 2"):
-        privacy_account.check_training(c, path / "nodes/0", 1, other["down"])
+            tell(r, down)
+    for r in (0, 1):
+        with pytest.raises(UserError, match=f"different broadcast of round {r + 1}"):
+            tell(r, jax.tree.map(lambda a: a + 1, down))
     file = path / "nodes/0/answered.json"
     assert {*json.loads(file.read_text())} == {"0", "1"}
     file.write_text("[")
@@ -108,7 +118,28 @@ def test_who_takes_part_is_secret_and_counted(tmp_path):
     same = privacy_ledger.participation_matrix(c, exp, rehearsed)
     assert np.array_equal(same, seeded) and not (tmp_path / "c").exists()
     entry = privacy_ledger.privacy_ledger(rehearsal(c), exp, rehearsed)(1)["privacy"]
-    assert entry["rehearsed"]
+    assert entry["rehearsed"] is True
+
+
+def test_compare_says_which_epsilon_is_rehearsed(federation, tmp_path):
+    _, path, *_, summary = federation
+
+    def row(spent):
+        (run,) = (compare.load(path / "server"),)
+        run.results["privacy"] = spent
+        text = compare.render(compare.table(compare.group_by_seed([run])), "csv")
+        return next(csv.DictReader(text.splitlines()))
+
+    spent = summary["privacy"]
+    before = {k: v for k, v in spent.items() if k != "rehearsed"}
+    for entry, said in (
+        (spent, "no"),
+        (spent | {"rehearsed": True}, "yes"),
+        (before, "yes"),
+    ):
+        found = row(entry)
+        assert found["rehearsed"] == said
+        assert float(found["epsilon"]) == pytest.approx(spent["epsilon"], abs=0.01)
 
 
 def test_a_refused_broadcast_is_a_lost_upload_of_one_round(tmp_path):

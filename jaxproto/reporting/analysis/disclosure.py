@@ -73,10 +73,17 @@ PLAIN = {  # what says nothing of the data under `privacy.unit`
     ONE: "the weight of whoever is there, whatever the client holds.",
 }
 GUARANTEE = {  # unit -> of whom, against whom
-    CLIENT: "all data of a client, against whoever sees the broadcasts; the server is "
-    "trusted, as an upload alone has only its share of the noise",
-    EXAMPLE: "one example of a client, against the server, too",
+    CLIENT: "all data of a client, against a participant, who sees the broadcasts and "
+    "knows its own share of the noise; the server is trusted, as an upload alone has "
+    "only its share",
+    EXAMPLE: "one example of a client, against the server, too, if it follows the "
+    "protocol",
 }
+REHEARSED = (
+    "epsilon is that of nodes with secret noise. Every simulation, and nodes with "
+    "privacy.secret off, are rehearsed: whoever has the configuration can remove the "
+    "noise."
+)
 
 RUN = "digits, ten clients with uneven classes, mlp, ten rounds: results/leakage"
 MEASURED = {  # what a field reveals -> what attacks found on RUN, with `jaxproto leak`
@@ -307,6 +314,7 @@ def _guaranteed(unit: str, rounds: int, spent: Mapping, listed: list[Field]):
     delta = f"delta {spent['delta']:g}" if spent else "delta"
     bound = f"({epsilon}{delta}) after {rounds} rounds, of {GUARANTEE[unit]}."
     yield from (f"{k}: {v}: {bound}" for k, v in KNOWN_PRIVATE.items() if k in labels)
+    yield REHEARSED
     yield from (f"{k}: {v}" for k, v in PLAIN.items() if k in labels)
     measured = {k: MEASURED[k] for k, v in PRIVATE.items() if v in labels}
     yield from (f"{k} without noise, measured: {v}" for k, v in measured.items())

@@ -183,27 +183,25 @@ def _until(
     return _over_seeds(values, form, reach[1].ddof)
 
 
-PRIVACY_COLUMNS = {  # title -> entry of the summary, format
-    "privacy of a": ("unit", "s"),
-    "epsilon": ("epsilon", ".2f"),
-    "delta": ("delta", "g"),
+PRIVACY_COLUMNS = {  # title -> entry of the summary, its text
+    "privacy of a": ("unit", str),
+    "epsilon": ("epsilon", "{:.2f}".format),
+    "delta": ("delta", "{:g}".format),
+    "rehearsed": ("rehearsed", {False: "no", True: "yes"}.__getitem__),
 }
 
 
 def _privacy(groups: Sequence[SeedGroup], asked: TableRequest) -> Titled:
-    """Returns unit, epsilon and delta; the largest over seeds.
+    """Returns the entries of privacy; the largest over seeds.
 
-    The epsilon of a rehearsal, whose noise follows from the configuration, is marked.
+    The noise of a rehearsed run follows from its configuration, as of all older runs,
+    which do not have that entry.
     """
 
-    def largest(group: SeedGroup, key: str, form: str) -> CellValue:
+    def largest(group: SeedGroup, key: str, form: Callable) -> CellValue:
         privacy = (r.results.get("privacy") for r in group.finished)
-        entries = [one for one in privacy if one is not None]
-        if not entries:
-            return CellValue()
-        text = format(max(one[key] for one in entries), form)
-        rehearsed = key == "epsilon" and any("rehearsed" in one for one in entries)
-        return entry(f"{text} (rehearsed)" if rehearsed else text)
+        values = [({"rehearsed": True} | one)[key] for one in privacy if one]
+        return entry(form(max(values))) if values else CellValue()
 
     private = any("privacy" in r.results for g in groups for r in g.finished)
     return {
