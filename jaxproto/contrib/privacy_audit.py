@@ -37,7 +37,6 @@ from jaxproto.summary.table_formats import TableView
 from jaxproto.types import Array
 
 BATCH = 32  # keys at a time
-NOISELESS = 8  # keys of the direction in which releases are compared
 THRESHOLDS = 1000
 
 Release = Callable[[Array, Array, float], Array]  # key, labels [N], noise -> [S]
@@ -79,26 +78,27 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
     release, noise = client_release(next, request.client), visible_noise(config)
 
     @jax.jit
+    def releases(keys, y_N, noise):
+        return jax.vmap(lambda key: release(key, y_N, noise))(keys)
+
     def noiseless(y_N):
-        keys = jax.random.split(jax.random.key(request.seed), NOISELESS)
-        return jax.vmap(lambda key: release(key, y_N, 0.0))(keys).mean(0)
+        keys = jax.random.split(jax.random.key(request.seed), BATCH)
+        return releases(keys, y_N, 0.0).mean(0)
 
-    @jax.jit
-    def projections(keys, y_N, towards):
-        def project(key):
-            return jnp.vdot(release(key, y_N, noise), towards)
-
-        return jax.lax.map(project, keys, batch_size=BATCH)
+    def projections(key, y_N, towards):
+        keys = jax.random.split(key, (-(-request.trials // BATCH), BATCH))
+        parts = [releases(batch, y_N, noise) @ towards for batch in keys]
+        return np.concatenate(parts)[: request.trials]
 
     first = next.examples.y
     others = neighbours(next, request.client)
     still = noiseless(first)
     moved = [noiseless(y) - still for y in others]
     far = int(np.argmax([np.linalg.norm(a) for a in moved]))
-    keys = jax.random.split(jax.random.key(request.seed + 1), (2, request.trials))
+    keys = jax.random.split(jax.random.key(request.seed + 1))
     pair = [
-        np.asarray(projections(of, y, moved[far]))
-        for of, y in zip(keys, (first, others[far]), strict=True)
+        projections(key, y, moved[far])
+        for key, y in zip(keys, (first, others[far]), strict=True)
     ]
     settings = config.privacy
     return Audit(

@@ -21,18 +21,18 @@ from jaxproto.privacy import CLIENT, EXAMPLE
 HERE = Path(__file__).parent
 NOISES = (1.0, 2.0, 4.0)
 COMMAND = (
-    "python main.py --config=configs/{method}.py:digits --config.model.group=mlp "
-    "--config.data.clients=20 --config.rounds=1 --config.privacy.unit={unit} "
+    "python main.py --config=configs/{method}.py:spiral --config.rounds=1 "
+    "--config.local.batch_size=1000 --config.privacy.unit={unit} "
     "--config.privacy.noise={noise} --workdir=RUN; "
     "python -m jaxproto audit RUN --trials={trials}"
 )
-REQUEST = privacy_audit.AuditRequest(trials=10_000)
+REQUEST = privacy_audit.AuditRequest(trials=20_000)
 
 
 def configured(method: str, unit: str, noise: float):
-    """Twenty clients of the digits, one round."""
-    made = config.experiment(method, "digits")
-    made.model.group, made.data.clients, made.rounds = "mlp", 20, 1
+    """Ten clients of the spiral, one round of one step on all examples."""
+    made = config.experiment(method, "spiral")
+    made.rounds, made.local.batch_size = 1, 1000
     made.privacy.unit, made.privacy.noise = unit, noise
     return made
 

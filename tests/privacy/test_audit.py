@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 from scipy import stats
-from support import attacked
 from support.refusal import refused
 
+from jaxproto import config
 from jaxproto.cli import audit as command
 from jaxproto.config.privacy import private_methods
 from jaxproto.contrib.privacy_audit import AuditRequest, audit, epsilon_lower_bound
@@ -20,14 +20,13 @@ pytest.importorskip("dp_accounting", reason="extra `privacy`")
 REQUEST = AuditRequest(trials=4000)
 
 
-def trained(tmp_path, monkeypatch, method="fedavg", unit=EXAMPLE, **changes):
-    """The folder of a run of one round on made-up examples."""
+def trained(tmp_path, monkeypatch, method="fedavg", unit=EXAMPLE):
+    """The folder of a run of one round, of one step on the spiral."""
     monkeypatch.setattr(pictures, "draw_all", lambda *args: None)
-    file = attacked.data(tmp_path / "toy.npz")
-    fields = {"rounds": 1, "privacy__unit": unit, "privacy__noise": 2.0} | changes
-    runner.run(
-        attacked.small(method, file, **fields), tmp_path / "run", Console(quiet=True)
-    )
+    made = config.experiment(method, "spiral")
+    made.rounds, made.local.batch_size = 1, 1000
+    made.privacy.unit, made.privacy.noise = unit, 2.0
+    runner.run(made, tmp_path / "run", Console(quiet=True))
     return tmp_path / "run"
 
 
