@@ -2,7 +2,7 @@
 
     python -m results.privacy.audit OUT
 
-Writes audit.csv; OUT receives the runs.
+Adds the missing rows to audit.csv; OUT receives the runs.
 """
 
 import csv
@@ -38,14 +38,19 @@ def configured(method: str, unit: str, noise: float):
 
 
 def main(out: str):
-    """Runs and audits all settings."""
-    cases = itertools.product((CLIENT, EXAMPLE), private_methods(), NOISES)
-    with (HERE / "audit.csv").open("w", newline="") as file:
+    """Runs and audits the settings that have no row yet."""
+    cases = itertools.product((EXAMPLE, CLIENT), private_methods(), NOISES)
+    with (HERE / "audit.csv").open("a+", newline="") as file:
+        file.seek(0)
+        done = {(row[1], row[0], row[2]) for row in csv.reader(file)}
         table = csv.writer(file, lineterminator="\n")
-        table.writerow((*privacy_audit.Audit._fields, "command"))
+        if not done:
+            table.writerow((*privacy_audit.Audit._fields, "command"))
         for case in cases:
-            path = Path(out) / "_".join(map(str, case))
             unit, method, noise = case
+            if (unit, method, str(noise)) in done:
+                continue
+            path = Path(out) / "_".join(map(str, case))
             jaxproto.run(configured(method, unit, noise), path, Console(quiet=True))
             audit = privacy_audit.audit(path, REQUEST)
             command = COMMAND.format(**audit._asdict(), trials=REQUEST.trials)
