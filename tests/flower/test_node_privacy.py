@@ -146,7 +146,6 @@ def test_a_refused_broadcast_is_a_lost_upload_of_one_round(tmp_path):
     c = private("client", rounds=2)
     first = Calls(c, tmp_path / "nodes")
     account = tmp_path / "nodes/1" / privacy_account.FILE
-    account.parent.mkdir(parents=True)
     account.write_text('{"1": "of another broadcast"}')
     run_server(c, tmp_path / "server", first, QUIET)
     (said,) = why(tmp_path / "server", "train")
