@@ -108,7 +108,9 @@ def audit(workdir: str | Path, request: AuditRequest) -> Audit:
         clip=settings.clip,
         delta=settings.delta,
         claimed=privacy.epsilon_without_sampling(config, 1),
-        audited=epsilon_lower_bound(*pair, settings.delta, request.confidence),
+        audited=epsilon_lower_bound(
+            pair[0], pair[1], settings.delta, request.confidence
+        ),
     )
 
 

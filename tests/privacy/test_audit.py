@@ -46,21 +46,25 @@ def test_the_bound_of_a_gaussian_is_below_its_epsilon_and_near():
 def test_a_round_has_no_more_than_its_epsilon_unless_noise_is_missing(
     tmp_path, monkeypatch, capsys
 ):
-    workdir = trained(tmp_path, monkeypatch)
-    found = audit(workdir, REQUEST)
-    assert found.claimed == accounting.epsilon_composed(2.0, 1, 1e-5)
-    assert 0.3 < found.audited < found.claimed
-    given = [str(workdir), "--trials=4000", "--format=json"]
-    assert not command.main("audit", given)
-    assert json.loads(capsys.readouterr().out)
+    given = [str(trained(tmp_path, monkeypatch)), "--trials=4000", "--format=json"]
+
+    def found():
+        is_refuted = command.main("audit", given)
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        return is_refuted, row["epsilon of a round"], row["audited: at least"]
+
+    is_refuted, claimed, audited = found()
+    epsilon = accounting.epsilon_composed(2.0, 1, 1e-5)
+    assert claimed == pytest.approx(epsilon, abs=0.01)
+    assert 1 < audited < claimed and not is_refuted
     whole = mechanism.add_gaussian_noise
     monkeypatch.setattr(
         mechanism,
         "add_gaussian_noise",
         lambda tree, deviation, key: whole(tree, deviation / 10, key),
     )
-    assert audit(workdir, REQUEST).audited > found.claimed
-    assert command.main("audit", given)
+    is_refuted, claimed, audited = found()
+    assert audited > claimed and is_refuted
 
 
 @pytest.mark.long

@@ -183,7 +183,7 @@ def _until(
     return _over_seeds(values, form, reach[1].ddof)
 
 
-PRIVACY_COLUMNS = {  # title -> entry of the summary, its text
+PRIVACY_COLUMNS: dict[str, tuple[str, Callable]] = {  # title -> entry, text
     "privacy of a": ("unit", str),
     "epsilon": ("epsilon", "{:.2f}".format),
     "delta": ("delta", "{:g}".format),
