@@ -9,12 +9,13 @@ with their labels; for prototypes, also a network, as in `prototype_inversion.py
   al., CSF 2018).
 
 Members are training examples of the client; the others are as many test examples of
-the same classes. The result is the area under the ROC curve; 0.5 is guessing. Over
-several clients it is the mean, with the interval of one test on all their examples.
+the same classes. The area under the ROC curve, 0.5 for guessing, is a mean over clients
+and runs, with the interval of one test on all different examples. An area near 0.5 does
+not protect single examples, so the table has the rates of true positives at low rates
+of false ones (Carlini et al., S&P 2022). A rate of 0.1% takes 1,000 others; with fewer,
+the threshold is the highest score of the others.
 
-Limits: one global threshold, without shadow models, which find more (Shokri et al., S&P
-2017; Carlini et al., S&P 2022). An area near 0.5 does not protect single examples. The
-area on few examples has a wide interval.
+Limits: one global threshold; `shadow_federations.py` has one per example.
 """
 
 import jax
@@ -27,6 +28,17 @@ from jaxproto.contrib.leakage.attacker import AttackerKnowledge
 from jaxproto.contrib.leakage.next_upload import CapturedUpload, Embedding, Messages
 from jaxproto.contrib.leakage.prototype_inversion import PrototypeTarget
 from jaxproto.types import Client
+
+
+def by_source(
+    captured: CapturedUpload, messages: Messages, known: AttackerKnowledge, body: Client
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the scores of members and outsiders by what is sent."""
+    by_source = {
+        "prototypes": by_prototype(captured, messages, known, body),
+        "weights": by_loss(captured, messages, known),
+    }
+    return {source: pair for source, pair in by_source.items() if pair is not None}
 
 
 def by_prototype(
