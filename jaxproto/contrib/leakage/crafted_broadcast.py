@@ -10,6 +10,8 @@
 The server sends it in one round. Clients that compare broadcasts would notice it.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +32,7 @@ def with_crafted(next: NextRound, seed: int) -> NextRound:
     params, norm, _ = exp.method.init_client(net, key)
     layer = first_layer(net, params, norm, exp.dataset.x.shape[1:])
     public = attacker.attacker_knowledge(exp, 0, seed).public[0]
-    form = jax.tree.structure(params)
+    form: Any = jax.tree.structure(params)
 
     def is_network(node) -> bool:
         return bool(jax.tree.structure(node) == form)

@@ -52,7 +52,7 @@ class FirstLayer(NamedTuple):
         """Returns kernel [F, H] and bias [H] of a client's parameters."""
         return reduce(lambda node, key: node[key], self.path, params)
 
-    def replaced(self, params: Tree, layer: dict[str, Array]) -> Tree:
+    def replaced(self, params: Tree, layer: Tree) -> Tree:
         """Returns the parameters with another layer in this place."""
         for depth in reversed(range(len(self.path))):
             outer = FirstLayer(self.path[:depth], self.order_F).of(params)
@@ -104,10 +104,10 @@ def invert_first_layer(layer: FirstLayer, before: Tree, after: Tree) -> np.ndarr
 
 def has_public_values(found_JF: np.ndarray, public: np.ndarray) -> np.ndarray:
     """Returns which candidates [J] only have values that public pixels have."""
-    values = np.unique(public)
-    if not 1 < len(values) <= LEVELS:
+    values = np.unique(np.ravel(public))
+    if not 1 < values.size <= LEVELS:
         return np.zeros(len(found_JF), bool)
-    right = np.searchsorted(values, found_JF).clip(1, len(values) - 1)
+    right = np.searchsorted(values, found_JF).clip(1, values.size - 1)
     distance = np.minimum(
         np.abs(found_JF - values[right]), np.abs(found_JF - values[right - 1])
     )

@@ -17,6 +17,7 @@ hide the example. Rows scaled by counts that are not sent are left out.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -51,7 +52,8 @@ def attack_joined(
         bodies = [
             attack_cases.attacker_network(c, request.body) for c in (first, second)
         ]
-        before = attack_cases.cases_of(first, bodies[0], request)
+        other_noise = request._replace(seed=request.seed + 1)
+        before = attack_cases.cases_of(first, bodies[0], other_noise)
         after = attack_cases.cases_of(second, bodies[1], request)
         for pair in zip(before, after, strict=True):
             result = compare(*pair, gained)
@@ -85,18 +87,19 @@ def compare(
     drift_CD = class_means((features[1] - features[0], public_y), len(new.mean))
     m_C1 = np.bincount(after.known.training[1], minlength=len(new.mean))[:, None] - 1
     joined = new._replace(mean=(m_C1 + 1) * new.mean - m_C1 * (old.mean + drift_CD))
-    same = np.isin(after.known.outsiders[1], y)
-    outsiders = tuple(a[same] for a in after.known.outsiders)
+    others_x, others_y = after.known.outsiders
+    same = np.isin(others_y, y)
     known = after.known._replace(
-        members=(x, y), outsiders=outsiders, ids=(gained, after.known.ids[1][same])
+        members=(x, y),
+        outsiders=(others_x[same], others_y[same]),
+        ids=(gained, after.known.ids[1][same]),
     )
-    found, alone = (
-        tuple(
-            membership.prototype_distance(embedding, after.body, target, data)
-            for data in (known.members, outsiders)
-        )
-        for target in (joined, new)
-    )
+
+    def score(target):
+        distance = partial(membership.prototype_distance, embedding, after.body, target)
+        return distance(known.members), distance(known.outsiders)
+
+    found, alone = score(joined), score(new)
     public = class_means(after.known.public, len(new.mean))
     images, _ = prototype_inversion.optimise_images(
         embedding, after.body, joined.mean, joined.mask, public

@@ -164,7 +164,7 @@ def upload(
         client = cohort.persistence.restore(exp.method, cohort.net, client)
     table = np.zeros_like(exp.train[index].index[row])
     table[:num_examples] = rows
-    shard = Shard(table, np.int32(num_examples))
+    shard = Shard(table, np.asarray(num_examples, np.int32))
     counts = np.bincount(exp.dataset.y[rows], minlength=exp.spec.num_classes)
     client = client.replace(count=jnp.asarray(counts, jnp.float32))
 

@@ -35,14 +35,15 @@ def pooled(keys: tuple[str, ...], results: list) -> list[dict]:
             pool = sum if name in dense_inversion.COLUMNS else mean
             row[name] = pool(values) if values else None
         if members[0][1] is not None:
-            both, ids = (
+            (found, other), ids = (
                 [np.concatenate([m[k][i] for m in members]) for i in (0, 1)]
                 for k in (1, 2)
             )
-            sizes = [len(np.unique(rows)) for rows in ids]
+            sizes = [len(np.unique(of_side)) for of_side in ids]
             row["low"], row["high"] = scores.auc_interval(row["AUC"], *sizes)
             for fpr in RATES:
-                row[f"TPR % at FPR {100 * fpr:g}%"] = 100 * scores.tpr(*both, fpr)
+                rate = 100 * scores.tpr(found, other, fpr)
+                row[f"TPR % at FPR {100 * fpr:g}%"] = rate
             row["members"], row["others"] = sizes
         rows.append(row)
     return rows

@@ -19,6 +19,7 @@ knows every example, only not which ones were trained on.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxproto import federation
+from jaxproto import batches, federation
 from jaxproto.client import LocalTask
 from jaxproto.contrib.leakage import attack_cases, membership, next_upload, scores
 from jaxproto.contrib.leakage.attack_cases import AttackCase, AttackRequest
@@ -35,7 +36,6 @@ from jaxproto.contrib.leakage.next_upload import NextRound, RoundStages
 from jaxproto.errors import UserError
 from jaxproto.execution import MAX_STEPS
 from jaxproto.experiment import build
-from jaxproto.experiment.build import Experiment
 from jaxproto.federation import Model
 from jaxproto.method import no_pre_upload
 from jaxproto.training import programs
@@ -71,26 +71,20 @@ def attack_lira(
 def check(next: NextRound, request: AttackRequest):
     """Raises UserError if shadow federations cannot be trained or compared."""
     tests = np.concatenate(next.run.exp.partition.test)
-    if len(np.unique(tests)) < len(tests):
-        raise UserError(
-            "clients of the run share test examples, but lira needs those of each "
-            "client for its pool; set data.pool to True."
-        )
-    if next.run.exp.method.pre_upload is not no_pre_upload:
-        raise UserError(
-            f"method {next.run.config.method.name!r} has two exchanges per round, "
-            "which lira does not simulate; use membership."
-        )
-    if request.shadows < 4 or request.shadows % 2:
-        raise UserError(f"shadows is {request.shadows}; give an even number from 4.")
-    if request.body != "own" or request.broadcast != "honest":
-        raise UserError("lira has shadows of --body own and --broadcast honest only.")
-
-
-def pools(exp: Experiment) -> list[np.ndarray]:
-    """Returns training and test examples of every client, as rows of the data."""
-    pairs = zip(exp.partition.train, exp.partition.test, strict=True)
-    return [np.concatenate(pair) for pair in pairs]
+    reasons = {
+        "give an even number of shadows from 4.": request.shadows < 4
+        or request.shadows % 2,
+        "use membership for other bodies and broadcasts.": request.body != "own"
+        or request.broadcast != "honest",
+        "use membership for methods with two exchanges per round.": (
+            next.run.exp.method.pre_upload is not no_pre_upload
+        ),
+        "set data.pool to True: clients of the run share test examples, and lira needs "
+        "a pool of each client.": len(np.unique(tests)) < len(tests),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise UserError(f"lira cannot be computed: {reason}")
 
 
 def halves(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -101,23 +95,23 @@ def halves(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
 
 def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
     """Trains federations from the initial state of the run as one program."""
-    exp, config, rng = next.run.exp, next.run.config, np.random.default_rng(seed)
-    pool = pools(exp)
-    inside = [halves(len(rows), count, rng) for rows in pool]
-    width = max(int(kept.sum(1).max()) for kept in inside)
-    index = np.zeros((count, len(pool), width), np.int32)
-    size = np.stack([kept.sum(1) for kept in inside], 1).astype(np.int32)
-    classes = np.zeros((count, len(pool), exp.spec.num_classes), np.float32)
-    for i, (rows, kept) in enumerate(zip(pool, inside, strict=True)):
-        for s in range(count):
-            own = rows[kept[s]]
-            index[s, i, : len(own)] = own
-            np.add.at(classes[s, i], exp.dataset.y[own], 1)
-    cohort_ids = [np.asarray(cohort.ids) for cohort in exp.cohorts]
-    shards = tuple(Shard(index[:, ids], size[:, ids]) for ids in cohort_ids)
-    counts = tuple(classes[:, ids] for ids in cohort_ids)
+    exp, rng = next.run.exp, np.random.default_rng(seed)
+    pairs = zip(exp.partition.train, exp.partition.test, strict=True)
+    pools = [np.concatenate(pair) for pair in pairs]
+    inside = [halves(len(rows), count, rng) for rows in pools]
+
+    def tables(ids) -> tuple[Shard, np.ndarray]:
+        rows = [pools[i][inside[i][s]] for s in range(count) for i in ids]
+        per_class = partial(np.bincount, minlength=exp.spec.num_classes)
+        counts = np.stack([per_class(exp.dataset.y[own]) for own in rows])
+        return jax.tree.map(
+            lambda a: a.reshape(count, len(ids), *a.shape[1:]),
+            (batches.tables(rows), counts.astype(np.float32)),
+        )
+
+    shards, counts = zip(*(tables(cohort.ids) for cohort in exp.cohorts), strict=True)
     whole, floats = build.federation(exp), dict(exp.floats)
-    client_key, server_key, _ = programs.keys(config.seed)
+    keys = programs.keys(next.run.config.seed)[:2]
 
     def train(s: Array, shards, counts) -> Model:
         shadow = whole._replace(shards=shards, counts=counts)
@@ -127,7 +121,7 @@ def train_shadows(next: NextRound, count: int, seed: int) -> ShadowFederations:
             round_key = jax.random.fold_in(key, r)
             return federation.one_round(shadow, floats, round_key, model, r)[0], ()
 
-        model = federation.init_model(shadow, floats, (client_key, server_key))
+        model = federation.init_model(shadow, floats, keys)
         return lax.scan(one_round, model, jnp.arange(next.run.round))[0]
 
     models = jax.jit(jax.vmap(train))(jnp.arange(count), shards, counts)

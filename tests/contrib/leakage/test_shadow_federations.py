@@ -31,7 +31,7 @@ def test_the_ratio_removes_how_hard_an_example_is():
     shadows[~inside] = -np.inf
     target[~member] = -np.inf
     ratio = shadow_federations.log_likelihood_ratio(target, shadows, inside)
-    assert scores.auc(ratio[member], ratio[~member]) == 1.0
+    assert scores.auc(ratio[member], ratio[~member]) > 0.99
 
 
 @pytest.fixture(scope="module", params=["fedavg", "fedproto"])
@@ -49,11 +49,11 @@ def overfitted(request, tmp_path_factory):
 def test_federations_train_on_their_half_and_find_members(overfitted):
     next = next_upload.next_round(overfitted)
     shadows = shadow_federations.train_shadows(next, 4, 0)
-    pool = shadow_federations.pools(next.run.exp)
-    (shard,) = shadows.shards
+    (shard,), partition = shadows.shards, next.run.exp.partition
     for i, s in ((0, 0), (2, 3)):
-        rows = np.asarray(shard.index)[s, i, : shard.size[s, i]]
-        np.testing.assert_array_equal(rows, pool[i][shadows.inside[i][s]])
+        pool = np.concatenate([partition.train[i], partition.test[i]])
+        rows = shard.index[s, i, : shard.size[s, i]]
+        np.testing.assert_array_equal(rows, pool[shadows.inside[i][s]])
     asked = leakage.AttackRequest([str(overfitted)], [0, 1, 2], shadows=16)
     rows = leakage.run_attack("lira", asked).rows
     found = {row["test"]: row for row in rows}
@@ -61,7 +61,7 @@ def test_federations_train_on_their_half_and_find_members(overfitted):
     assert found["LiRA"]["AUC"] > 0.55 and found["LiRA"]["low"] > 0.5
     for changes, said in (
         ({"shadows": 5}, "even number"),
-        ({"broadcast": "crafted"}, "--broadcast honest"),
+        ({"broadcast": "crafted"}, "broadcasts"),
     ):
         with pytest.raises(UserError, match=said):
             leakage.run_attack("lira", asked._replace(**changes))
