@@ -47,10 +47,10 @@ KNOWN = {  # what a field reveals -> what is known of it
     "example is that example's. Down: made of all clients' means.",
     VALUES: "weights or other numbers trained on the data, functions of it. What a "
     "step changes can be inverted to inputs (Zhu, Liu, Han, NeurIPS 2019; Geiping et "
-    "al., NeurIPS 2020) and labels (Yin et al., CVPR 2021), that of a dense first layer "
-    "exactly (Boenisch et al., EuroS&P 2023), and a model tells members of its training "
-    "data apart (Shokri et al., S&P 2017; Carlini et al., S&P 2022). Down: made of all "
-    "clients' uploads, or the server's own.",
+    "al., NeurIPS 2020) and labels (Yin et al., CVPR 2021), that of a dense first "
+    "layer exactly (Boenisch et al., EuroS&P 2023), and a model tells members of its "
+    "training data apart (Shokri et al., S&P 2017; Carlini et al., S&P 2022). Down: "
+    "made of all clients' uploads, or the server's own.",
     ENTRIES: "which of the trained values are sent, and how many: where a choice "
     "depends on them, a function of the data too.",
     FEATURES: "mean and variance of each channel over the client's data, exactly. "
