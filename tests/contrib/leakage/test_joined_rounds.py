@@ -5,7 +5,7 @@ import pytest
 from support import runs
 
 from jaxproto.contrib import leakage
-from jaxproto.contrib.leakage import joined_rounds
+from jaxproto.contrib.leakage import crafted_broadcast, joined_rounds, next_upload
 
 pytestmark = pytest.mark.long
 
@@ -27,6 +27,10 @@ def test_the_gained_example_is_found_if_the_network_hardly_moves(tmp_path):
     assert noisy["AUC"] < 0.8
     members = [row["members"] for row in (exact, noisy)]
     assert members[0] == members[1] > 10  # one of each class and client
+    next = next_upload.next_round(tmp_path / "run")
+    crafted = crafted_broadcast.with_crafted(next, 0)
+    rolled = np.roll(next.down.mean, 1, axis=0)
+    np.testing.assert_array_equal(crafted.down.mean, rolled)
 
 
 def test_methods_without_plain_prototypes_are_named(tmp_path):
