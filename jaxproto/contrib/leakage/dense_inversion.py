@@ -104,7 +104,7 @@ def invert_first_layer(layer: FirstLayer, before: Tree, after: Tree) -> np.ndarr
 
 def has_public_values(found_JF: np.ndarray, public: np.ndarray) -> np.ndarray:
     """Returns which candidates [J] only have values that public pixels have."""
-    values = np.unique(np.ravel(public))
+    values: np.ndarray = np.unique(public)
     if not 1 < values.size <= LEVELS:
         return np.zeros(len(found_JF), bool)
     right = np.searchsorted(values, found_JF).clip(1, values.size - 1)
